@@ -104,28 +104,24 @@ def open_log(name: str | None) -> Iterator[IO[str]]:
         yield stream
 
 
-@contextmanager
-def log_request(stream: IO[str], call: Call) -> Iterator[None]:
-    """Write a line when a request has ended."""
-    try:
-        yield
-    finally:
-        line = {
-            "time": to_iso(now()),
-            "request_id": call.id,
-            "method": call.method if call.method.isascii() and len(call.method) < 20 else "?",
-            "path": call.path,
-            "operation": call.operation,
-            "status": call.status,
-            "ms": round(call.seconds * 1000, 2),
-            "token": None if call.token is None else call.token.name,
-            "bytes_in": call.received,
-            "bytes_out": call.sent,
-        }
-        # A log that nobody takes is no reason to answer nobody.
-        with suppress(OSError, ValueError):
-            stream.write(json.dumps(line) + "\n")
-            stream.flush()
+def log_request(stream: IO[str], call: Call) -> None:
+    """Write a line about a request that has ended."""
+    line = {
+        "time": to_iso(now()),
+        "request_id": call.id,
+        "method": call.method if call.method.isascii() and len(call.method) < 20 else "?",
+        "path": call.path,
+        "operation": call.operation,
+        "status": call.status,
+        "ms": round(call.seconds * 1000, 2),
+        "token": None if call.token is None else call.token.name,
+        "bytes_in": call.received,
+        "bytes_out": call.sent,
+    }
+    # A log that nobody takes is no reason to answer nobody.
+    with suppress(OSError, ValueError):
+        stream.write(json.dumps(line) + "\n")
+        stream.flush()
 
 
 class Lines(logging.Formatter):

@@ -13,12 +13,12 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, MutableMapping
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
 from http import HTTPStatus
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 from urllib.parse import unquote
 
 import anyio
@@ -61,8 +61,6 @@ _AT_ONCE = 16
 _AT_ONCE_PER_TOKEN = 4
 """The number of operations of one token that run at the same time, so that slow calls leave room for other clients."""
 _PREFIX = "/v1/"
-_MAX_DIGITS = 300
-"""Of a whole number, so that it is a finite number elsewhere, too."""
 _OPEN = ("/health", "/ready")
 """For load balancers, which have no token. The answers say nothing of what is remembered or where."""
 _STATUSES = {
@@ -99,31 +97,10 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Status(BaseModel):
-    status: Literal["ok"]
-
-
-class Ready(BaseModel):
-    ready: bool
-
-
-class OperationEntry(BaseModel):
-    name: str
-    summary: str
-    group: str
-    effect: Effect
-    idempotent: bool
-    scope: Scope
-
-
-class OperationList(BaseModel):
-    operations: list[OperationEntry]
-
-
 def build(projects: Projects, tokens: Tokens, rules: Rules, watchers: Iterable[Watcher] = ()) -> App:
     """Return the ASGI application, behind its gate. The memories are closed when it is shut down."""
     service = Service(projects, rules.body_seconds)
-    return Gate(service.app, rules, tokens, service.find_route, (service.metrics.watch, *watchers))
+    return Gate(service.app, rules, tokens, service.find_route, (service.metrics.count_call, *watchers))
 
 
 def open_service(options: Options, port: int, watchers: Iterable[Watcher]) -> App:
@@ -168,17 +145,12 @@ class Metrics:
         self._seconds = Histogram(
             "alma_http_request_seconds", "duration", ["operation"], buckets=_BUCKETS, registry=self.registry
         )
-        self._running = Gauge("alma_http_requests_in_flight", "requests that run now", registry=self.registry)
+        self.running = Gauge("alma_http_requests_in_flight", "requests that run now", registry=self.registry)
 
-    @contextmanager
-    def watch(self, call: Call) -> Iterator[None]:
-        with self._running.track_inprogress():
-            try:
-                yield
-            finally:
-                name = call.operation or call.path or "unknown"
-                self._requests.labels(name, call.status).inc()
-                self._seconds.labels(name).observe(call.seconds)
+    def count_call(self, call: Call) -> None:
+        name = call.operation or call.path or "unknown"
+        self._requests.labels(name, call.status).inc()
+        self._seconds.labels(name).observe(call.seconds)
 
     def render(self, project: str, memories: Mapping[str, int]) -> bytes:
         """`memories`: how many the project holds, by type."""
@@ -353,10 +325,10 @@ def list_routes() -> list[APIRoute]:
             openapi_extra={"parameters": [_PROJECT_HEADER]} if result is None else {},
         )
         for path, handle, result, summary in (
-            ("/health", Service.answer_health, Status, "Whether the service runs. Needs no token."),
-            ("/ready", Service.answer_ready, Ready, "Whether the memory can be read. Needs no token."),
+            ("/health", Service.answer_health, dict[str, str], "Whether the service runs. Needs no token."),
+            ("/ready", Service.answer_ready, dict[str, bool], "Whether the memory can be read. Needs no token."),
             ("/metrics", Service.answer_metrics, None, "Figures for Prometheus."),
-            ("/v1/operations", Service.answer_operations, OperationList, "All operations."),
+            ("/v1/operations", Service.answer_operations, dict[str, list[dict[str, Any]]], "All operations."),
         )
     ]
     routes += [
@@ -420,8 +392,10 @@ def describe_result(operation: Operation) -> Any:
 
 async def _answer(handle: Handler, request: Request) -> Response:
     """Answer a request. Whatever goes wrong is an answer too, and reveals nothing of what is inside."""
+    service: Service = request.app.state.service
     try:
-        return await handle(request.app.state.service, request)
+        with service.metrics.running.track_inprogress():
+            return await handle(service, request)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client gets an answer
         return await answer_error(request, error)
 
@@ -463,14 +437,8 @@ def _read_project(request: Request) -> str | None:
 
 def decode_body(body: bytes) -> dict[str, Any]:
     """Return the arguments in a request's body; no body means none."""
-
-    def read_integer(digits: str) -> int:
-        if len(digits) > _MAX_DIGITS:
-            raise ValueError("a number is too large")
-        return int(digits)
-
     try:
-        value = json.loads(body.decode("utf-8") or "{}", parse_int=read_integer)
+        value = json.loads(body.decode("utf-8") or "{}")
         # Half a character, NaN and numbers without end cannot be written.
         _write_json(value)
     except RecursionError:
@@ -578,8 +546,8 @@ class Call:
         return self.token is not None and self.token.scope.holds(Scope.APPROVE)
 
 
-Watcher = Callable[[Call], AbstractContextManager[None]]
-"""Is entered when a request begins, and left when it has ended."""
+Watcher = Callable[[Call], None]
+"""Is called when a request has ended."""
 
 
 class Gate:
@@ -608,10 +576,11 @@ class Gate:
         else:
             request_id = get_single(Headers(scope=scope), REQUEST_ID)
             call = Call(request_id if _GOOD_ID.fullmatch(request_id) else secrets.token_hex(8), scope["method"])
-            with ExitStack() as stack:
-                for watch in self._watchers:
-                    stack.enter_context(watch(call))
+            try:
                 await self._pass(scope, call, receive, send)
+            finally:
+                for watch in self._watchers:
+                    watch(call)
 
     async def _pass(self, scope: MutableMapping[str, Any], call: Call, receive: Receive, send: Send) -> None:
         headers, most = Headers(scope=scope), self._rules.max_bytes
