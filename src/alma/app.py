@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,14 +19,13 @@ from .memory import ALMA, find_mismatch
 from .ports import Clock, Model
 from .stores import registry as stores
 from .types import times
-from .types.asking import ModelSettings
 
 if TYPE_CHECKING:
     from .models.budget import Usage
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 """What the servers keep beside a configuration."""
-_IN_A_FILE = ("sqlite", "file")
+IN_A_FILE = ("sqlite", "file")
 _BESIDE_A_STORE = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a database, and reads as part of it."""
 
@@ -42,8 +40,14 @@ def open_quickstart(project_id: str, storage_dir: str | PathLike[str], *, clock:
 
 def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.now) -> ALMA:
     """Open what a configuration describes; `matching=False` also opens a store that another embedder filled."""
+
+    def open_model(engine: Engine) -> Model | None:
+        from .models import registry
+
+        return registry.open_model(config.model, engine, os.environ)
+
     embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
-    if config.storage in _IN_A_FILE and not config.path.exists():
+    if config.storage in IN_A_FILE and not config.path.exists():
         # Before it exists: another process that finds it must not take it for a stranger's.
         trust_register.record_created_files(config.path)
     store = stores.create(config.storage, path=config.path, options=config.storage_options)
@@ -54,7 +58,7 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
         agents=config.agents,
         settings=config.settings,
         clock=clock,
-        model=partial(_open_model, config.model),
+        model=open_model,
     )
     alma.model_settings = config.model
     try:
@@ -65,12 +69,6 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
         raise
     govern_as_kept(alma)
     return alma
-
-
-def _open_model(settings: ModelSettings, engine: Engine) -> Model | None:
-    from .models.registry import open_model
-
-    return open_model(settings, engine, os.environ)
 
 
 def model_usage(alma: ALMA, config: Config, *, days: int = 30) -> Usage:

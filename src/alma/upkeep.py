@@ -11,10 +11,8 @@ import shlex
 import shutil
 import sqlite3
 import stat
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
@@ -25,7 +23,7 @@ from typing import IO
 
 from alma import __version__
 
-from .app import TOKEN_FILES, read_config
+from .app import IN_A_FILE, TOKEN_FILES, read_config
 from .config import Config
 from .embedders import registry as embedders
 from .embedders.local import EXTRA
@@ -164,8 +162,6 @@ def list_declared_agents(alma: ALMA) -> tuple[str, ...]:
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
-_IN_A_FILE = ("sqlite", "file")
-_OLDEST_PYTHON = (3, 11)
 _LITTLE_ROOM = 500 * 2**20
 _NO_ROOM = 50 * 2**20
 # What reading a damaged store may raise besides our own errors.
@@ -197,15 +193,10 @@ _FIXES: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-def diagnose(config_path: str | PathLike[str] | None = None) -> list[Check]:
+def diagnose(config_path: str | PathLike[str] | None = None) -> Iterator[Check]:
     """Make every check that can be made, in the order in which to fix what fails."""
-    return list(_run_checks(config_path))
-
-
-def _run_checks(config_path: str | PathLike[str] | None) -> Iterator[Check]:
     running = f"Python {platform.python_version()}, alma {__version__}, SQLite {sqlite3.sqlite_version}"
-    is_old = sys.version_info < _OLDEST_PYTHON
-    yield Check("versions", FAILED if is_old else OK, running, "alma needs Python 3.11 or newer" if is_old else "")
+    yield Check("versions", OK, running)
     try:
         path, config = read_config(None if config_path is None else os.fspath(config_path))
     except ALMAError as error:
@@ -327,7 +318,7 @@ def _check_embedder(config: Config, embedder: Embedder | None) -> Iterator[Findi
 
 
 def _check_store(config: Config, embedder: Embedder | None, *, is_usable: bool) -> Iterator[Check]:
-    if config.storage in _IN_A_FILE and not config.path.exists():
+    if config.storage in IN_A_FILE and not config.path.exists():
         yield Check("store", OK, f"{config.path} will be made when something is stored")
         return
     try:
@@ -455,14 +446,12 @@ def import_from(
 
     A file of another project is refused unless `keep_project`: its memories are then found when that project is opened.
     """
-    with ExitStack() as stack:
-        file = source
+    with SpooledTemporaryFile(_IN_MEMORY, mode="w+", encoding="utf-8", newline="\n") as copy:
         if not source.seekable():
             # What is piped in can be read once only, and must be read twice.
-            file = stack.enter_context(SpooledTemporaryFile(_IN_MEMORY, mode="w+", encoding="utf-8", newline="\n"))
-            for line in source:
-                file.write(line)
-            file.seek(0)
+            copy.writelines(source)
+            copy.seek(0)
+        file = source if source.seekable() else copy
 
         def read_records() -> Iterator[Record]:
             file.seek(0)
@@ -482,8 +471,10 @@ def import_from(
             claims = transfer.find_claims(engine, read_records())
             trust = ImportTrust.OWN if claims and confirm(claims) else trust
         taken = transfer.take(engine, read_records(), total, trust=trust, dry_run=dry_run, progress=progress)
+        if trust is not ImportTrust.OWN or not taken.known:
+            return taken, project, 0
         # Those of an earlier import that did not trust the file: a record that is held is not replaced by the same.
-        ids = [one.id for one in read_records() if one.status is Status.ACTIVE] if trust is ImportTrust.OWN else []
+        ids = [one.id for one in read_records() if one.status is Status.ACTIVE]
         return taken, project, sum(one.status is Status.CANDIDATE for one in engine.store.get(ids))
 
 

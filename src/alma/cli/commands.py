@@ -642,7 +642,7 @@ def doctor(call: Call) -> Reply:
         well = f"well: {count_memories(health.memories)} of {health.project_id}"
         text = f"{well}, embedder: {health.embedder or _WORDS_ONLY}" if health.ok else "not well:"
         return Reply(health, text, health.problems, code=0 if health.ok else 1)
-    checks = diagnose(call.args.config)
+    checks = list(diagnose(call.args.config))
     ok = all(check.state != upkeep.FAILED for check in checks)
     return Reply({"ok": ok, "checks": checks}, lambda out: render.show_checks(out, checks), code=0 if ok else 1)
 
