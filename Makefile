@@ -7,6 +7,8 @@ BIN = $(VENV)/bin
 # Two markers in one environment: what `make demo` needs, and what tests and checks need besides.
 READY = $(VENV)/.ready
 READY_DEV = $(VENV)/.ready-dev
+# Tests wait as often as they compute, so there are more of them at once than there are processors.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
 .PHONY: help setup demo test test-fast check bench bench-promises bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
 	bench-locomo bench-learning gate scoreboard house format test-all clean
@@ -62,10 +64,10 @@ demo: $(READY)
 	@$(BIN)/alma demo
 
 test: setup
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-fast: setup
-	$(BIN)/python -m pytest -n auto -m "not slow" --ignore tests/http/test_document.py
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" --ignore tests/http/test_document.py
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,11 @@ LATE = {("memory", "app"), ("memory", "harness"), ("memory", "remote"), ("operat
 LATE |= {("operations", feature) for feature in FEATURES}
 
 
+@cache
+def parse(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def module_files() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
@@ -190,7 +196,7 @@ def layer(file: Path, source: Path = SOURCE) -> str:
 
 def imports(file: Path, source: Path = SOURCE) -> Iterator[tuple[str, bool]]:
     """Absolute names of what a module imports, and whether that happens while it is being loaded."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = parse(file)
     package = ("alma", *file.relative_to(source).parts[:-1])
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     loggers = {id(one) for call in calls if ast.unparse(call.func).endswith("getLogger") for one in call.args}
@@ -291,7 +297,7 @@ def test_the_steps_of_the_engine_run_one_way() -> None:
 
 @pytest.mark.parametrize("file", module_files(), ids=lambda file: str(file.relative_to(SOURCE)))
 def test_faces_do_not_look_inside_a_memory(file: Path) -> None:
-    nodes = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    nodes = ast.walk(parse(file))
     reached = [node.lineno for node in nodes if isinstance(node, ast.Attribute) and node.attr == "engine"]
     assert not reached or layer(file) in MAY_REACH_ENGINE, f"lines {reached}"
 
@@ -308,7 +314,7 @@ def test_no_private_module_is_imported_from_another_package() -> None:
 def test_late_imports_do_not_grow() -> None:
     late = 0
     for file in module_files():
-        functions = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        functions = ast.walk(parse(file))
         inner = [one for one in functions if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
         nodes = {node for one in inner for node in ast.walk(one)}
         late += sum(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)
@@ -318,7 +324,7 @@ def test_late_imports_do_not_grow() -> None:
 def test_a_class_has_a_name_of_its_own() -> None:
     places: dict[str, list[str]] = {}
     for file in [*module_files(), *sorted((SOURCE.parent / "claude_smart").glob("*.py"))]:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse(file)):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(file.name)
     twice = {name: files for name, files in places.items() if len(files) > 1 and name not in NAMED_TWICE}

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there 
 SHORT, LONG = 120, 20_000
 SHORT_SECONDS, LONG_SECONDS = 4.0, 1.8
 TEXTS_PER_MEMORY = 16
+SHARE = 3
 NOT_TEXT = frozenset(
     """agent user_id session_id type run_id workflow_id location source outcome speaker role category domain to path
     root memory_id item_id memory_type signal status workspace scope node_id branch_id blocker_id""".split()
@@ -73,8 +74,9 @@ def open_memory() -> ALMA:
 
 
 def call_operation(name: str, size: int, seconds: float, folder: Path) -> None:
-    # Of long texts every other one: those with words around them.
-    texts = islice(nasty_texts(size), 0, None, 1 if size == SHORT else 2)
+    # Each operation has its share of them: what reads texts is the same behind all.
+    step = SHARE if size == SHORT else 2
+    texts = islice(nasty_texts(size), TEXT_OPERATIONS.index(name) % step, None, step)
     while some := list(islice(texts, TEXTS_PER_MEMORY)):
         # A fresh memory now and then: the time is the text's, not that of all the texts before it.
         with open_memory() as alma:
