@@ -7,21 +7,18 @@ import shlex
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from . import trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
 from .domains import govern_as_kept
 from .embedders import registry as embedders
-from .engine.context import Engine
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA, find_mismatch
-from .ports import Clock, Model
+from .models.budget import Usage, usage
+from .models.registry import open_model
+from .ports import Clock
 from .stores import registry as stores
 from .types import times
-
-if TYPE_CHECKING:
-    from .models.budget import Usage
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 """What the servers keep beside a configuration."""
@@ -40,12 +37,6 @@ def open_quickstart(project_id: str, storage_dir: str | PathLike[str], *, clock:
 
 def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.now) -> ALMA:
     """Open what a configuration describes; `matching=False` also opens a store that another embedder filled."""
-
-    def open_model(engine: Engine) -> Model | None:
-        from .models import registry
-
-        return registry.open_model(config.model, engine, os.environ)
-
     embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
     if config.storage in IN_A_FILE and not config.path.exists():
         # Before it exists: another process that finds it must not take it for a stranger's.
@@ -58,7 +49,7 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
         agents=config.agents,
         settings=config.settings,
         clock=clock,
-        model=open_model,
+        model=lambda engine: open_model(config.model, engine, os.environ),
     )
     alma.model_settings = config.model
     try:
@@ -73,8 +64,6 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
 
 def model_usage(alma: ALMA, config: Config, *, days: int = 30) -> Usage:
     """What models were asked for in this store, and what is left of today's budget."""
-    from .models.budget import usage
-
     return usage(alma.engine, config.model, days=days)
 
 

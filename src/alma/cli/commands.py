@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from .. import trust_register, upkeep
 from ..app import list_data_files
-from ..config import DEFAULT_PATH, Config, list_restricted_settings, load
+from ..config import DEFAULT_PATH, Config, list_restricted_settings, load, load_yaml
 from ..errors import ConfigError, NotFoundError, ValidationError
 from ..knowledge import reading
 from ..types.kinds import Episode
@@ -50,12 +50,10 @@ def read_object(source: str, what: str, *, is_yaml: bool = False) -> dict[str, A
     text = read_text(source)
     if not is_yaml or source.endswith(".json"):
         return check_object(source, parse_json(source, text), what)
-    import yaml
-
     try:
-        return check_object(source, yaml.safe_load(text), what)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValidationError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+        return check_object(source, load_yaml(text.encode()), what)
+    except ConfigError as error:
+        raise ValidationError(f"{source} is {' '.join(str(error).split())}") from error
 
 
 def refuse_options(call: Call, names: str, why: str) -> None:

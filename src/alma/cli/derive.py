@@ -536,9 +536,7 @@ class Call:
     def alma(self) -> ALMA:
         """The memory that --config, $ALMA_CONFIG or the nearest `.alma/config.yaml` describes."""
         from ..app import open_memory
-        from ..upkeep import find_ids
 
-        self._find_ids = find_ids
         return self._stack.enter_context(open_memory(self.config[1], matching=self.command.matching))
 
     def read_arguments(self, name: str = "") -> dict[str, Any]:
@@ -551,7 +549,7 @@ class Call:
             if value is _NOT_TYPED:
                 continue
             if isinstance(value, str) and read_type(one)[0] is dict:
-                value = parse_json(one.name, value)
+                value = parse_json(f"--{spell_parameter(self.command, one)}", value)
             elif isinstance(value, str) and one.name in MOMENTS:
                 value = parse_moment(value)
             given[one.name] = None if value == "all" and takes_all(one) else value
@@ -576,8 +574,9 @@ class Call:
 
     def _resolve_id(self, text: str) -> str:
         """Return the id that begins like this; a text that begins none is left as it is."""
-        alma = self.alma
-        ids = self._find_ids(alma, text, 6) if _SHORT_ID.fullmatch(text) else []
+        from ..upkeep import find_ids
+
+        ids = find_ids(self.alma, text, 6) if _SHORT_ID.fullmatch(text) else []
         if len(ids) > 1:
             more = ", …" if len(ids) > 5 else ""
             raise ValidationError(f"{text!r} is ambiguous; it may be {', '.join(ids[:5])}{more}")
@@ -607,7 +606,7 @@ class Call:
         # Backwards: of `--workspace` and `--no-workspace` the first counts.
         actions = [one for one in reversed(self.args.parser._actions) if one.dest in names]
         options = {one.dest: one.option_strings[0] if one.option_strings else str(one.metavar) for one in actions}
-        every, long = ("|".join(one for one in options if mark in one) or "$^" for mark in ("", "_"))
+        every, long = ("|".join(one for one in options if mark in one) or "(?!)" for mark in ("", "_"))
         pattern = rf"argument '({every})'|`({every})`|^({every})(?= (?:must|may|cannot|is|has)\b)|\b({long})\b"
         return re.sub(pattern, lambda name: options[name[name.lastindex or 0]], message, flags=re.MULTILINE)
 
