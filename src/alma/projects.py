@@ -202,8 +202,9 @@ def _is_shared_schema(record: Record) -> bool:
     return record.project == EVERYWHERE and record.kind == SCHEMA_KIND
 
 
-# -- What callers may not do who are not the person at this machine
-
+# -- what callers may not do who are not the person at this machine
+# Programs may name files only inside folders that the user named, callers on other machines none at all; and only a
+# person speaks with a person's words. All of it works on the checked arguments of a call.
 
 Roots = Sequence[Path] | None
 """Resolved folders in which files may be used; relative paths start at the first one. None: the caller is on another

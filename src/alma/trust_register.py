@@ -134,8 +134,8 @@ def _change_register() -> Iterator[Register]:
         ) from error
 
 
-# -- Which files a git repository tracks, read from its index without running git
-
+# -- which files a git repository tracks, read from its index without running git
+# A tracked file may have come from somebody else with the last `git pull`: git overwrites an ignored file silently.
 
 _HEADER = struct.Struct(">4sLL")
 _BEFORE_NAME = 62

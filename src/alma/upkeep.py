@@ -157,8 +157,9 @@ def list_declared_agents(alma: ALMA) -> tuple[str, ...]:
     return alma.engine.scopes.known()
 
 
-# -- Check that everything works: a list of checks, each with what was found and what to do about it
-
+# -- checks
+# A check that depends on a broken one is left out, so that what is listed first is what to fix first. Nothing is
+# changed: a store that is not there is not made, and the round trip runs on a scratch store.
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
@@ -240,7 +241,7 @@ def _fail(name: str, error: BaseException) -> Check:
     return Check(name, FAILED, str(error) or type(error).__name__, fix)
 
 
-# -- around the store
+# -- checks around the store
 
 
 def check_modes(state: str, fix: str, files: Iterable[Path]) -> list[Finding]:
@@ -314,7 +315,7 @@ def _check_embedder(config: Config, embedder: Embedder | None) -> Iterator[Findi
         yield OK, f"{embedder.name} ({len(vector)} dimensions{verified})"
 
 
-# -- the store
+# -- checks of the store
 
 
 def _check_store(config: Config, embedder: Embedder | None, *, is_usable: bool) -> Iterator[Check]:
@@ -395,8 +396,7 @@ def _check_round_trip(config: Config) -> Iterator[Finding]:
         yield OK, "learned, formed a heuristic, found it, and it is in the prompt"
 
 
-# -- The whole memory out of the store and in again, and copies of it. Files of this machine: no operation for others
-
+# -- the whole memory out of the store and in again, and copies of it
 
 Progress = Callable[[int, int], None]
 Confirm = Callable[[list[Record]], bool]

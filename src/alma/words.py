@@ -75,8 +75,7 @@ AGENT = "agent"
 MaxTokens = Annotated[int, About("the prompt's budget in tokens")]
 
 
-# -- What operations answer where a caller outside Python needs more, or something else, than the method returns
-
+# -- what operations answer where a caller outside Python needs something else than the method returns
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from alma import jsonc
 from alma.errors import ConfigError
-from alma.mcp.clients import CLIENTS, PROJECT, TOML, Machine, install
+from alma.mcp.clients import CLIENTS, PROJECT, TOML, install
 
 ENTRY = {"command": "python", "args": ["-m", "alma.mcp"]}
 PATH = ("mcpServers", "alma")
@@ -193,13 +193,15 @@ def test_a_table_is_replaced() -> None:
         'note = """\n[mcp_servers.alma]\n"""\n',
     ],
 )
-def test_what_is_written_otherwise_is_refused_and_not_damaged(text: str, tmp_path: Path) -> None:
-    machine = Machine(tmp_path, tmp_path, "linux", {})
-    path = CLIENTS["codex"].file(machine, PROJECT)
+def test_what_is_written_otherwise_is_refused_and_not_damaged(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = CLIENTS["codex"].file(PROJECT)
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(ConfigError, match="by hand"):
-        install(CLIENTS["codex"], PROJECT, ["alma", "mcp"], machine)
+        install(CLIENTS["codex"], PROJECT, ["alma", "mcp"])
 
 
 def test_tables_below_it_go_with_it() -> None:

@@ -1,4 +1,4 @@
-"""Commands on the memory that are more than one operation."""
+"""Commands on a memory: first those that are more than one operation, at the end a table of the others."""
 
 from __future__ import annotations
 

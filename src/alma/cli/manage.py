@@ -30,7 +30,7 @@ _OPTIONS = {
 }
 
 
-# -- set up and check
+# -- set up
 
 
 def write_configuration(project: str, storage: str, embedding: str, folder: str) -> str:

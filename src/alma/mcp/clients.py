@@ -26,30 +26,17 @@ PROJECT, USER = "project", "user"
 INSTALL, UNINSTALL = "install", "uninstall"
 
 
-class Machine(NamedTuple):
-    """Where things are on a machine. Given by tests; `Machine.here()` otherwise."""
+def locate(variable: str, *default: str) -> Path:
+    """Return a folder in the home that a variable may move."""
+    return Path(os.environ.get(variable) or Path.home().joinpath(*default))
 
-    home: Path
-    folder: Path
-    """The project's."""
-    system: str
-    """As `sys.platform` says it."""
-    environ: Mapping[str, str]
 
-    @classmethod
-    def here(cls) -> Machine:
-        return cls(Path.home(), Path.cwd(), sys.platform, os.environ)
-
-    def locate(self, variable: str, *default: str) -> Path:
-        """Return a folder in the home that a variable may move."""
-        return Path(self.environ.get(variable) or self.home.joinpath(*default))
-
-    def settings(self, *names: str) -> Path:
-        """Return where programs of this system keep a user's settings."""
-        if self.system == "darwin":
-            return self.home.joinpath("Library", "Application Support", *names)
-        default = ("APPDATA", "AppData", "Roaming") if self.system == "win32" else ("XDG_CONFIG_HOME", ".config")
-        return self.locate(*default).joinpath(*names)
+def find_settings(*names: str) -> Path:
+    """Return where programs of this system keep a user's settings."""
+    if sys.platform == "darwin":
+        return Path.home().joinpath("Library", "Application Support", *names)
+    default = ("APPDATA", "AppData", "Roaming") if sys.platform == "win32" else ("XDG_CONFIG_HOME", ".config")
+    return locate(*default).joinpath(*names)
 
 
 # -- TOML, where every other byte stays as it is: one table added at the end, or removed
@@ -140,18 +127,18 @@ class Client(NamedTuple):
     """The key below which it keeps its servers."""
     project: str | None
     """Its file in a project, from there; None: it has none."""
-    find_user_file: Callable[[Machine], Path] | None = None
+    find_user_file: Callable[[], Path] | None = None
     """None: it has the same name in the home as in a project."""
     fields: Mapping[str, Any] = {}
     """What an entry says besides the command."""
     form: Form = JSON
 
-    def file(self, machine: Machine, scope: str) -> Path:
+    def file(self, scope: str) -> Path:
         if scope == USER and self.find_user_file is not None:
-            return self.find_user_file(machine)
+            return self.find_user_file()
         if self.project is None:
             raise ConfigError(f"{self.title} has no settings for a project; use the scope {USER!r}")
-        return (machine.home if scope == USER else machine.folder) / self.project
+        return (Path.home() if scope == USER else Path.cwd()) / self.project
 
 
 _STDIO = {"type": "stdio"}
@@ -160,26 +147,26 @@ CLIENTS: Mapping[str, Client] = {
         "Claude Code",
         "mcpServers",
         ".mcp.json",
-        lambda machine: machine.locate("CLAUDE_CONFIG_DIR") / ".claude.json",
+        lambda: locate("CLAUDE_CONFIG_DIR") / ".claude.json",
         _STDIO,
     ),
     "claude-desktop": Client(
         "Claude Desktop",
         "mcpServers",
         None,
-        lambda machine: machine.settings("Claude", "claude_desktop_config.json"),
+        lambda: find_settings("Claude", "claude_desktop_config.json"),
     ),
     "cursor": Client("Cursor", "mcpServers", ".cursor/mcp.json", fields=_STDIO),
     "codex": Client(
         "Codex",
         "mcp_servers",
         ".codex/config.toml",
-        lambda machine: machine.locate("CODEX_HOME", ".codex") / "config.toml",
+        lambda: locate("CODEX_HOME", ".codex") / "config.toml",
         form=TOML,
     ),
     "gemini": Client("Gemini CLI", "mcpServers", ".gemini/settings.json"),
     "vscode": Client(
-        "VS Code", "servers", ".vscode/mcp.json", lambda machine: machine.settings("Code", "User", "mcp.json"), _STDIO
+        "VS Code", "servers", ".vscode/mcp.json", lambda: find_settings("Code", "User", "mcp.json"), _STDIO
     ),
 }
 
@@ -187,9 +174,9 @@ CLIENTS: Mapping[str, Client] = {
 # -- changes
 
 
-def install(client: Client, scope: str, command: Sequence[str], machine: Machine) -> FileChange:
+def install(client: Client, scope: str, command: Sequence[str]) -> FileChange:
     """Return the change that adds the server, or brings its entry up to date. Nothing is written yet."""
-    path = resolve_link(client.file(machine, scope))
+    path = resolve_link(client.file(scope))
     before = read_content(path)
     text, data, old = _read_settings(client, path, before)
     entry = {**old, **client.fields, "command": command[0], "args": list(command[1:])}
@@ -202,9 +189,9 @@ def install(client: Client, scope: str, command: Sequence[str], machine: Machine
     return FileChange(path, before, after.encode(), mode)
 
 
-def uninstall(client: Client, scope: str, machine: Machine) -> FileChange:
+def uninstall(client: Client, scope: str) -> FileChange:
     """Return the change that removes the server. The key of all servers goes with the last one, the file with all."""
-    path = resolve_link(client.file(machine, scope))
+    path = resolve_link(client.file(scope))
     before = read_content(path)
     text, data, entry = _read_settings(client, path, before)
     if not entry:
@@ -274,12 +261,12 @@ def run(
     say: Callable[[str], None] = print,
 ) -> int:
     """Return 0 when it is as wished, 1 when the person said no. ALMAError when it cannot be done."""
-    machine, client = Machine.here(), CLIENTS[args.client]
+    client = CLIENTS[args.client]
     scope = args.scope or (PROJECT if client.project else USER)
     if action == INSTALL:
-        change = install(client, scope, _build_command(client, scope, args, config, machine), machine)
+        change = install(client, scope, _build_command(client, scope, args, config))
     else:
-        change = uninstall(client, scope, machine)
+        change = uninstall(client, scope)
     if change and not as_json:
         say(f"{change.verb} {change.path}")
         say(change.diff().rstrip("\n"))
@@ -301,9 +288,7 @@ def run(
     return 0
 
 
-def _build_command(
-    client: Client, scope: str, args: argparse.Namespace, config: str | None, machine: Machine
-) -> list[str]:
+def _build_command(client: Client, scope: str, args: argparse.Namespace, config: str | None) -> list[str]:
     """Return what the client starts. Portable: a program on the PATH, and a path that holds in every clone."""
     from ..app import find_config, read_config
 
@@ -320,9 +305,9 @@ def _build_command(
         file = Path(os.path.abspath(find_config(config)))
         if not file.is_file():
             raise ConfigError(f"there is no file {file}; `alma init` writes a configuration")
-        if args.portable and not file.is_relative_to(machine.folder):
+        if args.portable and not file.is_relative_to(Path.cwd()):
             raise ConfigError(f"{file} is not in this project, and so no other clone has it: leave out --portable")
-        command += ["--config", file.relative_to(machine.folder).as_posix() if args.portable else str(file)]
+        command += ["--config", file.relative_to(Path.cwd()).as_posix() if args.portable else str(file)]
     if args.tools != DEFAULT:
         command += ["--tools", args.tools]
     return [*command, "--agent", args.agent] if args.agent else command

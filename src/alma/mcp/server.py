@@ -10,6 +10,7 @@ import hmac
 import json
 import logging
 import os
+import re
 import secrets
 import sys
 import time
@@ -62,6 +63,7 @@ _LOG = logging.getLogger("alma.mcp")
 _AT_ONCE = 16
 """So many calls run at the same time; others wait for their turn."""
 _BETWEEN_REPORTS = 0.1
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[][{}]|[^][{}"]+')
 
 TITLE = "ALMA memory"
 INSTRUCTIONS = """\
@@ -261,11 +263,21 @@ async def _serve_stdio(server: Server[Any]) -> None:
 def _answer_unreadable(error: ValidationError) -> types.JSONRPCError | None:
     """Return the answer to a request that the protocol's reader refused: without one, the client would wait for ever.
 
-    Such as one with half a character in a text. None when it is no request, or its id cannot be found.
+    None when it is no request, or its id cannot be found. For that, each object and list in it, however deep, is read
+    as null.
     """
+    text = error.errors()[0]["input"]
+    if not isinstance(text, str):
+        return None
+    depth, kept = 0, []
+    for token in _TOKEN.findall(text):
+        depth -= token in "]}"
+        if depth < 1 or (depth == 1 and token not in "]}"):
+            kept.append("null" if depth == 1 and token in "[{" else token)
+        depth += token in "[{"
     try:
-        request = json.loads(error.errors()[0]["input"])
-    except (ValueError, TypeError, RecursionError):
+        request = json.loads("".join(kept))
+    except ValueError:
         return None
     if not isinstance(request, dict) or "method" not in request or not isinstance(request.get("id"), str | int):
         return None
