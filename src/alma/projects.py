@@ -301,7 +301,7 @@ def _find_file(parameter: Parameter, value: str, base: Path, roots: Sequence[Pat
             refusal = f"is or leads outside of {', '.join(map(str, roots))}; --root allows other folders"
         elif (is_rule_file := parameter.about.is_rule_file) and not any(map(is_rule_file, within)):
             refusal = (
-                "is no file that coding agents read rules from, such as AGENTS.md, CLAUDE.md, "
+                "is not a file that coding agents read rules from, such as AGENTS.md, CLAUDE.md, "
                 ".github/copilot-instructions.md or .cursor/rules/NAME.mdc"
             )
         elif not parameter.about.is_rule_file and all(any(part[0] == "." for part in one.parts) for one in within):

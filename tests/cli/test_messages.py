@@ -33,7 +33,7 @@ def test_an_own_import_says_that_an_earlier_one_still_waits(project: Path, run: 
     ran = run("import", "memory.jsonl", "--config", other, "--trusted")
     assert ran.code == 0
     assert "nothing changed: 1 known" in ran.out
-    assert "1 of them still wait for your review" in ran.out
+    assert "still waiting for your review: 1" in ran.out
     assert "alma update ID --status active" in ran.out
 
 

@@ -225,7 +225,7 @@ def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
         (("block", "{bug}", "--on", "{notes}"), "circle"),
         (("block", "{bug}", "--on", "{bug}"), "circle"),
         (("release", "{bug}", "--agent", "ana"), "ana"),
-        (("archive",), "archive wants the ID of an item, or --finished"),
+        (("archive",), "archive needs the ID of an item, or --finished"),
         (("archive", "{bug}", "--finished"), "not both"),
         (("archive", "{bug}", "--older-than", "3"), "--older-than goes with --finished"),
         (("archive", "{bug}"), "still blocks wrk_"),

@@ -326,7 +326,9 @@ def test_for_all_projects_each_finds_its_own(here: Machine) -> None:
     entry = json.loads((here.home / ".gemini" / "settings.json").read_text())["mcpServers"]["alma"]
     assert entry["args"] == ["-m", "alma.mcp", "--tools", "core"]
     run("install", "--client", "claude-desktop", "--yes")
-    entry = json.loads((clients.find_settings("Claude") / "claude_desktop_config.json").read_text())["mcpServers"]["alma"]
+    entry = json.loads((clients.find_settings("Claude") / "claude_desktop_config.json").read_text())["mcpServers"][
+        "alma"
+    ]
     assert entry["args"][2:] == ["--config", str(here.folder / ".alma" / "config.yaml"), "--tools", "core"]
 
 

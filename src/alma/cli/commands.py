@@ -71,7 +71,7 @@ def read_pairs(
     pairs = [split(text, "=") for text in texts or ()]
     for key, equals, value in pairs:
         if not key or not equals:
-            raise ValidationError(f"{key + value!r} is no {form}")
+            raise ValidationError(f"{key + value!r} is not {form}")
     return {key: value for key, _, value in pairs}
 
 
@@ -304,7 +304,7 @@ def ingest(call: Call) -> Reply:
     "learn-from",
     "learn_from_conversation learn_from_text",
     extra("file", "FILE", "messages with role and content: a JSON list or JSON Lines ('-': standard input)"),
-    extra("--text", "", "FILE is no conversation but a note or a page"),
+    extra("--text", "", "FILE is a note or a page, not a conversation"),
     positional="",
     names={"messages": "", "text": ""},
     fixed={"source": "user"},
@@ -369,7 +369,7 @@ def move_item(call: Call) -> Reply:
 def archive_items(call: Call) -> Reply:
     """Put an item away, or all that are done: it is neither listed nor counted."""
     if ("item_id" in call.args) is call.args.finished:
-        raise ValidationError("archive wants the ID of an item, or --finished for all that are done; not both")
+        raise ValidationError("archive needs the ID of an item, or --finished for all that are done; not both")
     if call.args.finished:
         report = call.run_typed("archive_finished")
         return Reply(report, f"archived: {report.count}")
@@ -397,7 +397,7 @@ def _run_in_session(call: Call) -> Any:
     given, form = call.read_arguments(), "NAME=pass or NAME=fail"
     results = read_pairs(call.args.tests, form)
     if not {*results.values()} <= {"pass", "fail"}:
-        raise ValidationError(f"{', '.join(call.args.tests)} is no {form}")
+        raise ValidationError(f"{', '.join(call.args.tests)} is not {form}")
     if results:
         given["test_status"] = {test: result == "pass" for test, result in results.items()}
     if not given.keys() - {"agent", "session_id"} and not getattr(call.args, "log", True):
@@ -515,7 +515,7 @@ def merge(call: Call) -> Reply:
     """
     args, is_run = call.args, "run_id" in call.args
     if is_run is (args.state_files is not None):
-        raise ValidationError("merge wants a RUN with its branches, or files of states (--state FILE); not both")
+        raise ValidationError("merge needs a RUN with its branches, or files of states (--state FILE); not both")
     reducers = read_pairs(args.reducer_pairs, "KEY=HOW, such as done=union")
     if is_run:
         refuse_options(call, "base_file", "goes with --state")
@@ -806,13 +806,13 @@ def import_(call: Call) -> Reply:
     if done and not taken.added + taken.updated + taken.embedded:
         done = f"nothing changed: {done}"
     review = f"{claims} not taken as such: rules wait for your review. --trusted takes your own export"
-    waiting = f"{still_waiting} of them still wait for your review, and importing them again does not change that"
+    waiting = f"still waiting for your review: {still_waiting}, which importing again does not change"
     elsewhere = f"they belong to project {project!r}; commands show them where the configuration names that project_id"
     return Reply(
         {"dry_run": args.dry_run, **numbers},
         f"{'would be ' if args.dry_run else ''}{done}" if done else "there was nothing in it",
         review if claims and not can_ask else "",
-        f"{waiting}: {_REVIEW}" if still_waiting and not args.dry_run else "",
+        f"{waiting} ({_REVIEW})" if still_waiting and not args.dry_run else "",
         elsewhere if project != call.alma.project_id else "",
     )
 

@@ -226,7 +226,7 @@ def play(call: Call) -> Reply:
         if keep:
             Path(keep).mkdir(mode=0o700, parents=True)
     except FileExistsError:
-        raise StorageError(f"{keep} is there already; --keep wants a new folder") from None
+        raise StorageError(f"{keep} is there already; --keep needs a new folder") from None
     except OSError as error:
         raise StorageError(f"{keep} cannot be made: {error.strerror}") from error
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="alma-demo-") as folder:

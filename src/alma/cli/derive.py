@@ -397,17 +397,13 @@ def _add_command(below: Any, name: str, command: Command | None, about: str, exa
     if command is not None:
         parser.set_defaults(command=command, parser=parser)
         add_arguments(parser, command, operations)
-    words = command.words if command else name
-    owners = [(find_command(line), line) for line in examples]
-    own = [line for one, line in owners if one == words or (not command and one.startswith(f"{words} "))]
+    words, own = command.words if command else name, []
+    for line in examples:
+        typed = f"{line.partition('alma ')[2]} "
+        owner = max((one.words for one in COMMANDS if typed.startswith(f"{one.words} ")), key=len, default="")
+        own += [line] if owner == words or (not command and owner.startswith(f"{words} ")) else []
     parser.epilog = "\n  ".join(["examples:", *own[:6]])
     return parser
-
-
-def find_command(line: str) -> str:
-    """Return the words of the command in an example."""
-    typed = line.partition("alma ")[2]
-    return max((one.words for one in COMMANDS if f"{typed} ".startswith(f"{one.words} ")), key=len, default="")
 
 
 def list_completions(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:

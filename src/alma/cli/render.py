@@ -62,12 +62,6 @@ _COLUMNS = {
 }
 """What a table shows of each; of others, all that is short."""
 _LEFT_OUT = {"prompt", "embedding", "turns", "confidence_interval", "project_id"}
-_TEXTS = {
-    "EntityProfile": "{text}",
-    "Erased": "checkpoints erased: {count}",
-    "Run": "{status}  {run_id}  of {workflow_id}",
-}
-"""Answers that are shown as one line."""
 _EMPTY = {
     "items": "no work items",
     "logs": "no session has noted how far it is; `alma session note --log` does",
@@ -140,12 +134,10 @@ class Output:
             room = self.width - 2 * len(widths) - sum(widths)
             widths[widest] = max(20, widths[widest] + min(0, room))
         for line in lines:
-            cells = zip(line, widths, strict=True)
-            print(
-                "  ".join(
-                    self.paint(f"{shorten(text, width):<{width}}", style) for (text, style), width in cells
-                ).rstrip()
-            )
+            cells = [
+                (f"{shorten(text, width):<{width}}", style) for (text, style), width in zip(line, widths, strict=True)
+            ]
+            print("  ".join(self.paint(*cell) for cell in cells).rstrip())
 
     def card(self, items: Iterable[tuple[str, Any]]) -> None:
         """Print names and values; several values of a name below each other, and empty ones not at all."""
@@ -184,8 +176,6 @@ class Output:
             self.table([list_cells(value)])
         elif name in SHOWN:
             SHOWN[name](self, value)
-        elif name in _TEXTS:
-            self.line(_TEXTS[name].format_map(list_fields(value)))
         elif not isinstance(value, list | tuple):
             self.show_card(value)
         elif has_parts(value) and type(value[0]).__name__ not in SHOWN.keys() - _COLUMNS.keys():
@@ -211,9 +201,9 @@ def list_fields(value: Any) -> dict[str, Any]:
         return dict(value)
     values = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in _LEFT_OUT}
     if isinstance(value, Evidence):
-        at = [datetime.fromtimestamp(second, UTC) for second, _ in value.recent]
-        results = ["success" if worth >= 1 else "partial" if worth > 0 else "failure" for _, worth in value.recent]
-        values["recent"] = [f"{format_value(one)}  {result}" for one, result in zip(at, results, strict=True)]
+        results = {1.0: "success", 0.0: "failure"}
+        recent = [(datetime.fromtimestamp(at, UTC), results.get(worth, "partial")) for at, worth in value.recent]
+        values["recent"] = [f"{format_value(at)}  {result}" for at, result in recent]
     if isinstance(value, Outcome) and value.error_message:
         # What a program printed must not read like our own words.
         values["error_message"] = quote_output(value.error_message)
@@ -432,12 +422,15 @@ def show_diff(out: Output, text: str) -> None:
 
 SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "Checkpoint": show_checkpoint,
+    "EntityProfile": lambda out, profile: out.line(profile.text),
+    "Erased": lambda out, erased: out.line(f"checkpoints erased: {erased.count}"),
     "Explanation": show_explanation,
     "Found": show_retrieval,
     "Lesson": show_lesson,
     "Path": show_path,
     "Ranked": lambda out, ranked: out.show(ranked.strategies),
     "Report": show_calibration,
+    "Run": lambda out, run: out.line(f"{run.status}  {run.run_id}  of {run.workflow_id}"),
     "Subgraph": show_subgraph,
     "Text": lambda out, answer: print(answer.text),
     "Why": show_why,
