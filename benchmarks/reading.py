@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from alma.errors import ModelUnavailableError
-from alma.models.recorded import Recorded
+from alma.models.registry import Recorded
 from alma.reading.local import LocalReader
 from alma.reading.local_rules import is_worth_reading
 from alma.reading.model import ModelReader

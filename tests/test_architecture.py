@@ -152,7 +152,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Features declare their operations.
 for _feature in FEATURES:
-    MAY_IMPORT[_feature] |= {"memory", "operations", "words", "answers"}
+    MAY_IMPORT[_feature] |= {"memory", "operations", "words"}
 # Inside the engine, too: a module imports those of its own step and of earlier ones.
 ENGINE_STEPS = (
     {"evidence", "patterns", "redact", "safety", "settings", "validate", "rule_lines", "context", "inject"},

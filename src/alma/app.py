@@ -8,16 +8,14 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from . import trust_register
+from . import embedders, stores, trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
 from .domains import govern_as_kept
-from .embedders import registry as embedders
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA, find_mismatch
 from .models.budget import Usage, usage
 from .models.registry import open_model
 from .ports import Clock
-from .stores import registry as stores
 from .types import times
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")

@@ -9,7 +9,7 @@ from random import Random
 from typing import Annotated, Literal
 
 from . import words
-from .engine import validate
+from .engine import things, validate
 from .engine.context import Engine
 from .engine.evidence import FAILS, WORKS
 from .engine.predict import TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
@@ -18,7 +18,6 @@ from .memory import ALMA
 from .operations import About, Effect, Group, take_as_given
 from .text import shorten
 from .types.kinds import Heuristic, MemoryType, Result
-from .types.query import Where
 from .types.record import Status
 from .types.speech import quote_output
 
@@ -359,14 +358,9 @@ def calibration(
 
     What went half well counts as half a success. `progress` gets how many are done, and of how many.
     """
-    name = None if agent is None else engine.agent(validate.name("agent", agent))
-    where = Where(
-        kinds={MemoryType.OUTCOME},
-        projects={engine.project},
-        agents=None if name is None else {name},
-        statuses={Status.ACTIVE},
-    )
-    records = list(engine.store.scan(where, validate.whole("limit", limit, 1, 1_000_000)))[::-1]
+    agents = None if agent is None else {engine.agent(validate.name("agent", agent))}
+    newest = validate.whole("limit", limit, 1, 1_000_000)
+    records = things.scan(engine, MemoryType.OUTCOME, newest, agents=agents, statuses={Status.ACTIVE})[::-1]
     pairs: list[Pair] = []
     running: list[Pair] = []
     good = 0.0
@@ -380,15 +374,8 @@ def calibration(
             progress(at + 1, len(records))
     (brier, error, bins), (running_brier, running_error, _) = _score(pairs), _score(running)
     hits = sum((chance >= 0.5) == (value >= 0.5) for chance, value in pairs)
-    return Report(
-        count=len(pairs),
-        brier=brier,
-        calibration_error=error,
-        accuracy=hits / len(pairs) if pairs else 0.0,
-        running_rate_brier=running_brier,
-        running_rate_calibration_error=running_error,
-        bins=bins,
-    )
+    accuracy = hits / len(pairs) if pairs else 0.0
+    return Report(len(pairs), brier, error, accuracy, running_brier, running_error, bins)
 
 
 def _score(pairs: Sequence[Pair]) -> tuple[float, float, tuple[Bin, ...]]:

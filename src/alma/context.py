@@ -31,10 +31,11 @@ from .engine.context import Engine
 from .engine.inject.escape import escape
 from .engine.inject.prompt import quote_data, tokens
 from .engine.retrieve.pipeline import retrieve
+from .errors import ValidationError
 from .memory import ALMA, build_request
 from .operations import About, Effect, Group
+from .session import describe_reason, describe_rule, rank_memories
 from .session.handoff import find_latest
-from .session.manager import describe_reason, describe_rule, rank_memories
 from .text import shorten
 from .types.kinds import MemoryType
 from .types.query import visible_users
@@ -205,19 +206,18 @@ operation = Group("sessions")
 
 
 @operation(Effect.READS)
-def wake_up(alma: Any, agent: words.Agent, user_id: words.User = None) -> Text:
-    """Who an agent is and what matters most of all it remembers, within 900 tokens: what a prompt begins with."""
-    return Text(MemoryStack(alma, agent, user_id).wake_up())
-
-
-@operation(Effect.READS)
-def recall_topic(
+def wake_up(
     alma: Any,
     agent: words.Agent,
-    topic: Annotated[str, About("what it is about")],
     user_id: words.User = None,
-    deep: Annotated[bool, About("everything, far-fetched things too (3,000 tokens; else 600)")] = False,
+    topic: Annotated[str | None, About("instead: what is known about this, within 600 tokens")] = None,
+    deep: Annotated[bool, About("with a topic: everything, far-fetched things too, within 3,000 tokens")] = False,
 ) -> Text:
-    """What is known about a topic, as text within a budget."""
+    """Who an agent is and what matters most of all it remembers, within 900 tokens: what a prompt begins with.
+
+    With a topic, what is known about that.
+    """
     stack = MemoryStack(alma, agent, user_id)
-    return Text(stack.deep(topic) if deep else stack.on_demand(topic))
+    if deep and not topic:
+        raise ValidationError("deep goes with a topic")
+    return Text(stack.wake_up() if not topic else stack.deep(topic) if deep else stack.on_demand(topic))

@@ -73,7 +73,7 @@ Proposal = Draft | Teaching
 operation = Group("memories")
 many = Group("many")
 _PLAYBOOK = 200
-_CHANGE = ("verb", "why", "before")
+_CHANGE = ("verb", "why", "before", "by", "after")
 _BY_AGENT = {"source": words.AGENT}
 _RECORDED = {MemoryType.OUTCOME: "learn or learn_many", MemoryType.EPISODE: "add_episode or add_episodes"}
 _DRAFTED = {
@@ -551,10 +551,14 @@ class ALMA(Closeable):
 
     @operation(Effect.READS, answer=_show_history)
     def history(self, memory_id: words.MemoryId) -> list[dict[str, Any]]:
-        """What happened to a memory since it was made, oldest first."""
-        edit.find_memory(self.engine, memory_id)
+        """What happened to a memory or a work item since it was made, oldest first."""
+        record = edit.find_memory(self.engine, memory_id, "work_item")
         changes = edit.list_history(self.engine, memory_id)
-        return [{"at": one.created_at} | {name: one.body[name] for name in _CHANGE} for one in changes]
+        lines = [
+            {"at": one.created_at} | {name: one.body[name] for name in _CHANGE if name in one.body} for one in changes
+        ]
+        made = {"at": record.created_at, "verb": "created", "why": "", "before": {}}
+        return [made, *lines] if record.kind == "work_item" else lines
 
     @operation(Effect.READS)
     def search(

@@ -50,9 +50,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 MODULES = {
     "memories": ("alma.memory",),
     "many": ("alma.memory",),
-    "work": ("alma.progress.tracker",),
+    "work": ("alma.progress",),
     "sessions": ("alma.session.initializer", "alma.context"),
-    "workflows": ("alma.workflow.memory",),
+    "workflows": ("alma.workflow",),
     "domains": ("alma.domains",),
     "confidence": ("alma.confidence",),
     "knowledge": ("alma.knowledge",),

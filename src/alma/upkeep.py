@@ -23,9 +23,9 @@ from typing import IO
 
 from alma import __version__
 
+from . import embedders, stores
 from .app import IN_A_FILE, TOKEN_FILES, read_config
 from .config import Config
-from .embedders import registry as embedders
 from .embedders.local import EXTRA
 from .engine import transaction, view
 from .engine.settings import Settings
@@ -49,7 +49,6 @@ from .memory import ALMA
 from .models.claude_cli import PATH_VARIABLE
 from .models.registry import build as build_model
 from .ports import Checkable, Copyable, Embedder, Store
-from .stores import registry as stores
 from .types.evidence import Evidence
 from .types.kinds import KINDS, Episode, Memory, MemoryType, Outcome
 from .types.query import Where

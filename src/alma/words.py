@@ -144,12 +144,16 @@ class ErasedUser:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One entry of a memory's history."""
+    """One entry of the history of a memory or a work item."""
 
     at: datetime
     verb: str
     why: str
     before: dict[str, Any]
+    by: str = ""
+    """Who changed a work item; empty: it was not said."""
+    after: dict[str, Any] = field(default_factory=dict)
+    """What a work item has had since."""
 
 
 @dataclass(frozen=True, slots=True)

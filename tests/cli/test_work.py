@@ -229,6 +229,7 @@ def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
         (("archive", "{bug}", "--finished"), "not both"),
         (("archive", "{bug}", "--older-than", "3"), "--older-than goes with --finished"),
         (("archive", "{bug}"), "still blocks wrk_"),
+        (("restore", "{bug}"), "'Fix the login bug' is not archived; it is pending"),
     ],
 )
 def test_bad_input_is_one_clear_line(added: dict[str, str], run: Run, argv: tuple[str, ...], message: str) -> None:
@@ -239,6 +240,12 @@ def test_bad_input_is_one_clear_line(added: dict[str, str], run: Run, argv: tupl
     assert ran.err.count("\n") == 1
     assert message in ran.err
     assert run("work", "list", "--archived", "--json").json == before
+
+
+def test_a_status_as_a_command_is_answered_with_the_command(added: dict[str, str], run: Run) -> None:
+    ran = run("work", "done", added["bug"])
+    assert ran.code == 2
+    assert "unknown command 'done'. Did you mean `alma work status ID done`?" in ran.err
 
 
 def test_what_another_has_claimed_cannot_be_changed(added: dict[str, str], run: Run) -> None:

@@ -11,7 +11,7 @@ import pytest
 from alma import ALMA
 from alma.errors import ModelError, ModelOutputError, ModelTimeoutError, ModelUnavailableError, OverBudgetError
 from alma.extraction import AutoLearner, Kind, extract_conversation, extract_text
-from alma.models.recorded import Recorded, digest_prompt
+from alma.models.registry import Recorded, digest_prompt
 from alma.types.asking import Prompt
 
 from .scripted import Scripted

@@ -17,8 +17,7 @@ from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.testing import FrozenClock
-from alma.testing.graphs import GraphContract, near
-from alma.testing.strategies import agree_on_graph
+from alma.testing.graphs import GraphContract, agree_on_graph, near
 from alma.types.graph import Direction
 
 from ._bolt import BoltServer

@@ -98,10 +98,11 @@ def test_work_and_runs_of_another_project_are_not_there(two: Site) -> None:
     item = two.post("create_work_item", {"title": "Secret plan"}).json()["id"]
     session = two.post("start_session", {"agent": "dev"}).json()["session_id"]
     for operation, arguments in {
-        "get_work_item": {"item_id": item},
+        "list_work_items": {"item_id": item},
+        "history": {"memory_id": item},
         "update_progress": {"item_id": item, "status": "in_progress"},
         "delete_work_item": {"item_id": item},
-        "get_session": {"agent": "dev", "session_id": session},
+        "list_sessions": {"agent": "dev", "session_id": session},
         "end_session": {"agent": "dev", "session_id": session},
     }.items():
         assert two.post(operation, arguments, name="clerk").status_code == 404, operation

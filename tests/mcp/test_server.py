@@ -182,7 +182,7 @@ def test_a_repeated_key_is_counted_once(alma: ALMA, talk: Talk) -> None:
         ("learn", {}, "missing argument 'agent'"),
         ("get", {"memory_id": "kno_nothing"}, "kno_nothing"),
         ("retrieve", {"task": "x", "agent": "dev", "since": "soon"}, "since"),
-        ("end_run", {"run_id": "none"}, "none"),
+        ("update_run", {"run_id": "none", "status": "failed"}, "no run 'none'"),
     ],
 )
 def test_bad_input_is_an_error_that_says_what_is_wrong(talk: Talk, name: str, arguments: Any, told: str) -> None:

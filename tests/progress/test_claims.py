@@ -123,5 +123,5 @@ def test_a_chosen_item_is_claimed(tracker: ProgressTracker) -> None:
 def test_being_blocked_ends_a_claim(tracker: ProgressTracker) -> None:
     item, blocker = tracker.create_work_item(title="a"), tracker.create_work_item(title="b")
     tracker.claim(item.id, "Victor")
-    blocked = tracker.add_blocker(item.id, blocker.id)
+    blocked = tracker.update_item(item.id, blocked_by=[blocker.id])
     assert (blocked.status, blocked.claimed_by) == ("blocked", None)

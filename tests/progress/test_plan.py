@@ -46,8 +46,8 @@ def circles(by_id: dict[str, WorkItem]) -> bool:
 name = st.sampled_from(NAMES)
 action = st.one_of(
     st.tuples(st.just("update_status"), name, st.sampled_from(list(Status))),
-    st.tuples(st.just("add_blocker"), name, name),
-    st.tuples(st.just("remove_blocker"), name, name),
+    st.tuples(st.just("block"), name, name),
+    st.tuples(st.just("unblock"), name, name),
     st.tuples(st.just("claim"), name, st.sampled_from(["v", "h"])),
     st.tuples(st.just("delete"), name),
     st.tuples(st.just("archive"), name),
@@ -60,6 +60,10 @@ action = st.one_of(
 def act(tracker: ProgressTracker, what: str, *given: str) -> None:
     calls: dict[str, Callable[..., object]] = {
         "parent": lambda one, other: tracker.update_item(one, parent_id=other),
+        "block": lambda one, other: tracker.update_item(one, blocked_by=[other]),
+        "unblock": lambda one, other: tracker.update_item(one, unblocked_by=[other]),
+        "archive": lambda one: tracker.update_item(one, archived=True),
+        "restore": lambda one: tracker.update_item(one, archived=False),
         # A deleted id is not given out again.
         "create": lambda one, other: tracker.create_work_item(title=one, blocked_by=[other], parent_id=one),
     }
@@ -89,7 +93,7 @@ def test_whoever_takes_one_after_the_other_finishes_all(edges: list[tuple[str, s
         tracker.create_work_items({"id": one, "title": one} for one in NAMES)
         for at, (one, other) in enumerate(edges):
             try:
-                act(tracker, "parent" if at % 3 == 2 else "add_blocker", one, other)
+                act(tracker, "parent" if at % 3 == 2 else "block", one, other)
             except ValidationError:
                 continue
         done = []
@@ -174,13 +178,13 @@ def test_two_halves_of_a_circle_are_not_made_at_once(tmp_path: Path) -> None:
         tracker = ProgressTracker(alma=alma)
         for turn in range(20):
             tracker.create_work_items({"id": f"{one}{turn}", "title": one} for one in NAMES)
-            tracker.add_blocker(f"b{turn}", f"c{turn}")
-            tracker.add_blocker(f"d{turn}", f"a{turn}")
+            tracker.update_item(f"b{turn}", blocked_by=[f"c{turn}"])
+            tracker.update_item(f"d{turn}", blocked_by=[f"a{turn}"])
         halves = [("a", "b"), ("c", "d")]
         link = """
 for turn in range(20):
     try:
-        tracker.add_blocker(f"{one}{turn}", f"{other}{turn}")
+        tracker.update_item(f"{one}{turn}", blocked_by=[f"{other}{turn}"])
     except ValidationError:
         pass
 """

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from alma import ALMA
-from alma.session.manager import Engagement, find_engagement, is_gate
+from alma.session import Engagement, find_engagement, is_gate
 from alma.types.scope import MemoryScope
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from alma import ALMA
 from alma.domains import get_sales_schema
 from alma.engine.inject.prompt import tokens
 from alma.errors import ConfigError, ModelUnavailableError, ScopeError, ValidationError
-from alma.models.schema import check
+from alma.models.client import check
 from alma.progress import ProgressTracker
 from alma.session import InitializationResult, SessionInitializer, SessionManager
 from alma.types.asking import Answer, Prompt
@@ -100,6 +100,21 @@ def test_the_most_urgent_is_where_to_start(initializer: SessionInitializer, firs
     assert [item.priority for item in result.work_items] == [50, 50, 90]
 
 
+def test_what_another_agent_has_is_not_where_to_start(alma: ALMA, initializer: SessionInitializer) -> None:
+    tracker = ProgressTracker(alma=alma)
+    tracker.create_work_item(title="Mend the cache", description="Mend the cache", agent="victor", priority=99)
+    taken = tracker.create_work_item(title="Test the login", description="Test the login", priority=90)
+    tracker.claim(taken.id, "victor")
+    prompt = "- Mend the cache\n- Test the login\n- Write the docs"
+    result = initializer.initialize(agent="helena", user_prompt=prompt)
+    assert len(result.work_items) == 3
+    assert result.recommended_start is not None
+    assert result.recommended_start.title == "Write the docs"
+    alone = initializer.initialize(agent="helena", user_prompt="- Mend the cache\n- Test the login")
+    assert alone.recommended_start is not None
+    assert alone.recommended_start.title == "Write the docs"
+
+
 def test_the_same_prompt_twice_makes_each_item_once(alma: ALMA, initializer: SessionInitializer) -> None:
     first = initializer.initialize("test", "helena", "- Fix the login\n- Then deploy")
     again = initializer.initialize("test", "helena", "- Fix the login\n- Write docs\n- Then deploy")
@@ -171,7 +186,7 @@ def test_bad_input_changes_nothing(open_alma: Opener) -> None:
     with pytest.raises(ValidationError, match="agent"):
         initializer.initialize("test", user_prompt="Fix the login")
     assert ProgressTracker(alma=alma).list_items() == []
-    assert SessionManager(alma=alma).get_open_sessions("helena") == []
+    assert SessionManager(alma=alma).list_sessions("helena", "open").sessions == []
 
 
 # -- as text

@@ -213,6 +213,16 @@ def test_what_is_noted_along_the_way_is_handed_over(manager: SessionManager) -> 
     assert handoff.test_status == {"t1": False}
 
 
+def test_what_is_resolved_must_have_been_noted(manager: SessionManager) -> None:
+    session = manager.start_session("Helena").session_id
+    manager.update_session("Helena", session, blockers=["staging is down"], risk_flags=["no backup"])
+    with pytest.raises(ValidationError, match=r"'production is down' is no blocker .* staging is down; no backup"):
+        manager.update_session("Helena", session, action="looked", resolved=["production is down"])
+    assert manager.get_session("Helena", session).action_count == 0
+    state = manager.update_session("Helena", session, resolved=["Staging is down.", "no backup"])
+    assert (state.blockers, state.risk_flags) == ([], [])
+
+
 def test_what_is_said_at_the_end_wins_over_what_was_noted(manager: SessionManager) -> None:
     session = manager.start_session("Helena", "Auth").session_id
     manager.update_session(
@@ -297,7 +307,7 @@ def test_an_ended_session_takes_no_more_notes(manager: SessionManager) -> None:
     with pytest.raises(ValidationError, match="has ended"):
         manager.update_session("Helena", session, action="more")
     assert manager.get_session("Helena", session).state is SessionState.ENDED
-    assert manager.get_open_sessions("Helena") == []
+    assert manager.list_sessions("Helena", "open").sessions == []
 
 
 def test_how_a_session_went_is_told_by_what_was_learned_in_it(manager: SessionManager, alma: ALMA) -> None:

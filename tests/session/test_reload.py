@@ -12,7 +12,7 @@ from alma.engine.inject.prompt import tokens
 from alma.errors import ValidationError
 from alma.progress import ProgressSummary, Status, WorkItem
 from alma.session import LastOutcome, Session, SessionHandoff, SessionManager
-from alma.session.prompt import write_reload
+from alma.session.handoff import write_reload
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LABELS = (

@@ -12,7 +12,7 @@ from alma import ALMA
 from alma.engine.admit import clean
 from alma.errors import NotFoundError, ValidationError
 from alma.stores.memory import MemoryStore
-from alma.testing.fakes import FrozenClock
+from alma.testing import FrozenClock
 from alma.types.query import Where
 from alma.workflow import RunStatus, WorkflowMemory
 
@@ -62,7 +62,7 @@ def test_the_order_does_not_depend_on_the_clock(workflow: WorkflowMemory, clock:
     for number in range(5):
         workflow.checkpoint("r", "n", {"number": number})
         clock.advance(seconds=-1)
-    assert [one.state["number"] for one in workflow.history("r")] == [4, 3, 2, 1, 0]
+    assert [one.state["number"] for one in workflow.list_runs(run_id="r").checkpoints] == [4, 3, 2, 1, 0]
     resumed = workflow.resume("r")
     assert resumed is not None
     assert resumed.state == {"number": 4}
@@ -82,8 +82,8 @@ def test_branches_and_runs_are_kept_apart(workflow: WorkflowMemory) -> None:
     workflow.checkpoint("r", "n", {"at": "main"})
     workflow.checkpoint("r", "n", {"at": "b"}, "b")
     workflow.checkpoint("R", "n", {"at": "R"})
-    assert [one.state["at"] for one in workflow.history("r")] == ["b", "main"]
-    assert [one.state["at"] for one in workflow.history("r", branch_id="main")] == ["main"]
+    assert [one.state["at"] for one in workflow.list_runs(run_id="r").checkpoints] == ["b", "main"]
+    assert [one.state["at"] for one in workflow.list_runs(run_id="r", branch_id="main").checkpoints] == ["main"]
     newest = workflow.resume("r", branch_id="main")
     assert newest is not None
     assert newest.state == {"at": "main"}
@@ -142,7 +142,7 @@ def test_bad_arguments_write_nothing(workflow: WorkflowMemory, given: dict[str, 
 
 
 def test_unknown_runs_are_named(workflow: WorkflowMemory) -> None:
-    for ask in (workflow.history, workflow.get_run, workflow.end_run, workflow.get_artifacts):
+    for ask in (workflow.get_run, workflow.update_run, workflow.get_artifacts):
         with pytest.raises(NotFoundError, match="no run 'nope' in project 'p'"):
             ask("nope")
     with pytest.raises(NotFoundError, match="no run 'nope'"):
@@ -156,14 +156,14 @@ def test_a_run_knows_its_workflow_and_its_end(workflow: WorkflowMemory) -> None:
         workflow.start_run("build", "r")
     with pytest.raises(ValidationError, match="not of 'build'"):
         workflow.checkpoint("r", "n", {}, workflow_id="build")
-    assert workflow.end_run("r", "failed").status is RunStatus.FAILED
+    assert workflow.update_run("r", status="failed").status is RunStatus.FAILED
     assert workflow.get_run("r").ended_at is not None
     workflow.checkpoint("r", "n", {})
     assert workflow.get_run("r").status == "running"
-    assert [one.run_id for one in workflow.list_runs("crawl", "running")] == ["r"]
-    assert workflow.list_runs("build") == []
+    assert [one.run_id for one in workflow.list_runs("crawl", "running").runs] == ["r"]
+    assert workflow.list_runs("build").runs == []
     with pytest.raises(ValidationError, match="Valid: running, completed, failed, cancelled"):
-        workflow.end_run("r", "banana")
+        workflow.update_run("r", status="banana")
 
 
 # -- branches
@@ -222,8 +222,8 @@ def test_the_newest_of_each_branch_always_stay(workflow: WorkflowMemory) -> None
         workflow.checkpoint("r", "n", {"number": number}, "b")
         workflow.checkpoint("other", "n", {"number": number})
     assert workflow.cleanup_checkpoints("r", keep_latest=2) == 8
-    assert [one.number for one in workflow.history("r", branch_id="b")] == [6, 5]
-    assert len(workflow.history("other")) == 6
+    assert [one.number for one in workflow.list_runs(run_id="r", branch_id="b").checkpoints] == [6, 5]
+    assert len(workflow.list_runs(run_id="other").checkpoints) == 6
     assert workflow.cleanup_checkpoints(keep_latest=1) == 2 + 5
     assert workflow.checkpoint("r", "n", {"number": 9}).number == 7, "numbers are never used again"
     for bad in (0, -1, True, "1"):
@@ -236,10 +236,10 @@ def test_only_what_is_older_is_erased(workflow: WorkflowMemory, clock: FrozenClo
         workflow.checkpoint("r", "n", {"number": number})
         clock.advance(days=1)
     assert workflow.cleanup_checkpoints("r", keep_latest=1, older_than=timedelta(days=2, hours=12)) == 2
-    assert [one.number for one in workflow.history("r")] == [4, 3]
+    assert [one.number for one in workflow.list_runs(run_id="r").checkpoints] == [4, 3]
     clock.advance(days=100)
     assert workflow.cleanup_checkpoints("r", keep_latest=1, older_than="2026-12-01") == 1
-    assert len(workflow.history("r")) == 1
+    assert len(workflow.list_runs(run_id="r").checkpoints) == 1
     with pytest.raises(ValidationError, match="older_than"):
         workflow.cleanup_checkpoints("r", older_than="yesterday")
     with pytest.raises(ValidationError, match="older_than"):

@@ -63,12 +63,12 @@ def test_two_processes_on_one_run_lose_nothing_and_number_without_gaps(tmp_path:
             told[number] = (name, own)
     with ALMA(SQLiteStore(path), project_id="p") as alma:
         workflow = WorkflowMemory(alma)
-        held = workflow.history("run", limit=1000)
+        held = workflow.list_runs(run_id="run", limit=1000).checkpoints
         assert [one.number for one in held] == list(range(80, 0, -1)), "the newest is the last"
         assert {one.number: (one.state["by"], one.state["number"]) for one in held} == told
         parents = {one.id: one.parent_id for one in held}
         assert [parents[one.id] for one in held] == [one.id for one in held[1:]] + [None]
-        assert len(workflow.list_runs()) == 1
+        assert len(workflow.list_runs().runs) == 1
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nobody can be killed here")

@@ -48,7 +48,6 @@ def told(workflow: WorkflowMemory) -> WorkflowMemory:
         ("node", {"run_id": "r2", "node_id": "ship"}, set()),
         ("node", {"run_id": "r1", "node_id": "buil"}, set()),
         ("run", {"run_id": "r1"}, {"alpha", "bravo"}),
-        ("run", {"run_id": "unknown"}, set()),
         ("workflow", {"workflow_id": "deploy"}, {"alpha", "bravo", "charlie"}),
         ("workflow", {"run_id": "r2"}, {"alpha", "bravo", "charlie"}),
         ("agent", {}, {"alpha", "bravo", "charlie", "delta"}),
@@ -199,6 +198,15 @@ def test_bad_questions_say_what_is_missing(workflow: WorkflowMemory, given: dict
         workflow.retrieve_scoped(**({"task": TASK, "agent": "dev"} | given))  # type: ignore[arg-type]
 
 
+def test_a_run_that_does_not_exist_is_named_with_those_that_do(told: WorkflowMemory) -> None:
+    with pytest.raises(NotFoundError, match=r"no run 'r33' in project 'p'. The latest: r\d, r\d, r\d\."):
+        told.retrieve_scoped(TASK, "dev", "run", run_id="r33")
+    with pytest.raises(NotFoundError, match="no run 'r33'"):
+        told.link_artifact("r33", "s3://bucket/a")
+    assert len(told.list_runs().runs) == 3
+    assert told.resume("r33") is None
+
+
 def test_bad_outcomes_change_nothing(alma: ALMA, workflow: WorkflowMemory) -> None:
     with pytest.raises(NotFoundError, match="no run 'r'"):
         learned(workflow, "r", None, "alpha way")
@@ -206,7 +214,7 @@ def test_bad_outcomes_change_nothing(alma: ALMA, workflow: WorkflowMemory) -> No
         workflow.learn_from_workflow("r", "dev", "banana", "alpha way", workflow_id="deploy")
     with pytest.raises(ValidationError, match="strategy_used is empty"):
         workflow.learn_from_workflow("r", "dev", "success", [], workflow_id="deploy")
-    assert workflow.list_runs() == []
+    assert workflow.list_runs().runs == []
     assert alma.get_stats()["total_count"] == 0
     made = workflow.learn_from_workflow("r", "dev", "failure", ["alpha way", "bravo way"], workflow_id="deploy")
     assert [one.task_description for one in made] == ["Run the workflow deploy"] * 2

@@ -22,6 +22,7 @@ from . import render
 from .derive import (
     COMMANDS,
     YES,
+    Argument,
     Call,
     Command,
     Reply,
@@ -322,18 +323,45 @@ def learn_from(call: Call) -> Reply:
 # -- work
 
 
-@command("work show", "get_work_item")
+@command("work show", "list_work_items", only="item_id", positional="item_id")
 def show_item(call: Call) -> Reply:
-    item = call.run_typed()
+    """Show one work item with its parts and its history."""
+    [item] = call.run_typed()
     parts = call.run("list_work_items", parent_id=item.id, archived=True, limit=200)
-    below = {"parts": parts, "history": call.run("work_item_history", item_id=item.id)}
+    below = {"parts": parts, "history": call.run("history", memory_id=item.id)}
     return Reply({"item": item, **below}, item, lambda out: out.show_card(item), below)
 
 
-@command("work history", "work_item_history")
+@command("work history", "list_work_items", only="item_id", positional="item_id")
 def show_item_history(call: Call) -> Reply:
-    history = call.run_typed()
-    return Reply({"id": call.args.item_id, "history": history}, history)
+    """Show who changed what of a work item, oldest first."""
+    [item] = call.run_typed()
+    history = call.run("history", memory_id=item.id)
+    return Reply({"id": item.id, "history": history}, history)
+
+
+@command("work delete", "delete_work_item", YES, names={"agent": "by"})
+def delete_item(call: Call) -> Reply:
+    [item] = call.run("list_work_items", item_id=call.args.item_id)
+    call.confirm("Erase it and its history for good?", item)
+    deleted = call.run_typed()
+    return Reply({"deleted": deleted.id}, f"erased {deleted.id}")
+
+
+@command(
+    "work test",
+    "update_progress",
+    extra("test", "TEST", "the test's name"),
+    extra("--pass", "", "it passed", group="needed", dest="passing"),
+    extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false"),
+    only="item_id agent",
+    names={"agent": "by"},
+    key="item",
+    verb="tested",
+)
+def record_test(call: Call) -> Reply:
+    """Record how a test of a work item went. A new name is added to its tests."""
+    return call.answer(test_results={call.args.test: call.args.passing})
 
 
 @command("work next", "get_next_item")
@@ -350,18 +378,26 @@ def take_next_item(call: Call) -> Reply:
     return Reply(found, found.item, found.item.description, claim)
 
 
-@command("work status", "update_progress", positional="item_id status", names={"agent": "by"})
+@command(
+    "work status",
+    "update_progress",
+    only="item_id status notes agent",
+    positional="item_id status",
+    names={"agent": "by"},
+)
 def move_item(call: Call) -> Reply:
+    """Move a work item to another status. Done frees what waited for it; a blocked item cannot be done."""
     item = call.run_typed()
-    blocked = [call.run("get_work_item", item_id=id) for id in item.blocks] if item.status == "done" else []
+    blocked = [call.run("list_work_items", item_id=id)[0] for id in item.blocks] if item.status == "done" else []
     freed = [one for one in blocked if one.status == "pending"]
     return Reply({"item": item, **({"freed": freed} if freed else {})}, item, {"now free": freed})
 
 
 @command(
     "work archive",
-    "archive_work_item archive_finished",
+    "update_progress archive_finished",
     extra("--finished", "", "all that are done"),
+    only="item_id agent older_than_days",
     positional="item_id?",
     requires=False,
     names={"agent": "by", "older_than_days": "older-than"},
@@ -374,7 +410,7 @@ def archive_items(call: Call) -> Reply:
         report = call.run_typed("archive_finished")
         return Reply(report, f"archived: {report.count}")
     refuse_options(call, "older_than_days", "goes with --finished")
-    return reply_value(call.run_typed(), "item")
+    return reply_value(call.run_typed(archived=True), "item")
 
 
 @command(
@@ -404,7 +440,7 @@ def _run_in_session(call: Call) -> Any:
         raise ValidationError("there is nothing to note: pass --action, --decision, --file, --blocker, --next, …")
     if "session_id" not in given:
         agent = given["agent"]
-        sessions = call.run("open_sessions", agent=agent)
+        sessions = call.run("list_sessions", agent=agent, state="open").sessions
         if not sessions:
             start = f"alma session start --agent {shlex.quote(agent)}"
             raise ValidationError(f"{agent} has no open session; `{start}` begins one")
@@ -444,12 +480,18 @@ def end_session(call: Call) -> Reply:
     return reply_value(handoff, "handoff", f"ended {handoff.session_id}; the next session starts with:")
 
 
-@command("session list", "previous_sessions")
+@command("session list", "list_sessions", only="agent state limit project_id")
 def list_sessions(call: Call) -> Reply:
     """List an agent's open sessions and how its latest ones ended."""
-    previous = call.run_typed()
-    document = {"open": call.run("open_sessions", agent=call.find_agent()), "previous": previous}
+    found = call.run_typed()
+    document = {"open": found.sessions, "previous": found.handoffs}
     return Reply(document, document if any(document.values()) else "no session yet")
+
+
+@command("session show", "list_sessions", only="agent session_id", positional="session_id", names={"session_id": "id"})
+def show_session(call: Call) -> Reply:
+    """Show one session as it stands."""
+    return reply_value(call.run_typed().sessions[0], "session")
 
 
 @command("session prepare", "initialize", _PROMPT, names={"user_prompt": "prompt"})
@@ -460,11 +502,10 @@ def prepare_session(call: Call) -> Reply:
     return Reply(plan, print_exact(plan.prompt) if call.args.prompt else plan)
 
 
-@command("session wake-up", "wake_up recall_topic", positional="")
+@command("session wake-up", "wake_up", positional="")
 def wake_up(call: Call) -> Reply:
-    if "topic" in call.args:
-        return call.answer("recall_topic")
-    refuse_options(call, "deep", "goes with --topic")
+    if "topic" not in call.args:
+        refuse_options(call, "deep", "goes with --topic")
     return call.answer()
 
 
@@ -477,7 +518,7 @@ def wake_up(call: Call) -> Reply:
     extra("--state", "JSON", "the state, a JSON object", group="either", dest="state_text"),
     extra("--from", "FILE", "the state from a file ('-': standard input)", group="either", dest="source"),
     positional="run_id node_id",
-    names={"state": ""},
+    names={"state": "", "from_branch": "from-branch"},
     key="checkpoint",
 )
 def save_checkpoint(call: Call) -> Reply:
@@ -494,19 +535,42 @@ def resume_run(call: Call) -> Reply:
     found = call.run_typed().checkpoint
     if found is None:
         place = render.format_value(call.read_arguments())
+        # A run that does not exist is an error that names those there are.
+        call.run("list_runs", run_id=call.args.run_id)
         raise NotFoundError(f"there is no checkpoint to go on from: {place}")
     return Reply({"checkpoint": found}, print_exact(render.format_json(found.state)))
 
 
 @command(
+    "workflow fork",
+    "checkpoint",
+    only="run_id branch_id from_branch agent",
+    positional="run_id branch_id",
+    fixed={"from_branch": "main"},
+    key="checkpoint",
+)
+def fork_run(call: Call) -> Reply:
+    """Begin a branch of a run at the newest checkpoint of another branch. Its first one holds the same state."""
+    given = call.read_arguments()
+    run, branch, origin = (given[name] for name in ("run_id", "branch_id", "from_branch"))
+    if call.run("resume", run_id=run, branch_id=branch).checkpoint:
+        raise ValidationError(f"run {run!r} already has a branch {branch!r}; choose another name")
+    tip = call.run("resume", run_id=run, branch_id=origin).checkpoint
+    if tip is None:
+        raise NotFoundError(f"run {run!r} has no checkpoint on branch {origin!r}")
+    return call.answer(node_id=tip.node_id, state=tip.state)
+
+
+@command(
     "workflow merge",
-    "merge_branches merge_states",
+    "merge_states checkpoint",
     extra("--state", "FILE", "a state; may be repeated", dest="state_files", action="append"),
     extra("--base", "FILE", "the state that all the files began at", dest="base_file"),
     extra("--reducer", "KEY=HOW", "how a key is merged; may be repeated", dest="reducer_pairs", action="append"),
+    only="run_id branches default node_id branch_id agent",
     positional="run_id?",
     requires=False,
-    names={"states": "", "reducers": "", "base": ""},
+    names={"branch_id": "into"},
 )
 def merge(call: Call) -> Reply:
     """Merge branches into a checkpoint, or files of states into a state that is printed.
@@ -521,12 +585,14 @@ def merge(call: Call) -> Reply:
         refuse_options(call, "base_file", "goes with --state")
         if "branches" not in args or "node_id" not in args:
             raise ValidationError("merging branches needs --branch (once for each) and --node")
-        return reply_value(call.run_typed(reducers=reducers), "checkpoint")
-    refuse_options(call, "branches node_id into agent", "goes with a RUN")
+        merged = call.run_typed(reducers=reducers)
+        sources = {"merged": merged.sources}
+        return reply_value(call.run_typed("checkpoint", state=merged.state, metadata=sources), "checkpoint")
+    refuse_options(call, "branches node_id branch_id agent", "goes with a RUN")
     states = [read_object(file, "the state") for file in args.state_files]
     base = None if args.base_file is None else read_object(args.base_file, "the state")
-    merged = call.run_typed("merge_states", states=states, reducers=reducers, base=base)
-    return Reply(merged, print_exact(render.format_json(merged.state)))
+    state = call.run_typed(states=states, reducers=reducers, base=base).state
+    return Reply({"state": state}, print_exact(render.format_json(state)))
 
 
 # -- domains
@@ -592,7 +658,7 @@ def export_rules(call: Call) -> Reply:
     )
 
 
-@command("rules import", "import_rules", YES, positional="path", names={"all_items": "all"})
+@command("rules import", "import_rules", YES, positional="path?", names={"all_items": "all"})
 def import_rules(call: Call) -> Reply:
     given = call.read_arguments()
     report = call.run("import_rules", **given | {"dry_run": True})
@@ -820,6 +886,18 @@ def import_(call: Call) -> Reply:
 # -- one operation each
 
 _BY = {"agent": "by"}
+_EDITED = "title description item_type priority owner parent_id tests estimate_minutes tags metadata"
+_ON = extra(
+    "--on", "ID", "the item that must be done first; may be repeated", dest="blocked_by", action="append", required=True
+)
+_FROM = extra(
+    "--from",
+    "ID",
+    "the item it need not wait for; may be repeated",
+    dest="unblocked_by",
+    action="append",
+    required=True,
+)
 _ADDS = [
     ("knowledge", "user_stated"),
     ("heuristic", "user_stated"),
@@ -827,8 +905,14 @@ _ADDS = [
     ("anti-pattern", "user_stated"),
     ("preference", "explicit_instruction"),
 ]
-_PASS = extra("--pass", "", "it passed", group="needed", dest="passing")
-_FAIL = extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false")
+
+
+def _change_item(word: str, only: str, help: str, *extras: Argument, **more: Any) -> Command:
+    """Return a command that does a part of what `update_progress` can."""
+    taken = f"item_id agent {only}"
+    return Command(f"work {word}", "update_progress", extras, help=help, only=taken, names=_BY, key="item", **more)
+
+
 COMMANDS += [
     Command(
         f"add {name}",
@@ -843,35 +927,24 @@ COMMANDS += [
 COMMANDS += [
     Command("session start", "start_session", positional=""),
     Command("session reload", "quick_reload", positional=""),
-    Command("session show", "get_session", names={"session_id": "id"}, key="session"),
     Command("work add", "create_work_item", key="item", verb="added"),
     Command("work list", "list_work_items", key="items"),
-    Command("work search", "search_work_items", names={"query": "words"}, key="items"),
-    Command("work edit", "update_work_item", names=_BY, key="item", verb="changed"),
-    Command("work block", "add_blocker", names={**_BY, "blocker_id": "on"}, key="item", verb="blocked"),
-    Command("work unblock", "remove_blocker", names={**_BY, "blocker_id": "from"}, key="item", verb="unblocked"),
     Command(
-        "work test",
-        "record_test",
-        (_PASS, _FAIL),
-        positional="item_id test",
-        names={**_BY, "passing": ""},
-        key="item",
-        verb="tested",
+        "work search",
+        "list_work_items",
+        help="Find work items by the words of their titles and descriptions.",
+        only="query limit project_id",
+        positional="query",
+        names={"query": "words"},
+        fixed={"limit": 10},
+        key="items",
     ),
+    _change_item("edit", _EDITED, "Change what a work item says. Only what is given changes.", verb="changed"),
+    _change_item("block", "", "Let one work item wait for another. A circle is refused.", _ON, verb="blocked"),
+    _change_item("unblock", "", "Let one work item wait for another no longer.", _FROM, verb="unblocked"),
+    _change_item("restore", "", "Take an archived work item back.", fixed={"archived": False}, verb="restored"),
     Command("work claim", "claim_work_item", key="item", verb="claimed"),
     Command("work release", "release_work_item", key="item", verb="released"),
-    Command("work restore", "restore_work_item", names=_BY, key="item", verb="restored"),
-    Command(
-        "work delete",
-        "delete_work_item",
-        names=_BY,
-        ask="Erase it and its history for good?",
-        about="get_work_item",
-        key="deleted",
-        part="id",
-        verb="erased",
-    ),
     Command("list", "list", key="memories"),
     Command("search", "search", names={"query": "words"}, key="matches"),
     Command("explain", "explain"),
@@ -879,7 +952,7 @@ COMMANDS += [
     Command("rules list", "list", names={"memory_type": ""}, fixed={"memory_type": "rule"}, key="rules"),
     Command("graph build", "build_graph"),
     Command("graph about", "about_entity"),
-    Command("graph find", "find_entities", positional="name", key="entities"),
+    Command("graph find", "find_entities", positional="name?", key="entities"),
     Command("graph around", "traverse_graph"),
     Command("graph path", "find_paths", positional="start end", key="paths"),
     Command("graph merge", "merge_entities", positional="keep others", key="entity"),
@@ -896,11 +969,41 @@ COMMANDS += [
         part="name",
         verb="deleted",
     ),
-    Command("workflow runs", "list_runs", key="runs"),
-    Command("workflow start", "start_run", key="run"),
-    Command("workflow end", "end_run", key="run"),
-    Command("workflow history", "checkpoint_history", key="checkpoints"),
-    Command("workflow fork", "fork_branch", positional="run_id branch_id", key="checkpoint"),
+    Command(
+        "workflow runs",
+        "list_runs",
+        help="List the runs of workflows, newest first.",
+        only="workflow_id status limit",
+        key="runs",
+        part="runs",
+    ),
+    Command(
+        "workflow start",
+        "update_run",
+        help="Begin a run of a workflow, or go on with the one of that name.",
+        only="workflow_id run_id agent metadata",
+        positional="workflow_id",
+        key="run",
+    ),
+    Command(
+        "workflow end",
+        "update_run",
+        help="Say how a run ended.",
+        only="run_id status",
+        positional="run_id",
+        fixed={"status": "completed"},
+        key="run",
+    ),
+    Command(
+        "workflow history",
+        "list_runs",
+        help="The checkpoints of a run, newest first.",
+        only="run_id node_id branch_id limit",
+        positional="run_id",
+        fixed={"limit": 100},
+        key="checkpoints",
+        part="checkpoints",
+    ),
     Command("workflow link", "link_artifact", positional="run_id location", key="artifact"),
     Command("workflow artifacts", "get_artifacts", key="artifacts"),
     Command("workflow cleanup", "cleanup_checkpoints", ask="Erase all checkpoints but the newest ones of each branch?"),

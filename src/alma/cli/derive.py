@@ -108,7 +108,7 @@ NAMES = {
 }  # fmt: skip
 """What parameters are called on the command line, where that is not their own name."""
 IDS = {
-    "memory_id", "item_id", "parent_id", "blocker_id", "blocked_by", "blocks", "session_id", "retrieval_id",
+    "memory_id", "item_id", "parent_id", "blocked_by", "unblocked_by", "blocks", "session_id", "retrieval_id",
     "retrieved_memory_ids", "used_memory_ids",
 }  # fmt: skip
 """Parameters that take ids: an unambiguous beginning is enough."""
@@ -130,6 +130,11 @@ NEGATED = {
     "trusted": "it is not your own: what it says waits for your review",
 }
 """What options mean that switch off what is on by default."""
+_MEANT = {
+    f"alma work {status}": f"alma work status ID {status}"
+    for status in ("pending", "in_progress", "blocked", "review", "done", "failed")
+}
+"""Commands that people try, and those that do it."""
 _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
@@ -199,6 +204,10 @@ class Command:
     """The operation that reads what the question is about; it is shown before."""
     positional: str | None = None
     """The parameters told by their place, `?` after one that may be left out; without it the first that is needed."""
+    help: str = ""
+    """What it does, where it does a part of what the operation can."""
+    only: str = ""
+    """The parameters that it takes then."""
     requires: bool = True
     """Whether the parser asks for what the operation needs; otherwise the command does."""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -241,6 +250,8 @@ class Parser(argparse.ArgumentParser):
             names = [str(name) for name in action.choices]
             close = difflib.get_close_matches(str(value), [*names, *RENAMED], n=1)
             hint = f"Did you mean {close[0]!r}?" if close else f"Valid: {', '.join(names)}."
+            if meant := _MEANT.get(f"{self.prog} {value}"):
+                hint = f"Did you mean `{meant}`?"
             raise argparse.ArgumentError(None, f"unknown {str(action.metavar or 'value').lower()} {value!r}. {hint}")
 
 
@@ -263,6 +274,9 @@ def add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> Non
 
 
 def spell_parameter(command: Command, parameter: Parameter) -> str:
+    """Return what a parameter is called on the command line; empty: the command does not take it."""
+    if command.only and parameter.name not in command.only.split():
+        return ""
     return command.names.get(parameter.name, NAMES.get(parameter.name, parameter.name)).replace("_", "-")
 
 
@@ -289,7 +303,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: Command, operations:
             if one.name not in done and spell_parameter(command, one):
                 done.add(one.name)
                 is_required = command.requires and operation is operations[0]
-                nargs = "?" if f"{one.name}?" in positional or not one.needed else None
+                nargs = "?" if f"{one.name}?" in positional.split() else None
                 _add_parameter(parser, command, one, is_required, (nargs,) if one.name in places else ())
     groups: dict[str, Any] = {"": parser}
     for argument in (*command.extras, *([YES] if command.ask else [])):
@@ -309,7 +323,8 @@ def _add_parameter(
     text = NEGATED.get(one.name, one.about.text) if one.default is True else one.about.text
     about = text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
     about += "; may be repeated" if is_list and not place else ""
-    about += f" (default {default})" if default not in (None, "", False, True) else ""
+    is_given = place == (None,)
+    about += f" (default {default})" if default not in (None, "", False, True) and not is_given else ""
     metavar = "ID" if one.name in IDS else "TIME" if one.name in MOMENTS else spelled.upper()
     metavar = "JSON" if base is dict else "N" if base in (int, float) else "PATH" if one.about.local else metavar
     options: dict[str, Any] = {"help": about.strip(), "default": _NOT_TYPED}
@@ -387,7 +402,7 @@ def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParse
 
 def _add_command(below: Any, name: str, command: Command | None, about: str, examples: list[str]) -> Parser:
     operations = [find_operation(one) for one in command.operation.split()] if command else []
-    own_text = command.run.__doc__ if command and command.run else ""
+    own_text = command and (command.help or (command.run and command.run.__doc__))
     text = own_text or (operations[0].description if operations else about)
     about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
     text = "\n\n".join(fill(part, 79) for part in dedent(f"{text[0].upper()}{text[1:]}").split("\n\n"))
@@ -620,7 +635,8 @@ class Call:
         command, value = self.command, self.run_typed(name, **more)
         if command.part:
             value = getattr(value, command.part)
-            return Reply({command.key: value}, f"{command.verb} {value}")
+            if command.verb:
+                return Reply({command.key: value}, f"{command.verb} {value}")
         return reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
 
     def confirm(self, question: str, *things: Any) -> None:

@@ -47,12 +47,11 @@ MARKS = {
 """The sign and the colour of a status, and the colour of a type of memory."""
 _COLUMNS = {
     "Artifact": "name kind size location run_id node_id",
-    "Change": "at verb why before",
+    "Change": "at verb by why before after",
     "Checkpoint": "number branch_id node_id created_at size state",
     "ConfidenceSignal": "recommendation predicted_success interval strategy occurrence_count historical_success_rate",
     "Domain": "name in_use preset description",
     "Entity": "name type aliases id",
-    "ItemChange": "at verb by why before after",
     "ProgressLog": "created_at agent items_done items_total current_action current_item_id session_id",
     "Run": "status run_id workflow_id agent started_at ended_at",
     "Session": "state id goal last_seen",
@@ -123,10 +122,11 @@ class Output:
     def table(self, rows: Sequence[Row]) -> None:
         """Print aligned columns, one line a row; on a terminal the widest column gives way."""
         names = [name for name in rows[0] if any(row.get(name) not in (*_NOTHING, False) for row in rows)]
-        ids = shorten_ids([row["id"] for row in rows if "id" in row])
+        # Work items are often made together: their ids differ only at the end, and may be listed elsewhere.
+        ids = shorten_ids([row["id"] for row in rows if "id" in row and not row["id"].startswith("wrk_")])
         lines = [[(re.sub(r"_id$|\.name$", "", name).replace("_", " "), "dim") for name in names]]
         for row in rows:
-            row = {**row, "id": ids[row["id"]]} if "id" in row else row
+            row = {**row, "id": ids.get(row["id"], row["id"])} if "id" in row else row
             lines.append([format_cell(name, row.get(name)) for name in names])
         widths = [max(len(line[at][0]) for line in lines) for at in range(len(names))]
         if self.is_terminal:

@@ -52,14 +52,15 @@ def is_own(engine: Engine, record: Record) -> bool:
     return record.project == engine.project and record.kind in READABLE_KINDS
 
 
-def find_memory(engine: Engine, memory_id: str) -> Record:
-    """Return a memory of this project, or raise NotFoundError."""
-    return _find(Transaction(engine), memory_id)
+def find_memory(engine: Engine, memory_id: str, other_kind: str = "") -> Record:
+    """Return a memory of this project, or a record of one other kind, or raise NotFoundError."""
+    return _find(Transaction(engine), memory_id, other_kind)
 
 
-def _find(tx: Transaction, memory_id: str) -> Record:
+def _find(tx: Transaction, memory_id: str, other_kind: str = "") -> Record:
     record = tx.find(memory_id)
-    if record is None or not is_own(tx.engine, record):
+    is_other = record is not None and (record.kind, record.project) == (other_kind, tx.engine.project) and record.body
+    if record is None or not (is_other or is_own(tx.engine, record)):
         raise NotFoundError(f"there is no memory {memory_id!r} in project {tx.engine.project!r}")
     return record
 

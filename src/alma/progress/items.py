@@ -83,7 +83,7 @@ TRANSITIONS = {
 }
 
 
-def _check_title(name: str, value: object) -> str:
+def check_title(name: str, value: object) -> str:
     return validate.text(name, value, 500).strip()
 
 
@@ -94,16 +94,15 @@ class WorkItem:
     id: str = ""
     project_id: str = ""
     agent: str | None = None  # Whose it is; None: anybody's.
-    title: Annotated[str, About("", check=_check_title)]
+    title: Annotated[str, About("", check=check_title)]
     description: str = ""
     item_type: Annotated[str, About("", check=validate.name)] = "task"  # Such as feature, bug, task, research_question.
     status: Status = Status.PENDING
     priority: Annotated[int, About("", least=0, most=100)] = 50  # From 0 to 100; the greater, the sooner.
     started_at: datetime | None = None  # When work on it first began.
     completed_at: datetime | None = None
-    time_spent_ms: Annotated[int, About("", least=0)] = (
-        0  # In progress, all in all; what is going on now is added when it ends.
-    )
+    # In progress, all in all; what is going on now is added when it ends.
+    time_spent_ms: Annotated[int, About("", least=0)] = 0
     attempt_count: Annotated[int, About("", least=0)] = 0  # How often work on it began.
     parent_id: str | None = None
     blocks: tuple[str, ...] = ()
@@ -179,40 +178,25 @@ LOG_NAMES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemChange:
-    """A line of an item's history."""
-
-    at: datetime
-    by: str = ""  # Who did it; empty: it was not said.
-    verb: str
-    why: str = ""
-    before: Mapping[str, Any] = field(default_factory=dict)
-    after: Mapping[str, Any] = field(default_factory=dict)
-
-
 # -- fields as a caller passes them
 
-EDITABLE = "title description item_type priority agent parent_id tests estimate_minutes tags metadata".split()
-CREATABLE = [*EDITABLE, "id", "project_id", "status", "notes", "blocks", "blocked_by", "test_results", "tests_passing",
-             "started_at", "completed_at", "time_spent_ms", "attempt_count"]  # fmt: skip
+FIELDS = "title description item_type priority estimate_minutes tags metadata".split()
+CREATABLE = [*FIELDS, *"""agent parent_id tests id project_id status notes blocks blocked_by test_results tests_passing
+started_at completed_at time_spent_ms attempt_count""".split()]  # fmt: skip
 _NEW = WorkItem(title="")
 _FIELDS = dict(Operation("work item", WorkItem, Effect.ADDS, idempotent=True, group="work").own_parameters)
 # A method's first parameter is the object itself.
 _FIELDS["id"] = _FIELDS["project_id"]._replace(name="id")
 
 
-def check_fields(given: Body, names: Sequence[str]) -> dict[str, Any]:
-    """Return the fields that a caller gives; None stands for what a new item has."""
-    checked = {}
-    for name, value in given.items():
-        if name not in names:
-            raise ValidationError(unknown("field of a work item", name, names))
-        if name == "title" and value is None:
-            raise ValidationError("a work item needs a title")
-        known = getattr(_NEW, name) if value is None else _FIELDS[name].check(value)
-        checked[name] = list(known) if isinstance(known, tuple) else known
-    return checked
+def check_fields(given: Body) -> dict[str, Any]:
+    """Return the fields of a new item; None is left out."""
+    for name in given:
+        if name not in CREATABLE:
+            raise ValidationError(unknown("field of a work item", name, CREATABLE))
+    if given.get("title") is None:
+        raise ValidationError("a work item needs a title")
+    return {name: _FIELDS[name].check(value) for name, value in given.items() if value is not None}
 
 
 # -- how items change
@@ -443,6 +427,12 @@ class Plan:
             raise ValidationError(f"this would make a circle in which each waits for the next: {names}")
 
     # -- putting away
+
+    def restore(self, item: Item) -> None:
+        if not item.archived:
+            raise ValidationError(f"{item.title!r} is not archived; it is {item.status}")
+        item.archived = False
+        self.save(item, "restored")
 
     def archive(self, item: Item) -> None:
         check_active(item)

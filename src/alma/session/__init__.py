@@ -1,18 +1,64 @@
-"""Sessions: going on where the last one left off.
+"""Sessions: begin where the last one left off, note what happens, and hand over.
 
 from alma.session import SessionManager
 
 manager = SessionManager("my-project")
 context = manager.start_session(agent="Helena", goal="Complete auth testing")
 manager.create_handoff("Helena", context.session_id, last_action="completed_oauth_tests", last_outcome="success")
+
+A session begins with rules of engagement: what an agent may do, what it may not, and what must hold before something is
+done. They come from the agent's scope and from what people taught: rules, preferences, and ways that were seen to fail.
 """
 
 from __future__ import annotations
 
-from .handoff import InitializationResult, LastOutcome, Session, SessionContext, SessionHandoff, SessionState
-from .manager import SessionManager
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial, wraps
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
-TYPE_CHECKING = False
+from .. import words
+from ..engine import things, validate
+from ..engine.context import Engine
+from ..engine.evidence import strength
+from ..engine.retrieve.pipeline import retrieve
+from ..engine.retrieve.request import Request
+from ..engine.rule_lines import describe_occasion
+from ..engine.rules import is_old_fix
+from ..engine.transaction import write
+from ..engine.view import view
+from ..errors import ValidationError
+from ..memory import ALMA
+from ..opening import Holder
+from ..operations import About, Effect, Group
+from ..progress import ProgressSummary, ProgressTracker, WorkItem
+from ..text import shorten
+from ..types.kinds import MemoryType, Outcome, quoted_why
+from ..types.query import Where, visible_users
+from ..types.record import Record, Status, Trust
+from ..types.rules import EVERYWHERE
+from ..types.scope import MemoryScope
+from ..words import Text
+from . import handoff
+from .codebase import orient as look_around
+from .handoff import (
+    InitializationResult,
+    LastOutcome,
+    Session,
+    SessionContext,
+    SessionHandoff,
+    SessionState,
+    read_handoff,
+    read_session,
+)
+
 if TYPE_CHECKING:
     from .initializer import SessionInitializer
 
@@ -26,6 +72,421 @@ __all__ = [
     "SessionManager",
     "SessionState",
 ]
+
+ALIVE_FOR = timedelta(minutes=30)
+_RECENT = 5
+_HEURISTICS = 5
+_ORIENT_SECONDS = 0.4  # A session begins soon; `orient_to_codebase` has more time.
+
+
+operation = Group(
+    "sessions",
+    # The caller of an operation may end at once, and the session goes on.
+    lambda alma: SessionManager(alma=alma, project_id=alma.project_id, workspace=None, held=False),
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def take_project_first(method: F) -> F:
+    """Let a method also be called with the project before its other positional arguments, as (project_id, agent, …).
+
+    It counts as the project only where nothing else can be meant: one argument too many, or a text for a number.
+    """
+    parameters = inspect.signature(method).parameters.values()
+    names = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD][1:]
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        is_text_for_number = args[1:] and names[len(args) - 1 :] == ["limit"] and isinstance(args[-1], str)
+        if "project_id" not in kwargs and (len(args) > len(names) or is_text_for_number):
+            return method(self, *args[1:], project_id=args[0], **kwargs)
+        return method(self, *args, **kwargs)
+
+    return cast(F, call)
+
+
+SessionId = Annotated[str, About("the session's id, as start_session gave it", check=validate.name)]
+Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about", local=True)]
+Texts = Annotated[Iterable[str] | None, About("a list of short texts", check=handoff.read_lines)]
+Files = Annotated[Iterable[str] | None, About("a list of short texts", check=handoff.read_paths)]
+Tests = Annotated[Mapping[str, bool] | None, About("by name, whether each test passes")]
+Level = Annotated[float | None, About("0 to 1: how well it is going", least=0.0, most=1.0)]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionList:
+    sessions: list[Session]  # Those that have not ended, or the one that was asked for.
+    handoffs: list[SessionHandoff]  # What those that are over handed over, the last one first.
+
+
+def require_folder(workspace: str | PathLike[str] | None) -> None:
+    if workspace is not None and not Path(workspace).is_dir():
+        raise ValidationError(f"workspace must be a folder, and there is none at {str(workspace)!r}")
+
+
+class SessionManager(Holder):
+    """Sessions of the agents of a project.
+
+    A session that nobody ended hands over what is known when its agent's next one starts: at once when the process that
+    held it is gone from this machine, else after it was not heard of for `alive_for`. `held=False` says that this
+    process does not hold the sessions it starts, as a command line does not. `workspace` is the folder of code that
+    sessions are about: by default the current one; None: no code.
+    """
+
+    def __init__(
+        self,
+        project_id: str | None = None,
+        alma: ALMA | None = None,
+        *,
+        progress: ProgressTracker | None = None,
+        workspace: str | PathLike[str] | None = ".",
+        alive_for: timedelta = ALIVE_FOR,
+        held: bool = True,
+    ) -> None:
+        if not isinstance(alive_for, timedelta) or alive_for < timedelta(0):
+            raise ValidationError(f"alive_for must be a timedelta of at least 0, not {alive_for!r}")
+        name = None if project_id is None else validate.name("project_id", project_id)
+        super().__init__(alma, name)
+        self.project_id = name or self.alma.project_id
+        self.workspace = None if workspace is None else Path(workspace)
+        self.alive_for = alive_for
+        self._held = held
+        self._progress = progress
+
+    # -- beginning
+
+    @operation(Effect.ADDS, defaults={"workspace": "."})
+    def start_session(
+        self,
+        agent: words.Agent,
+        goal: Annotated[str, About("what the session is for", check=handoff.read_goal)] = "",
+        *,
+        project_id: words.Project = None,
+        user_id: words.User = None,
+        workspace: Folder = None,
+        orient: Annotated[bool, About("", for_python=True)] = True,
+    ) -> SessionContext:
+        """Begin a session with all that its agent should know.
+
+        Gives the last session's handoff, the progress, what was tried lately, strategies for the goal, the state of the
+        code, and what to work on first. Keep `session_id` for update_session and end_session.
+
+        Notes:
+            `workspace` is by default the manager's; `orient=False` does not look at the code.
+        """
+        require_folder(workspace)
+        engine, name, user = *self._find_engine(project_id, agent), user_id
+        check = partial(handoff.check_session, agent=name, alive_for=self.alive_for)
+        alive = [one for one in handoff.list_open(engine, name) if write(engine, partial(check, id=one.id))]
+        previous = handoff.find_latest(engine, name, user)
+        task = goal or (previous.current_goal if previous else "")
+        types = frozenset({MemoryType.HEURISTIC})
+        request = Request(task=task, agent=name, user=user, types=types, top_k=_HEURISTICS)
+        strategies = retrieve(engine, request) if task else None
+        progress, folder = self.tracker(engine.project).get_progress_summary(), workspace or self.workspace
+        code = look_around(folder, _ORIENT_SECONDS) if orient and folder is not None else None
+        focus, rules = self._find_focus(name, progress), find_engagement(engine, name, engine.scope(name), user)
+        seen, now = visible_users(user), engine.clock()
+        outcomes = things.scan(engine, "outcome", _RECENT, agents={name}, users=seen, statuses={Status.ACTIVE})
+        # Begun last: should anything go wrong before, no session is left open.
+        record = write(engine, lambda tx: handoff.begin_session(tx, name, goal, self._owner(), user))
+        return SessionContext(
+            session_id=record.id,
+            project_id=engine.project,
+            agent=name,
+            goal=record.body["goal"],
+            started_at=record.created_at,
+            previous_handoff=previous,
+            progress=progress,
+            recent_outcomes=[one for one in (view(each, now) for each in outcomes) if isinstance(one, Outcome)],
+            relevant_heuristics=strategies.heuristics if strategies else [],
+            codebase_state=code,
+            environment_state=_describe_environment(),
+            suggested_focus=focus,
+            rules_of_engagement=[rule for sort in rules for rule in sort],
+            open_sessions=[read_session(one) for one in alive if one.user in seen],
+            retrieval_id=strategies.retrieval_id if strategies else None,
+        )
+
+    def tracker(self, project_id: str) -> ProgressTracker:
+        """The work items of a project of this memory."""
+        if self._progress is not None and self._progress.project_id == project_id:
+            return self._progress
+        return ProgressTracker(project_id, alma=self.alma)
+
+    # -- along the way
+
+    @operation(Effect.CHANGES)
+    def update_session(
+        self,
+        agent: words.Agent,
+        session_id: SessionId,
+        *,
+        action: Annotated[str | None, About("what was done", check=handoff.read_line)] = None,
+        outcome: Annotated[LastOutcome | str | None, About("how the action went")] = None,
+        actions: Annotated[Iterable[str] | None, About("", check=handoff.read_lines, for_python=True)] = None,
+        decisions: Annotated[
+            Iterable[str | Mapping[str, Any]] | str | None,
+            About("a list of short texts", check=handoff.read_decisions, json=list[str] | None),
+        ] = None,
+        active_files: Files = None,
+        blockers: Texts = None,
+        resolved: Annotated[
+            Iterable[str] | None, About("blockers and risks that are gone", check=handoff.read_lines)
+        ] = None,
+        next_steps: Annotated[
+            Iterable[str] | None, About("what comes next, in place of what was said before", check=handoff.read_lines)
+        ] = None,
+        risk_flags: Texts = None,
+        test_status: Tests = None,
+        confidence_level: Level = None,
+        goal: Annotated[str | None, About("another goal", check=handoff.read_goal)] = None,
+        project_id: words.Project = None,
+    ) -> Session:
+        """Note what happened in a session, so that it is known even if the session never ends.
+
+        Notes:
+            A call without anything says only that it is still alive. Actions, decisions, files, blockers and risks are
+            added, `resolved` takes blockers and risks away, tests are told anew one by one, and steps, goal and
+            confidence replace what was said before. A decision may be a mapping with `text` and `importance` (0 to 1).
+        """
+        noted = handoff.name_as_stored(locals())
+        engine, name = self._find_engine(project_id, agent)
+        if action is None and outcome is not None:
+            raise ValidationError("outcome says how an action went: pass `action` with it")
+        noted["actions"] = [{"what": one, "outcome": ""} for one in actions or ()]
+        noted["actions"] += [{"what": action, "outcome": str(outcome or "")}] if action else []
+        owner = self._owner()
+        return read_session(write(engine, lambda tx: handoff.note_session(tx, name, session_id, noted, owner)))
+
+    # -- the end
+
+    @take_project_first
+    def create_handoff(
+        self,
+        agent: str,
+        session_id: str,
+        last_action: str,
+        last_outcome: str,
+        *,
+        project_id: str | None = None,
+        **context: Any,
+    ) -> SessionHandoff:
+        """End a session with what the next one should know.
+
+        `last_outcome` is 'success', 'failure' or 'interrupted'; `context` is what `end_session` takes. What is not
+        given is taken from what was noted along the way; decisions and files are added to it. Of long lists the most
+        important are kept.
+        """
+        action = validate.text("last_action", last_action)
+        outcome = validate.choice("last_outcome", last_outcome, LastOutcome)
+        given = {"last_action": action, "last_outcome": outcome, "project_id": project_id, **context}
+        return self.end_session(agent, session_id, **given)
+
+    @operation(Effect.CHANGES)
+    def end_session(
+        self,
+        agent: words.Agent,
+        session_id: SessionId,
+        *,
+        last_action: Annotated[str | None, About("the last thing that was done", check=handoff.read_line)] = None,
+        last_outcome: Annotated[LastOutcome | str | None, About("how the last thing went")] = None,
+        current_goal: Annotated[str | None, About("the goal as it stands now", check=handoff.read_goal)] = None,
+        key_decisions: Texts = None,
+        active_files: Files = None,
+        blockers: Texts = None,
+        next_steps: Texts = None,
+        test_status: Tests = None,
+        confidence_level: Level = None,
+        risk_flags: Texts = None,
+        metadata: words.Metadata = None,
+        project_id: words.Project = None,
+    ) -> SessionHandoff:
+        """End a session with what the next one should know. What is not given is taken from what was noted.
+
+        Notes:
+            How the last noted or learned thing went stands for the outcome, and 'success' when nothing is known.
+        """
+        closing = handoff.name_as_stored(locals())
+        engine, name = self._find_engine(project_id, agent)
+        return read_handoff(write(engine, lambda tx: handoff.end_session(tx, name, session_id, closing)))
+
+    # -- looking back
+
+    @take_project_first
+    @operation(Effect.READS, "quick_reload", answer=Text)
+    def get_quick_reload(
+        self,
+        agent: words.Agent,
+        *,
+        max_tokens: Annotated[int, About("the prompt's budget in tokens", least=120, most=4000)] = 400,
+        user_id: words.User = None,
+        project_id: words.Project = None,
+    ) -> str:
+        """Where an agent left off, in a few hundred tokens: goal, last action, blockers, next steps, progress.
+
+        Notes:
+            Sessions of other users than `user_id` are left out.
+        """
+        engine, name = self._find_engine(project_id, agent)
+        progress = self.tracker(engine.project).get_progress_summary()
+        latest, focus = handoff.find_latest(engine, name, user_id), self._find_focus(name, progress)
+        records = [one for one in handoff.list_open(engine, name) if one.user in visible_users(user_id)]
+        return handoff.write_reload(name, latest, [read_session(one) for one in records], progress, focus, max_tokens)
+
+    @operation(Effect.READS)
+    def list_sessions(
+        self,
+        agent: words.Agent,
+        state: Annotated[Literal["open", "ended"] | None, About("only those that go on, or that are over")] = None,
+        *,
+        session_id: Annotated[str | None, About("this session alone", check=validate.name)] = None,
+        limit: Annotated[int, About("at most so many that are over", least=1, most=1000)] = 5,
+        project_id: words.Project = None,
+    ) -> SessionList:
+        """An agent's sessions that have not ended, and what its latest ones handed over; or one session by its id.
+
+        Notes:
+            Open ones of dead processes are listed, too.
+        """
+        engine, name = self._find_engine(project_id, agent)
+        if session_id is not None:
+            sessions = [handoff.find_session(engine, name, session_id)]
+            handoffs = things.scan(engine, "handoff", 1, sessions={session_id})
+        else:
+            sessions = [] if state == "ended" else handoff.list_open(engine, name)
+            handoffs = [] if state == "open" else handoff.list_handoffs(engine, name, limit)
+        return SessionList([read_session(one) for one in sessions], [read_handoff(one) for one in handoffs])
+
+    @take_project_first
+    def get_previous_sessions(
+        self, agent: str, limit: int = 5, *, project_id: str | None = None
+    ) -> list[SessionHandoff]:
+        """Return the handoffs of an agent's latest sessions, the last one first."""
+        return self.list_sessions(agent, "ended", limit=limit, project_id=project_id).handoffs
+
+    def get_session(self, agent: str, session_id: str, *, project_id: str | None = None) -> Session:
+        """Return one session as it stands."""
+        return self.list_sessions(agent, session_id=session_id, project_id=project_id).sessions[0]
+
+    # -- shared steps
+
+    def _find_engine(self, project: str | None, agent: str) -> tuple[Engine, str]:
+        """Return the engine of a project, and the declared name of the agent."""
+        engine, name = self.alma.engine, project or self.project_id
+        return engine if name == engine.project else replace(engine, project=name), engine.agent(agent)
+
+    def _owner(self) -> dict[str, Any] | None:
+        return handoff.mark_process() if self._held else None
+
+    def _find_focus(self, agent: str, progress: ProgressSummary) -> WorkItem | None:
+        """Return what the agent has begun; else what comes next."""
+        for item in progress.current:
+            if agent == (item.claimed_by or item.agent):
+                return item
+        return self.tracker(progress.project_id).get_next_item(agent=agent, strategy="priority")
+
+
+def _describe_environment() -> dict[str, Any]:
+    """Names of things only, never the values of variables."""
+    return {
+        "platform": sys.platform,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "folder": str(Path.cwd()),
+        "virtual_environment": sys.prefix if sys.prefix != sys.base_prefix else None,
+        "ci": bool(os.environ.get("CI")),
+    }
+
+
+# -- rules of engagement
+
+_READ = 200
+_RULES = 12
+_WARNINGS = 5
+_CHARS = 240
+
+# What is asked for before something counts as done, and what must be true then.
+_GATE = re.compile(
+    r"\bbefore (?:you )?(?:(?:a|the|each|every|any) )?"
+    r"(?:commit|merg|push|releas|deploy|finish|clos|mark|call|say|ship|submit|send|publish|done|opening a pr|pr\b)"
+    r"|\b(?:after|on) (?:each|every|any) (?:change|edit|commit)"
+    r"|\bmust (?:pass|succeed|hold|be (?:green|reviewed|approved|tested|covered|cited))"
+    r"|\b(?:tests?|lint\w*|type ?checks?|ci|build) (?:must|should|ha(?:ve|s) to|needs? to) "
+    r"|\b(?:only|not) done (?:when|until|before)|\bdefinition of done|\bacceptance criteri",
+    re.I,
+)
+
+
+class Engagement(NamedTuple):
+    scope_rules: list[str]
+    constraints: list[str]
+    quality_gates: list[str]
+
+
+def find_engagement(engine: Engine, agent: str, scope: MemoryScope, user: str | None = None) -> Engagement:
+    """Return what the agent may do, what it may not, and what must hold before something is done."""
+    taught = [describe_rule(rule) for rule in rank_memories(engine, MemoryType.RULE, agent, user, _READ)]
+    if user is not None:
+        wishes = rank_memories(engine, MemoryType.USER_PREFERENCE, agent, user, _READ)
+        taught += [f"{user} wants: {wish.body['preference']}" for wish in wishes if _is_trusted(wish)]
+    lines = [shorten(text, _CHARS) for text in taught]
+    # Ways that failed whatever the task was; those of one sort of task come when that task does.
+    warnings = [
+        shorten(f"Not: {one.body['pattern']}{describe_reason(one)}", _CHARS)
+        for one in rank_memories(engine, MemoryType.ANTI_PATTERN, agent, user, _READ)
+        if not one.body["condition"] and _is_trusted(one)
+    ]
+    name = scope.agent_name
+    excluded = [f"{name} must not learn about {category}." for category in scope.cannot_learn]
+    bounds = [text for text in lines if not is_gate(text)]
+    allowed = [f"{name} works in the domain {scope.domain}."] if scope.domain else []
+    allowed += [f"{name} may learn about {category}." for category in scope.can_learn if scope.is_allowed(category)]
+    if not scope.can_learn:
+        allowed.append(f"{name} may learn about anything{' that is not excluded' if excluded else ''}.")
+    allowed += [f"{name} may read what {other} shares." for other in scope.inherit_from]
+    gates = [text for text in lines if is_gate(text)]
+    return Engagement(allowed, [*excluded, *bounds[:_RULES], *warnings[:_WARNINGS]], gates[:_RULES])
+
+
+def is_gate(text: str) -> bool:
+    return bool(_GATE.search(text))
+
+
+def _is_trusted(record: Record) -> bool:
+    """Whether a line may instruct: the text of programs and files may not."""
+    return record.provenance.trust is not Trust.UNTRUSTED
+
+
+def describe_rule(rule: Record) -> str:
+    occasion = describe_occasion(rule.body["trigger"], rule.body["rule"])
+    return f"{occasion}: {rule.body['rule']}" if occasion else str(rule.body["rule"])
+
+
+def describe_reason(warning: Record) -> str:
+    return f" ({quoted_why(warning)})" if warning.body["why_bad"] else ""
+
+
+def rank_memories(engine: Engine, kind: MemoryType, agent: str, user: str | None, newest: int) -> list[Record]:
+    """Return the memories of a kind that an agent sees, perhaps as it serves a user, the strongest first.
+
+    Only so many of the newest are weighed.
+    """
+    now, is_rule, is_wish = engine.clock(), kind is MemoryType.RULE, kind is MemoryType.USER_PREFERENCE
+    where = Where(
+        kinds={kind},
+        projects={engine.project, EVERYWHERE} if is_rule else {engine.project},
+        agents=None if is_wish else engine.scopes.readable(agent),
+        users={user or ""} if is_wish else visible_users(user),
+        # What was said for one session holds in no other.
+        sessions={""} if is_rule else None,
+        statuses={Status.ACTIVE},
+        valid_at=now,
+    )
+    # A day is as fine as it has to be; with the very moment in it, ties would be broken another way each time.
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    records = [one for one in engine.store.scan(where, newest) if not is_old_fix(one)]
+    return sorted(records, key=lambda one: (-round(strength(one, day), 6), one.id))
 
 
 def __getattr__(name: str) -> object:

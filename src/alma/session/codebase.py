@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,10 @@ make | make test | | Makefile makefile GNUmakefile | ^test\s*:(?![=:])
 make | make tests | | Makefile makefile GNUmakefile | ^tests\s*:(?![=:])
 make | make check | | Makefile makefile GNUmakefile | ^check\s*:(?![=:])
 just | just test | | justfile Justfile .justfile | ^@?test\b[^:=\n]*:(?!=)
-task | task test | | Taskfile.yml Taskfile.yaml | ^ {1,4}test:\s*$
 node | pnpm test | pnpm-lock.yaml | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
 node | yarn test | yarn.lock | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
 node | bun run test | bun.lock* | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
 node | npm test | | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
-deno | deno test | | deno.json deno.jsonc |
 tox | tox | | tox.ini |
 nox | nox | | noxfile.py |
 python | uv run pytest | uv.lock | pytest.ini conftest.py tests/conftest.py setup.cfg pyproject.toml | pytest
@@ -65,10 +64,6 @@ maven | ./mvnw test | mvnw | pom.xml |
 maven | mvn test | | pom.xml |
 elixir | mix test | | mix.exs |
 swift | swift test | | Package.swift |
-dart | dart test | | pubspec.yaml |
-zig | zig build test | | build.zig |
-haskell | stack test | | stack.yaml |
-scala | sbt test | | build.sbt |
 cmake | ctest --test-dir build | | CMakeLists.txt |
 gradle | ./gradlew test | gradlew | build.gradle build.gradle.kts |
 gradle | gradle test | | build.gradle build.gradle.kts |
@@ -151,21 +146,12 @@ def find_test_commands(root: Path) -> list[dict[str, str]]:
         tool, command, needs, sources, pattern = (column.strip() for column in row.split("|", 4))
         if tool in commands or not all(any(root.glob(name)) for name in needs.split()):
             continue
-        files = ((name, file) for name in sources.split() for file in root.glob(name))
-        for name, file in files:
-            if not pattern or re.search(pattern, _read_text(file), re.M):
-                commands[tool] = {"command": command, "source": name}
-                break
+        for name, file in [(source, file) for source in sources.split() for file in root.glob(source)]:
+            with suppress(OSError), file.open(encoding="utf-8", errors="replace") as opened:
+                if not pattern or re.search(pattern, opened.read(_MAX_CHARS), re.M):
+                    commands[tool] = {"command": command, "source": name}
+                    break
     return list(commands.values())
-
-
-def _read_text(file: Path) -> str:
-    """Return the beginning of a file; nothing when it cannot be read."""
-    try:
-        with file.open(encoding="utf-8", errors="replace") as opened:
-            return opened.read(_MAX_CHARS)
-    except OSError:
-        return ""
 
 
 # -- for a prompt

@@ -28,9 +28,8 @@ from ..types.kinds import KINDS, Memory
 from ..types.record import new_id
 from ..types.scope import MemoryScope
 from ..words import copy_fields
-from . import codebase
+from . import Engagement, Folder, SessionManager, codebase, find_engagement, require_folder
 from .handoff import InitializationResult, Ready, SessionContext, SessionHandoff
-from .manager import Engagement, Folder, SessionManager, find_engagement, require_folder
 
 _LOG = logging.getLogger("alma")
 _ACTIVITY = 10
@@ -160,7 +159,9 @@ class SessionInitializer:
         code = None if folder is None else codebase.orient(folder)
         rules = find_engagement(engine, name, engine.scope(name), user)
         request = {"task": prompt[:_QUERY_CHARS], "agent": name, "user_id": user, "mode": "default", "level": "session"}
-        free = [item for item in items if item.status in ("pending", "in_progress")]
+        # What another agent has is not for this one to begin.
+        own = [item for item in items if name == (item.claimed_by or item.agent or name)]
+        free = [item for item in own if item.status in ("pending", "in_progress")]
         return InitializationResult(
             session_id=context.session_id,
             project_id=engine.project,

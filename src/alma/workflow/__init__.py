@@ -5,12 +5,63 @@ from alma.workflow import WorkflowMemory
 workflow = WorkflowMemory("my-project")
 workflow.checkpoint("run-7", "fetch", {"pages": 12}, workflow_id="crawl")
 workflow.resume("run-7").state
+
+A checkpoint's id follows from its run, its branch and its number, so two writers who take the same number meet a
+conflict and the slower one takes the next. Its time is later than that of every checkpoint of the run that was
+acknowledged before, whatever the clock says, so that the newest is always the last.
+
+What a workflow learns carries a tag for its workflow, its run and its node; looking within one of them is looking for
+the tag. A tenant's memories are a project of their own beside the shared one, so that also what is distilled from them
+stays with the tenant: a tag on an outcome would not be on the heuristic that follows from it.
 """
 
 from __future__ import annotations
 
-from .memory import Artifact, Checkpoint, Run, RunStatus, Scope, WorkflowMemory
-from .states import MAX_STATE_BYTES, REDUCERS, merge_states
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, cast
+
+from .. import words
+from ..codec import decode_record
+from ..engine import things, validate
+from ..engine.admit import Draft, build, clean, screen
+from ..engine.context import Engine
+from ..engine.outcomes import learn_outcomes
+from ..engine.retrieve.pipeline import retrieve as retrieve_memories
+from ..engine.search import by_words, read_snapshot
+from ..engine.transaction import Transaction, write
+from ..engine.view import view
+from ..errors import NotFoundError, ScopeError, ValidationError
+from ..memory import ALMA, build_outcome, build_request
+from ..opening import Holder
+from ..operations import OPERATIONS, About, Effect, Group, take_as_given
+from ..ports import Store
+from ..text import digest as make_digest
+from ..types.kinds import Outcome, Result
+from ..types.query import Hit, Where
+from ..types.record import Record, new_id
+from ..types.slice import MemorySlice
+from ..types.times import to_iso
+from ..types.vector import Vector
+from ..words import to_found
+from .states import (
+    MAX_STATE_BYTES,
+    REDUCERS,
+    UNLIMITED,
+    Reducer,
+    State,
+    find_redacted,
+    merge_states,
+    read_state,
+    refuse_secrets,
+)
 
 __all__ = [
     "MAX_STATE_BYTES",
@@ -23,3 +74,759 @@ __all__ = [
     "WorkflowMemory",
     "merge_states",
 ]
+
+MAIN = "main"
+_MOST = 100_000
+_NAMED = 5
+_TICK = timedelta(microseconds=1)
+# A drive letter (`C:\\x`) is no scheme, and a file may have a colon in its name.
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|urn:")
+
+
+class RunStatus(StrEnum):
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Scope(StrEnum):
+    """How far one looks; each holds all that the ones before it hold."""
+
+    NODE = "node"
+    RUN = "run"
+    WORKFLOW = "workflow"
+    AGENT = "agent"
+    TENANT = "tenant"
+    GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One pass through a workflow."""
+
+    run_id: str
+    workflow_id: str  # Empty: nobody said which workflow it is a run of.
+    status: RunStatus
+    agent: str = ""
+    started_at: datetime
+    ended_at: datetime | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """The state of a run after a node, on a branch."""
+
+    id: str
+    run_id: str
+    workflow_id: str
+    node_id: str
+    branch_id: str
+    number: int  # Counts the checkpoints of a branch from 1, without gaps, also with several writers.
+    state: dict[str, Any]
+    digest: str
+    size: int  # Of the state as JSON, in bytes.
+    parent_id: str | None = None  # The checkpoint before it on its branch, or the one that the branch began at.
+    agent: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    # Where in the state a secret was taken out; empty: the state is exactly what was given.
+    redacted: tuple[str, ...] = ()
+    created_at: datetime
+    unchanged: bool = False  # Nothing was written: this checkpoint already held the same state.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """Something a run made that is kept elsewhere: a file, or whatever a URI names."""
+
+    id: str
+    run_id: str
+    workflow_id: str
+    node_id: str  # Empty: of the run as a whole.
+    name: str
+    location: str  # An absolute path, or a URI.
+    kind: str
+    digest: str | None = None  # `sha256:` and the hexadecimal digest of the content.
+    size: int | None = None
+    agent: str = ""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime
+    updated_at: datetime
+
+
+STORED_AS = {
+    "run_id": "session", "workflow_id": "workflow", "node_id": "node", "branch_id": "branch", "parent_id": "parent",
+    "location": "path",
+}  # fmt: skip
+
+
+class Place(NamedTuple):
+    """Where in a workflow something belongs; what is empty is not known or does not matter."""
+
+    workflow: str = ""
+    run: str = ""
+    node: str = ""
+
+    def make_tags(self) -> dict[str, str]:
+        """Return what a memory of this place carries, so that it is found from every scope around it."""
+        workflow, run, node = (name.replace("%", "%25").replace("/", "%2F") for name in self)
+        names = {"workflow": workflow, "run": run}
+        names |= {f"{around}/node": f"{name}/{node}" for around, name in names.items() if name and node}
+        return {around: f"{around.removesuffix('/node')}:{name}" for around, name in names.items() if name}
+
+    def find_tags(self, scope: Scope) -> tuple[str, ...]:
+        """Return the tag that all memories in the scope carry; none for scopes that are wider than a workflow."""
+        if scope not in _NEEDED:
+            return ()
+        tags = self.make_tags()
+        for around in ("run/node", "workflow/node") if scope is Scope.NODE else (scope,):
+            if around in tags:
+                return (tags[around],)
+        raise ValidationError(f"the scope {str(scope)!r} needs {_NEEDED[scope]}")
+
+
+_NEEDED = {Scope.NODE: "node_id, and run_id or workflow_id", Scope.RUN: "run_id", Scope.WORKFLOW: "workflow_id"}
+
+
+def check_id(label: str, value: object) -> str:
+    """Return a name chosen by the caller. One that would be redacted could no longer be told from others."""
+    name = validate.name(label, value)
+    if clean(name) != name:
+        raise ValidationError(f"{label} looks like a secret and would not be kept as it is; choose another name")
+    return name
+
+
+def check_optional_id(label: str, value: object) -> str:
+    """Return such a name; empty for none."""
+    return "" if value in (None, "") else check_id(label, value)
+
+
+def make_id(prefix: str, *parts: str) -> str:
+    """Return the id of the one record there can be of these names; case and spaces make a difference."""
+    return f"{prefix}_{make_digest(*(f'{len(part)}:{part}' for part in parts))}"
+
+
+def choose_project(engine: Engine, tenant: str) -> Engine:
+    """Return the engine of the project that a tenant's memories are in."""
+    name = f"{engine.project}@{tenant.replace('%', '%25').replace('@', '%40')}"
+    return replace(engine, project=name) if tenant else engine
+
+
+# -- runs and checkpoints as they are stored
+
+
+def find_run(engine: Engine, run: str) -> Record | None:
+    return next(iter(engine.store.get([make_id("run", engine.project, run)])), None)
+
+
+def get_run(engine: Engine, run: str) -> Record:
+    if record := find_run(engine, run):
+        return record
+    names = [one.body["run"] for one in things.scan(engine, "run", _NAMED)]
+    known = f"The latest: {', '.join(names)}" if names else "There is none yet: start_run or a checkpoint makes one"
+    raise NotFoundError(f"there is no run {run!r} in project {engine.project!r}. {known}.")
+
+
+def match_workflow(run: str, known: str, workflow: str) -> str:
+    if known and workflow and known != workflow:
+        raise ValidationError(f"run {run!r} is one of workflow {known!r}, not of {workflow!r}")
+    return known or workflow
+
+
+def put_run(
+    tx: Transaction,
+    run: str,
+    workflow: str = "",
+    agent: str = "",
+    metadata: Mapping[str, Any] | None = None,
+    status: RunStatus | None = None,
+) -> Record:
+    """Return a run, made if it is new. Without a status one that there is stays as it is."""
+    id, now = make_id("run", tx.engine.project, run), to_iso(tx.engine.clock())
+    record = tx.find(id)
+    new: dict[str, Any] = {"workflow": "", "run": run, "metadata": {}, "started_at": now}
+    known: Mapping[str, Any] = record.body if record else new
+    body = {**known, "workflow": match_workflow(run, known["workflow"], workflow)}
+    body["metadata"] = {**known["metadata"], **(metadata or {})}
+    if status is not None or record is None:
+        is_over = status not in (None, RunStatus.RUNNING)
+        body |= {"status": str(status or RunStatus.RUNNING), "ended_at": now if is_over else None}
+    if record is None:
+        return things.add(tx, "run", body, id=id, agent=agent, session=run)
+    return things.change(tx, record, body)
+
+
+def find_checkpoints(
+    engine: Engine, run: str, node: str = "", branch: str = "", limit: int | None = None
+) -> list[Record]:
+    """Return the checkpoints of a run, newest first."""
+    keys = {make_id("branch", run, branch)} if branch else None
+    tagged = {f"node:{node}"} if node else None
+    return things.scan(engine, "checkpoint", limit, sessions={run}, keys=keys, tagged=tagged)
+
+
+def find_latest(engine: Engine, run: str, node: str = "", branch: str = "") -> Record | None:
+    return next(iter(find_checkpoints(engine, run, node, branch, 1)), None)
+
+
+def get_tip(engine: Engine, run: str, branch: str) -> Record:
+    """Return the newest checkpoint of a branch that must have one."""
+    if record := find_latest(engine, run, branch=branch):
+        return record
+    raise NotFoundError(f"run {run!r} has no checkpoint on branch {branch!r}")
+
+
+def read_content(location: str | os.PathLike[str], digest: str | None, size: int | None) -> dict[str, Any]:
+    """Read a file for its digest; what a URI names is taken at the caller's word and never fetched."""
+    place = validate.text("location", os.fspath(location), 4_000).strip()
+    if clean(place) != place:
+        raise ValidationError("location looks like a secret and would not be kept as it is; link it without one")
+    if digest:
+        digest = f"sha256:{digest.lower().removeprefix('sha256:')}"
+        if not re.fullmatch("sha256:[0-9a-f]{64}", digest):
+            raise ValidationError(f"digest must be the 64 hexadecimal digits of a SHA-256, not {digest!r}")
+    path = Path(place).expanduser()
+    if place.lower().startswith("file:"):
+        from urllib.parse import urlsplit
+        from urllib.request import url2pathname
+
+        path = Path(url2pathname(urlsplit(place).path))
+    elif _URI.match(place):
+        name = place.rstrip("/").rpartition("/")[2] or place
+        return {"name": name, "path": place, "size": size, "digest": digest or None}
+    import hashlib
+
+    try:
+        with path.open("rb") as file:
+            actual = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+            length = file.tell()
+    except OSError as error:
+        raise ValidationError(
+            f"location {str(path)!r} is not a file that can be read ({error.strerror}); pass a file or a URI"
+        ) from None
+    if (digest or actual, length if size is None else size) != (actual, length):
+        raise ValidationError(
+            f"{str(path)!r} has {length:,} bytes and the digest {actual}: it is not the file that was meant"
+        )
+    return {"name": path.name, "path": str(path.resolve()), "size": length, "digest": actual}
+
+
+@dataclass(frozen=True, slots=True)
+class WideStore:
+    """A store that also looks into other projects, and at the memories of all agents, when one project is asked for."""
+
+    store: Store
+    project: str
+    projects: set[str]
+    everyone: bool
+
+    def _widen(self, where: Where) -> Where:
+        if where.projects is None or self.project not in where.projects:
+            return where
+        agents = None if self.everyone else where.agents
+        return replace(where, projects=self.projects | set(where.projects), agents=agents)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        return self.store.scan(self._widen(where), limit)
+
+    def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        return self.store.nearest(vector, self._widen(where), limit)
+
+    def match(self, words: str, where: Where, limit: int) -> list[Hit]:
+        return by_words(self.store, words, self._widen(where), limit)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        return read_snapshot(self.store)
+
+
+_ENDED = {Result.SUCCESS: RunStatus.COMPLETED, Result.PARTIAL: RunStatus.COMPLETED, Result.FAILURE: RunStatus.FAILED}
+
+
+def _check_strategies(label: str, value: Iterable[str]) -> list[str]:
+    strategies = [value] if isinstance(value, str) else validate.items(label, value, "texts")
+    if not strategies:
+        raise ValidationError(f"{label} is empty; name at least one strategy")
+    return [validate.text(label, one) for one in strategies]
+
+
+operation = Group("workflows", lambda alma: WorkflowMemory(alma))
+
+RunId = Annotated[str, About("the run's name", check=check_id)]
+AnyRun = Annotated[str | None, About("only of this run", check=check_optional_id)]
+NodeId = Annotated[str, About("the node's name", check=check_id)]
+AnyNode = Annotated[str | None, About("only of this node", check=check_optional_id)]
+Branch = Annotated[str, About("the branch", check=check_id)]
+AnyBranch = Annotated[str | None, About("only of this branch", check=check_optional_id)]
+WorkflowId = Annotated[str | None, About("the workflow's name", check=check_optional_id)]
+By = Annotated[str | None, About("who does it", check=validate.name)]
+Limit = Annotated[int, About("at most so many", least=1, most=_MOST)]
+Reducers = Annotated[
+    Mapping[str, Reducer] | None,
+    About(
+        "by key: append, extend, union, sum, max, min, last, first or merge_dict",
+        check=take_as_given,
+        json=dict[str, str] | None,
+    ),
+]
+Strategies = Annotated[
+    str | Iterable[str],
+    About(
+        "how it was done; an outcome is recorded for each",
+        check=_check_strategies,
+        shown_as="strategies_used",
+        json=list[str],
+    ),
+]
+AnyTask = Annotated[str | None, About("what was to be done; by default the run of its workflow, or its node")]
+OverNode = Annotated[str | None, About("how one node of it went; without it the run is over", check=check_optional_id)]
+Default = Annotated[Reducer | None, About("the reducer for keys that have none", check=take_as_given, json=str | None)]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    checkpoint: Checkpoint | None  # None: there is nothing to go on from.
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    state: dict[str, Any]
+    sources: dict[str, str] = field(default_factory=dict)  # Of branches: the checkpoint of each that was merged.
+
+
+@dataclass(frozen=True, slots=True)
+class RunList:
+    runs: list[Run]
+    checkpoints: list[Checkpoint]  # Of the one run that was asked for.
+
+
+class WorkflowMemory(Holder):
+    """Checkpoints, artifacts and scoped memories of the workflows of a project.
+
+    Pass a memory, or the name of a project of the memory that is configured here. With `tenant_id` all that is kept
+    and found is the tenant's own: no other tenant and nobody who asks without one gets to see it.
+    """
+
+    def __init__(
+        self,
+        alma: ALMA | str | None = None,
+        project_id: str | None = None,
+        *,
+        tenant_id: str | None = None,
+        max_state_bytes: int = MAX_STATE_BYTES,
+    ) -> None:
+        if isinstance(alma, str):
+            alma, project_id = None, alma
+        name = None if project_id is None else validate.name("project_id", project_id)
+        self.tenant_id = check_optional_id("tenant_id", tenant_id)
+        self.max_state_bytes = validate.whole("max_state_bytes", max_state_bytes, 1, 2**30)
+        super().__init__(alma, name)
+        self._shared = replace(self.alma.engine, project=name or self.alma.project_id)
+        self.engine = choose_project(self._shared, self.tenant_id)
+
+    @property
+    def project_id(self) -> str:
+        return self._shared.project
+
+    # -- runs
+
+    @operation(Effect.CHANGES, idempotent=True)
+    def update_run(
+        self,
+        run_id: Annotated[str | None, About("the run's name; without it one is made", check=check_id)] = None,
+        workflow_id: WorkflowId = None,
+        status: Annotated[RunStatus | str, About("how it goes")] = RunStatus.RUNNING,
+        *,
+        agent: By = None,
+        metadata: words.Metadata = None,
+    ) -> Run:
+        """Begin a run of a workflow, go on with one, or say how it ended.
+
+        Notes:
+            A run that is not known begins when its workflow is named.
+        """
+        if run_id and not workflow_id:
+            self.get_run(run_id)
+        elif not workflow_id:
+            raise ValidationError("workflow_id is missing: which workflow is it a run of?")
+        run, name = run_id or new_id("run"), self._agent(agent)
+        record = write(self.engine, lambda tx: put_run(tx, run, workflow_id or "", name, metadata, RunStatus(status)))
+        return decode_record(Run, record, STORED_AS)
+
+    def start_run(self, workflow_id: str, run_id: str | None = None, **more: Any) -> Run:
+        """Begin a run of a workflow, or go on with the one of that name; `more` is what `update_run` takes."""
+        return self.update_run(run_id, check_id("workflow_id", workflow_id), **more)
+
+    def get_run(self, run_id: str) -> Run:
+        """One run by its name."""
+        return decode_record(Run, get_run(self.engine, check_id("run_id", run_id)), STORED_AS)
+
+    @operation(Effect.READS)
+    def list_runs(
+        self,
+        workflow_id: WorkflowId = None,
+        status: Annotated[RunStatus | str | None, About("only these")] = None,
+        limit: Limit = 50,
+        *,
+        run_id: Annotated[str | None, About("one run, with its checkpoints", check=check_optional_id)] = None,
+        node_id: Annotated[str | None, About("its checkpoints of this node", check=check_optional_id)] = None,
+        branch_id: Annotated[str | None, About("its checkpoints of this branch", check=check_optional_id)] = None,
+    ) -> RunList:
+        """List the runs of workflows, newest first; or one run with its checkpoints, newest first."""
+        if run_id:
+            records = find_checkpoints(self.engine, run_id, node_id or "", branch_id or "", limit)
+            checkpoints = [decode_record(Checkpoint, record, STORED_AS) for record in records]
+            return RunList([self.get_run(run_id)], checkpoints)
+        if node_id or branch_id:
+            raise ValidationError("node_id and branch_id say which checkpoints of a run: pass run_id with them")
+        runs = [decode_record(Run, record, STORED_AS) for record in things.scan(self.engine, "run")]
+        fits = (one for one in runs if workflow_id in (None, "", one.workflow_id) and status in (None, one.status))
+        return RunList(list(fits)[:limit], [])
+
+    # -- checkpoints
+
+    @operation(Effect.ADDS, idempotent=True)
+    def checkpoint(
+        self,
+        run_id: RunId,
+        node_id: NodeId,
+        state: Annotated[
+            Mapping[str, Any],
+            About("the state as a JSON object; it comes back exactly", check=take_as_given, json=dict[str, Any]),
+        ],
+        branch_id: Branch = MAIN,
+        *,
+        workflow_id: WorkflowId = None,
+        agent: By = None,
+        metadata: words.Metadata = None,
+        from_branch: Annotated[
+            str | None, About("where a new branch begins: at this one's newest checkpoint", check=check_optional_id)
+        ] = None,
+        skip_if_unchanged: Annotated[bool, About("", for_python=True)] = True,
+        redact: Annotated[bool, About("keep a state that holds secrets without them, instead of refusing it")] = False,
+    ) -> Checkpoint:
+        """Keep the state of a run after a node, so that it can go on from there whatever happens.
+
+        Notes:
+            Once this returns, it survives whatever happens to the process. A state that holds a secret is refused, or
+            with `redact` kept without it: `Checkpoint.redacted` then says where. A state that the newest checkpoint of
+            the branch already holds for the same node is not written again, and that checkpoint is returned with
+            `unchanged` set.
+        """
+        body = {"run": run_id, "node": node_id, "branch": branch_id, "metadata": metadata or {}}
+        kept, flow = read_state(state, self.max_state_bytes), workflow_id or ""
+        origin = get_tip(self.engine, run_id, from_branch) if from_branch else None
+        return self._save_checkpoint(body, kept, agent, flow, skip=skip_if_unchanged, redact=redact, origin=origin)
+
+    def _save_checkpoint(
+        self, body: Mapping[str, Any], state: State, agent: str | None, workflow: str = "", *, skip: bool = True,
+        redact: bool = False, origin: Record | None = None, is_fork: bool = False,
+    ) -> Checkpoint:  # fmt: skip
+        """Write it, unless the newest of its branch is of the same node and holds the same state.
+
+        The body names the run, the node and the branch; `origin` is the checkpoint that a new branch begins at.
+        """
+        engine, run, branch, name = self.engine, body["run"], body["branch"], self._agent(agent)
+        draft = screen(engine, Draft(kind="checkpoint", body={**body, "state": state.value}, agent=name, session=run))
+        places = find_redacted(state.value, draft.body["state"])
+        if places and not redact:
+            raise refuse_secrets(places)
+        _, digest, size = read_state(draft.body["state"], UNLIMITED) if places else state
+
+        def step(tx: Transaction) -> Checkpoint:
+            # Read first: a writer in between is met as a conflict on the number.
+            last = find_latest(engine, run, branch=branch)
+            if last is not None and is_fork:
+                raise ValidationError(f"run {run!r} already has a branch {branch!r}; choose another name")
+            if last is not None and skip and (last.body["digest"], last.body["node"]) == (digest, body["node"]):
+                return decode_record(Checkpoint, last, STORED_AS, unchanged=True)
+            owner = put_run(tx, run, workflow, name, status=RunStatus.RUNNING)
+            newest, before = find_latest(engine, run), last or origin
+            number = last.body["number"] + 1 if last else 1
+            whole = {**draft.body, "digest": digest, "size": size, "redacted": places, "number": number}
+            whole |= {"workflow": owner.body["workflow"], "parent": before and before.id}
+            whole["base"] = last.body["base"] if last else origin and origin.id
+            moment = max([engine.clock(), *([newest.created_at + _TICK] if newest else [])])
+            place = {"id": make_id("chk", engine.project, run, branch, str(number)), "links": (owner.id,)}
+            marks = {"key": make_id("branch", run, branch), "tags": (f"node:{body['node']}",)}
+            fresh = draft._replace(body=whole)
+            record = build(engine, fresh, (), **place, **marks, created_at=moment, updated_at=moment)
+            return decode_record(Checkpoint, tx.put(record), STORED_AS)
+
+        return write(engine, step)
+
+    @operation(Effect.READS, answer=Resumed)
+    def resume(self, run_id: RunId, node_id: AnyNode = None, branch_id: AnyBranch = None) -> Checkpoint | None:
+        """The newest checkpoint of a run, to go on from.
+
+        Notes:
+            None when there is none of that run, node or branch.
+        """
+        record = find_latest(self.engine, run_id, node_id or "", branch_id or "")
+        return None if record is None else decode_record(Checkpoint, record, STORED_AS)
+
+    @operation(Effect.ERASES, idempotent=True, answer=Erased)
+    def cleanup_checkpoints(
+        self,
+        run_id: AnyRun = None,
+        keep_latest: Annotated[int, About("so many of each branch stay", least=1, most=_MOST)] = 10,
+        older_than: Annotated[
+            timedelta | datetime | str | None,
+            About("only those from before this moment", check=take_as_given, json=str | None),
+        ] = None,
+    ) -> int:
+        """Erase old checkpoints. The newest of each branch always stays.
+
+        Notes:
+            `older_than` may also be an age. Every run can be resumed afterwards, and what a branch that is kept began
+            at stays, too: it is needed to merge it. Without `run_id` all runs of the project are cleaned.
+        """
+        sessions = {self.get_run(run_id).run_id} if run_id else None
+        if isinstance(older_than, timedelta):
+            if older_than < timedelta(0):
+                raise ValidationError(f"older_than must be an age of at least 0, not {older_than}")
+            older_than = self.engine.clock() - older_than
+        before = validate.moment("older_than", older_than)
+        seen: Counter[str] = Counter()
+        old, bases = [], set()
+        for record in things.scan(self.engine, "checkpoint", sessions=sessions):
+            seen[record.key] += 1
+            if seen[record.key] <= keep_latest or (before is not None and record.created_at >= before):
+                bases.add(record.body["base"])
+            else:
+                old.append(record.id)
+        return self.engine.store.delete([id for id in old if id not in bases])
+
+    # -- branches
+
+    def fork(self, run_id: str, branch_id: str, from_branch: str = MAIN, *, agent: str | None = None) -> Checkpoint:
+        """Begin a branch of a run at the newest checkpoint of another branch; its first one holds the same state."""
+        run, branch = check_id("run_id", run_id), check_id("branch_id", branch_id)
+        origin = get_tip(self.engine, run, check_id("from_branch", from_branch))
+        body = {"run": run, "node": origin.body["node"], "branch": branch, "metadata": {}}
+        state = read_state(origin.body["state"], UNLIMITED)
+        return self._save_checkpoint(body, state, agent, skip=False, origin=origin, is_fork=True)
+
+    merge_states = staticmethod(merge_states)
+
+    @operation(Effect.READS, "merge_states")
+    def combine_states(
+        self,
+        states: Annotated[list[dict[str, Any]] | None, About("the states of the branches")] = None,
+        reducers: Reducers = None,
+        base: Annotated[dict[str, Any] | None, About("the state that all of them began at")] = None,
+        default: Default = None,
+        *,
+        run_id: Annotated[
+            str | None, About("the run whose branches are merged, instead of states", check=check_id)
+        ] = None,
+        branches: Annotated[
+            Iterable[str] | None, About("its branches: the newest state of each", check=validate.names)
+        ] = None,
+    ) -> Merged:
+        """Merge the states of several branches into one, key by key. Nothing is stored: `checkpoint` does that.
+
+        Notes:
+            What the branches of a run began at is known when they were forked from one checkpoint: a key that only one
+            of them changed is then no conflict.
+        """
+        if (run_id is None) is (states is None):
+            raise ValidationError("pass states, or a run_id with its branches")
+        if run_id is None:
+            return Merged(merge_states(states or [], reducers, base=base, default=default))
+        tips = [get_tip(self.engine, run_id, name) for name in branches or ()]
+        if not tips:
+            raise ValidationError("branches is empty; name at least one branch")
+        origins = {tip.body["base"] for tip in tips if tip.body["base"]}
+        bases = self.engine.store.get(list(origins)) if len(origins) == 1 else []
+        # A branch without a beginning of its own counts only if it is the one that the others began at.
+        rootless = {tip.body["branch"] for tip in tips if not tip.body["base"]}
+        if base is None and bases and not rootless - {bases[0].body["branch"]}:
+            base = bases[0].body["state"]
+        merged = merge_states(
+            {tip.body["branch"]: tip.body["state"] for tip in tips}, reducers, base=base, default=default
+        )
+        return Merged(merged, {tip.body["branch"]: tip.id for tip in tips})
+
+    def merge_branches(
+        self,
+        run_id: str,
+        branches: Iterable[str],
+        node_id: str,
+        into: str = MAIN,
+        reducers: Mapping[str, Reducer] | None = None,
+        *,
+        default: Reducer | None = None,
+        agent: str | None = None,
+    ) -> Checkpoint:
+        """Merge the newest states of branches and keep the result as a checkpoint, unless the reducers do not fit."""
+        merged = self.combine_states(reducers=reducers, default=default, run_id=run_id, branches=branches)
+        return self.checkpoint(run_id, node_id, merged.state, into, agent=agent, metadata={"merged": merged.sources})
+
+    # -- artifacts: identified by their place, compared by their digest
+
+    @operation(Effect.ADDS, idempotent=True)
+    def link_artifact(
+        self,
+        run_id: RunId,
+        location: Annotated[
+            str | os.PathLike[str], About("a file, or a URI, which is not fetched", local=True, uri=True)
+        ],
+        *,
+        node_id: AnyNode = None,
+        name: Annotated[str | None, About("a name for it", check=validate.name)] = None,
+        kind: Annotated[str, About("what sort of thing it is", check=validate.name)] = "file",
+        digest: Annotated[str | None, About("`sha256:` and the digest; of a file it is taken")] = None,
+        size: Annotated[int | None, About("in bytes; of a file it is taken", least=0, most=2**63)] = None,
+        agent: By = None,
+        metadata: words.Metadata = None,
+    ) -> Artifact:
+        """Note what a run made: a file or a URI.
+
+        Notes:
+            Linked again, the same place in the same run and node is one artifact, with the digest it has then.
+        """
+        content = read_content(location, digest, size)
+        content |= {"kind": kind, "metadata": metadata or {}, "name": name or content["name"]}
+        engine, who, node = self.engine, self._agent(agent), node_id or ""
+        owner = get_run(engine, run_id)
+        id = make_id("art", engine.project, run_id, node, content["path"])
+
+        def step(tx: Transaction) -> Record:
+            record = tx.find(id)
+            body = {**content, "workflow": owner.body["workflow"], "run": run_id, "node": node}
+            if record is None:
+                return things.add(tx, "artifact", body, id=id, agent=who, session=run_id, links=(owner.id,))
+            return things.change(tx, record, body)
+
+        return decode_record(Artifact, write(engine, step), STORED_AS)
+
+    @operation(Effect.READS)
+    def get_artifacts(
+        self,
+        run_id: AnyRun = None,
+        *,
+        node_id: AnyNode = None,
+        workflow_id: WorkflowId = None,
+        kind: Annotated[str | None, About("only of this sort")] = None,
+        limit: Limit = 100,
+    ) -> list[Artifact]:
+        """What runs made, newest first."""
+        sessions = {self.get_run(run_id).run_id} if run_id else None
+        artifacts = things.scan(self.engine, "artifact", sessions=sessions)
+        for name, value in (("node", node_id), ("workflow", workflow_id), ("kind", kind)):
+            artifacts = [record for record in artifacts if value in (None, "", record.body[name])]
+        return [decode_record(Artifact, record, STORED_AS) for record in artifacts[:limit]]
+
+    # -- what is learned, and where it is found
+
+    @operation(Effect.ADDS, "workflow_learn")
+    def learn_from_workflow(
+        self,
+        run_id: RunId,
+        agent: words.Agent,
+        outcome: words.OutcomeOf,
+        strategy_used: Strategies,
+        task: AnyTask = None,
+        *,
+        workflow_id: WorkflowId = None,
+        node_id: OverNode = None,
+        task_type: Annotated[str | None, About("the sort of task")] = None,
+        duration_ms: Annotated[int | None, About("how long it took", least=0, most=10**15)] = None,
+        error_message: Annotated[str | None, About("what went wrong", check=validate.output)] = None,
+        feedback: Annotated[str | None, About("what the user said about it")] = None,
+        retrieval_id: Annotated[str | None, About("the retrieval whose memories were followed")] = None,
+        user_id: words.User = None,
+        metadata: words.Metadata = None,
+    ) -> list[Outcome]:
+        """Record how a run of a workflow, or one node of it, went. It is retrieved like any other outcome.
+
+        Notes:
+            A run that nobody started is begun when its workflow is named.
+        """
+        given, place = dict(locals()), self._place(run_id, workflow_id, node_id)
+        for own in ("self", "run_id", "workflow_id", "node_id", "strategy_used"):
+            del given[own]
+        if not place.workflow:
+            self.get_run(run_id)
+            if not task:
+                raise ValidationError("task is missing, and the run does not say which workflow it is of: pass task")
+        usual = f"{place.workflow}: {place.node}" if place.node else f"Run the workflow {place.workflow}"
+        given |= {"task": task or usual, "metadata": {**place._asdict(), **(metadata or {})}}
+        drafts = [
+            build_outcome(self.engine, OPERATIONS["learn"].complete({**given, "strategy_used": one}))
+            for one in strategy_used
+        ]
+        tags = tuple(place.make_tags().values())
+        outcomes = learn_outcomes(self.engine, [one._replace(session=run_id, tags=tags) for one in drafts])
+
+        status = None if place.node else _ENDED[drafts[0].result]
+        write(self.engine, lambda tx: put_run(tx, run_id, place.workflow, status=status))
+        now = self.engine.clock()
+        return [value for record in outcomes if isinstance(value := view(record, now), Outcome)]
+
+    @operation(Effect.READS, answer=to_found)
+    def retrieve_scoped(
+        self,
+        task: words.Task,
+        agent: words.Agent,
+        scope: Annotated[Scope | str, About("how far to look; each holds those before it")] = Scope.AGENT,
+        *,
+        workflow_id: WorkflowId = None,
+        run_id: AnyRun = None,
+        node_id: AnyNode = None,
+        tenant_id: Annotated[
+            str | None, About("whose memories; no scope reaches into another tenant", check=check_optional_id)
+        ] = None,
+        user_id: words.User = None,
+        top_k: Annotated[int | None, About("at most so many of each type", least=1, most=1000)] = None,
+        mode: words.Mode = "default",
+        types: words.Types = None,
+    ) -> MemorySlice:
+        """Find the memories that matter for a task, of nothing beyond a scope: a node, a run, a workflow, an agent…
+
+        Notes:
+            'node' is one node of a run (or, without a run, of a workflow), 'run' one run, 'workflow' all its runs, each
+            for the agent and those who share with it; 'agent' is all that the agent may read; 'tenant' is what all
+            agents of a tenant know, and 'global' that and what belongs to no tenant. No scope reaches into another
+            tenant.
+        """
+        if self.tenant_id and tenant_id not in (None, "", self.tenant_id):
+            raise ScopeError(f"this memory is of tenant {self.tenant_id!r} and may not look into that of {tenant_id!r}")
+        tenant = self.tenant_id or tenant_id or ""
+        if scope == Scope.TENANT and not tenant:
+            raise ValidationError("the scope 'tenant' needs tenant_id")
+        engine = choose_project(self._shared, tenant)
+        if run_id:
+            get_run(engine, run_id)
+        place = self._place(run_id, workflow_id, node_id, engine)
+        if scope in (Scope.TENANT, Scope.GLOBAL):
+            projects = {engine.project, self._shared.project} if scope == Scope.GLOBAL else {engine.project}
+            # Where agents are declared, each says itself whom it shares with, whatever the scope.
+            everyone = not engine.scopes.agents
+            store = WideStore(engine.store, engine.project, projects, everyone)
+            engine = replace(engine, store=cast(Store, store))
+        given = {"task": task, "agent": agent, "user_id": user_id, "top_k": top_k, "mode": mode, "types": types}
+        request = build_request(engine, given | {"level": "session"})
+        return retrieve_memories(engine, request._replace(tags=place.find_tags(Scope(scope))))
+
+    def tags(self, workflow_id: str = "", run_id: str = "", node_id: str = "") -> tuple[str, ...]:
+        """The tags of a place: a memory that is added or learned with them is found from the scopes around it."""
+        return tuple(self._place(run_id, workflow_id, node_id).make_tags().values())
+
+    def _place(self, run: str | None, workflow: str | None, node: str | None, engine: Engine | None = None) -> Place:
+        """Return where something belongs; a run that is known says of which workflow it is."""
+        record = find_run(engine or self.engine, run) if run else None
+        known = record.body["workflow"] if record else ""
+        return Place(match_workflow(run or "", known, workflow or ""), run or "", node or "")
+
+    def _agent(self, agent: str | None) -> str:
+        return "" if agent is None else self.engine.agent(agent)
