@@ -139,8 +139,13 @@ _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
 _NOT_TYPED = argparse.SUPPRESS
-_MODULES = dict.fromkeys(("init", "mcp", "serve", "token", "completion"), "manage") | {"demo": "demo"}
-"""Where commands are declared, if not in `commands`: these do without a memory, or with one of their own."""
+_MODULES = {
+    **dict.fromkeys(("init", "mcp", "serve", "token", "completion"), "manage"),
+    **dict.fromkeys(("doctor", "trust", "reindex", "vacuum", "export", "backup", "import"), "store"),
+    "demo": "demo",
+}
+"""Where commands are declared, if not in `commands`."""
+REVIEW = "alma list --status candidate; alma update ID --status active approves one"
 _RAW = argparse.RawDescriptionHelpFormatter
 
 
