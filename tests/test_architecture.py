@@ -84,7 +84,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workflow": {*DECLARING, "codec", "opening", "engine", "ports", "types", "errors", "memory", "app"},
     "context": {*DECLARING, "engine", "types", "errors", "memory", "session"},
     "confidence": {*DECLARING, "engine", "ports", "types", "errors", "memory"},
-    "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "progress", "memory", "app"},
+    "extraction": {*DECLARING, "opening", "engine", "reading", "ports", "types", "errors", "progress", "memory", "app"},
     "graph": {*DECLARING, "opening", "reading", "engine", "ports", "types", "errors", "files", "memory", "app"},
     "ingestion": {
         "ignore",
@@ -122,7 +122,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What servers need around a memory: bounds for callers, several projects, files for a whole memory.
     "projects": {"operations", "words", "memory", "domains", "engine", "ports", "types", "errors", "app"},
     "knowledge": {
-        *("memory", "operations", "words", "extraction", "ingestion"),
+        *("memory", "operations", "words", "ingestion"),
         *("models", "engine", "types", "errors"),
     },
     "remote": {"memory", "operations", "words", "schema", "engine", "types", "errors", "listening", "harness"},

@@ -10,8 +10,8 @@ import pytest
 from alma import ALMA
 from alma.errors import StorageError
 from alma.graph import Graph, create_graph_store
-from alma.graph.cypher import SCHEMAS, KuzuEngine, KuzuRows
-from alma.graph.memory import MemoryRows
+from alma.graph.rows import MemoryRows
+from alma.graph.servers import SCHEMAS, KuzuEngine, KuzuRows
 from alma.ports import Clock
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore

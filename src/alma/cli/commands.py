@@ -313,7 +313,13 @@ def learn_from(call: Call) -> Reply:
         name = getattr(args, "name", "standard input" if args.file == "-" else Path(args.file).name)
         return call.answer("learn_from_text", text=read_text(args.file), name=name)
     refuse_options(call, "name", "goes with --text; a conversation is named by --session")
-    return call.answer(messages=[message for _, message in read_objects(args.file, "role and content")])
+    try:
+        messages = [message for _, message in read_objects(args.file, "role and content")]
+    except ValidationError as error:
+        is_there = args.file == "-" or Path(args.file).is_file()
+        hint = "a note or a page needs --text" if is_there else "pipe a text into `alma learn-from - --text`"
+        raise ValidationError(f"{error}; {hint}") from error
+    return call.answer(messages=messages)
 
 
 # -- work
@@ -600,7 +606,7 @@ def merge(call: Call) -> Reply:
     extra("--from", "FILE", "YAML or JSON with the schema's parts; options come first", dest="source"),
     extra("--entity", "NAME[:ATTR,…]", "a sort of thing with its attributes; may be repeated", action="append"),
     extra("--relationship", "NAME:SOURCE:TARGET", "how two sorts of things are related", action="append"),
-    names={"entity_types": "", "relationship_types": ""},
+    names={"entity_types": "", "relationship_types": "", "replace_existing": "replace"},
 )
 def create_domain(call: Call) -> Reply:
     args, parts = call.args, {}
@@ -624,6 +630,12 @@ def create_domain(call: Call) -> Reply:
     is_followed = any(one.in_use and one.name == schema.name for one in call.run("list_domains"))
     what = "this project still follows it as it was; let it follow this one" if is_followed else "let it be followed"
     return Reply({"domain": schema}, schema, f"\n{what}: alma domains use {shlex.quote(schema.name)}")
+
+
+@command("domains show", "list_domains", positional="name")
+def show_domain(call: Call) -> Reply:
+    """Show one domain schema."""
+    return reply_value(call.run_typed()[0].schema, "domain")
 
 
 @command("domains use", "use_domain")
@@ -762,17 +774,31 @@ COMMANDS += [
     Command("graph about", "about_entity"),
     Command("graph find", "find_entities", positional="name?", key="entities"),
     Command("graph around", "traverse_graph"),
-    Command("graph path", "find_paths", positional="start end", key="paths"),
+    Command(
+        "graph path",
+        "traverse_graph",
+        positional="name to",
+        names={"direction": ""},
+        fixed={"limit": 10},
+        key="paths",
+        part="paths",
+    ),
     Command("graph merge", "merge_entities", positional="keep others", key="entity"),
-    Command("graph suggest", "suggest_merges", key="suggestions"),
+    Command(
+        "graph suggest",
+        "graph_stats",
+        names={"suggestions": "limit"},
+        fixed={"suggestions": 20},
+        key="suggestions",
+        part="suggestions",
+    ),
     Command("graph stats", "graph_stats"),
-    Command("domains list", "list_domains", key="domains"),
-    Command("domains show", "get_domain", key="domain"),
+    Command("domains list", "list_domains", names={"name": ""}, key="domains"),
     Command(
         "domains delete",
         "delete_domain",
         ask="Take this schema off the list?",
-        about="get_domain",
+        about="list_domains",
         key="deleted",
         part="name",
         verb="deleted",

@@ -20,7 +20,7 @@ from unittest import SkipTest
 
 from ..errors import NotFoundError, StorageError
 from ..graph import Graph
-from ..graph.memory import MemoryRows
+from ..graph.rows import MemoryRows
 from ..ports import Clock
 from ..types.graph import Entity, Neighbour, Relationship
 from .contract import MOMENT, FrozenClock, Room, call_safely, draw_some, refused, run_examples
