@@ -234,19 +234,19 @@ class Characters(dict[int, str]):
     def __missing__(self, code: int) -> str:
         _, last, what = self._lines[bisect_right(self._starts, code) - 1].split(" ")
         if code in SURROGATES:
-            found = self[ord("?")]
+            text = self[ord("?")]
         elif code in HANGUL:
             # Its letters, by the rule of the Unicode standard.
             block, tail = divmod(code - HANGUL.start, 28)
             lead, vowel = divmod(block, 21)
-            found = chr(0x1100 + lead) + chr(0x1161 + vowel) + (chr(0x11A7 + tail) if tail else "")
+            text = chr(0x1100 + lead) + chr(0x1161 + vowel) + (chr(0x11A7 + tail) if tail else "")
         elif code > int(last, 16):
-            found = chr(code)
+            text = chr(code)
         else:
-            found = _DONE[what].format(chr(code)) if what in _DONE else what.translate(self)
+            text = _DONE[what].format(chr(code)) if what in _DONE else what.translate(self)
         if len(self) < MANY_CHARACTERS:
-            self[code] = found
-        return found
+            self[code] = text
+        return text
 
 
 class WordPiece:
