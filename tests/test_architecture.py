@@ -25,7 +25,6 @@ BELOW_APP = {
     "domains",
     "files",
     "trust_register",
-    "git_index",
 }
 FEATURES = {
     "confidence",
@@ -43,7 +42,7 @@ FEATURES = {
 # What every layer may use: it imports nothing else of alma.
 BASE = {"errors", "forks", "text", "files"}
 # What a module declares its operations with.
-DECLARING = {"operations", "words", "answers"}
+DECLARING = {"operations", "words"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     # What a fork waits for; needed wherever there is a lock.
@@ -53,8 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "types": {"errors", "forks", "text"},
     "ports": {"types", "errors"},
     "files": {"errors"},
-    "trust_register": {"errors", "git_index", "files"},
-    "git_index": set(),
+    "trust_register": {"errors", "files"},
     "ignore": set(),
     "stores": {"forks", "files", "ports", "types", "errors"},
     "retry": set(),
@@ -106,59 +104,55 @@ MAY_IMPORT: dict[str, set[str]] = {
     "opening": {"engine", "ports", "types", "errors", "memory", "app"},
     # Files that people write, and sockets that others may reach: shared by the doors.
     "jsonc": {"errors"},
-    "listening": {"connections", "errors"},
-    "connections": set(),
+    "listening": {"errors"},
+    "connections": {"listening", "errors"},
     # What can be done with a memory, how it is described to others and written as JSON.
     "schema": {"types", "errors"},
     # The modules that declare operations are loaded by name, when the operations are listed.
     "operations": FEATURES | {"memory", "knowledge", "schema", "engine", "types", "errors"},
     "words": {"operations", "schema", "engine", "types", "errors"},
-    "answers": {"words", "types"},
     # `ALMA.from_config` is wired by app when it is called; nothing else of memory may reach up.
     "memory": {
-        *("opening", "operations", "words", "answers", "schema", "engine", "ports", "types", "errors"),
+        *("opening", "operations", "words", "schema", "engine", "ports", "types", "errors"),
         *("app", "harness", "remote"),
     },
     # First names of modules.
     "exceptions": {"errors"},
     "storage": {"ports", "stores"},
     # What servers need around a memory: bounds for callers, several projects, files for a whole memory.
-    "callers": {"operations", "words", "rulefiles", "types", "errors"},
-    "projects": {"memory", "domains", "engine", "ports", "types", "errors", "app"},
-    "transfer": {"memory", "engine", "ports", "types", "errors", "files"},
+    "projects": {"operations", "words", "memory", "domains", "engine", "ports", "types", "errors", "app"},
     "knowledge": {
-        *("memory", "operations", "words", "answers", "ingestion"),
+        *("memory", "operations", "words", "ingestion"),
         *("models", "engine", "types", "errors"),
     },
-    "remote": {"memory", "operations", "answers", "schema", "engine", "types", "errors", "listening", "harness"},
+    "remote": {"memory", "operations", "words", "schema", "engine", "types", "errors", "listening", "harness"},
     "aio": {"memory", "ports", "remote"},
     "config": {"engine", "types", "errors", "trust_register"},
     "app": BELOW_APP,
-    "doctor": BELOW_APP | {"app", "inspection"},
+    # What a person may ask of a memory's inside, and files for a whole memory.
+    "upkeep": BELOW_APP | {"app"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
     "hooks": {"ignore", "app", "coding", "config", "memory", "engine", "models", "ports", "types", "errors"},
     "mcp": {
         *("jsonc", "files", "listening", "connections", "files", "trust_register"),
-        *("operations", "schema", "callers", "projects", "app", "config", "memory", "types", "errors"),
-        "inspection",
+        *("operations", "schema", "projects", "app", "config", "memory", "types", "errors"),
+        "upkeep",
     },
     "http": {
         *("listening", "connections", "files", "trust_register", "app", "config", "memory", "types", "errors"),
-        *("operations", "schema", "remote", "callers", "projects"),
+        *("operations", "schema", "remote", "projects"),
     },
-    # What a person may ask of a memory's inside.
-    "inspection": {"memory", "answers", "engine", "ports", "types", "errors"},
     "cli": {
-        *("mcp", "http", "operations", "schema", "transfer", "app", "config", "memory", "doctor", "inspection"),
+        *("mcp", "http", "operations", "schema", "app", "config", "memory", "upkeep"),
         *("files", "text", "trust_register", "types", "errors"),
         *("knowledge", "graph", "rulefiles"),
     },
 }
 # Features declare their operations.
 for _feature in FEATURES:
-    MAY_IMPORT[_feature] |= {"memory", "operations", "words", "answers"}
+    MAY_IMPORT[_feature] |= {"memory", "operations", "words"}
 # Inside the engine, too: a module imports those of its own step and of earlier ones.
 ENGINE_STEPS = (
     {"evidence", "redact", "validate", "context", "escape"},
@@ -170,8 +164,8 @@ ENGINE_STEPS = (
     {"upkeep", "transfer"},
 )
 # Only these may look inside a memory: faces go through its operations.
-MAY_REACH_ENGINE = FEATURES | {"engine", "memory", "models", "hooks", "app", "doctor"}
-MAY_REACH_ENGINE |= {"inspection", "knowledge", "projects", "transfer"}
+MAY_REACH_ENGINE = FEATURES | {"engine", "memory", "models", "hooks", "app"}
+MAY_REACH_ENGINE |= {"upkeep", "knowledge", "projects"}
 MOST_LATE_IMPORTS = 145
 # One name, one class. These are still to be renamed; none may be added.
 NAMED_TWICE = set(
@@ -349,7 +343,7 @@ def test_the_plugin_uses_hooks_and_what_is_below_them() -> None:
         "rulefiles",
         "types",
         "app",
-        "doctor",
+        "upkeep",
         "jsonc",
     } | BASE
     for file in sorted((SOURCE.parent / "claude_smart").glob("*.py")):

@@ -91,7 +91,7 @@ def test_command_examples_are_commands(document: Path, tmp_path: Path) -> None:
 
 @cache
 def alma_parser() -> ArgumentParser:
-    from alma.cli.table import build_parser
+    from alma.cli.derive import build_parser
 
     return build_parser()
 

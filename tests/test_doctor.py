@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from alma import ALMA
-from alma.doctor import Check, diagnose
 from alma.embedders.local import LocalEmbedder
 from alma.errors import EmbeddingError
+from alma.upkeep import Check, diagnose
 
 posix = pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
 
@@ -96,7 +96,7 @@ def test_a_broken_configuration(config: Path, text: str, said: str) -> None:
 def test_no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ALMA_CONFIG", raising=False)
-    check = diagnose()[-1]
+    *_, check = diagnose()
     assert (check.name, check.state, check.fix) == ("configuration", "failed", "alma init")
 
 

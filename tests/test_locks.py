@@ -19,7 +19,7 @@ import pytest
 from alma import ALMA, ALMAError
 from alma.embedders.hash import HashEmbedder
 from alma.stores.sqlite import SQLiteStore
-from alma.transfer import export_to, import_from
+from alma.upkeep import export_to, import_from
 
 WAIT = 12
 """Less than a writer would wait for the lock, and more than a busy machine needs."""

@@ -16,10 +16,10 @@ import pytest
 from alma import ALMA
 from alma.app import open_default
 from alma.cli import main
-from alma.doctor import diagnose
 from alma.errors import ConfigError, UntrustedConfigError
 from alma.progress import ProgressTracker
 from alma.projects import open_configured
+from alma.upkeep import diagnose
 
 HARMLESS = """\
 alma:
@@ -77,13 +77,13 @@ def write_config(folder: Path, line: str) -> Path:
 
 
 def serve_http() -> None:
-    from alma.http.server import Options, serve
+    from alma.http import Options, serve
 
     serve(Options(port=0))
 
 
 def serve_mcp() -> None:
-    from alma.mcp.command import Options, run
+    from alma.mcp import Options, run
 
     run(Options(transport="http", port=0))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Union, get_args, get_origin, get_type_hints
 
 from alma import ALMA, errors
-from alma.cli.table import build_parser
+from alma.cli.derive import build_parser
 from alma.config import Config
 from alma.engine.context import Settings, Weights
 from alma.operations import Operation, Parameter

@@ -4,7 +4,6 @@ from os import PathLike
 from typing import Any, Literal, overload
 
 from . import words
-from .answers import Health
 from .engine import upkeep
 from .engine.edit import FeedbackReport
 from .engine.retrieve.pipeline import Why
@@ -27,6 +26,7 @@ from .types.kinds import (
 )
 from .types.record import Status
 from .types.slice import MemorySlice
+from .words import Health
 
 class AsyncALMA:
     alma: ALMA

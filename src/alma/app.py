@@ -5,28 +5,23 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from . import embedders, stores, trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
 from .domains import govern_as_kept
-from .engine.context import Engine
 from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA
-from .ports import Clock, Model
+from .models.budget import Usage, usage
+from .models.registry import open_model
+from .ports import Clock
 from .types import times
-from .types.asking import ModelSettings
-
-if TYPE_CHECKING:
-    from .models.budget import Usage
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 """What the servers keep beside a configuration."""
-_IN_A_FILE = ("sqlite", "file")
+IN_A_FILE = ("sqlite", "file")
 _BESIDE_A_STORE = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a database, and reads as part of it."""
 
@@ -42,7 +37,7 @@ def open_quickstart(project_id: str, storage_dir: str | PathLike[str], *, clock:
 def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.now) -> ALMA:
     """Open what a configuration describes; `matching=False` also opens a store that another embedder filled."""
     embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
-    if config.storage in _IN_A_FILE and not config.path.exists():
+    if config.storage in IN_A_FILE and not config.path.exists():
         # Before it exists: another process that finds it must not take it for a stranger's.
         trust_register.record_created_files(config.path)
     store = stores.create(config.storage, path=config.path, options=config.storage_options)
@@ -53,7 +48,7 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
         agents=config.agents,
         settings=config.settings,
         clock=clock,
-        model=partial(_open_model, config.model),
+        model=lambda engine: open_model(config.model, engine, os.environ),
     )
     alma.model_settings = config.model
     try:
@@ -66,16 +61,8 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
     return alma
 
 
-def _open_model(settings: ModelSettings, engine: Engine) -> Model | None:
-    from .models.registry import open_model
-
-    return open_model(settings, engine, os.environ)
-
-
 def model_usage(alma: ALMA, config: Config, *, days: int = 30) -> Usage:
     """What models were asked for in this store, and what is left of today's budget."""
-    from .models.budget import usage
-
     return usage(alma.engine, config.model, days=days)
 
 

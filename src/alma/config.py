@@ -145,19 +145,11 @@ def _parse_yaml(content: bytes, *, is_trusted: bool = True) -> dict[str, Any]:
 
     What is not trusted has no aliases, with which a few lines stand for millions of values.
     """
-    import yaml
-
     most = _LARGEST if is_trusted else _LARGEST_WITHOUT_TRUST
     if len(content) > most:
         raise ConfigError(f"a configuration has at most {most:,} bytes, and this one has {len(content):,}")
     _refuse_depth(content)
-    try:
-        text = content.decode("utf-8")
-        if not is_trusted and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise UntrustedConfigError("aliases (`*name`) are not read from a file that is not trusted")
-        data = yaml.safe_load(text) or {}
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"not valid YAML: {error}") from error
+    data = load_yaml(content, may_alias=is_trusted) or {}
     valid = [*(one.name for one in fields(Config) if one.name != "settings"), "retrieval", "learning"]
     if not isinstance(data, Mapping) or "alma" not in data:
         return _read_section("alma", data, valid)
@@ -169,6 +161,18 @@ def _parse_yaml(content: bytes, *, is_trusted: bool = True) -> dict[str, Any]:
     if "agents" in data and top.setdefault("agents", data["agents"]) != data["agents"]:
         raise ConfigError("`agents` is at the top of the file and under `alma`, with different content; keep one")
     return top
+
+
+def load_yaml(content: bytes, *, may_alias: bool = True) -> Any:
+    import yaml
+
+    try:
+        text = content.decode("utf-8")
+        if not may_alias and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise UntrustedConfigError("aliases (`*name`) are not read from a file that is not trusted")
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"not valid YAML: {error}") from error
 
 
 def _refuse_depth(content: bytes) -> None:

@@ -1,7 +1,7 @@
-"""HTTP connections that cannot be held open by not finishing a request, and no more of them than there is room for.
+"""How both servers listen, and how they keep connections from being held open.
 
 uvicorn waits without end for the rest of a request. Here, headers and bodies must arrive in time, and connections are
-limited in total and for each address. Both HTTP servers use it.
+limited in total and for each address.
 """
 
 from __future__ import annotations
@@ -9,13 +9,71 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import socket
+import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import h11
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from .errors import ConfigError
+from .listening import ListenOptions, format_host
+
+_BACKLOG = 2048
+_IDLE_SECONDS = 75
 _GRACE = 5.0
 _LOG = logging.getLogger("alma.http")
+
+
+def serve(
+    options: ListenOptions, name: str, build: Callable[[int], Callable[..., Any]], *, path: str = "", last_seconds: int
+) -> None:
+    """Serve until interrupted. Options are checked before (`check_options`).
+
+    `build` makes the ASGI application once the port is known. The address is printed under the `name` of the command,
+    with the `path` of the application. Running requests are given `last_seconds` to end.
+    """
+    with bind_socket(options.host, options.port) as listener:
+        port = int(listener.getsockname()[1])
+        config = uvicorn.Config(
+            build(port),
+            http=limit_connections(options.timeout, options.max_connections),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            lifespan="on",
+            ssl_certfile=options.certificate,
+            ssl_keyfile=options.key,
+            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_graceful_shutdown=last_seconds,
+        )
+        address = f"{options.scheme}://{format_host(options.host)}:{port}{path}"
+        print(f"{name}: {address}", file=sys.stderr, flush=True)
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+@contextmanager
+def bind_socket(host: str, port: int) -> Iterator[socket.socket]:
+    """Bind here and not in the server, so that the port is known before the address is printed."""
+    address = host.strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM) as listener:
+        try:
+            if os.name == "posix":
+                # Elsewhere it means that two may listen at the same place.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((address, port))
+            # Clients that read the address may call at once, and wait until we answer.
+            listener.listen(_BACKLOG)
+        except (OSError, OverflowError) as error:
+            raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
+        yield listener
 
 
 def limit_connections(seconds: float, total: int) -> type[H11Protocol]:

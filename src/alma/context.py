@@ -26,7 +26,6 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from . import words
-from .answers import Text
 from .engine import things, validate
 from .engine.context import Engine
 from .engine.escape import escape
@@ -41,6 +40,7 @@ from .text import shorten
 from .types.kinds import MemoryType
 from .types.query import visible_users
 from .types.record import QUOTED, Record, Status
+from .words import Text
 
 __all__ = ["MemoryStack"]
 

@@ -5,6 +5,7 @@ The hooks' hot path does not load this module, which takes 10 ms: see `hooks/pat
 
 from __future__ import annotations
 
+import difflib
 import os
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -213,8 +214,6 @@ class FileChange:
 
     def diff(self) -> str:
         """Return the change as a unified diff."""
-        import difflib
-
         before, after = (
             (content or b"").decode("utf-8", "replace").splitlines(keepends=True)
             for content in (self.before, self.after)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from . import words
-from .answers import copy_fields
 from .memory import ALMA
 from .models.budget import ModelUse, by_model
 from .models.budget import usage as read_usage
 from .operations import About, Effect, Group
 from .types.asking import ModelSettings
+from .words import copy_fields
 
 if TYPE_CHECKING:
     from .ingestion import Planned

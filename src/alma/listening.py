@@ -1,24 +1,19 @@
-"""How both servers listen: on this machine unless the user says otherwise, and beyond it with TLS."""
+"""The options that both servers share: on this machine unless the user says otherwise, beyond it with TLS."""
 
 from __future__ import annotations
 
 import argparse
 import ipaddress
-import os
-import socket
 import ssl
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from .errors import ALMAError, ConfigError
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 """The names of this machine that nobody else can call."""
-_BACKLOG = 2048
-_IDLE_SECONDS = 75
 _CERTIFICATE_AND_KEY = "--tls-cert and --tls-key belong together: name both"
 
 
@@ -52,6 +47,13 @@ class ListenOptions:
     def scheme(self) -> str:
         return "https" if self.certificate else "http"
 
+    @classmethod
+    def read(cls, args: argparse.Namespace, config: str | None) -> Self:
+        """Return the parsed options of a server. Each field is the destination of an argument."""
+        values: dict[str, Any] = {one.name: getattr(args, one.name) for one in fields(cls) if one.name != "config"}
+        values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(config=config, **values)
+
 
 Options = TypeVar("Options", bound=ListenOptions)
 
@@ -74,22 +76,20 @@ def add_arguments(
         parser.add_argument(f"--{flag}", dest=one.name, **about)
 
 
-def read_options(kind: type[Options], args: argparse.Namespace, config: str | None) -> Options:
-    """Return the parsed options of a server. Each field of `kind` is the destination of an argument."""
-    values: dict[str, Any] = {one.name: getattr(args, one.name) for one in fields(kind) if one.name != "config"}
-    values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    return kind(config=config, **values)
-
-
 def run_command(
-    parser: argparse.ArgumentParser, name: str, serve: Callable[[argparse.Namespace], None], argv: Sequence[str] | None
+    kind: type[Options],
+    serve: Callable[[Options], None],
+    name: str,
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
 ) -> int:
     """Serve as `python -m` does, and return the exit code. `name` is the command that errors are reported under."""
     parser.add_argument(
         "--config", help="the configuration file; default: $ALMA_CONFIG or the nearest .alma/config.yaml"
     )
     try:
-        serve(parser.parse_args(argv))
+        args = parser.parse_args(argv)
+        serve(kind.read(args, args.config))
     except ALMAError as error:
         print(f"{name}: {error}", file=sys.stderr, flush=True)
         return 2
@@ -139,58 +139,8 @@ def check_options(options: ListenOptions) -> None:
 
 def list_local_names(host: str) -> list[str]:
     """Return the names of this machine, with the one that a server listens at; none where others reach it."""
-    return [*dict.fromkeys((*LOCAL, _format_host(host)))] if is_local(host) else []
+    return [*dict.fromkeys((*LOCAL, format_host(host)))] if is_local(host) else []
 
 
-def _format_host(host: str) -> str:
+def format_host(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
-def serve(
-    options: ListenOptions, name: str, build: Callable[[int], Callable[..., Any]], *, path: str = "", last_seconds: int
-) -> None:
-    """Serve until interrupted. Options are checked before (`check_options`).
-
-    `build` makes the ASGI application once the port is known. The address is printed under the `name` of the command,
-    with the `path` of the application. Running requests are given `last_seconds` to end.
-    """
-    import uvicorn
-
-    from .connections import limit_connections
-
-    with bind_socket(options.host, options.port) as listener:
-        port = int(listener.getsockname()[1])
-        config = uvicorn.Config(
-            build(port),
-            http=limit_connections(options.timeout, options.max_connections),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            lifespan="on",
-            ssl_certfile=options.certificate,
-            ssl_keyfile=options.key,
-            timeout_keep_alive=_IDLE_SECONDS,
-            timeout_graceful_shutdown=last_seconds,
-        )
-        address = f"{options.scheme}://{_format_host(options.host)}:{port}{path}"
-        print(f"{name}: {address}", file=sys.stderr, flush=True)
-        uvicorn.Server(config).run(sockets=[listener])
-
-
-@contextmanager
-def bind_socket(host: str, port: int) -> Iterator[socket.socket]:
-    """Bind here and not in the server, so that the port is known before the address is printed."""
-    address = host.strip("[]")
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM) as listener:
-        try:
-            if os.name == "posix":
-                # Elsewhere it means that two may listen at the same place.
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((address, port))
-            # Clients that read the address may call at once, and wait until we answer.
-            listener.listen(_BACKLOG)
-        except (OSError, OverflowError) as error:
-            raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
-        yield listener

@@ -9,7 +9,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from . import words
-from .answers import Health, Match, Text, to_changes, to_deleted, to_erased, to_forgotten, to_found
 from .engine import edit, episodes, erase, transaction, upkeep, validate
 from .engine.admit import build_outcome
 from .engine.context import Encoder, Engine, Settings
@@ -46,6 +45,7 @@ from .types.kinds import (
 from .types.query import MemoryScope, Scopes, Where, visible_users
 from .types.record import Record, Status
 from .types.slice import MemorySlice
+from .words import Health, Match, Text, to_changes, to_deleted, to_erased, to_forgotten, to_found
 
 if TYPE_CHECKING:
     from .remote import RemoteALMA

@@ -22,7 +22,7 @@ How to declare an operation
 4. Where faces show something else than the method: `@operation(Effect.READS, "stats")` gives another name, `defaults`
    other defaults, `answer` a function from what the method returns to what faces return. `answer` may take arguments
    of the call by name, and parameters of its own, which faces then offer too.
-5. Give it a command: a row of `alma.cli.table.COMMANDS`, best below a command that exists. A sample call goes to
+5. Give it a command: a row of `alma.cli.commands.COMMANDS`, best below a command that exists. A sample call goes to
    `tests/api/samples.py`; `ALMA_UPDATE_GOLDEN=1 pytest tests/golden` and `tools/generate_docs.py` write the rest.
    `python -m tools.generate_stub` shows a method of `ALMA` to type checkers in `AsyncALMA`, too.
 6. Parameters that JSON cannot express (functions, classes, `**fields`) are for Python callers only. All annotations
@@ -66,6 +66,8 @@ MEMORY = "alma"
 PROGRESS = "progress"
 """A parameter of long operations: a function that gets how many are done, and of how many."""
 _NOTES = "\n\nNotes:\n"
+_NO_NOUNS = {"to", "only", "include", "prefer"}
+"""Parameters whose name does not say what an unknown value of them is."""
 DEEPEST = 64
 """How many levels the arguments of a call may be nested."""
 
@@ -96,7 +98,7 @@ class About(NamedTuple):
     """A path on the machine of the memory: callers from elsewhere may not name one."""
     uri: bool = False
     """It may be a URI instead, which nobody opens."""
-    rule_file: bool = False
+    is_rule_file: Callable[[Any], bool] | None = None
     """A local path that must be a file which coding agents read rules from."""
     is_root: bool = False
     """A local path without which the folder around the current one is taken."""
@@ -145,10 +147,11 @@ class Parameter(NamedTuple):
                 return None
             if about.check is not None:
                 return about.check(label, value)
+            noun = f"value of `{label}`" if label in _NO_NOUNS else label
             if about.choices and list not in [get_origin(one) for one in list_options(kind)]:
-                return validate.one_of(label, value, about.choices)
+                return validate.one_of(noun, value, about.choices)
             if about.choices:
-                return [validate.one_of(label, one, about.choices) for one in validate.items(label, value, "names")]
+                return [validate.one_of(noun, one, about.choices) for one in validate.items(label, value, "names")]
         options = [kind] if isinstance(kind, type) else list_options(kind)
         outer = {get_origin(one) or one: (*get_args(one), Any, Any) for one in options}
         outer.pop(type(None), None)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 from urllib.parse import quote, urlsplit
 
 from . import errors
-from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Found, Text, copy_fields
 from .engine.upkeep import Progress, ignore_progress
 from .engine.view import render_slice
 from .errors import ALMAError, BusyError, ConfigError, MissingExtraError, StorageError, ValidationError, unknown
@@ -26,6 +25,7 @@ from .memory import ALMA, Forgotten
 from .operations import Operation, operations
 from .schema import RESULT, TYPES, decode, plain
 from .types.slice import MemorySlice
+from .words import Change, Deleted, ErasedUser, ForgottenMemories, Found, Text, copy_fields
 
 if TYPE_CHECKING:
     import httpx

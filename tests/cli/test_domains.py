@@ -99,7 +99,7 @@ def test_delete_asks_and_takes_it_off_the_list(project: Path, run: Run, answerin
         (("use", "sals"), "unknown schema 'sals'"),
         (("delete", "sals", "--yes"), "unknown schema 'sals'"),
         (("create", "x", "--from", "none.yaml"), "none.yaml cannot be read"),
-        (("create", "x", "--from", "bad.yaml"), "bad.yaml is not YAML"),
+        (("create", "x", "--from", "bad.yaml"), "bad.yaml is not valid YAML"),
         (("create", "x", "--from", "bad.json"), "bad.json is not JSON"),
         (("create", "x", "--from", "list.yaml"), "list.yaml must be an object with a schema's parts"),
         (("create", "x", "--from", "odd.yaml"), "unknown argument 'entities'. Did you mean 'entity_types'?"),
@@ -110,7 +110,7 @@ def test_delete_asks_and_takes_it_off_the_list(project: Path, run: Run, answerin
             "unknown entity type 'visit' in the relationship 'shows'. Valid: none",
         ),
         (("create", "x", "--learn", "a", "--exclude", "a"), "both a learning category and an excluded one"),
-        (("create", "x", "--min-occurrences", "0"), "min_occurrences_for_heuristic"),
+        (("create", "x", "--min-occurrences", "0"), "--min-occurrences must be"),
         (("create", "x", "--metadata", "{"), "metadata is not JSON"),
     ],
 )

@@ -84,12 +84,12 @@ def test_health_says_what_is_not_well(project: Path, deployed: dict[str, str], r
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("search", " "), "query is empty"),
+        (("search", " "), "WORDS is empty"),
         (("search", "x", "--type", "rumour"), "unknown type 'rumour'"),
         (("search", "x", "--status", "gone"), "unknown status 'gone'"),
         (("search", "x", "--limit", "0"), "limit must be a whole number"),
         (("explain", "heu_none", "--task", "t", "--agent", "a"), "there is no memory 'heu_none'"),
-        (("playbook", "--max-tokens", "0"), "max_tokens must be a whole number"),
+        (("playbook", "--max-tokens", "0"), "--max-tokens must be a whole number"),
         (
             ("learn", "--agent", "a", "--task", "t", "--outcome", "success", "--strategy", "s", "--metadata", "{"),
             "JSON",

@@ -54,9 +54,9 @@ def test_all_options_of_learn_are_recorded(project: Path, deployed: dict[str, st
     ("argv", "message"),
     [
         ((*DEPLOY, "--outcome", "succes"), "unknown outcome 'succes'. Did you mean 'success'?"),
-        ((*DEPLOY,), "missing argument 'outcome': how it went. Valid: success,"),
+        ((*DEPLOY,), "missing --outcome: how it went. Valid: success,"),
         ((*DEPLOY, "--outcome", "success", "--retrieval-id", "ret_x"), "there is no retrieval 'ret_x'"),
-        ((*DEPLOY, "--outcome", "success", "--duration-ms", "-1"), "duration_ms must be a whole number"),
+        ((*DEPLOY, "--outcome", "success", "--duration-ms", "-1"), "--duration-ms must be a whole number"),
         (("--from", "nowhere.jsonl"), "nowhere.jsonl cannot be read"),
     ],
 )
@@ -169,9 +169,9 @@ def test_the_user_s_preferences_come_along(project: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("Deploy", "--agent", "ops", "--top-k", "-1"), "top_k must be a whole number from 1"),
-        (("Deploy", "--agent", "ops", "--max-tokens", "0"), "max_tokens must be a whole number greater than 0"),
-        ((" ", "--agent", "ops"), "task is empty"),
+        (("Deploy", "--agent", "ops", "--top-k", "-1"), "--top-k must be a whole number from 1"),
+        (("Deploy", "--agent", "ops", "--max-tokens", "0"), "--max-tokens must be a whole number greater than 0"),
+        ((" ", "--agent", "ops"), "TASK is empty"),
     ],
 )
 def test_bad_arguments_of_retrieve(project: Path, run: Run, argv: tuple[str, ...], message: str) -> None:

@@ -129,8 +129,8 @@ def test_update_changes_and_history_keeps(project: Path, deployed: dict[str, str
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("fact",), "no FIELD=VALUE"),
-        (("=x",), "no FIELD=VALUE"),
+        (("fact",), "is not FIELD=VALUE"),
+        (("=x",), "is not FIELD=VALUE"),
         (("status=archived",), "unknown field of the domain_knowledge 'status'"),
         (("tags=a",), "unknown field of the domain_knowledge 'tags'"),
         (("facts=a",), "unknown field of the domain_knowledge 'facts'. Did you mean 'fact'?"),

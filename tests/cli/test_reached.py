@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from alma.cli.derive import find_operation, list_choices, takes_all
-from alma.cli.table import COMMANDS
+from alma.cli.derive import COMMANDS, find_operation, list_choices, takes_all
 from alma.operations import Operation, operations
 
 from .test_main import ALL

@@ -134,7 +134,7 @@ def test_its_log_is_its_own(project: Path, run: Run, monkeypatch: pytest.MonkeyP
     def warned(chosen: object) -> None:
         logging.getLogger("alma").warning("of the service")
 
-    monkeypatch.setattr("alma.http.server.serve", warned)
+    monkeypatch.setattr("alma.http.serve", warned)
     assert "warning:" not in run("serve").err
 
 

@@ -47,8 +47,10 @@ def test_the_agent_comes_from_the_environment_or_the_configuration(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learn = ("learn", "--task", "Deploy", "--outcome", "success", "--strategy", "Slowly", "--json")
-    assert "missing argument 'agent'" in run(*learn).json["error"]["message"]
-    assert run("retrieve", "Deploy").code == 2
+    for words in (learn, ("retrieve", "Deploy"), ("ingest", "."), ("work", "next", "--claim"), ("session", "list")):
+        ran = run(*words)
+        assert ran.code == 2
+        assert "needs --agent (or $ALMA_AGENT, or default_agent in the configuration)" in ran.err
     file = project / ".alma" / "config.yaml"
     file.write_text(file.read_text() + "  default_agent: ops\n")
     assert run(*learn).json["outcome"]["agent"] == "ops"

@@ -57,7 +57,7 @@ def test_nothing_to_forget_needs_no_answer(project: Path, deployed: dict[str, st
 def test_forget_checks_its_numbers(project: Path, run: Run) -> None:
     ran = run("archive", "--older-than-days", "-1", "--yes")
     assert ran.code == 1
-    assert "older_than_days" in ran.err
+    assert "--older-than-days" in ran.err
 
 
 def test_stats(project: Path, deployed: dict[str, str], run: Run) -> None:

@@ -19,8 +19,7 @@ from tests.api.samples import World, world
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.http import tokens
-from alma.http.app import build
-from alma.http.gate import App, Rules
+from alma.http.app import App, Rules, build
 from alma.projects import LazyMemory, Projects
 from alma.stores.sqlite import SQLiteStore
 

@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import CHECKS, load_all_checks
 
 from alma import ALMA
-from alma.http.app import Service, list_offered
-from alma.http.gate import App, Rules
+from alma.http.app import App, Rules, Service, list_offered
 from alma.projects import LazyMemory, Projects
 
 from .conftest import make_site

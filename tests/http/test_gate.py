@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from alma.http import tokens
-from alma.http.gate import Limits, Refusal, Rules
+from alma.http.app import Limits, Refusal, Rules
 
 from .conftest import HOST, Site, make_site
 

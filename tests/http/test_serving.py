@@ -17,10 +17,10 @@ from typing import Any
 import httpx
 import pytest
 
+import alma.http as server
 from alma.app import open_config
 from alma.errors import ConfigError, MissingExtraError, StorageError, ValidationError
-from alma.http import server, tokens
-from alma.http.server import Lines, Options, check_options
+from alma.http import Lines, Options, check_options, tokens
 from alma.listening import is_local
 
 from .conftest import SECONDS, Served, start
@@ -63,7 +63,8 @@ def test_a_port_that_is_taken_is_told(served: Served, tmp_path: Path) -> None:
 @pytest.mark.parametrize("package", ["uvicorn", "fastapi"])
 def test_without_its_packages_it_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "alma.http.app", raising=False)
+    for module in ("alma.http.app", "alma.connections"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[http\]'"):
         server.serve(Options())
 

@@ -16,7 +16,7 @@ from tests.host.conftest import Model, texts
 from alma.app import open_config
 from alma.files import apply_changes
 from alma.mcp import clients
-from alma.mcp.clients import CLIENTS, PROJECT, Machine
+from alma.mcp.clients import CLIENTS, PROJECT
 
 from .conftest import Place
 
@@ -61,13 +61,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(claude_binary: str, place: Place, tmp_path: Path) -> Iterator[Desk]:
+def desk(claude_binary: str, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     home = tmp_path / "home"
     (home / ".claude").mkdir(parents=True)
     # The question whether a project's servers may be started is for a person; here nobody is asked.
     (home / ".claude" / "settings.json").write_text(json.dumps({"enableAllProjectMcpServers": True}))
-    machine = Machine(home, place.folder, "linux", {})
-    apply_changes([clients.install(CLIENTS["claude-code"], PROJECT, place.command, machine)])
+    monkeypatch.chdir(place.folder)
+    apply_changes([clients.install(CLIENTS["claude-code"], PROJECT, place.command)])
     model = Model()
     yield Desk(claude_binary, place, home, model)
     model.close()

@@ -8,13 +8,14 @@ import os
 import sys
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from alma.errors import ConfigError
 from alma.files import FileChange
 from alma.mcp import clients
-from alma.mcp.clients import CLIENTS, PROJECT, USER, Machine
+from alma.mcp.clients import CLIENTS, PROJECT, USER
 
 COMMAND = ["/opt/python", "-m", "alma.mcp", "--config", "/srv/app/.alma/config.yaml"]
 ALL = [(name, scope) for name, client in CLIENTS.items() for scope in ((PROJECT, USER) if client.project else (USER,))]
@@ -22,25 +23,35 @@ ALL = [(name, scope) for name, client in CLIENTS.items() for scope in ((PROJECT,
 each = pytest.mark.parametrize(("name", "scope"), ALL, ids=[f"{name}-{scope}" for name, scope in ALL])
 
 
+class Machine(NamedTuple):
+    home: Path
+    folder: Path
+
+
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     folder = tmp_path / "project"
     folder.mkdir()
-    return Machine(tmp_path / "home", folder, "linux", {})
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "APPDATA"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "platform", "linux")
+    return Machine(tmp_path / "home", folder)
 
 
-def file(name: str, scope: str, machine: Machine) -> Path:
-    return CLIENTS[name].file(machine, scope)
+def file(name: str, scope: str) -> Path:
+    return CLIENTS[name].file(scope)
 
 
-def installed(name: str, scope: str, machine: Machine, command: list[str] = COMMAND) -> FileChange:
-    change = clients.install(CLIENTS[name], scope, command, machine)
+def installed(name: str, scope: str, command: list[str] = COMMAND) -> FileChange:
+    change = clients.install(CLIENTS[name], scope, command)
     clients.apply_changes([change])
     return change
 
 
-def undone(name: str, scope: str, machine: Machine) -> FileChange:
-    change = clients.uninstall(CLIENTS[name], scope, machine)
+def undone(name: str, scope: str) -> FileChange:
+    change = clients.uninstall(CLIENTS[name], scope)
     clients.apply_changes([change])
     return change
 
@@ -57,7 +68,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def written(name: str) -> str:
     """Settings as a person has them."""
-    if CLIENTS[name].form is clients.tomltext:
+    if CLIENTS[name].form is clients.TOML:
         return '# mine\nmodel = "x"\n\n[mcp_servers.git]\ncommand = "uvx"\n'
     return (
         f'{{\n    // mine\n    "{CLIENTS[name].holder}": {{ "git": {{"command": "uvx"}} }},\n    "theme": "dark",\n}}\n'
@@ -87,9 +98,11 @@ def written(name: str) -> str:
         ("win32", "vscode", USER, "home/AppData/Roaming/Code/User/mcp.json"),
     ],
 )
-def test_each_client_looks_somewhere_else(tmp_path: Path, system: str, name: str, scope: str, path: str) -> None:
-    machine = Machine(tmp_path / "home", tmp_path / "project", system, {})
-    assert file(name, scope, machine) == tmp_path / path
+def test_each_client_looks_somewhere_else(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, system: str, name: str, scope: str, path: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", system)
+    assert file(name, scope) == tmp_path / path
 
 
 @pytest.mark.parametrize(
@@ -101,14 +114,17 @@ def test_each_client_looks_somewhere_else(tmp_path: Path, system: str, name: str
         ("win32", "APPDATA", "claude-desktop", "Claude/claude_desktop_config.json"),
     ],
 )
-def test_variables_move_it(tmp_path: Path, system: str, variable: str, name: str, path: str) -> None:
-    machine = Machine(tmp_path / "home", tmp_path, system, {variable: str(tmp_path / "else")})
-    assert file(name, USER, machine) == tmp_path / "else" / path
+def test_variables_move_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, system: str, variable: str, name: str, path: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setenv(variable, str(tmp_path / "else"))
+    assert file(name, USER) == tmp_path / "else" / path
 
 
 def test_what_does_not_exist_is_refused_with_what_does(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match="use the scope 'user'"):
-        file("claude-desktop", PROJECT, machine)
+        file("claude-desktop", PROJECT)
     for words in (["--client", "curser"], ["--client", "cursor", "--scope", "global"]):
         with pytest.raises(SystemExit):
             run("install", *words)
@@ -117,7 +133,7 @@ def test_what_does_not_exist_is_refused_with_what_does(machine: Machine, capsys:
 
 @each
 def test_the_entry_is_what_the_client_reads(machine: Machine, name: str, scope: str) -> None:
-    change = installed(name, scope, machine)
+    change = installed(name, scope)
     assert change.verb == "create"
     entry = {"command": COMMAND[0], "args": COMMAND[1:]}
     typed = {"type": "stdio"} if name in ("claude-code", "cursor", "vscode") else {}
@@ -130,70 +146,70 @@ def test_the_entry_is_what_the_client_reads(machine: Machine, name: str, scope: 
 
 @each
 def test_a_file_that_came_with_us_goes_with_us(machine: Machine, name: str, scope: str, tmp_path: Path) -> None:
-    installed(name, scope, machine)
-    assert undone(name, scope, machine).verb == "remove"
+    installed(name, scope)
+    assert undone(name, scope).verb == "remove"
     assert files(tmp_path) == {}
-    assert not clients.uninstall(CLIENTS[name], scope, machine)
+    assert not clients.uninstall(CLIENTS[name], scope)
 
 
 @each
 def test_what_a_person_wrote_is_as_before(machine: Machine, name: str, scope: str, tmp_path: Path) -> None:
-    path = file(name, scope, machine)
+    path = file(name, scope)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(written(name).encode())
     before = files(tmp_path)
-    change = installed(name, scope, machine)
+    change = installed(name, scope)
     assert "git" in path.read_text()
     added = [line for line in change.diff().splitlines() if line.startswith("-") and not line.startswith("---")]
     assert len(added) <= 1, "no line of others goes, but one may get a comma"
-    undone(name, scope, machine)
+    undone(name, scope)
     assert files(tmp_path) == before
 
 
 @each
 def test_what_is_changed_in_the_meantime_stays(machine: Machine, name: str, scope: str, tmp_path: Path) -> None:
-    path = file(name, scope, machine)
+    path = file(name, scope)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(written(name))
-    installed(name, scope, machine)
+    installed(name, scope)
     comment = "# later\n" if path.suffix == ".toml" else "// later\n"
     path.write_text(comment + path.read_text())
-    undone(name, scope, machine)
+    undone(name, scope)
     assert path.read_text() == comment + written(name)
     assert list(files(tmp_path)) == [str(path.relative_to(tmp_path))]
 
 
 @each
 def test_twice_is_once_and_another_command_takes_its_place(machine: Machine, name: str, scope: str) -> None:
-    path = installed(name, scope, machine).path
-    assert not clients.install(CLIENTS[name], scope, COMMAND, machine)
-    installed(name, scope, machine, ["alma", "mcp"])
+    path = installed(name, scope).path
+    assert not clients.install(CLIENTS[name], scope, COMMAND)
+    installed(name, scope, ["alma", "mcp"])
     [entry] = next(iter(held(path).values())).values()  # type: ignore[attr-defined]
     assert (entry["command"], entry["args"]) == ("alma", ["mcp"])
-    undone(name, scope, machine)
+    undone(name, scope)
     assert not path.exists()
 
 
 @each
 def test_what_a_person_added_to_our_entry_stays(machine: Machine, name: str, scope: str) -> None:
-    path = installed(name, scope, machine).path
+    path = installed(name, scope).path
     client = CLIENTS[name]
     entry = {"command": "x", "args": [], "env": {"ALMA_CONFIG": "y"}}
     path.write_text(client.form.put(path.read_text(), (client.holder, "alma"), entry))
-    installed(name, scope, machine)
+    installed(name, scope)
     changed = held(path)[client.holder]["alma"]  # type: ignore[index]
     assert (changed["env"], changed["command"]) == ({"ALMA_CONFIG": "y"}, COMMAND[0])
 
 
 @each
 def test_a_broken_file_is_refused_and_left_alone(machine: Machine, name: str, scope: str, tmp_path: Path) -> None:
-    path = file(name, scope, machine)
+    path = file(name, scope)
     path.parent.mkdir(parents=True, exist_ok=True)
     for broken in (b"{ = ", b"\xff\xfe", b'{"a":' + b"[" * 50_000, b"a = " + b"[" * 50_000):
         path.write_bytes(broken)
         for attempt in (
-            lambda: clients.install(CLIENTS[name], scope, COMMAND, machine),
-            lambda: clients.uninstall(CLIENTS[name], scope, machine),
+            lambda: clients.install(CLIENTS[name], scope, COMMAND),
+            lambda: clients.uninstall(CLIENTS[name], scope),
         ):
             with pytest.raises(ConfigError, match="nothing was changed") as caught:
                 attempt()
@@ -202,24 +218,24 @@ def test_a_broken_file_is_refused_and_left_alone(machine: Machine, name: str, sc
 
 
 def test_servers_that_are_no_object_are_refused(machine: Machine) -> None:
-    path = file("cursor", PROJECT, machine)
+    path = file("cursor", PROJECT)
     path.parent.mkdir()
     for text in ('{"mcpServers": []}', '{"mcpServers": {"alma": "x"}}'):
         path.write_text(text)
         with pytest.raises(ConfigError, match="nothing was changed"):
-            clients.install(CLIENTS["cursor"], PROJECT, COMMAND, machine)
+            clients.install(CLIENTS["cursor"], PROJECT, COMMAND)
 
 
 def test_an_empty_file_is_no_broken_one(machine: Machine) -> None:
-    path = file("claude-code", PROJECT, machine)
+    path = file("claude-code", PROJECT)
     path.write_text("")
-    installed("claude-code", PROJECT, machine)
-    undone("claude-code", PROJECT, machine)
+    installed("claude-code", PROJECT)
+    undone("claude-code", PROJECT)
     assert not path.exists(), "nothing is left in it"
 
 
 def test_somebody_else_was_faster(machine: Machine) -> None:
-    change = clients.install(CLIENTS["cursor"], PROJECT, COMMAND, machine)
+    change = clients.install(CLIENTS["cursor"], PROJECT, COMMAND)
     change.path.parent.mkdir()
     change.path.write_text("{}")
     with pytest.raises(ConfigError, match="changed by another program"):
@@ -232,20 +248,20 @@ def test_permissions_and_links_stay(machine: Machine, tmp_path: Path) -> None:
     real = tmp_path / "dotfiles.json"
     real.write_text("{}\n")
     real.chmod(0o600)
-    path = file("claude-code", USER, machine)
+    path = file("claude-code", USER)
     path.parent.mkdir()
     path.symlink_to(real)
-    installed("claude-code", USER, machine)
+    installed("claude-code", USER)
     assert path.is_symlink()
     assert "alma" in real.read_text()
     assert real.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_write_that_fails_leaves_what_was(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = file("cursor", PROJECT, machine)
+    path = file("cursor", PROJECT)
     path.parent.mkdir()
     path.write_text("{}\n")
-    change = clients.install(CLIENTS["cursor"], PROJECT, COMMAND, machine)
+    change = clients.install(CLIENTS["cursor"], PROJECT, COMMAND)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -264,9 +280,7 @@ def here(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
     config = machine.folder / ".alma" / "config.yaml"
     config.parent.mkdir()
     config.write_text("alma:\n  project_id: app\n")
-    monkeypatch.chdir(machine.folder)
     monkeypatch.delenv("ALMA_CONFIG", raising=False)
-    monkeypatch.setattr(Machine, "here", classmethod(lambda cls: machine))
     return machine
 
 
@@ -312,7 +326,9 @@ def test_for_all_projects_each_finds_its_own(here: Machine) -> None:
     entry = json.loads((here.home / ".gemini" / "settings.json").read_text())["mcpServers"]["alma"]
     assert entry["args"] == ["-m", "alma.mcp", "--tools", "core"]
     run("install", "--client", "claude-desktop", "--yes")
-    entry = json.loads((here.settings("Claude") / "claude_desktop_config.json").read_text())["mcpServers"]["alma"]
+    entry = json.loads((clients.find_settings("Claude") / "claude_desktop_config.json").read_text())["mcpServers"][
+        "alma"
+    ]
     assert entry["args"][2:] == ["--config", str(here.folder / ".alma" / "config.yaml"), "--tools", "core"]
 
 

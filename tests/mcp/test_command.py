@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from alma.mcp import clients, command
+import alma.mcp as command
+from alma.mcp import clients
 from mcp import Client
 
 from .conftest import SECONDS, Place
@@ -121,7 +122,7 @@ def test_what_cannot_begin_says_why(place: Place, words: list[str], told: str) -
 
 
 def test_without_the_package_the_extra_is_named(place: Place) -> None:
-    code = "import sys; sys.modules['mcp_types'] = None; from alma.mcp.command import main; sys.exit(main())"
+    code = "import sys; sys.modules['mcp_types'] = None; from alma.mcp import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 2
     assert "pip install '.[mcp]'" in done.stderr
@@ -139,7 +140,7 @@ def test_a_small_set_and_an_agent(place: Place) -> None:
 
 
 def test_little_is_loaded_before_the_client_is_answered() -> None:
-    code = "import sys, alma.mcp.command, alma.mcp.server; print(*sys.modules, sep='\\n')"
+    code = "import sys, alma.mcp, alma.mcp.server; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
     loaded = set(done.stdout.split())
     assert not loaded & {"numpy", "onnxruntime", "yaml", "rich", "alma.memory", "alma.api", "alma.engine"}
@@ -161,6 +162,6 @@ def test_what_the_page_says_is_understood(words: list[str]) -> None:
         case ["python", "-m", "alma.mcp", *rest]:
             parser.add_argument("--config")
             command.add_arguments(parser)
-            command.read_options(parser.parse_args(rest), None)
+            command.Options.read(parser.parse_args(rest), None)
         case _:
             assert words[:2] == ["pip", "install"]

@@ -20,8 +20,8 @@ import yaml
 from starlette.types import Receive, Scope, Send
 
 from alma import ALMA
-from alma.mcp.http import app
 from alma.mcp.server import build
+from alma.mcp.server import build_app as app
 
 from .conftest import TOKEN, Lent
 from .node import CONFORMANCE, CONFORMANCE_NEXT, node, package

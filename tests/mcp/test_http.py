@@ -16,11 +16,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from alma import ALMA
+from alma.connections import bind_socket
 from alma.errors import ConfigError
-from alma.listening import bind_socket, check_options, is_local
-from alma.mcp.command import Options
-from alma.mcp.http import app, list_hosts, list_origins, read_or_make_token
-from alma.mcp.server import build
+from alma.listening import check_options, is_local
+from alma.mcp import Options
+from alma.mcp.server import build, list_hosts, list_origins, read_or_make_token
+from alma.mcp.server import build_app as app
 from mcp import Client
 
 from .conftest import SECONDS, TOKEN, Lent, Place, Site

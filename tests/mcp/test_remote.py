@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from alma.callers import limit_call
 from alma.errors import ValidationError
 from alma.mcp.tools import select_tools
+from alma.projects import limit_call
 
 REMOTE = select_tools("all", roots=None)
 

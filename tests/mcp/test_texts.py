@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from alma import jsonc
 from alma.errors import ConfigError
-from alma.mcp import tomltext
-from alma.mcp.clients import CLIENTS, PROJECT, Machine, install
+from alma.mcp.clients import CLIENTS, PROJECT, TOML, install
 
 ENTRY = {"command": "python", "args": ["-m", "alma.mcp"]}
 PATH = ("mcpServers", "alma")
@@ -163,26 +162,26 @@ TOMLS = ["", "a = 1\n", "a = 1", CONFIG, CONFIG.replace("\n", "\r\n"), "[mcp_ser
 
 @pytest.mark.parametrize("text", TOMLS)
 def test_toml_put_and_dropped_is_as_before(text: str) -> None:
-    put = tomltext.put(text, TABLE, ENTRY)
+    put = TOML.put(text, TABLE, ENTRY)
     assert put.startswith(text)
-    assert tomltext.load(put, "it")["mcp_servers"]["alma"] == ENTRY
+    assert TOML.load(put, "it")["mcp_servers"]["alma"] == ENTRY
     # A line that was not ended has been ended.
-    assert tomltext.drop(put, TABLE) == (text if not text or text.endswith("\n") else f"{text}\n")
+    assert TOML.drop(put, TABLE) == (text if not text or text.endswith("\n") else f"{text}\n")
 
 
 def test_a_table_in_the_middle_goes_and_the_remark_after_it_stays() -> None:
     text = CONFIG.replace("mcp_servers.git", "mcp_servers.alma")
     # The string within holds what looks like a table, so the way it is written decides nothing.
-    dropped = tomltext.drop(text.replace("[mcp_servers.else]", "else"), TABLE)
-    assert tomltext.load(dropped, "it") == {"model": "gpt", "projects": {"/home/ana/app": {"trust_level": "trusted"}}}
+    dropped = TOML.drop(text.replace("[mcp_servers.else]", "else"), TABLE)
+    assert TOML.load(dropped, "it") == {"model": "gpt", "projects": {"/home/ana/app": {"trust_level": "trusted"}}}
     assert "# about the project\n[projects." in dropped
     assert dropped.startswith('model = "gpt" # mine\n')
 
 
 def test_a_table_is_replaced() -> None:
-    once = tomltext.put(CONFIG, TABLE, {"command": "other", "env": {"A": "1"}})
-    assert tomltext.load(once, "it")["mcp_servers"]["alma"] == {"command": "other", "env": {"A": "1"}}
-    assert tomltext.put(once, TABLE, ENTRY) == tomltext.put(CONFIG, TABLE, ENTRY)
+    once = TOML.put(CONFIG, TABLE, {"command": "other", "env": {"A": "1"}})
+    assert TOML.load(once, "it")["mcp_servers"]["alma"] == {"command": "other", "env": {"A": "1"}}
+    assert TOML.put(once, TABLE, ENTRY) == TOML.put(CONFIG, TABLE, ENTRY)
 
 
 @pytest.mark.parametrize(
@@ -194,26 +193,28 @@ def test_a_table_is_replaced() -> None:
         'note = """\n[mcp_servers.alma]\n"""\n',
     ],
 )
-def test_what_is_written_otherwise_is_refused_and_not_damaged(text: str, tmp_path: Path) -> None:
-    machine = Machine(tmp_path, tmp_path, "linux", {})
-    path = CLIENTS["codex"].file(machine, PROJECT)
+def test_what_is_written_otherwise_is_refused_and_not_damaged(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = CLIENTS["codex"].file(PROJECT)
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(ConfigError, match="by hand"):
-        install(CLIENTS["codex"], PROJECT, ["alma", "mcp"], machine)
+        install(CLIENTS["codex"], PROJECT, ["alma", "mcp"])
 
 
 def test_tables_below_it_go_with_it() -> None:
     text = "[mcp_servers.alma]\ncommand = 1\n\n[mcp_servers.alma.env]\nA = 1\n[other]\nb = 1\n"
-    assert tomltext.drop(text, TABLE) == "[other]\nb = 1\n"
+    assert TOML.drop(text, TABLE) == "[other]\nb = 1\n"
 
 
 def test_broken_toml_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"config\.toml is not valid TOML .*nothing was changed"):
-        tomltext.load("a = ", "config.toml")
+        TOML.load("a = ", "config.toml")
 
 
 @pytest.mark.parametrize("value", ['"', "\\", "ü\n\t", "C:\\Users\\ana", "'''", "\x7f"])
 def test_any_text_survives(value: str) -> None:
     entry = {"command": value, "args": [value], "on": True, "n": 3, "x": 1.5, "env": {"a b": value}}
-    assert tomltext.load(tomltext.put("", TABLE, entry), "it")["mcp_servers"]["alma"] == entry
+    assert TOML.load(TOML.put("", TABLE, entry), "it")["mcp_servers"]["alma"] == entry

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ..errors import ALMAError
+from .derive import Call, Command, Declined, build_parser, list_completions, rename_command
+from .render import Output, format_json
 
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 OK, FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
@@ -52,19 +54,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str], warnings: logging.Handler) -> int:
-    from .derive import Call, Command, Declined, rename_command
-    from .render import Output, format_json
-    from .table import build_parser
-
     if words[:1] == ["__complete"]:
-        from .manage import list_completions
-
         print("\n".join(list_completions(build_parser(words), words[1:])))
         return OK
     words, hint = rename_command(words)
     parser = build_parser(words)
     args, rest = parser.parse_known_args(words)
-    if rest:
+    several = [one.dest for one in args.parser._actions if not one.option_strings and one.nargs in ("*", "+")]
+    if rest and several and not any(word.startswith("-") for word in rest):
+        # argparse takes values that have a place only up to the first option.
+        getattr(args, several[0]).extend(rest)
+    elif rest:
         close = difflib.get_close_matches(rest[0].partition("=")[0], args.parser._option_string_actions, n=1)
         meant = f". Did you mean {close[0]!r}?" if close else ""
         args.parser.error(f"unrecognized arguments: {' '.join(rest)}{meant}")

@@ -1,4 +1,4 @@
-"""Commands on the memory that are more than one operation."""
+"""Commands on a memory: first those that are more than one operation, at the end a table of the others."""
 
 from __future__ import annotations
 
@@ -10,11 +10,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import NotFoundError, ValidationError
+from ..config import load_yaml
+from ..errors import ConfigError, NotFoundError, ValidationError
+from ..knowledge import reading
 from ..types.kinds import Episode
+from ..upkeep import count_results, find_lessons, read_background
 from . import render
-from .derive import YES, Call, Reply, command, extra, reply_value
-from .files import check_object, parse_json, read_object, read_objects, read_text, send_lines
+from .derive import (
+    COMMANDS,
+    REVIEW,
+    YES,
+    Argument,
+    Call,
+    Command,
+    Reply,
+    check_object,
+    command,
+    extra,
+    parse_json,
+    read_objects,
+    read_text,
+    reply_value,
+    send_lines,
+)
 from .render import count, count_memories, print_exact
 
 _SIGNALS = {"up": "thumbs_up", "down": "thumbs_down", "used": "used", "ignored": "ignored"}
@@ -22,6 +40,17 @@ _TAGS = extra("--tag", "TAG", "a tag; may be repeated", dest="tags", action="app
 _AGENT = extra("--agent", "AGENT", "whose it is, where a line does not say it")
 _TEST = extra("--test", "NAME=pass|fail", "how a test went; may be repeated", dest="tests", action="append")
 _PROMPT = extra("--prompt", "", "print exactly the text for a prompt")
+
+
+def read_object(source: str, what: str, *, is_yaml: bool = False) -> dict[str, Any]:
+    """Read an object from a file of JSON, or of YAML unless its name says JSON."""
+    text = read_text(source)
+    if not is_yaml or source.endswith(".json"):
+        return check_object(source, parse_json(source, text), what)
+    try:
+        return check_object(source, load_yaml(text.encode()), what)
+    except ConfigError as error:
+        raise ValidationError(f"{source} is {' '.join(str(error).split())}") from error
 
 
 def refuse_options(call: Call, names: str, why: str) -> None:
@@ -39,7 +68,7 @@ def read_pairs(
     pairs = [split(text, "=") for text in texts or ()]
     for key, equals, value in pairs:
         if not key or not equals:
-            raise ValidationError(f"{key + value!r} is no {form}")
+            raise ValidationError(f"{key + value!r} is not {form}")
     return {key: value for key, _, value in pairs}
 
 
@@ -54,8 +83,6 @@ def read_pairs(
     requires=False,
 )
 def learn(call: Call) -> Reply:
-    from ..inspection import count_results, find_lessons
-
     since, source = datetime.now(UTC), call.args.source
     given = call.read_arguments()
     if source is not None:
@@ -75,8 +102,6 @@ def learn(call: Call) -> Reply:
 
 @command("workflow learn", "workflow_learn")
 def learn_run(call: Call) -> Reply:
-    from ..inspection import find_lessons
-
     since, outcomes = datetime.now(UTC), call.run_typed()
     lessons = find_lessons(call.alma, outcomes, since)
     return Reply({"outcomes": outcomes, "learned": lessons}, "recorded", outcomes, lessons)
@@ -134,20 +159,18 @@ def get_turns(memory: Any) -> Sequence[Any]:
 
 @command("show", "get")
 def show(call: Call) -> Reply:
-    from ..inspection import read_background
-
     memory = call.run_typed()
-    background, history = read_background(call.alma, memory.id), call.run("history", memory_id=memory.id)
+    evidence, provenance, related = read_background(call.alma, memory.id)
     document = {
         "memory": memory,
-        "evidence": background.evidence,
-        "provenance": background.provenance,
-        "related": [{"id": one.id, "memory": one} for one in background.related],
-        "history": history,
+        "evidence": evidence,
+        "provenance": provenance,
+        "related": [{"id": one.id, "memory": one} for one in related],
+        "history": call.run("history", memory_id=memory.id),
     }
     turns = [f"{one.speaker}, {render.format_value(one.said_at)}, {one.id}: {one.text}" for one in get_turns(memory)]
     card = {"type": render.name_type(memory), **render.list_fields(memory), "confidence": render.draw_belief(memory)}
-    return Reply(document, {**card, "conversation": turns}, {**document, "memory": "", "related": background.related})
+    return Reply(document, {**card, "conversation": turns}, {**document, "memory": "", "related": related})
 
 
 @command(
@@ -171,7 +194,7 @@ def delete(call: Call) -> Reply:
     """Erase a memory for good. It will not be learned again by itself. A conversation goes with all its turns."""
     user = getattr(call.args, "user_id", None)
     if ("memory_id" in call.args) is (user is not None):
-        call.fail_usage("needs ID, or --user for everything of a user")
+        call.fail_usage("takes ID or --user, not both" if user else "needs ID, or --user for everything of a user")
     if user is not None:
         call.confirm(f"Erase everything of the user {user!r} in {call.alma.project_id} for good?")
         erased = call.run_typed("erase_user")
@@ -261,21 +284,24 @@ def _send_added(call: Call, operation: str, parameter: str, what: str) -> Reply:
 def ingest(call: Call) -> Reply:
     args = call.args
     if args.plan:
-        from ..knowledge import reading
-
         names = vars(args).keys() & {"only", "own", "max_file_bytes"}
         return Reply(reading(args.path, **{name: getattr(args, name) for name in names}))
     report = call.run_typed()
-    hint = "what is waiting are words of others: alma list --status candidate"
-    is_waiting = report.counts.get("waiting") and not report.dry_run
-    return Reply(report, report, hint if is_waiting else "", code=0 if any(report.counts.values()) else 1)
+    if not any(report.counts.values()):
+        return Reply(report, f"there is nothing to read in {args.path}", report, code=1)
+    known, hint = report.counts.get("known", 0), ""
+    if report.counts.get("waiting") and not report.dry_run:
+        hint = "what is waiting are words of others: alma list --status candidate"
+    elif args.own and known:
+        hint = f"{known} known already, and left as they were. What waits for your review: {REVIEW}"
+    return Reply(report, report, hint)
 
 
 @command(
     "learn-from",
     "learn_from_conversation learn_from_text",
     extra("file", "FILE", "messages with role and content: a JSON list or JSON Lines ('-': standard input)"),
-    extra("--text", "", "FILE is no conversation but a note or a page"),
+    extra("--text", "", "FILE is a note or a page, not a conversation"),
     positional="",
     names={"messages": "", "text": ""},
     fixed={"source": "user"},
@@ -342,11 +368,9 @@ def record_test(call: Call) -> Reply:
 
 @command("work next", "get_next_item")
 def take_next_item(call: Call) -> Reply:
-    given, agent = call.read_arguments(), call.find_agent()
+    given = call.read_arguments()
     if given.get("claim"):
-        if agent is None:
-            raise ValidationError("--claim needs --agent: who takes it?")
-        given["agent"] = agent
+        given["agent"] = call.need_agent()
     found = call.run("get_next_item", **given)
     if found.item is None:
         others = f"; {count(found.waiting, 'item')} open, but blocked, being worked on or another agent's"
@@ -383,7 +407,7 @@ def move_item(call: Call) -> Reply:
 def archive_items(call: Call) -> Reply:
     """Put an item away, or all that are done: it is neither listed nor counted."""
     if ("item_id" in call.args) is call.args.finished:
-        raise ValidationError("archive wants the ID of an item, or --finished for all that are done; not both")
+        raise ValidationError("archive needs the ID of an item, or --finished for all that are done; not both")
     if call.args.finished:
         report = call.run_typed("archive_finished")
         return Reply(report, f"archived: {report.count}")
@@ -411,7 +435,7 @@ def _run_in_session(call: Call) -> Any:
     given, form = call.read_arguments(), "NAME=pass or NAME=fail"
     results = read_pairs(call.args.tests, form)
     if not {*results.values()} <= {"pass", "fail"}:
-        raise ValidationError(f"{', '.join(call.args.tests)} is no {form}")
+        raise ValidationError(f"{', '.join(call.args.tests)} is not {form}")
     if results:
         given["test_status"] = {test: result == "pass" for test, result in results.items()}
     if not given.keys() - {"agent", "session_id"} and not getattr(call.args, "log", True):
@@ -557,7 +581,7 @@ def merge(call: Call) -> Reply:
     """
     args, is_run = call.args, "run_id" in call.args
     if is_run is (args.state_files is not None):
-        raise ValidationError("merge wants a RUN with its branches, or files of states (--state FILE); not both")
+        raise ValidationError("merge needs a RUN with its branches, or files of states (--state FILE); not both")
     reducers = read_pairs(args.reducer_pairs, "KEY=HOW, such as done=union")
     if is_run:
         refuse_options(call, "base_file", "goes with --state")
@@ -677,3 +701,150 @@ def _describe_import(report: Any) -> list[Any]:
         f"waiting for you: {waiting}; alma rules list --status candidate" if waiting else "",
         "both changed: --prefer file or --prefer memory says who is right" if is_open else "",
     ]
+
+
+# -- one operation each
+
+_BY = {"agent": "by"}
+_EDITED = "title description item_type priority owner parent_id tests estimate_minutes tags metadata"
+_ON = extra(
+    "--on", "ID", "the item that must be done first; may be repeated", dest="blocked_by", action="append", required=True
+)
+_FROM = extra(
+    "--from",
+    "ID",
+    "the item it need not wait for; may be repeated",
+    dest="unblocked_by",
+    action="append",
+    required=True,
+)
+_ADDS = [
+    ("knowledge", "user_stated"),
+    ("heuristic", "user_stated"),
+    ("rule", "user_stated"),
+    ("anti-pattern", "user_stated"),
+    ("preference", "explicit_instruction"),
+]
+
+
+def _change_item(word: str, only: str, help: str, *extras: Argument, **more: Any) -> Command:
+    """Return a command that does a part of what `update_progress` can."""
+    taken = f"item_id agent {only}"
+    return Command(f"work {word}", "update_progress", extras, help=help, only=taken, names=_BY, key="item", **more)
+
+
+COMMANDS += [
+    Command(
+        f"add {name}",
+        f"add_{name.replace('-', '_')}",
+        positional="",
+        fixed={"source": source},
+        key="memory",
+        verb="added",
+    )
+    for name, source in _ADDS
+]
+COMMANDS += [
+    Command("session start", "start_session", positional=""),
+    Command("session reload", "quick_reload", positional=""),
+    Command("work add", "create_work_item", key="item", verb="added"),
+    Command("work list", "list_work_items", key="items"),
+    Command(
+        "work search",
+        "list_work_items",
+        help="Find work items by the words of their titles and descriptions.",
+        only="query limit project_id",
+        positional="query",
+        names={"query": "words"},
+        fixed={"limit": 10},
+        key="items",
+    ),
+    _change_item("edit", _EDITED, "Change what a work item says. Only what is given changes.", verb="changed"),
+    _change_item("block", "", "Let one work item wait for another. A circle is refused.", _ON, verb="blocked"),
+    _change_item("unblock", "", "Let one work item wait for another no longer.", _FROM, verb="unblocked"),
+    _change_item("restore", "", "Take an archived work item back.", fixed={"archived": False}, verb="restored"),
+    Command("work claim", "claim_work_item", key="item", verb="claimed"),
+    Command("work release", "release_work_item", key="item", verb="released"),
+    Command("list", "list", key="memories"),
+    Command("search", "search", names={"query": "words"}, key="matches"),
+    Command("explain", "explain"),
+    Command("playbook", "playbook"),
+    Command("rules list", "list", names={"memory_type": ""}, fixed={"memory_type": "rule"}, key="rules"),
+    Command("graph build", "build_graph"),
+    Command("graph about", "about_entity"),
+    Command("graph find", "find_entities", positional="name?", key="entities"),
+    Command("graph around", "traverse_graph"),
+    Command(
+        "graph path",
+        "traverse_graph",
+        positional="name to",
+        names={"direction": ""},
+        fixed={"limit": 10},
+        key="paths",
+        part="paths",
+    ),
+    Command("graph merge", "merge_entities", positional="keep others", key="entity"),
+    Command(
+        "graph suggest",
+        "graph_stats",
+        names={"suggestions": "limit"},
+        fixed={"suggestions": 20},
+        key="suggestions",
+        part="suggestions",
+    ),
+    Command("graph stats", "graph_stats"),
+    Command("domains list", "list_domains", names={"name": ""}, key="domains"),
+    Command(
+        "domains delete",
+        "delete_domain",
+        ask="Take this schema off the list?",
+        about="list_domains",
+        key="deleted",
+        part="name",
+        verb="deleted",
+    ),
+    Command(
+        "workflow runs",
+        "list_runs",
+        help="List the runs of workflows, newest first.",
+        only="workflow_id status limit",
+        key="runs",
+        part="runs",
+    ),
+    Command(
+        "workflow start",
+        "update_run",
+        help="Begin a run of a workflow, or go on with the one of that name.",
+        only="workflow_id run_id agent metadata",
+        positional="workflow_id",
+        key="run",
+    ),
+    Command(
+        "workflow end",
+        "update_run",
+        help="Say how a run ended.",
+        only="run_id status",
+        positional="run_id",
+        fixed={"status": "completed"},
+        key="run",
+    ),
+    Command(
+        "workflow history",
+        "list_runs",
+        help="The checkpoints of a run, newest first.",
+        only="run_id node_id branch_id limit",
+        positional="run_id",
+        fixed={"limit": 100},
+        key="checkpoints",
+        part="checkpoints",
+    ),
+    Command("workflow link", "link_artifact", positional="run_id location", key="artifact"),
+    Command("workflow artifacts", "get_artifacts", key="artifacts"),
+    Command("workflow cleanup", "cleanup_checkpoints", ask="Erase all checkpoints but the newest ones of each branch?"),
+    Command("confidence assess", "assess_confidence"),
+    Command("confidence rank", "rank_strategies"),
+    Command("confidence calibration", "calibration"),
+    Command("stats", "stats"),
+    Command("usage", "usage", matching=False),
+    Command("reconcile", "reconcile"),
+]

@@ -1,6 +1,6 @@
 """`alma demo`: the whole idea in under a minute, on a scratch database. Every number comes from the engine.
 
-Each act shows something, checks that it is so, and returns its facts.
+Each act shows something and checks that it is so.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..app import open_config
 from ..errors import ALMAError, StorageError, install_command
-from ..inspection import Lesson, find_groups, find_lessons, read_embedders
+from ..files import create_private
 from ..types.kinds import Outcome, Result
-from . import manage
-from .derive import Reply
+from ..types.slice import MemorySlice
+from ..upkeep import find_groups, find_lessons, read_embedders
+from .derive import Call, Reply, command, extra
+from .manage import write_configuration
 from .render import WIDTH, Output, draw_belief, name_type
 
 if TYPE_CHECKING:
@@ -63,13 +65,13 @@ class Stage:
         self.alma = alma
         self.out = out
         self._pause = 0.3 if out.is_terminal and not fast else 0.0
-        self._acts = 0
-        self.lessons: list[Lesson] = []
+        self.acts: list[str] = []
+        self._lessons: list[tuple[str, str]] = []
 
     def begin_act(self, title: str, what: str) -> None:
-        self._acts += 1
-        self.lessons = []
-        self.say(f"\n── {self._acts}. {title} {'─' * (WIDTH - 8 - len(title))}", "bold")
+        self.acts.append(title)
+        self._lessons = []
+        self.say(f"\n── {len(self.acts)}. {title} {'─' * (WIDTH - 8 - len(title))}", "bold")
         self.say(what, "dim")
 
     def say(self, text: str, style: str = "") -> None:
@@ -77,29 +79,31 @@ class Stage:
             self.out.line(text, style)
             time.sleep(self._pause)
 
-    def show_prompt(self, title: str, prompt: str) -> str:
+    def show_prompt(self, title: str, task: str) -> MemorySlice:
+        """Retrieve for a task, and show the prompt."""
+        found = self.alma.retrieve(task, AGENT)
         self.say(f"  {title}:", "bold")
-        for line in prompt.splitlines() or ["(nothing)"]:
+        for line in found.to_prompt().splitlines() or ["(nothing)"]:
             for part in wrap(line, WIDTH - 4, subsequent_indent="  ") or [""]:
                 self.say(f"  │ {part}")
-        return prompt
+        return found
 
     def learn(self, task: str, strategy: str, error: str = "", task_type: str = "deployment") -> Outcome:
         """Record an outcome, and say how it went and what it taught, with the confidence in blue-green."""
         since, result = datetime.now(UTC), Result.FAILURE if error else Result.SUCCESS
         outcome = self.alma.learn(AGENT, task, result, strategy, task_type=task_type, error_message=error or None)
-        lessons = find_lessons(self.alma, [outcome], since)
-        self.lessons += lessons
-        stars = [f"  ★ {name_type(one.memory).replace('_', '-')} {one.verb}" for one in lessons]
+        lessons = [(one.verb, name_type(one.memory)) for one in find_lessons(self.alma, [outcome], since)]
+        self._lessons += lessons
+        stars = "".join(f"  ★ {kind.replace('_', '-')} {verb}" for verb, kind in lessons)
         belief = [strategy]
         if task_type == "deployment":
             belief = [f"{strategy.split()[0]:<10}", *(draw_belief(one, 16) for one in self.find_blue_green())]
         went = f"✗ {error}" if error else "✓ success"
-        self.say(f"  {'  '.join(belief)}  {went}{''.join(stars)}", "red" if error else "green")
+        self.say(f"  {'  '.join(belief)}  {went}{stars}", "red" if error else "green")
         return outcome
 
     def has_lesson(self, verb: str, kind: str) -> bool:
-        return any(one.verb == verb and name_type(one.memory) == kind for one in self.lessons)
+        return (verb, kind) in self._lessons
 
     def find_blue_green(self) -> list[Any]:
         """Return the strategy's lesson, also when it has faded."""
@@ -107,152 +111,138 @@ class Stage:
         return [one for one in heuristics if one.strategy == BLUE_GREEN]
 
 
-def summarise(curve: list[Any]) -> list[dict[str, Any]]:
-    return [{"confidence": one.confidence, "interval": one.confidence_interval, "status": one.status} for one in curve]
-
-
 # -- the acts
 
 
-def before(stage: Stage) -> dict[str, Any]:
+def start_without_memory(stage: Stage) -> None:
     stage.begin_act("An agent without memory", f'The agent {AGENT!r} is asked: "{TASK}". What does it know?')
     if not read_embedders(stage.alma)[1]:
         stage.say(f"(no embedder is installed: words only. For meaning too: {install_command('local')})", "yellow")
-    prompt = stage.show_prompt("the prompt before", stage.alma.retrieve(TASK, AGENT).to_prompt())
-    expect(not prompt, "an empty memory gives an empty prompt")
-    return {"prompt": prompt}
+    expect(not stage.show_prompt("the prompt before", TASK).to_prompt(), "an empty memory gives an empty prompt")
 
 
-def outcomes(stage: Stage) -> dict[str, Any]:
+def record_outcomes(stage: Stage) -> None:
     what = "After each task the agent records what it tried and how it went, nothing else."
     stage.begin_act("Outcomes come in", what)
     for attempt in ARRIVALS:
         stage.learn(*attempt)
     expect(stage.has_lesson("formed", "heuristic"), "three successes form a heuristic")
     expect(stage.has_lesson("formed", "anti_pattern"), "two failures form an anti-pattern")
-    return {"learned": stage.lessons}
 
 
-def after(stage: Stage) -> dict[str, Any]:
+def ask_again(stage: Stage) -> None:
     stage.begin_act("The prompt after", f'The same question again: "{TASK}".')
-    found = stage.alma.retrieve(TASK, AGENT)
-    prompt = stage.show_prompt("the prompt after", found.to_prompt())
-    expect(BLUE_GREEN in prompt, "the strategy that worked is in the prompt")
+    found = stage.show_prompt("the prompt after", TASK)
+    expect(BLUE_GREEN in found.to_prompt(), "the strategy that worked is in the prompt")
     why = next(one for one in found.explain() if one.memory_id == found.heuristics[0].id)
     stage.say("Why the strategy is there:", "dim")
     stage.out.show_parts({} if stage.out.as_json else why.factors)
-    return {"prompt": prompt, "explanation": why}
 
 
-def confidence(stage: Stage) -> dict[str, Any]:
+def earn_belief(stage: Stage) -> None:
     what = "Each success raises the confidence and narrows the interval around it (0 is left, 1 is right)."
     stage.begin_act("Belief is earned", what)
-    curve = stage.find_blue_green()
+    [before] = stage.find_blue_green()
     for service in ("auth", "mail", "cart", "auth"):
         stage.learn(f"Deploy the {service} service", BLUE_GREEN)
-        curve += stage.find_blue_green()
-    expect(curve[-1].confidence > curve[0].confidence, "successes raise the confidence")
-    return {"curve": summarise(curve)}
+    [after] = stage.find_blue_green()
+    expect(after.confidence > before.confidence, "successes raise the confidence")
 
 
-def turn(stage: Stage) -> dict[str, Any]:
+def turn_evidence(stage: Stage) -> None:
     what = "After a database change blue-green begins to fail (the bar is its confidence); something else works."
     stage.begin_act("The evidence turns", what)
-    curve: list[Any] = []
     for number in range(12):
         # Failures until there is a warning of blue-green; in between, three canary releases that work.
-        attempts = [] if stage.has_lesson("formed", "anti_pattern") else [BLUE_GREEN]
-        for strategy in [*attempts, CANARY] if number in (1, 3, 5) else attempts:
-            stage.learn(TASK, strategy, "database migration not compatible" if strategy == BLUE_GREEN else "")
-            curve += stage.find_blue_green()
+        if not stage.has_lesson("formed", "anti_pattern"):
+            stage.learn(TASK, BLUE_GREEN, "database migration not compatible")
+        if number in (1, 3, 5):
+            stage.learn(TASK, CANARY)
     expect(stage.has_lesson("faded", "heuristic"), "a heuristic that stopped working fades")
     expect(stage.has_lesson("formed", "anti_pattern"), "what fails again and again becomes an anti-pattern")
-    found = stage.alma.retrieve(TASK, AGENT)
+    found = stage.show_prompt("the prompt now", TASK)
     expect([one.strategy for one in found.heuristics] == [CANARY], "the new strategy has replaced the old one")
-    prompt = stage.show_prompt("the prompt now", found.to_prompt())
-    return {"learned": stage.lessons, "curve": summarise(curve), "prompt": prompt}
 
 
-def feedback(stage: Stage) -> dict[str, Any]:
+def give_feedback(stage: Stage) -> None:
     question, alma = "Where are the deploy logs?", stage.alma
     what = f'Two facts are about "{question}" A few thumbs decide which comes first.'
     stage.begin_act("Feedback moves the ranking", what)
     for fact in ("The deploy logs are in the observability console", "The deploy logs are on the bastion host"):
         alma.add_domain_knowledge(AGENT, "operations", fact)
 
-    def rank() -> list[dict[str, Any]]:
+    def rank() -> dict[str, tuple[int, str, float]]:
+        """Return the place, the text and the score of the facts by their ids, best first."""
         found = alma.retrieve(question, AGENT)
         scores = {why.memory_id: why.score for why in found.explain()}
         facts = [one for one in found.domain_knowledge if one.domain == "operations"]
         expect(len(facts) == 2, "both facts are found")
-        return [
-            {"id": one.id, "fact": one.fact, "rank": place, "score": scores[one.id], "confidence": one.confidence}
-            for place, one in enumerate(facts, 1)
-        ]
+        return {one.id: (place, one.fact, scores[one.id]) for place, one in enumerate(facts, 1)}
 
-    first, second = rank()
+    earlier = rank()
+    first, second = earlier
     for _ in range(3):
-        alma.record_feedback(first["id"], signal="thumbs_down")
-        alma.record_feedback(second["id"], signal="thumbs_up")
+        alma.record_feedback(first, signal="thumbs_down")
+        alma.record_feedback(second, signal="thumbs_up")
     later = rank()
-    for old, thumbs in ((first, "3 down"), (second, "3 up")):
-        new = next(one for one in later if one["id"] == old["id"])
-        ranks = f"rank {old['rank']} → {new['rank']}"
-        stage.say(f"  {old['fact']:<50}  {thumbs:<6}  {old['score']:.3f} → {new['score']:.3f}  {ranks}")
-    expect(later[0]["id"] == second["id"], "the fact with the thumbs up comes first")
-    return {"before": [first, second], "after": later}
+    for id, thumbs in ((first, "3 down"), (second, "3 up")):
+        (old_place, fact, old), (place, _, new) = earlier[id], later[id]
+        stage.say(f"  {fact:<50}  {thumbs:<6}  {old:.3f} → {new:.3f}  rank {old_place} → {place}")
+    expect(later[second][0] == 1, "the fact with the thumbs up comes first")
 
 
-def silence(stage: Stage) -> dict[str, Any]:
+def ask_something_else(stage: Stage) -> None:
     task = "Write a birthday poem for grandmother"
     stage.begin_act("An unrelated task", f'"{task}": deployments have no business in that prompt.')
-    found = stage.alma.retrieve(task, AGENT)
-    expect(not found.total_items, "nothing is retrieved for an unrelated task")
-    stage.show_prompt("the prompt", found.to_prompt())
-    return {"total_items": found.total_items}
+    expect(not stage.show_prompt("the prompt", task).total_items, "nothing is retrieved for an unrelated task")
 
 
-def similar(stage: Stage) -> dict[str, Any]:
+def reword_strategies(stage: Stage) -> None:
     what = "Light rewordings count together. A negation shares nearly every word with them, and is kept apart."
     stage.begin_act("The same in other words", what)
     clear = ("Clear the session cache", "Clearing the session cache", "We cleared the session cache.")
-    strategies = (*clear, "Don't clear the session cache")
-    made = [stage.learn("Fix the login test", strategy, task_type="testing") for strategy in strategies]
-    groups = [group for one in made for group in find_groups(stage.alma, [one])]
-    numbers = [list(dict.fromkeys(groups)).index(group) for group in groups]
-    for strategy, number in zip(strategies, numbers, strict=True):
-        stage.say(f"  {strategy:<30}  strategy {'ABCD'[number]}")
-    expect(numbers == [0, 0, 0, 1], "light rewordings count together, and the negation is kept apart")
-    return {"said": strategies, "groups": numbers}
+    names: dict[str, str] = {}
+    for strategy in (*clear, "Don't clear the session cache"):
+        [group] = find_groups(stage.alma, [stage.learn("Fix the login test", strategy, task_type="testing")])
+        stage.say(f"  {strategy:<30}  strategy {names.setdefault(group, 'ABCD'[len(names)])}")
+        expect(len(names) == 1 + (strategy not in clear), "light rewordings count together, and the negation apart")
 
 
-def next_steps(stage: Stage) -> dict[str, Any]:
+def show_next_steps(stage: Stage) -> None:
     commands = "alma init      a memory for this folder\nalma doctor    check that everything works"
     stage.begin_act("Where to go next", commands)
     stage.say("docs/tutorial  the same, step by step, in Python:", "dim")
     for line in SNIPPET.splitlines():
         stage.say(f"    {line}")
-    return {"snippet": SNIPPET}
 
 
-ACTS = (before, outcomes, after, confidence, turn, feedback, silence, similar, next_steps)
-
-
-def play(out: Output, *, keep: str | None, fast: bool) -> Reply:
+@command(
+    "demo", extra("--keep", "DIR", "keep the scratch database in this new folder"), extra("--fast", "", "no pauses")
+)
+def play(call: Call) -> Reply:
+    """Watch it learn, on a scratch database."""
+    keep = call.args.keep
     try:
         if keep:
             Path(keep).mkdir(mode=0o700, parents=True)
     except FileExistsError:
-        raise StorageError(f"{keep} is there already; --keep wants a new folder") from None
+        raise StorageError(f"{keep} is there already; --keep needs a new folder") from None
     except OSError as error:
         raise StorageError(f"{keep} cannot be made: {error.strerror}") from error
     with nullcontext(keep) if keep else tempfile.TemporaryDirectory(prefix="alma-demo-") as folder:
         file = Path(folder) / "config.yaml"
-        file.write_text(manage.write_configuration("demo", "sqlite", "auto", "."), encoding="utf-8")
-        file.chmod(0o600)
+        create_private(file, write_configuration("demo", "sqlite", "auto", "."))
         with open_config(file) as alma:
-            stage = Stage(alma, out, fast)
-            facts = [{"act": act.__name__, **act(stage)} for act in ACTS]
+            stage = Stage(alma, call.out, call.args.fast)
+            start_without_memory(stage)
+            record_outcomes(stage)
+            ask_again(stage)
+            earn_belief(stage)
+            turn_evidence(stage)
+            give_feedback(stage)
+            ask_something_else(stage)
+            reword_strategies(stage)
+            show_next_steps(stage)
             embedder = read_embedders(alma)[1] or None
-    document = {"ok": True, "embedder": embedder, "acts": facts, "kept": keep}
+    document = {"ok": True, "embedder": embedder, "acts": stage.acts, "kept": keep}
     return Reply(document, f"\nThe database is kept: alma --config {file} list" if keep else "")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,16 +16,83 @@ from functools import cached_property
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
+from textwrap import dedent, fill
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin
 
-from ..errors import ALMAError, ValidationError
-from .files import parse_json
-from .render import Output, describe_empty
+from alma import __version__
+
+from ..errors import ALMAError, NotFoundError, ScopeError, ValidationError
+from .render import Output, Progress, describe_empty
 
 if TYPE_CHECKING:
     from ..config import Config
     from ..memory import ALMA
     from ..operations import Operation, Parameter
+
+GROUPS = {
+    "start": {
+        "init": "write a configuration file for this folder",
+        "doctor": "check that everything works, and say how to fix what does not",
+        "demo": "watch it learn, on a scratch database",
+        "trust": "trust the configuration and the memory in a folder",
+    },
+    "the loop": {
+        "retrieve": "find the memories that matter for a task",
+        "learn": "record how a task went, and say what was learned from it",
+        "feedback": "say what memories were worth; it moves their rank",
+        "session": "begin where the last session left off, note what happens, hand over",
+        "work": "track what is to be done: add, next, claim, status",
+    },
+    "memories": {
+        "list": "list memories, newest first",
+        "search": "look memories up by words or meaning, best first",
+        "show": "show all that is known of one memory",
+        "add": "add a fact, preference, strategy, warning, rule or conversation",
+        "update": "change a memory's fields, status or tags",
+        "delete": "erase a memory, or everything of a user, for good",
+        "explain": "say why a memory is retrieved for a task, or why not",
+        "playbook": "print all that was learned as one page",
+    },
+    "knowledge": {
+        "ingest": "read files into memory: chat exports, histories of coding agents, documents",
+        "learn-from": "find what a conversation or a note teaches, and keep it",
+        "rules": "keep rules in the files that coding agents read, and take edits back",
+        "graph": "see who and what is known, and how they are related",
+        "domains": "say what kind of work this memory is for, and what may be learned",
+        "workflow": "go on after an interruption: runs, checkpoints, branches, artifacts",
+        "confidence": "say how likely a strategy is to work, and how far to trust that",
+    },
+    "upkeep": {
+        "stats": "count what is stored, by type, status and agent",
+        "usage": "show what language models were asked, and what it cost",
+        "archive": "put away memories that nobody used for long and that have faded",
+        "reconcile": "ask a model which of the memories that look alike is out of date",
+        "reindex": "embed everything anew with the configured embedder",
+        "vacuum": "leave no trace of deleted memories, and give unused space back",
+        "export": "write the whole memory as JSON Lines",
+        "import": "take in what `alma export` wrote",
+        "backup": "copy the store to a new file while it is in use",
+    },
+    "other programs": {
+        "mcp": "serve the memory over MCP, or add it to the settings of a client",
+        "serve": "serve the memory over HTTP, on this machine unless told otherwise",
+        "token": "say who may call `alma serve`, and what they may do",
+        "completion": "print a script that lets your shell complete these commands",
+    },
+}
+EPILOG = """\
+examples:
+  alma init
+  alma retrieve "Deploy the auth service" --agent ops --prompt
+  alma learn --agent ops --task "Deploy the auth service" --outcome success --strategy "Blue-green deployment"
+  alma work next --agent ops --claim
+  alma mcp install --client claude-code
+
+`alma COMMAND --help` explains a command and shows examples. Ids may be shortened as long as they are unambiguous.
+The configuration is --config, else $ALMA_CONFIG, else the nearest .alma/config.yaml here or above.
+Where a command needs --agent, $ALMA_AGENT and then default_agent of the configuration stand in for it.
+Exit codes: 0 done, 1 an error or nothing could be done, 2 wrong usage, 130 interrupted.
+"""
 
 NAMES = {
     "active_files": "file", "auto_expand": "no-expand", "blockers": "blocker", "branch_id": "branch",
@@ -56,6 +125,11 @@ RENAMED = {
     "wake-up": "session wake-up",
 }
 """Commands of earlier versions."""
+NEGATED = {
+    "auto_expand": "make no work items of the prompt",
+    "trusted": "it is not your own: what it says waits for your review",
+}
+"""What options mean that switch off what is on by default."""
 _MEANT = {
     f"alma work {status}": f"alma work status ID {status}"
     for status in ("pending", "in_progress", "blocked", "review", "done", "failed")
@@ -65,6 +139,14 @@ _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
 _NOT_TYPED = argparse.SUPPRESS
+_MODULES = {
+    **dict.fromkeys(("init", "mcp", "serve", "token", "completion"), "manage"),
+    **dict.fromkeys(("doctor", "trust", "reindex", "vacuum", "export", "backup", "import"), "store"),
+    "demo": "demo",
+}
+"""Where commands are declared, if not in `commands`."""
+REVIEW = "alma list --status candidate; alma update ID --status active approves one"
+_RAW = argparse.RawDescriptionHelpFormatter
 
 
 class Reply:
@@ -243,7 +325,8 @@ def _add_parameter(
     base, is_list, is_optional = read_type(one)
     spelled, default = spell_parameter(command, one), command.fixed.get(one.name, one.default)
     values = (*one.about.choices, "all") if takes_all(one) else one.about.choices
-    about = one.about.text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
+    text = NEGATED.get(one.name, one.about.text) if one.default is True else one.about.text
+    about = text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
     about += "; may be repeated" if is_list and not place else ""
     is_given = place == (None,)
     about += f" (default {default})" if default not in (None, "", False, True) and not is_given else ""
@@ -262,8 +345,8 @@ def _add_parameter(
         is_needed = required and one.needed and one.name != "agent"
         action = parser.add_argument(f"--{spelled}", dest=one.name, required=is_needed, **options)
         if is_optional and isinstance(one.default, str) and not values:
-            none = f"--no-{spelled}"
-            parser.add_argument(none, dest=one.name, action="store_const", const=None, default=_NOT_TYPED)
+            none: dict[str, Any] = {"action": "store_const", "const": None, "default": _NOT_TYPED}
+            parser.add_argument(f"--no-{spelled}", dest=one.name, help=f"no {spelled}, not even the default", **none)
     action.values = values  # type: ignore[attr-defined]
 
 
@@ -288,6 +371,81 @@ def list_choices(action: argparse.Action) -> list[str]:
     return [str(value) for value in getattr(action, "values", None) or action.choices or ()]
 
 
+def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
+    """Build the parser of all commands; with words, only of the commands among them."""
+    names = [*chain.from_iterable(GROUPS.values())]
+    for name in names if words is None else {*names} & {*words}:
+        import_module(f".{_MODULES.get(name, 'commands')}", __package__)
+    examples = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8").splitlines()
+    listing = ""
+    for title, group in GROUPS.items():
+        listing += "\n".join([f"{title}:", *(f"  {name:<12} {about}" for name, about in group.items()), "", ""])
+    top = Parser(
+        prog="alma",
+        usage="alma [--version] [--config FILE] [--json] [--no-color] COMMAND ...",
+        description="Memory that learns: record what worked, get it back when it matters.",
+        epilog=listing + EPILOG,
+        formatter_class=_RAW,
+    )
+    top.add_argument("--version", action="version", version=f"alma {__version__}")
+    add_shared(top, None, False)
+    top.set_defaults(command=None, parser=top)
+    below = top.add_subparsers(prog="alma", metavar="COMMAND", help=argparse.SUPPRESS)
+    for name, about in chain.from_iterable(group.items() for group in GROUPS.values()):
+        if words is not None and name not in words:
+            below.add_parser(name, add_help=False)
+            continue
+        family = sorted((one for one in COMMANDS if one.words.split()[0] == name), key=lambda one: one.words)
+        own = family.pop(0) if family[0].words == name else None
+        parser = _add_command(below, name, own, about, examples)
+        if family:
+            inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=own is None)
+            for child in family:
+                _add_command(inner, child.words.split()[1], child, "", examples)
+    return top
+
+
+def _add_command(below: Any, name: str, command: Command | None, about: str, examples: list[str]) -> Parser:
+    operations = [find_operation(one) for one in command.operation.split()] if command else []
+    own_text = command and (command.help or (command.run and command.run.__doc__))
+    text = own_text or (operations[0].description if operations else about)
+    about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
+    text = "\n\n".join(fill(part, 79) for part in dedent(f"{text[0].upper()}{text[1:]}").split("\n\n"))
+    help = f"{about[0].lower()}{about[1:]}"
+    parser: Parser = below.add_parser(name, help=help, description=text, formatter_class=_RAW)
+    add_shared(parser, argparse.SUPPRESS, argparse.SUPPRESS)
+    if command is not None:
+        parser.set_defaults(command=command, parser=parser)
+        add_arguments(parser, command, operations)
+    words, own = command.words if command else name, []
+    for line in examples:
+        typed = f"{line.partition('alma ')[2]} "
+        owner = max((one.words for one in COMMANDS if typed.startswith(f"{one.words} ")), key=len, default="")
+        own += [line] if owner == words or (not command and owner.startswith(f"{words} ")) else []
+    parser.epilog = "\n  ".join(["examples:", *own[:6]])
+    return parser
+
+
+def list_completions(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
+    """Return what the last word may become: commands, options, or the values of an option."""
+    *before, typed = words or [""]
+    option: argparse.Action | None = None
+    for word in before:
+        named = None if option else parser._option_string_actions.get(word)
+        if option is None:
+            for action in parser._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    parser = action.choices.get(word, parser)
+        option = named if named is not None and named.nargs != 0 else None
+    if option is not None:
+        values = list_choices(option)
+    elif typed.startswith("-"):
+        values = [flag for flag in parser._option_string_actions if flag.startswith("--")]
+    else:
+        values = [value for action in parser._actions if not action.option_strings for value in list_choices(action)]
+    return [value for value in values if value.startswith(typed)]
+
+
 # -- what was typed
 
 
@@ -304,17 +462,71 @@ def parse_moment(text: str, now: datetime | None = None) -> str:
         return text
 
 
-def resolve_id(alma: ALMA, text: str) -> str:
-    """Return the id that begins like this; a text that begins none is left as it is."""
-    if not _SHORT_ID.fullmatch(text):
-        return text
-    from ..inspection import find_ids
+# -- files that people hand over
 
-    ids = find_ids(alma, text, 6)
-    if len(ids) > 1:
-        more = ", …" if len(ids) > 5 else ""
-        raise ValidationError(f"{text!r} is ambiguous; it may be {', '.join(ids[:5])}{more}")
-    return ids[0] if ids else text
+Line = tuple[str, dict[str, Any]]
+"""An object, and its place such as `chat.jsonl, line 3`."""
+_BATCH = 100
+_REFUSED = (ValidationError, ScopeError, NotFoundError)
+
+
+def read_text(source: str) -> str:
+    """Read a file, or standard input for '-'."""
+    try:
+        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValidationError(f"{source} cannot be read: {error}") from error
+
+
+def parse_json(place: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValidationError(f"{place} is not JSON: {error}; nothing was recorded") from error
+
+
+def check_object(place: str, value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValidationError(f"{place} must be an object with {what}; nothing was recorded")
+    return value
+
+
+def read_objects(
+    source: str, what: str, gaps: Mapping[str, Any] | None = None, *, may_be_empty: bool = False
+) -> list[Line]:
+    """Read the objects of a JSON list or of JSON Lines; `gaps` are filled where an object does not say it."""
+    text = read_text(source)
+    if text.lstrip().startswith("["):
+        values = [(f"{source}, item {number}", value) for number, value in enumerate(parse_json(source, text), 1)]
+    else:
+        # Not splitlines: JSON may hold the other line separators of Unicode as they are.
+        lines = [(f"{source}, line {number}", line) for number, line in enumerate(text.split("\n"), 1)]
+        values = [(place, parse_json(place, line)) for place, line in lines if line.strip()]
+    if not values and not may_be_empty:
+        raise ValidationError(f"{source} holds nothing; nothing was recorded")
+    return [(place, {**(gaps or {}), **check_object(place, value, what)}) for place, value in values]
+
+
+def send_lines(lines: Sequence[Line], send: Callable[[list[dict[str, Any]]], list[Any]], report: Progress) -> list[Any]:
+    """Send all of them, batch by batch. Each batch is kept whole or not at all; a refused line is named."""
+    answers: list[Any] = []
+    for start in range(0, len(lines), _BATCH):
+        batch = lines[start : start + _BATCH]
+        try:
+            answers += send([given for _, given in batch])
+        except _REFUSED:
+            # Nothing of the batch was written. One by one it becomes clear which line it is.
+            for place, given in batch:
+                try:
+                    answers += send([given])
+                except _REFUSED as error:
+                    kept = f"; the {len(answers)} before it were recorded, so go on from this line" if answers else ""
+                    raise type(error)(f"{place}: {error}{kept}") from error
+        report(len(answers), len(lines))
+    return answers
+
+
+# -- a call
 
 
 class Declined(Exception):
@@ -332,17 +544,16 @@ class Call:
 
     @cached_property
     def config(self) -> tuple[Path, Config]:
-        from .. import app
+        from ..app import read_config
 
-        return app.read_config(self.args.config)
+        return read_config(self.args.config)
 
     @cached_property
     def alma(self) -> ALMA:
         """The memory that --config, $ALMA_CONFIG or the nearest `.alma/config.yaml` describes."""
-        from .. import app
+        from ..app import open_memory
 
-        _, config = self.config
-        return self._stack.enter_context(app.open_memory(config, matching=self.command.matching))
+        return self._stack.enter_context(open_memory(self.config[1], matching=self.command.matching))
 
     def read_arguments(self, name: str = "") -> dict[str, Any]:
         """Return the arguments of an operation that were typed, or that the command line has a default for."""
@@ -350,13 +561,11 @@ class Call:
         for one in find_operation(name or self.command.operation.split()[0]).parameters:
             value = getattr(self.args, one.name, self.command.fixed.get(one.name, _NOT_TYPED))
             if one.name == "agent" and one.needed and value is _NOT_TYPED and spell_parameter(self.command, one):
-                value = self.find_agent() or _NOT_TYPED
-                if value is _NOT_TYPED and self.command.requires:
-                    self.fail_usage("needs --agent (or $ALMA_AGENT, or default_agent in the configuration)")
+                value = self.need_agent() if self.command.requires else self.find_agent() or _NOT_TYPED
             if value is _NOT_TYPED:
                 continue
             if isinstance(value, str) and read_type(one)[0] is dict:
-                value = parse_json(one.name, value)
+                value = parse_json(f"--{spell_parameter(self.command, one)}", value)
             elif isinstance(value, str) and one.name in MOMENTS:
                 value = parse_moment(value)
             given[one.name] = None if value == "all" and takes_all(one) else value
@@ -371,9 +580,23 @@ class Call:
         except ALMAError:
             return None
 
+    def need_agent(self) -> str:
+        agent = self.find_agent()
+        return agent or self.fail_usage("needs --agent (or $ALMA_AGENT, or default_agent in the configuration)")
+
     def fail_usage(self, message: str) -> NoReturn:
         parser: Parser = self.args.parser
         parser.error(f"{self.command.words} {message}")
+
+    def _resolve_id(self, text: str) -> str:
+        """Return the id that begins like this; a text that begins none is left as it is."""
+        from ..upkeep import find_ids
+
+        ids = find_ids(self.alma, text, 6) if _SHORT_ID.fullmatch(text) else []
+        if len(ids) > 1:
+            more = ", …" if len(ids) > 5 else ""
+            raise ValidationError(f"{text!r} is ambiguous; it may be {', '.join(ids[:5])}{more}")
+        return ids[0] if ids else text
 
     def run(self, operation_name: str, /, **given: Any) -> Any:
         """Run an operation on the memory; ids may be shortened."""
@@ -382,11 +605,26 @@ class Call:
         for key in (IDS if operation.group in ("sessions", "work") else IDS - {"session_id"}) & given.keys():
             value = given[key]
             if isinstance(value, str):
-                given[key] = resolve_id(self.alma, value)
+                given[key] = self._resolve_id(value)
             elif isinstance(value, list):
-                given[key] = [resolve_id(self.alma, one) for one in value]
+                given[key] = [self._resolve_id(one) for one in value]
+        if given.get("agent") is None and any(one.name == "agent" and one.needed for one in operation.parameters):
+            given["agent"] = self.need_agent()
         progress = {"progress": self.out.progress} if operation.is_long else {}
-        return operation.run(self.alma, **operation.check(given), **progress)
+        try:
+            return operation.run(self.alma, **operation.check(given), **progress)
+        except ValidationError as error:
+            raise ValidationError(self._name_options(str(error), operation)) from error
+
+    def _name_options(self, message: str, operation: Operation) -> str:
+        """Return a message with the options of the command line for the names of parameters."""
+        names = {one.name for one in operation.parameters}
+        # Backwards: of `--workspace` and `--no-workspace` the first counts.
+        actions = [one for one in reversed(self.args.parser._actions) if one.dest in names]
+        options = {one.dest: one.option_strings[0] if one.option_strings else str(one.metavar) for one in actions}
+        every, long = ("|".join(one for one in options if mark in one) or "(?!)" for mark in ("", "_"))
+        pattern = rf"argument '({every})'|`({every})`|^({every})(?= (?:must|may|cannot|is|has)\b)|\b({long})\b"
+        return re.sub(pattern, lambda name: options[name[name.lastindex or 0]], message, flags=re.MULTILINE)
 
     def run_typed(self, name: str = "", /, **more: Any) -> Any:
         """Run an operation, the command's own by default, with what was typed, after asking where it asks."""

@@ -14,14 +14,16 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import attrgetter
 from textwrap import wrap
 from typing import Any
 
 from ..errors import ALMAError, ValidationError
+from ..schema import plain, type_of
 from ..text import shorten
 from ..types.kinds import Memory, Outcome
+from ..types.record import Evidence
 from ..types.speech import quote_output
 
 Progress = Callable[[int, int], None]
@@ -59,12 +61,6 @@ _COLUMNS = {
 }
 """What a table shows of each; of others, all that is short."""
 _LEFT_OUT = {"prompt", "embedding", "turns", "confidence_interval", "project_id"}
-_TEXTS = {
-    "EntityProfile": "{text}",
-    "Erased": "checkpoints erased: {count}",
-    "Run": "{status}  {run_id}  of {workflow_id}",
-}
-"""Answers that are shown as one line."""
 _EMPTY = {
     "items": "no work items",
     "logs": "no session has noted how far it is; `alma session note --log` does",
@@ -138,16 +134,15 @@ class Output:
             room = self.width - 2 * len(widths) - sum(widths)
             widths[widest] = max(20, widths[widest] + min(0, room))
         for line in lines:
-            cells = zip(line, widths, strict=True)
-            print(
-                "  ".join(
-                    self.paint(f"{shorten(text, width):<{width}}", style) for (text, style), width in cells
-                ).rstrip()
-            )
+            cells = [
+                (f"{shorten(text, width):<{width}}", style) for (text, style), width in zip(line, widths, strict=True)
+            ]
+            print("  ".join(self.paint(*cell) for cell in cells).rstrip())
 
     def card(self, items: Iterable[tuple[str, Any]]) -> None:
         """Print names and values; several values of a name below each other, and empty ones not at all."""
-        kept = [(name.replace("_", " "), value) for name, value in items if value not in _NOTHING]
+        shown = [(name, value) for name, value in items if (name, value) != ("dry_run", False)]
+        kept = [(name.replace("_", " "), value) for name, value in shown if value not in _NOTHING]
         width = max((len(name) for name, _ in kept), default=0)
         for name, value in kept:
             for one in value if isinstance(value, list | tuple) else [value]:
@@ -181,8 +176,6 @@ class Output:
             self.table([list_cells(value)])
         elif name in SHOWN:
             SHOWN[name](self, value)
-        elif name in _TEXTS:
-            self.line(_TEXTS[name].format_map(list_fields(value)))
         elif not isinstance(value, list | tuple):
             self.show_card(value)
         elif has_parts(value) and type(value[0]).__name__ not in SHOWN.keys() - _COLUMNS.keys():
@@ -207,6 +200,10 @@ def list_fields(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return dict(value)
     values = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in _LEFT_OUT}
+    if isinstance(value, Evidence):
+        results = {1.0: "success", 0.0: "failure"}
+        recent = [(datetime.fromtimestamp(at, UTC), results.get(worth, "partial")) for at, worth in value.recent]
+        values["recent"] = [f"{format_value(at)}  {result}" for at, result in recent]
     if isinstance(value, Outcome) and value.error_message:
         # What a program printed must not read like our own words.
         values["error_message"] = quote_output(value.error_message)
@@ -251,8 +248,6 @@ def format_cell(name: str, value: Any) -> tuple[str, str]:
 
 
 def format_json(document: object) -> str:
-    from ..schema import plain
-
     return json.dumps(plain(document), ensure_ascii=False, indent=2)
 
 
@@ -324,8 +319,6 @@ _SENTENCES = {
 
 
 def name_type(memory: Memory) -> str:
-    from ..schema import type_of
-
     return type_of(memory)
 
 
@@ -430,12 +423,15 @@ def show_diff(out: Output, text: str) -> None:
 
 SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "Checkpoint": show_checkpoint,
+    "EntityProfile": lambda out, profile: out.line(profile.text),
+    "Erased": lambda out, erased: out.line(f"checkpoints erased: {erased.count}"),
     "Explanation": show_explanation,
     "Found": show_retrieval,
     "Lesson": show_lesson,
     "Path": show_path,
     "Ranked": lambda out, ranked: out.show(ranked.strategies),
     "Report": show_calibration,
+    "Run": lambda out, run: out.line(f"{run.status}  {run.run_id}  of {run.workflow_id}"),
     "Subgraph": show_subgraph,
     "Text": lambda out, answer: print(answer.text),
     "Why": show_why,

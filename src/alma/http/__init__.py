@@ -1,5 +1,146 @@
-"""The memory as an HTTP service, and the client that speaks to one.
+"""The memory as an HTTP service (`alma serve`, `python -m alma.http`): its options, how it starts, and what it logs.
 
-`alma.http.server` is what `alma serve` runs, `alma.http.tokens` what `alma token` changes, and
-`ALMA.connect(url, token)` gives an `alma.http.client.RemoteALMA`. Nothing is loaded before it is used.
+`alma.http.tokens` is what `alma token` changes; `ALMA.connect(url, token)` gives an `alma.http.client.RemoteALMA`. The
+log has one JSON line for each request and for each warning, never with what was asked or answered.
 """
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import stat
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
+
+from .. import listening
+from ..errors import ConfigError, MissingExtraError
+from ..types.times import now, to_iso
+
+if TYPE_CHECKING:
+    from .app import App, Call
+
+NAME = "alma serve"
+PORT = 8766
+_LAST_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options(listening.ListenOptions):
+    port: int = listening.option(PORT, f"default: {PORT}; 0: any that is free")
+    max_megabytes: float = listening.option(4.0, "the largest request; default: 4")
+    rate: float = listening.option(200.0, "requests a second for each token; 0: any number")
+    log_file: str | None = listening.option(
+        None, "where a line for each request goes; default: standard error", metavar="FILE"
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the service, but for `--config`."""
+    listening.add_arguments(parser, Options)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m alma.http", description="The memory as an HTTP service.")
+    add_arguments(parser)
+    return listening.run_command(Options, serve, NAME, parser, argv)
+
+
+def check_options(options: Options) -> None:
+    if not options.max_megabytes > 0 or not options.rate >= 0:
+        raise ConfigError("--max-megabytes must be more than 0, and --rate 0 or more")
+    listening.check_options(options)
+
+
+def serve(options: Options) -> None:
+    """Serve until interrupted; running requests are finished then. ALMAError when it cannot begin."""
+    check_options(options)
+    try:
+        from ..connections import serve as serve_app
+        from .app import open_service
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
+            raise
+        raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
+    with ExitStack() as stack:
+
+        def build(port: int) -> App:
+            stream = stack.enter_context(open_log(options.log_file))
+            return open_service(options, port, [partial(log_request, stream)])
+
+        serve_app(options, NAME, build, last_seconds=_LAST_SECONDS)
+
+
+# -- the log
+
+
+@contextmanager
+def open_log(name: str | None) -> Iterator[IO[str]]:
+    """Open the file, or standard error where there is no name, and write log records to it as JSON lines.
+
+    Only its owner can read the file, also when others could read it before.
+    """
+    with ExitStack() as stack:
+        stream: IO[str] = sys.stderr
+        if name is not None:
+            try:
+                descriptor = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                stream = stack.enter_context(open(descriptor, "a", encoding="utf-8"))
+                # A pipe or a terminal has permissions of its own.
+                if os.name == "posix" and stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    os.fchmod(descriptor, 0o600)
+            except OSError as error:
+                reason = f"{error.strerror}; --log-file names another"
+                raise ConfigError(f"the log file {name} cannot be written: {reason}") from None
+        handler = logging.StreamHandler(stream)
+        handler.setFormatter(Lines())
+        logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+        yield stream
+
+
+def log_request(stream: IO[str], call: Call) -> None:
+    """Write a line about a request that has ended."""
+    line = {
+        "time": to_iso(now()),
+        "request_id": call.id,
+        "method": call.method if call.method.isascii() and len(call.method) < 20 else "?",
+        "path": call.path,
+        "operation": call.operation,
+        "status": call.status,
+        "ms": round(call.seconds * 1000, 2),
+        "token": None if call.token is None else call.token.name,
+        "bytes_in": call.received,
+        "bytes_out": call.sent,
+    }
+    # A log that nobody takes is no reason to answer nobody.
+    with suppress(OSError, ValueError):
+        stream.write(json.dumps(line) + "\n")
+        stream.flush()
+
+
+class Lines(logging.Formatter):
+    """Log records as JSON lines. Of an error its kind and place: its words may hold what was asked."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        is_ours = record.name == "alma.http" or not record.name.startswith("alma")
+        line: dict[str, Any] = {
+            "time": to_iso(now()),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            # The memory's own messages may quote what it was asked: only their constant words are logged.
+            "message": record.getMessage() if is_ours else str(record.msg),
+        }
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        named = next((one for one in arguments if isinstance(one, BaseException)), None)
+        error = record.exc_info[1] if record.exc_info else named
+        if error is not None:
+            frames = traceback.extract_tb(error.__traceback__)[-8:]
+            line["error"] = type(error).__name__
+            line["at"] = [f"{one.filename}:{one.lineno} {one.name}" for one in frames]
+        return json.dumps(line)

@@ -10,11 +10,15 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import is_dataclass
+import secrets
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
-from typing import Any, Literal, TypeVar, get_type_hints
+from http import HTTPStatus
+from typing import Any, TypeVar, get_type_hints
 from urllib.parse import unquote
 
 import anyio
@@ -24,27 +28,29 @@ from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import BaseModel, Field, create_model
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from alma import __version__
 
-from ..callers import limit_call
+from ..app import open_memory, read_config
 from ..errors import (
     ALMAError,
     BusyError,
+    ConfigError,
     ConflictError,
     NotFoundError,
     OverBudgetError,
     ScopeError,
     ValidationError,
 )
+from ..listening import list_local_names
 from ..operations import DEEPEST, Effect, Operation, operations
-from ..projects import Projects
+from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
-from .gate import CALL, PROBLEM, PROJECT, App, Call, Gate, Refusal, Rules, Watcher
-from .gate import Route as KnownRoute
-from .tokens import NEEDED, Scope, Tokens
+from . import Options, tokens
+from .tokens import NEEDED, Scope, Token, Tokens
 
 T = TypeVar("T")
 Handler = Callable[["Service", Request], Coroutine[Any, Any, Response]]
@@ -55,8 +61,6 @@ _AT_ONCE = 16
 _AT_ONCE_PER_TOKEN = 4
 """The number of operations of one token that run at the same time, so that slow calls leave room for other clients."""
 _PREFIX = "/v1/"
-_MAX_DIGITS = 300
-"""Of a whole number, so that it is a finite number elsewhere, too."""
 _OPEN = ("/health", "/ready")
 """For load balancers, which have no token. The answers say nothing of what is remembered or where."""
 _STATUSES = {
@@ -93,31 +97,33 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Status(BaseModel):
-    status: Literal["ok"]
-
-
-class Ready(BaseModel):
-    ready: bool
-
-
-class OperationEntry(BaseModel):
-    name: str
-    summary: str
-    group: str
-    effect: Effect
-    idempotent: bool
-    scope: Scope
-
-
-class OperationList(BaseModel):
-    operations: list[OperationEntry]
-
-
 def build(projects: Projects, tokens: Tokens, rules: Rules, watchers: Iterable[Watcher] = ()) -> App:
     """Return the ASGI application, behind its gate. The memories are closed when it is shut down."""
     service = Service(projects, rules.body_seconds)
-    return Gate(service.app, rules, tokens, service.find_route, (service.metrics.watch, *watchers))
+    return Gate(service.app, rules, tokens, service.find_route, (service.metrics.count_call, *watchers))
+
+
+def open_service(options: Options, port: int, watchers: Iterable[Watcher]) -> App:
+    """Return the application over the configured memory, which is opened by the first call."""
+    path, config = read_config(options.config)
+    file = tokens.find_file(path)
+    readable = file.with_name(tokens.FIRST_FILE)
+    lines = ["made a token that may do everything"] if tokens.ensure_token(file) is not None else []
+    lines.append(f"a token is in {readable}" if readable.exists() else f"the tokens are those of {file}")
+    for line in lines:
+        print(f"alma serve: {line}", file=sys.stderr, flush=True)
+    local = [f"{name}:{port}" for name in list_local_names(options.host)]
+    rules = Rules(
+        hosts=frozenset(name.lower() for name in (*local, *options.allowed_hosts)),
+        origins=frozenset(one.lower().rstrip("/") for one in options.allowed_origins),
+        scheme=options.scheme,
+        max_bytes=round(options.max_megabytes * 2**20),
+        body_seconds=options.timeout,
+        rate=options.rate,
+        burst=max(1, round(2 * options.rate)),
+    )
+    projects = Projects(LazyMemory(lambda: open_memory(config)), config.settings)
+    return build(projects, Tokens(file), rules, watchers)
 
 
 @cache
@@ -139,17 +145,12 @@ class Metrics:
         self._seconds = Histogram(
             "alma_http_request_seconds", "duration", ["operation"], buckets=_BUCKETS, registry=self.registry
         )
-        self._running = Gauge("alma_http_requests_in_flight", "requests that run now", registry=self.registry)
+        self.running = Gauge("alma_http_requests_in_flight", "requests that run now", registry=self.registry)
 
-    @contextmanager
-    def watch(self, call: Call) -> Iterator[None]:
-        with self._running.track_inprogress():
-            try:
-                yield
-            finally:
-                name = call.operation or call.path or "unknown"
-                self._requests.labels(name, call.status).inc()
-                self._seconds.labels(name).observe(call.seconds)
+    def count_call(self, call: Call) -> None:
+        name = call.operation or call.path or "unknown"
+        self._requests.labels(name, call.status).inc()
+        self._seconds.labels(name).observe(call.seconds)
 
     def render(self, project: str, memories: Mapping[str, int]) -> bytes:
         """`memories`: how many the project holds, by type."""
@@ -208,7 +209,7 @@ class Service:
         self.app.state.service = self
         self.app.router.routes += list_routes()
 
-    def find_route(self, path: str) -> KnownRoute:
+    def find_route(self, path: str) -> Route:
         operation = list_offered().get(path.removeprefix(_PREFIX)) if path.startswith(_PREFIX) else None
         if operation is not None:
             return path, operation.name, NEEDED[operation.effect]
@@ -324,10 +325,10 @@ def list_routes() -> list[APIRoute]:
             openapi_extra={"parameters": [_PROJECT_HEADER]} if result is None else {},
         )
         for path, handle, result, summary in (
-            ("/health", Service.answer_health, Status, "Whether the service runs. Needs no token."),
-            ("/ready", Service.answer_ready, Ready, "Whether the memory can be read. Needs no token."),
+            ("/health", Service.answer_health, dict[str, str], "Whether the service runs. Needs no token."),
+            ("/ready", Service.answer_ready, dict[str, bool], "Whether the memory can be read. Needs no token."),
             ("/metrics", Service.answer_metrics, None, "Figures for Prometheus."),
-            ("/v1/operations", Service.answer_operations, OperationList, "All operations."),
+            ("/v1/operations", Service.answer_operations, dict[str, list[dict[str, Any]]], "All operations."),
         )
     ]
     routes += [
@@ -391,8 +392,10 @@ def describe_result(operation: Operation) -> Any:
 
 async def _answer(handle: Handler, request: Request) -> Response:
     """Answer a request. Whatever goes wrong is an answer too, and reveals nothing of what is inside."""
+    service: Service = request.app.state.service
     try:
-        return await handle(request.app.state.service, request)
+        with service.metrics.running.track_inprogress():
+            return await handle(service, request)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever went wrong, the client gets an answer
         return await answer_error(request, error)
 
@@ -434,14 +437,8 @@ def _read_project(request: Request) -> str | None:
 
 def decode_body(body: bytes) -> dict[str, Any]:
     """Return the arguments in a request's body; no body means none."""
-
-    def read_integer(digits: str) -> int:
-        if len(digits) > _MAX_DIGITS:
-            raise ValueError("a number is too large")
-        return int(digits)
-
     try:
-        value = json.loads(body.decode("utf-8") or "{}", parse_int=read_integer)
+        value = json.loads(body.decode("utf-8") or "{}")
         # Half a character, NaN and numbers without end cannot be written.
         _write_json(value)
     except RecursionError:
@@ -455,3 +452,238 @@ def decode_body(body: bytes) -> dict[str, Any]:
 
 def _write_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+
+
+# -- the gate
+# What every request passes before anything is done for it, in this order: a request id, the size, the host name, the
+# origin of the page, the token, the scope of the token, and its rate limit. A browser runs on the same machine, so a
+# local connection proves nothing: a page that rebinds its own name to 127.0.0.1 fails at the host name, any other page
+# at its origin, and neither has a token. Health checks need no token.
+
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+Route = tuple[str, str, Scope | None]
+"""The route's path, its operation (or empty) and the scope it needs; None: no token."""
+
+CALL = "alma.call"
+"""The key of the ASGI scope under which a route finds its `Call`."""
+PROJECT = "alma-project"
+REQUEST_ID = "x-request-id"
+PROBLEM = "application/problem+json"
+_GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_PORT = re.compile(r":\d{1,5}\Z")
+_LOG = logging.getLogger("alma.http")
+_REALM = 'Bearer realm="alma"'
+_ANYBODY = "\0anybody"
+"""The rate limit that callers of open routes share. No token can have this name."""
+_PREFLIGHT = {
+    "access-control-allow-methods": "GET, POST",
+    "access-control-allow-headers": f"authorization, content-type, {PROJECT}, {REQUEST_ID}",
+    "access-control-max-age": "600",
+}
+
+
+class Refusal(Exception):
+    """Why a request is not done: a status, a name for programs and a sentence for people (RFC 9457)."""
+
+    def __init__(self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.headers = dict(headers or {})
+
+    def respond(self, request_id: str) -> Response:
+        problem = {
+            "type": f"urn:alma:error:{self.kind}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": str(self),
+            "request_id": request_id,
+        }
+        body = json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace")
+        return Response(body, self.status, self.headers, media_type=PROBLEM)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    hosts: frozenset[str]
+    """The server's own names, lower case; one with a port holds at that port only."""
+    origins: frozenset[str] = frozenset()
+    """Foreign pages that may call nevertheless, such as https://app.example.org."""
+    scheme: str = "http"
+    max_bytes: int = 4 * 2**20
+    body_seconds: float = 30.0
+    """A body must arrive within this time."""
+    rate: float = 200.0
+    """Requests a second for each token; 0: unlimited."""
+    burst: int = 400
+
+
+@dataclass(slots=True)
+class Call:
+    """One request, and what becomes of it."""
+
+    id: str
+    method: str
+    path: str = ""
+    """The route, not the requested path, which may hold anything."""
+    operation: str = ""
+    token: Token | None = None
+    status: int = 0
+    received: int = 0
+    sent: int = 0
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.began
+
+    @property
+    def may_approve(self) -> bool:
+        return self.token is not None and self.token.scope.holds(Scope.APPROVE)
+
+
+Watcher = Callable[[Call], None]
+"""Is called when a request has ended."""
+
+
+class Gate:
+    """The ASGI application that lets requests through to the service."""
+
+    def __init__(
+        self,
+        app: App,
+        rules: Rules,
+        tokens: Tokens,
+        find_route: Callable[[str], Route],
+        watchers: Iterable[Watcher] = (),
+    ) -> None:
+        self._app = app
+        self._rules = rules
+        self._tokens = tokens
+        self._find_route = find_route
+        self._watchers = tuple(watchers)
+        self._limits = Limits(rules.rate, rules.burst)
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            request_id = get_single(Headers(scope=scope), REQUEST_ID)
+            call = Call(request_id if _GOOD_ID.fullmatch(request_id) else secrets.token_hex(8), scope["method"])
+            try:
+                await self._pass(scope, call, receive, send)
+            finally:
+                for watch in self._watchers:
+                    watch(call)
+
+    async def _pass(self, scope: MutableMapping[str, Any], call: Call, receive: Receive, send: Send) -> None:
+        headers, most = Headers(scope=scope), self._rules.max_bytes
+        origin = get_single(headers, "origin")
+        added = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+        added.append((REQUEST_ID.encode(), call.id.encode()))
+        if origin.lower() in self._rules.origins:
+            added += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+        too_large = Refusal(413, "TooLarge", f"a request may have at most {most:,} bytes")
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                call.status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *added]
+            call.sent += len(message.get("body", b""))
+            await send(message)
+
+        async def count_received() -> Message:
+            message = await receive()
+            call.received += len(message.get("body", b""))
+            if call.received > most:
+                raise too_large
+            return message
+
+        is_preflight = call.method == "OPTIONS" and origin and "access-control-request-method" in headers
+        try:
+            call.path, call.operation, needed = self._find_route(scope["path"])
+            length = headers.get("content-length", "0")
+            if "transfer-encoding" in headers and "content-length" in headers:
+                # A proxy may have seen another end of it, and what follows would be somebody else's request.
+                message = "a request has a length or is chunked, not both"
+                raise Refusal(400, "AmbiguousLength", message, {"connection": "close"})
+            if not length.isdecimal() or int(length[:20]) > most:
+                raise too_large
+            self._check_origin(headers, origin)
+            if not is_preflight:
+                self._authorize(headers, call, needed)
+        except Refusal as refusal:
+            await refusal.respond(call.id)(scope, receive, answer)
+        else:
+            scope[CALL] = call
+            app = Response(status_code=204, headers=_PREFLIGHT) if is_preflight else self._app
+            await app(scope, count_received, answer)
+
+    def _check_origin(self, headers: Headers, origin: str) -> None:
+        host = get_single(headers, "host").lower()
+        if not host or (host not in self._rules.hosts and _PORT.sub("", host) not in self._rules.hosts):
+            raise Refusal(421, "ForeignHost", "this is not the host that was asked for; --allowed-host names another")
+        if "origin" in headers and origin.lower() not in {f"{self._rules.scheme}://{host}", *self._rules.origins}:
+            raise Refusal(403, "ForeignOrigin", "a page of another site may not call; --allowed-origin lets one in")
+
+    def _authorize(self, headers: Headers, call: Call, needed: Scope | None) -> None:
+        if needed is None:
+            self._limits.take(_ANYBODY)
+            return
+        kind, _, secret = get_single(headers, "authorization").partition(" ")
+        if kind.lower() != "bearer" or not secret.strip():
+            message = "a bearer token is needed: Authorization: Bearer …"
+            raise Refusal(401, "Unauthorized", message, {"www-authenticate": _REALM})
+        try:
+            token = self._tokens.find(secret.strip())
+        except ConfigError as error:
+            # Where the file is and what is wrong with it is not for callers without a token.
+            _LOG.error("%s", error)
+            message = "the tokens cannot be read; the log says more"
+            raise Refusal(503, "NotReady", message, {"retry-after": "5"}) from error
+        if token is None or token.is_expired:
+            message = "the bearer token is not known, or was revoked"
+            if token is not None:
+                message = f"the bearer token {token.name!r} expired on {token.expires_at:%Y-%m-%d %H:%M} UTC"
+            invalid = {"www-authenticate": f'{_REALM}, error="invalid_token"'}
+            raise Refusal(401, "Unauthorized", f"{message}; `alma token add` makes another", invalid)
+        call.token = token
+        if not token.scope.holds(needed):
+            message = f"the token {token.name!r} may {token.scope}, and this needs {needed}"
+            insufficient = {"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{needed}"'}
+            raise Refusal(403, "Forbidden", message, insufficient)
+        self._limits.take(token.name)
+
+
+def get_single(headers: Headers, name: str) -> str:
+    """Return a header, or "". One that is sent twice counts as missing."""
+    values = headers.getlist(name)
+    return values[0] if len(values) == 1 else ""
+
+
+class Limits:
+    """A token bucket for each caller: it fills at a steady rate, and each request takes one out."""
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate = rate
+        self._burst = float(max(1, burst))
+        self._clock = clock
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, name: str) -> None:
+        if self._rate <= 0:
+            return
+        now = self._clock()
+        left, at = self._buckets.get(name, (self._burst, now))
+        left = min(self._burst, left + (now - at) * self._rate)
+        if left < 1:
+            wait = (1 - left) / self._rate
+            message = f"more than {self._rate:g} requests a second; try again in {wait:.1f} s"
+            raise Refusal(429, "RateLimited", message, {"retry-after": str(max(1, round(wait)))})
+        self._buckets[name] = (left - 1, now)

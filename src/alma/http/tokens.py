@@ -99,10 +99,6 @@ def list_tokens(path: Path) -> list[Token]:
         raise ConfigError(f"{path} is not a file of tokens ({error}); remove it, and new ones are made") from error
 
 
-beside, listed = find_file, list_tokens
-"""The names they had before."""
-
-
 def add(
     path: Path, name: str, scope: str = Scope.READ, projects: Iterable[str] = (), expires: str | None = None
 ) -> str:

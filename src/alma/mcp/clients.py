@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,38 +19,106 @@ from typing import Any, NamedTuple
 from .. import jsonc
 from ..errors import ConfigError
 from ..files import FileChange, apply_changes, read_content, resolve_link
-from . import tomltext
-from .command import name_missing_extra
+from . import name_missing_extra
 
 NAME = "alma"
 PROJECT, USER = "project", "user"
 INSTALL, UNINSTALL = "install", "uninstall"
 
 
-class Machine(NamedTuple):
-    """Where things are on a machine. Given by tests; `Machine.here()` otherwise."""
+def locate(variable: str, *default: str) -> Path:
+    """Return a folder in the home that a variable may move."""
+    return Path(os.environ.get(variable) or Path.home().joinpath(*default))
 
-    home: Path
-    folder: Path
-    """The project's."""
-    system: str
-    """As `sys.platform` says it."""
-    environ: Mapping[str, str]
 
-    @classmethod
-    def here(cls) -> Machine:
-        return cls(Path.home(), Path.cwd(), sys.platform, os.environ)
+def find_settings(*names: str) -> Path:
+    """Return where programs of this system keep a user's settings."""
+    if sys.platform == "darwin":
+        return Path.home().joinpath("Library", "Application Support", *names)
+    default = ("APPDATA", "AppData", "Roaming") if sys.platform == "win32" else ("XDG_CONFIG_HOME", ".config")
+    return locate(*default).joinpath(*names)
 
-    def locate(self, variable: str, *default: str) -> Path:
-        """Return a folder in the home that a variable may move."""
-        return Path(self.environ.get(variable) or self.home.joinpath(*default))
 
-    def settings(self, *names: str) -> Path:
-        """Return where programs of this system keep a user's settings."""
-        if self.system == "darwin":
-            return self.home.joinpath("Library", "Application Support", *names)
-        default = ("APPDATA", "AppData", "Roaming") if self.system == "win32" else ("XDG_CONFIG_HOME", ".config")
-        return self.locate(*default).joinpath(*names)
+# -- TOML, where every other byte stays as it is: one table added at the end, or removed
+# A file that is written in a way not foreseen here gets another meaning: `_verify_change` compares what it says.
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_HEADER = re.compile(r"^[ \t]*\[\[?[^\n]*$", re.MULTILINE)
+_KEY = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([A-Za-z0-9_-]+)")
+
+
+def load_toml(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff").replace("\r\n", "\n"))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{name} is not valid TOML ({error}); mend it first, nothing was changed") from error
+
+
+def put_table(text: str, path: Sequence[str], value: Mapping[str, Any]) -> str:
+    """Return the text with this table at its end; one that is there is removed."""
+    rest = drop_table(text, path)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = [f"[{'.'.join(map(_format_key, path))}]"]
+    lines += [f"{_format_key(key)} = {_format_value(one)}" for key, one in value.items()]
+    if rest and not rest.endswith("\n"):
+        rest += newline
+    return f"{rest}{newline if rest.strip() else ''}{newline.join(lines)}{newline}"
+
+
+def drop_table(text: str, path: Sequence[str]) -> str:
+    """Return the text without this table and those below it; as it is when there is none."""
+    end = len(text)
+    for header in reversed(list(_HEADER.finditer(text))):
+        block, before = text[header.start() : end], text[: header.start()]
+        end = header.start()
+        inner = header[0].strip().lstrip("[").partition("]")[0]
+        keys = [one[1] or one[2] or one[3] or "" for one in _KEY.finditer(inner)]
+        if keys[: len(path)] != list(path):
+            continue
+        # Comments after the last line of the table belong to the next one.
+        size = last = 0
+        for line in block.splitlines(keepends=True):
+            size += len(line)
+            if line.strip() and not line.strip().startswith("#"):
+                last = size
+        # The empty line before it came with it.
+        for gap in ("\r\n\r\n", "\n\n"):
+            if before.endswith(gap):
+                before = before[: -len(gap) // 2]
+                break
+        text = before + text[header.start() + last :]
+        end = len(before)
+    return text
+
+
+def _format_key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_format_key(key)} = {_format_value(one)}" for key, one in value.items()) + " }"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_format_value, value))}]"
+    if isinstance(value, bool | str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value)
+
+
+class Form(NamedTuple):
+    """How the files of a client are read and changed."""
+
+    load: Callable[[str, str], dict[str, Any]]
+    put: Callable[[str, Sequence[str], Any], str]
+    drop: Callable[[str, Sequence[str]], str]
+    empty: str
+
+
+JSON = Form(jsonc.load, jsonc.put, jsonc.drop, "{}\n")
+TOML = Form(load_toml, put_table, drop_table, "")
+
+
+# -- clients
 
 
 class Client(NamedTuple):
@@ -57,19 +127,18 @@ class Client(NamedTuple):
     """The key below which it keeps its servers."""
     project: str | None
     """Its file in a project, from there; None: it has none."""
-    find_user_file: Callable[[Machine], Path] | None = None
+    find_user_file: Callable[[], Path] | None = None
     """None: it has the same name in the home as in a project."""
     fields: Mapping[str, Any] = {}
     """What an entry says besides the command."""
-    form: Any = jsonc
-    """The module that reads and changes its file."""
+    form: Form = JSON
 
-    def file(self, machine: Machine, scope: str) -> Path:
+    def file(self, scope: str) -> Path:
         if scope == USER and self.find_user_file is not None:
-            return self.find_user_file(machine)
+            return self.find_user_file()
         if self.project is None:
             raise ConfigError(f"{self.title} has no settings for a project; use the scope {USER!r}")
-        return (machine.home if scope == USER else machine.folder) / self.project
+        return (Path.home() if scope == USER else Path.cwd()) / self.project
 
 
 _STDIO = {"type": "stdio"}
@@ -78,26 +147,26 @@ CLIENTS: Mapping[str, Client] = {
         "Claude Code",
         "mcpServers",
         ".mcp.json",
-        lambda machine: machine.locate("CLAUDE_CONFIG_DIR") / ".claude.json",
+        lambda: locate("CLAUDE_CONFIG_DIR") / ".claude.json",
         _STDIO,
     ),
     "claude-desktop": Client(
         "Claude Desktop",
         "mcpServers",
         None,
-        lambda machine: machine.settings("Claude", "claude_desktop_config.json"),
+        lambda: find_settings("Claude", "claude_desktop_config.json"),
     ),
     "cursor": Client("Cursor", "mcpServers", ".cursor/mcp.json", fields=_STDIO),
     "codex": Client(
         "Codex",
         "mcp_servers",
         ".codex/config.toml",
-        lambda machine: machine.locate("CODEX_HOME", ".codex") / "config.toml",
-        form=tomltext,
+        lambda: locate("CODEX_HOME", ".codex") / "config.toml",
+        form=TOML,
     ),
     "gemini": Client("Gemini CLI", "mcpServers", ".gemini/settings.json"),
     "vscode": Client(
-        "VS Code", "servers", ".vscode/mcp.json", lambda machine: machine.settings("Code", "User", "mcp.json"), _STDIO
+        "VS Code", "servers", ".vscode/mcp.json", lambda: find_settings("Code", "User", "mcp.json"), _STDIO
     ),
 }
 
@@ -105,9 +174,9 @@ CLIENTS: Mapping[str, Client] = {
 # -- changes
 
 
-def install(client: Client, scope: str, command: Sequence[str], machine: Machine) -> FileChange:
+def install(client: Client, scope: str, command: Sequence[str]) -> FileChange:
     """Return the change that adds the server, or brings its entry up to date. Nothing is written yet."""
-    path = resolve_link(client.file(machine, scope))
+    path = resolve_link(client.file(scope))
     before = read_content(path)
     text, data, old = _read_settings(client, path, before)
     entry = {**old, **client.fields, "command": command[0], "args": list(command[1:])}
@@ -120,9 +189,9 @@ def install(client: Client, scope: str, command: Sequence[str], machine: Machine
     return FileChange(path, before, after.encode(), mode)
 
 
-def uninstall(client: Client, scope: str, machine: Machine) -> FileChange:
+def uninstall(client: Client, scope: str) -> FileChange:
     """Return the change that removes the server. The key of all servers goes with the last one, the file with all."""
-    path = resolve_link(client.file(machine, scope))
+    path = resolve_link(client.file(scope))
     before = read_content(path)
     text, data, entry = _read_settings(client, path, before)
     if not entry:
@@ -138,9 +207,8 @@ def uninstall(client: Client, scope: str, machine: Machine) -> FileChange:
 
 def _read_settings(client: Client, path: Path, content: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return the text of a file, what it says, and our entry in it."""
-    empty = "{}\n" if client.form is jsonc else ""
     try:
-        text = content.decode("utf-8") if content and content.strip() else empty
+        text = content.decode("utf-8") if content and content.strip() else client.form.empty
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
     data = client.form.load(text, str(path))
@@ -193,12 +261,12 @@ def run(
     say: Callable[[str], None] = print,
 ) -> int:
     """Return 0 when it is as wished, 1 when the person said no. ALMAError when it cannot be done."""
-    machine, client = Machine.here(), CLIENTS[args.client]
+    client = CLIENTS[args.client]
     scope = args.scope or (PROJECT if client.project else USER)
     if action == INSTALL:
-        change = install(client, scope, _build_command(client, scope, args, config, machine), machine)
+        change = install(client, scope, _build_command(client, scope, args, config))
     else:
-        change = uninstall(client, scope, machine)
+        change = uninstall(client, scope)
     if change and not as_json:
         say(f"{change.verb} {change.path}")
         say(change.diff().rstrip("\n"))
@@ -220,9 +288,7 @@ def run(
     return 0
 
 
-def _build_command(
-    client: Client, scope: str, args: argparse.Namespace, config: str | None, machine: Machine
-) -> list[str]:
+def _build_command(client: Client, scope: str, args: argparse.Namespace, config: str | None) -> list[str]:
     """Return what the client starts. Portable: a program on the PATH, and a path that holds in every clone."""
     from ..app import find_config, read_config
 
@@ -239,9 +305,9 @@ def _build_command(
         file = Path(os.path.abspath(find_config(config)))
         if not file.is_file():
             raise ConfigError(f"there is no file {file}; `alma init` writes a configuration")
-        if args.portable and not file.is_relative_to(machine.folder):
+        if args.portable and not file.is_relative_to(Path.cwd()):
             raise ConfigError(f"{file} is not in this project, and so no other clone has it: leave out --portable")
-        command += ["--config", file.relative_to(machine.folder).as_posix() if args.portable else str(file)]
+        command += ["--config", file.relative_to(Path.cwd()).as_posix() if args.portable else str(file)]
     if args.tools != DEFAULT:
         command += ["--tools", args.tools]
     return [*command, "--agent", args.agent] if args.agent else command

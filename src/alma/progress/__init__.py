@@ -17,7 +17,6 @@ from datetime import timedelta
 from typing import Annotated, Any, TypeVar
 
 from .. import words
-from ..answers import Change as ItemChange
 from ..codec import decode_record
 from ..engine import things, validate
 from ..engine.admit import clean
@@ -33,6 +32,7 @@ from ..text import fingerprint
 from ..types import times
 from ..types.query import Where
 from ..types.record import Record
+from ..words import Change as ItemChange
 from . import items as work
 from .items import (
     LEASE_SECONDS,

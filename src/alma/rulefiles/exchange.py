@@ -440,7 +440,8 @@ def export(
     alma: ALMA | None,
     to: Annotated[str, About("which agent's file", tuple(targets.TARGETS))],
     path: Annotated[
-        str | PathLike[str] | None, About("another file than that agent's usual one", local=True, rule_file=True)
+        str | PathLike[str] | None,
+        About("another file than that agent's usual one", local=True, is_rule_file=targets.is_rule_file),
     ] = None,
     *,
     project_id: OtherProject = None,
@@ -615,7 +616,7 @@ class ImportReport:
 @operation(Effect.CHANGES, "import_rules", idempotent=True, on_files=True, defaults={"path": "AGENTS.md"})
 def import_(
     alma: ALMA | None,
-    path: Annotated[str | PathLike[str], About("the file", local=True, rule_file=True)],
+    path: Annotated[str | PathLike[str], About("the file", local=True, is_rule_file=targets.is_rule_file)],
     *,
     project_id: OtherProject = None,
     root: Root = None,

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 from .. import words
-from ..answers import Text
 from ..engine import things, validate
 from ..engine.context import Engine
 from ..engine.evidence import strength
@@ -43,6 +42,7 @@ from ..text import shorten
 from ..types.kinds import EVERYWHERE, MemoryType, Outcome, quoted_why
 from ..types.query import MemoryScope, Where, visible_users
 from ..types.record import Record, Status, Trust
+from ..words import Text
 from . import handoff
 from .codebase import orient as look_around
 from .handoff import (
@@ -117,6 +117,11 @@ class SessionList:
     handoffs: list[SessionHandoff]  # What those that are over handed over, the last one first.
 
 
+def require_folder(workspace: str | PathLike[str] | None) -> None:
+    if workspace is not None and not Path(workspace).is_dir():
+        raise ValidationError(f"workspace must be a folder, and there is none at {str(workspace)!r}")
+
+
 class SessionManager(Holder):
     """Sessions of the agents of a project.
 
@@ -167,6 +172,7 @@ class SessionManager(Holder):
         Notes:
             `workspace` is by default the manager's; `orient=False` does not look at the code.
         """
+        require_folder(workspace)
         engine, name, user = *self._find_engine(project_id, agent), user_id
         check = partial(handoff.check_session, agent=name, alive_for=self.alive_for)
         alive = [one for one in handoff.list_open(engine, name) if write(engine, partial(check, id=one.id))]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from .. import words
-from ..answers import copy_fields
 from ..domains import DomainMemoryFactory, DomainSchema
 from ..engine import validate
 from ..engine.admit import clean
@@ -28,7 +27,8 @@ from ..text import normalise, shorten
 from ..types.kinds import KINDS, Memory
 from ..types.query import MemoryScope
 from ..types.record import new_id
-from . import Engagement, Folder, SessionManager, codebase, find_engagement
+from ..words import copy_fields
+from . import Engagement, Folder, SessionManager, codebase, find_engagement, require_folder
 from .handoff import InitializationResult, Ready, SessionContext, SessionHandoff
 
 _LOG = logging.getLogger("alma")
@@ -144,6 +144,7 @@ class SessionInitializer:
         Notes:
             `auto_expand=False` makes no work items. `workspace` is by default the initializer's.
         """  # noqa: E501 - one line for those who list operations
+        require_folder(workspace)
         manager, tracker = self._find_parts(project_id)
         engine = replace(self.alma.engine, project=manager.project_id)
         name, user = engine.agent(validate.name("agent", agent)), user_id

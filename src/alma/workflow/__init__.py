@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
 from .. import words
-from ..answers import to_found
 from ..codec import decode_record
 from ..engine import things, validate
 from ..engine.admit import build_outcome, clean, draft_record
@@ -50,6 +49,7 @@ from ..types.query import Hit, Where
 from ..types.record import Record, Vector, new_id
 from ..types.slice import MemorySlice
 from ..types.times import to_iso
+from ..words import to_found
 from .states import (
     MAX_STATE_BYTES,
     REDUCERS,

@@ -1,7 +1,6 @@
-"""Check that everything works: a list of checks, each with what was found and what to do about it.
+"""Look after a memory: see what its records rest on, move it between stores, and check that everything works.
 
-A check that depends on a broken one is left out, so that what is listed first is what to fix first. Nothing is changed:
-a store that is not there is not made, and the round trip runs on a scratch store.
+These are for the person at this machine. They work on files here, so none is an operation for others.
 """
 
 from __future__ import annotations
@@ -12,21 +11,26 @@ import shlex
 import shutil
 import sqlite3
 import stat
-import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
 from os import PathLike
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import IO
 
 from alma import __version__
 
 from . import embedders, stores
-from .app import TOKEN_FILES, read_config
+from .app import IN_A_FILE, TOKEN_FILES, read_config
 from .config import Config
 from .embedders.local import EXTRA
+from .engine import transaction, transfer, view
 from .engine.context import Settings
-from .engine.upkeep import find_stale
+from .engine.transfer import ImportTrust, Taken
+from .engine.upkeep import find_stale, ignore_progress
 from .errors import (
     ALMAError,
     ConfigError,
@@ -36,16 +40,126 @@ from .errors import (
     ReadOnlyError,
     StorageError,
     UntrustedConfigError,
+    ValidationError,
     install_command,
 )
-from .inspection import count_records, read_embedders
+from .files import make_new_file
 from .memory import ALMA
-from .ports import Checkable, Embedder, Store
+from .models.claude_cli import PATH_VARIABLE
+from .models.registry import build as build_model
+from .ports import Checkable, Copyable, Embedder, Store
+from .types.kinds import KINDS, Episode, Memory, MemoryType, Outcome
+from .types.query import Where
+from .types.record import Evidence, Provenance, Record, Status
+
+_LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
+_LESSON_VERBS = ("formed", "restored", "faded", "withdrawn")
+_RELATED = 5
+
+
+def find_ids(alma: ALMA, prefix: str, limit: int = 20) -> list[str]:
+    """Return the ids of this project's records that begin with `prefix`, at most `limit`; a whole id alone."""
+    if alma.engine.store.get([prefix]):
+        return [prefix]
+    kinds = {kind.name for kind in KINDS.values() if prefix.startswith(f"{kind.prefix}_")} or None
+    records = alma.engine.store.scan(Where(kinds=kinds, projects={alma.project_id}))
+    return sorted(islice((record.id for record in records if record.id.startswith(prefix)), limit))
+
+
+def read_background(alma: ALMA, memory_id: str) -> tuple[Evidence, Provenance, list[Memory]]:
+    """Return what a memory rests on, with the memories it is related to.
+
+    These are the outcomes that a lesson was learned from, the lessons that an outcome counts for, or the conversation
+    of a turn.
+    """
+    [record] = alma.engine.store.get([memory_id])
+    related: list[Memory] = []
+    if record.links and record.kind == "turn":
+        conversation = alma.get(record.links[0])
+        related = [replace(conversation, turns=()) if isinstance(conversation, Episode) else conversation]
+    elif record.links:
+        # They share a strategy group, which is the first link of each.
+        kinds = _LESSONS if record.kind == MemoryType.OUTCOME else (MemoryType.OUTCOME,)
+        where = Where(kinds=kinds, projects={alma.project_id}, linked=record.links[:1])
+        related = [alma.get(one.id) for one in alma.engine.store.scan(where, _RELATED)]
+    return record.evidence, record.provenance, related
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A heuristic or anti-pattern, and what happened to it."""
+
+    verb: str
+    why: str
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How an outcome's strategy is doing after it."""
+
+    successes: int
+    results: int
+    needed: int
+    """So many results make a heuristic, if they mostly worked."""
+
+
+def find_groups(alma: ALMA, outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the ids of the strategy groups that these outcomes count for."""
+    records = alma.engine.store.get([outcome.id for outcome in outcomes])
+    return list(dict.fromkeys(record.links[0] for record in records if record.links))
+
+
+def find_lessons(alma: ALMA, outcomes: Sequence[Outcome], since: datetime) -> list[Lesson]:
+    """Return what the lessons of these outcomes' strategies went through since then, oldest first."""
+    where = Where(kinds=_LESSONS, projects={alma.project_id}, linked=find_groups(alma, outcomes))
+    lessons = [
+        (line["at"], Lesson(line["verb"], line["why"], alma.get(record.id)))
+        for record in alma.engine.store.scan(where)
+        for line in alma.history(record.id)
+        if line["at"] >= since and line["verb"] in _LESSON_VERBS
+    ]
+    return [lesson for _, lesson in sorted(lessons, key=lambda pair: pair[0])]
+
+
+def count_results(alma: ALMA, outcome: Outcome) -> Tally:
+    [group] = alma.engine.store.get(find_groups(alma, [outcome]))
+    scope = alma.engine.scope(outcome.agent)
+    needed = scope.min_occurrences_for_heuristic or alma.engine.settings.min_occurrences_for_heuristic
+    return Tally(group.evidence.successes, group.evidence.results, needed)
+
+
+def count_records(alma: ALMA, kind: str) -> int:
+    """Count the active records of a kind in this project."""
+    where = Where(kinds={kind}, projects={alma.project_id}, statuses={Status.ACTIVE})
+    return sum(view.count_records(alma.engine, where).values())
+
+
+def read_embedders(alma: ALMA) -> tuple[str, str]:
+    """Return the embedder that made the store's vectors and the configured one; empty where there is none."""
+    held = transaction.find_embedder_marker(alma.engine)
+    return "" if held is None else str(held.body["value"]), alma.engine.embedder_name
+
+
+def find_store_file(alma: ALMA) -> Path:
+    """Return the file that can be vacuumed."""
+    store = alma.engine.store
+    if not hasattr(store, "vacuum"):
+        raise ValidationError(f"{type(store).__name__} keeps nothing in files, so there is nothing to vacuum")
+    return Path(store.path)  # type: ignore[attr-defined]
+
+
+def list_declared_agents(alma: ALMA) -> tuple[str, ...]:
+    """Return the names of the agents that the configuration declares; none when any agent may learn."""
+    return alma.engine.scopes.known()
+
+
+# -- checks
+# A check that depends on a broken one is left out, so that what is listed first is what to fix first. Nothing is
+# changed: a store that is not there is not made, and the round trip runs on a scratch store.
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 
-_IN_A_FILE = ("sqlite", "file")
-_OLDEST_PYTHON = (3, 11)
 _LITTLE_ROOM = 500 * 2**20
 _NO_ROOM = 50 * 2**20
 # What reading a damaged store may raise besides our own errors.
@@ -77,15 +191,10 @@ _FIXES: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
-def diagnose(config_path: str | PathLike[str] | None = None) -> list[Check]:
+def diagnose(config_path: str | PathLike[str] | None = None) -> Iterator[Check]:
     """Make every check that can be made, in the order in which to fix what fails."""
-    return list(_run_checks(config_path))
-
-
-def _run_checks(config_path: str | PathLike[str] | None) -> Iterator[Check]:
     running = f"Python {platform.python_version()}, alma {__version__}, SQLite {sqlite3.sqlite_version}"
-    is_old = sys.version_info < _OLDEST_PYTHON
-    yield Check("versions", FAILED if is_old else OK, running, "alma needs Python 3.11 or newer" if is_old else "")
+    yield Check("versions", OK, running)
     try:
         path, config = read_config(None if config_path is None else os.fspath(config_path))
     except ALMAError as error:
@@ -129,7 +238,7 @@ def _fail(name: str, error: BaseException) -> Check:
     return Check(name, FAILED, str(error) or type(error).__name__, fix)
 
 
-# -- around the store
+# -- checks around the store
 
 
 def check_modes(state: str, fix: str, files: Iterable[Path]) -> list[Finding]:
@@ -175,11 +284,8 @@ def _check_model(config: Config) -> Iterator[Finding]:
     if settings.provider == "none":
         yield OK, "none is asked, as configured"
         return
-    from .models.claude_cli import PATH_VARIABLE
-    from .models.registry import build
-
     try:
-        model = build(settings, os.environ)
+        model = build_model(settings, os.environ)
     except ALMAError as error:
         yield FAILED, str(error), "set what is missing, or set model: {provider: none}"
         return
@@ -206,11 +312,11 @@ def _check_embedder(config: Config, embedder: Embedder | None) -> Iterator[Findi
         yield OK, f"{embedder.name} ({len(vector)} dimensions{verified})"
 
 
-# -- the store
+# -- checks of the store
 
 
 def _check_store(config: Config, embedder: Embedder | None, *, is_usable: bool) -> Iterator[Check]:
-    if config.storage in _IN_A_FILE and not config.path.exists():
+    if config.storage in IN_A_FILE and not config.path.exists():
         yield Check("store", OK, f"{config.path} will be made when something is stored")
         return
     try:
@@ -285,3 +391,94 @@ def _check_round_trip(config: Config) -> Iterator[Finding]:
         yield FAILED, "the heuristic is missing in the prompt", bug
     else:
         yield OK, "learned, formed a heuristic, found it, and it is in the prompt"
+
+
+# -- the whole memory out of the store and in again, and copies of it
+
+Progress = Callable[[int, int], None]
+Confirm = Callable[[list[Record]], bool]
+_TRUST = {True: ImportTrust.OWN, None: ImportTrust.IMPORTED, False: ImportTrust.NONE}
+_IN_MEMORY = 8 * 2**20
+_NO_RECORDS = 2
+"""Lines of an export: the first and the last."""
+
+
+def export_lines(alma: ALMA, *, vectors: bool = True, progress: Progress = ignore_progress) -> Iterator[str]:
+    """The memory as JSON Lines, without line ends."""
+    return transfer.lines(alma.engine, vectors=vectors, progress=progress)
+
+
+def export_to(alma: ALMA, target: Path, *, vectors: bool = True, progress: Progress = ignore_progress) -> int:
+    """Write the memory to a new file that only its owner can read, and return how many records."""
+    count = -_NO_RECORDS
+    try:
+        with make_new_file(target) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+            for line in export_lines(alma, vectors=vectors, progress=progress):
+                file.write(f"{line}\n")
+                count += 1
+    except OSError as error:
+        raise StorageError(f"{target.parent} cannot be written: {error.strerror}; choose another place") from error
+    return count
+
+
+def import_from(
+    alma: ALMA,
+    source: IO[str],
+    place: str,
+    *,
+    trusted: bool | None = True,
+    keep_project: bool = False,
+    dry_run: bool = False,
+    confirm: Confirm | None = None,
+    progress: Progress = ignore_progress,
+) -> tuple[Taken, str, int]:
+    """Take in an export. Return what became of its records, its project, and how many of them still wait.
+
+    All of it is read and found sound before anything is written.
+
+    `trusted=True` takes an export of one's own exactly as it is, `trusted=False` lets all memories of somebody else's
+    wait for a person. None is for a file of unknown origin: when it claims active rules or a person's own words,
+    `confirm` gets these records and decides whether it is one's own; otherwise its rules wait for a person, and nothing
+    in it counts as a person's own words or replaces what is held.
+
+    A file of another project is refused unless `keep_project`: its memories are then found when that project is opened.
+    """
+    with SpooledTemporaryFile(_IN_MEMORY, mode="w+", encoding="utf-8", newline="\n") as copy:
+        if not source.seekable():
+            # What is piped in can be read once only, and must be read twice.
+            copy.writelines(source)
+            copy.seek(0)
+        file = source if source.seekable() else copy
+
+        def read_records() -> Iterator[Record]:
+            file.seek(0)
+            return transfer.read(iter(file.readline, ""), place)
+
+        project = transfer.project_of(file.readline(), place)
+        if project != alma.project_id and not keep_project:
+            raise ValidationError(
+                f"{place} holds the memories of project {project!r}, and this one is {alma.project_id!r}: open that "
+                "project, or take them in as its own (--keep-project)"
+            )
+        # What was erased is asked of the project that the records belong to.
+        engine = replace(alma.engine, project=project)
+        total = sum(1 for _ in read_records())
+        trust = _TRUST[trusted]
+        if trusted is None and confirm is not None:
+            claims = transfer.find_claims(engine, read_records())
+            trust = ImportTrust.OWN if claims and confirm(claims) else trust
+        taken = transfer.take(engine, read_records(), total, trust=trust, dry_run=dry_run, progress=progress)
+        if trust is not ImportTrust.OWN or not taken.known:
+            return taken, project, 0
+        # Those of an earlier import that did not trust the file: a record that is held is not replaced by the same.
+        ids = [one.id for one in read_records() if one.status is Status.ACTIVE]
+        return taken, project, sum(one.status is Status.CANDIDATE for one in engine.store.get(ids))
+
+
+def backup(alma: ALMA, target: Path, progress: Progress | None = None) -> int:
+    """Copy the store, as it is at this moment, to a new file, and return its size; others may go on writing."""
+    store = alma.engine.store
+    if not isinstance(store, Copyable):
+        raise ValidationError(f"{type(store).__name__} has no file to copy; `alma export` writes all it holds")
+    store.backup(target, progress)
+    return target.stat().st_size

@@ -1,0 +1,207 @@
+"""Commands on a memory as a whole: check it, trust it, embed it anew, move it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, Any
+
+from .. import trust_register, upkeep
+from ..app import list_data_files
+from ..config import DEFAULT_PATH, Config, list_restricted_settings, load
+from ..errors import ConfigError, NotFoundError, ValidationError
+from ..upkeep import diagnose, find_store_file, read_embedders
+from . import render
+from .derive import REVIEW, Call, Reply, command, extra, reply_value
+from .render import count, count_memories, format_bytes
+
+_WORDS_ONLY = "none (words only)"
+
+
+# -- check and trust
+
+
+@command("doctor", extra("--quick", "", "only whether the memory opens and can find things"), matching=False)
+def doctor(call: Call) -> Reply:
+    """Check that everything works, and say how to fix what does not. Exit code 1 if something is broken."""
+    if call.args.quick:
+        health = call.run("health")
+        well = f"well: {count_memories(health.memories)} of {health.project_id}"
+        text = f"{well}, embedder: {health.embedder or _WORDS_ONLY}" if health.ok else "not well:"
+        return Reply(health, text, health.problems, code=0 if health.ok else 1)
+    checks = list(diagnose(call.args.config))
+    ok = all(check.state != upkeep.FAILED for check in checks)
+    return Reply({"ok": ok, "checks": checks}, lambda out: render.show_checks(out, checks), code=0 if ok else 1)
+
+
+@command(
+    "trust",
+    extra("path", "PATH", "the folder that holds .alma; default: the nearest here or above", nargs="?"),
+    extra("--list", "", "list the trusted folders", group="either"),
+    extra("--remove", "", "no longer trust the folder or the memory in it", group="either"),
+)
+def trust(call: Call) -> Reply:
+    """Trust the configuration and the memory that lie in a folder, until the configuration changes."""
+
+    def read_content(folder: Path) -> bytes:
+        file = folder / DEFAULT_PATH
+        return file.read_bytes() if file.is_file() else b""
+
+    args, here = call.args, Path.cwd()
+    if args.list:
+        if args.path is not None:
+            raise ValidationError("--list takes no PATH: it lists all trusted folders")
+        rows = []
+        for name, digest in sorted(trust_register.read_register().folders.items()):
+            is_same = trust_register.digest_content(read_content(Path(name))) == digest
+            rows.append({"folder": name, "state": "trusted" if is_same else "changed since it was trusted"})
+        return reply_value(rows, "folders")
+    found = next((place for place in (here, *here.parents) if (place / DEFAULT_PATH).is_file()), here)
+    folder = found if args.path is None else Path(args.path).expanduser().absolute()
+    # The configuration or its folder may be named as well.
+    for part in (DEFAULT_PATH.name, DEFAULT_PATH.parent.name):
+        folder = folder.parent if folder.name == part else folder
+    if args.remove:
+        if not trust_register.remove_folder(folder):
+            raise NotFoundError(f"{folder} is not trusted; `alma trust --list` lists the folders that are")
+        return Reply({"removed": folder}, f"{folder} is no longer trusted")
+    file, content = folder / DEFAULT_PATH, read_content(folder)
+    if not file.parent.is_dir():
+        raise ConfigError(f"there is no {DEFAULT_PATH.parent} in {folder}, so there is nothing to trust")
+    restricted = list_restricted_settings(file) if content else []
+    files = list_data_files(file, load(file) if content else Config(project_id="default", storage_dir=file.parent))
+    tracked = [str(one.relative_to(folder)) for one in trust_register.trust_folder(folder, content, files)]
+    return Reply(
+        {"folder": folder, "config": file if content else None, "sets": restricted, "files": files},
+        f"trusted {folder}, until {DEFAULT_PATH} changes",
+        {"it may now set": restricted, "its files are used": files},
+        f"git tracks {', '.join(tracked)}: what a pull brings is used, too" if tracked else "",
+    )
+
+
+# -- the whole memory
+
+
+@command("reindex", matching=False)
+def reindex(call: Call) -> Reply:
+    """Embed everything anew with the configured embedder. It can be stopped and run again."""
+    before, after = (
+        one or nothing for one, nothing in zip(read_embedders(call.alma), ("none", _WORDS_ONLY), strict=True)
+    )
+    moved = call.alma.reindex(call.out.progress)
+    done = f"{moved} records embedded anew" if moved else "everything is embedded already"
+    return Reply({"from": before, "to": after, "moved": moved}, f"from {before} to {after}", done)
+
+
+@command("vacuum", matching=False)
+def vacuum(call: Call) -> Reply:
+    """Leave no trace of deleted memories in the store's files, and give unused space back."""
+    path, sizes = find_store_file(call.alma), []
+    for is_done in (False, True):
+        if is_done:
+            call.alma.vacuum()
+        # The file and what waits beside it to be written into it.
+        sizes.append(sum(part.stat().st_size for part in (path, Path(f"{path}-wal")) if part.exists()))
+    freed = max(0, sizes[0] - sizes[1])
+    came_back = f"{format_bytes(freed)} came back; {path} takes {format_bytes(sizes[1])}"
+    return Reply(
+        {"path": path, "bytes_before": sizes[0], "bytes_after": sizes[1], "bytes_freed": freed},
+        came_back if freed else f"there was no unused space in {path}",
+    )
+
+
+def set_exact(stream: IO[str], encoding: str) -> IO[str]:
+    """Read or write as in a file, whatever the terminal's encoding: no character lost, no line end changed."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(encoding=encoding, errors="strict", newline="\n")
+    return stream
+
+
+@command(
+    "export",
+    extra("file", "FILE", "a new file ('-': standard output)"),
+    extra("--no-vectors", "", "leave the embeddings out; an import makes them anew"),
+    matching=False,
+)
+def export(call: Call) -> Reply | int:
+    """Write the whole memory as JSON Lines."""
+    target, vectors = Path(call.args.file), not call.args.no_vectors
+    if call.args.file == "-":
+        stream = set_exact(sys.stdout, "utf-8")
+        for line in upkeep.export_lines(call.alma, vectors=vectors):
+            stream.write(f"{line}\n")
+        return 0
+    records = upkeep.export_to(call.alma, target, vectors=vectors, progress=call.out.progress)
+    size = target.stat().st_size
+    text = f"wrote {count(records, 'record')} to {target} ({format_bytes(size)})"
+    return Reply({"path": target, "records": records, "bytes": size}, text)
+
+
+@command("backup", extra("file", "FILE", "a new file; nothing is overwritten"), matching=False)
+def backup(call: Call) -> Reply:
+    """Copy the store to a new file while it is in use."""
+    path = Path(call.args.file)
+    size = upkeep.backup(call.alma, path, call.out.progress)
+    return Reply({"path": path, "bytes": size}, f"copied to {path} ({format_bytes(size)})")
+
+
+@command(
+    "import",
+    extra("file", "FILE", "what `alma export` wrote ('-': standard input)"),
+    extra("--dry-run", "", "only say what would become of it"),
+    extra("--trusted", "", "your own export: take it as it is", group="either"),
+    extra("--yes", "", "the same as --trusted", group="either", dest="trusted"),
+    extra("--untrusted", "", "somebody else's: all of it waits for you", group="either"),
+    extra("--keep-project", "", "take in another project's memories as that project's"),
+)
+def import_(call: Call) -> Reply:
+    """Take in what `alma export` wrote. Imported twice it changes nothing.
+
+    Whether it is your own export is asked where somebody can answer.
+    """
+    args, out = call.args, call.out
+    source = "standard input" if args.file == "-" else args.file
+    can_ask = args.file != "-" and not args.dry_run and not out.as_json and sys.stdin.isatty()
+    claims = ""
+
+    def confirm(records: list[Any]) -> bool:
+        nonlocal claims
+        rules = [one.body["line"] for one in records if one.kind == "rule" and one.status == "active"]
+        own = count_memories(len(records) - len(rules))
+        claims = f"{count(len(rules), 'active rule')} and {own} recorded as a person's own words"
+        if can_ask:
+            out.section("active rules", rules)
+        return can_ask and out.confirm(f"The file holds {claims}. Is it your own export, to be taken in as it is?")
+
+    try:
+        text: Any = nullcontext(set_exact(sys.stdin, "utf-8-sig"))
+        with text if args.file == "-" else open(args.file, encoding="utf-8-sig", newline="\n") as lines:
+            taken, project, still_waiting = upkeep.import_from(
+                call.alma,
+                lines,
+                source,
+                trusted=True if args.trusted else False if args.untrusted else None,
+                keep_project=args.keep_project,
+                dry_run=args.dry_run,
+                confirm=confirm,
+                progress=out.progress,
+            )
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValidationError(f"{source} cannot be read: {error}") from error
+    names = ("added", "updated", "known", "erased", "embedded", "waiting", "left_out")
+    numbers = {name: getattr(taken, name) for name in names}
+    done = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items() if number)
+    if done and not taken.added + taken.updated + taken.embedded:
+        done = f"nothing changed: {done}"
+    review = f"{claims} not taken as such: rules wait for your review. --trusted takes your own export"
+    waiting = f"still waiting for your review: {still_waiting}, which importing again does not change"
+    elsewhere = f"they belong to project {project!r}; commands show them where the configuration names that project_id"
+    return Reply(
+        {"dry_run": args.dry_run, **numbers},
+        f"{'would be ' if args.dry_run else ''}{done}" if done else "there was nothing in it",
+        review if claims and not can_ask else "",
+        f"{waiting} ({REVIEW})" if still_waiting and not args.dry_run else "",
+        elsewhere if project != call.alma.project_id else "",
+    )

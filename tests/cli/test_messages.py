@@ -1,0 +1,124 @@
+"""What a person reads where nothing changed, where something is wrong, and in help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+NOTES = "# Notes\n\nWe decided to use Postgres for the orders service.\n\nAlways run the linter before a commit.\n"
+
+
+def elsewhere(project: Path, name: str) -> str:
+    config = project / f"{name}.yaml"
+    config.write_text(
+        f"alma:\n  project_id: {name}\n  embedding_provider: hash\n  storage_dir: {project}/other\n", encoding="utf-8"
+    )
+    return str(config)
+
+
+# -- where nothing changes
+
+
+@pytest.mark.parametrize("first", [(), ("--untrusted",)])
+def test_an_own_import_says_that_an_earlier_one_still_waits(project: Path, run: Run, first: tuple[str, ...]) -> None:
+    run("add", "rule", "--agent", "dev", "--rule", "Use pnpm")
+    run("export", "memory.jsonl")
+    other = elsewhere(project, "shop")
+    run("import", "memory.jsonl", "--config", other, *first)
+    ran = run("import", "memory.jsonl", "--config", other, "--trusted")
+    assert ran.code == 0
+    assert "nothing changed: 1 known" in ran.out
+    assert "still waiting for your review: 1" in ran.out
+    assert "alma update ID --status active" in ran.out
+
+
+def test_an_own_import_that_took_everything_says_nothing_of_waiting(project: Path, run: Run) -> None:
+    run("add", "rule", "--agent", "dev", "--rule", "Use pnpm")
+    run("export", "memory.jsonl")
+    ran = run("import", "memory.jsonl", "--config", elsewhere(project, "shop"), "--trusted")
+    assert ran.out.strip() == "1 added"
+
+
+def test_an_import_of_another_project_says_where_it_is_seen(project: Path, run: Run) -> None:
+    run("add", "knowledge", "--agent", "dev", "--domain", "ops", "--fact", "The window is 9 to 17 h")
+    run("export", "memory.jsonl")
+    ran = run("import", "memory.jsonl", "--config", elsewhere(project, "garden"), "--keep-project")
+    assert "they belong to project 'shop'" in ran.out
+
+
+def test_reading_own_words_again_says_that_they_are_left_as_they_were(project: Path, run: Run) -> None:
+    Path("notes.md").write_text(NOTES)
+    assert "waiting" in run("ingest", "notes.md", "--agent", "dev").out
+    ran = run("ingest", "notes.md", "--agent", "dev", "--own")
+    assert "2 known already, and left as they were" in ran.out
+    assert "alma update ID --status active" in ran.out
+
+
+def test_an_empty_folder_has_nothing_to_read(project: Path, run: Run) -> None:
+    Path("empty").mkdir()
+    ran = run("ingest", "empty", "--agent", "dev")
+    assert (ran.code, ran.out) == (1, "there is nothing to read in empty\n")
+
+
+# -- where something is wrong
+
+
+def test_a_folder_of_code_must_exist(project: Path, run: Run) -> None:
+    for words in (("session", "start"), ("session", "prepare", "Fix the login")):
+        ran = run(*words, "--agent", "dev", "--workspace", "/nope")
+        assert ran.code == 1
+        assert "--workspace must be a folder, and there is none at '/nope'" in ran.err
+        assert run(*words, "--agent", "dev", "--no-workspace").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("learn --agent dev --task T --outcome success --strategy {blank}", "--strategy is empty"),
+        ("learn --agent dev --task T", "missing --outcome: how it went. Valid: success, partial, failure."),
+        ("work add Title --type {blank}", "--type is empty"),
+        ("workflow start {blank}", "WORKFLOW is empty"),
+        ("session end --agent dev --outcome foo", "unknown --outcome 'foo'"),
+        ("rules export --to foo", "unknown value of --to 'foo'"),
+        ("ingest . --agent dev --only foo", "unknown value of --only 'foo'"),
+    ],
+)
+def test_messages_name_what_was_typed(project: Path, run: Run, words: str, message: str) -> None:
+    if words.startswith("session end"):
+        run("session", "start", "--agent", "dev")
+    ran = run(*(" " if word == "{blank}" else word for word in words.split()))
+    assert message in ran.err
+
+
+def test_an_id_and_a_user_exclude_each_other(project: Path, run: Run) -> None:
+    ran = run("delete", "abc", "--user", "ana")
+    assert ran.code == 2
+    assert "takes ID or --user, not both" in ran.err
+
+
+def test_fields_may_follow_options(deployed: dict[str, str], run: Run) -> None:
+    ran = run("update", deployed["fact"], "--tag", "x", "fact=Logs are on host ten", "--json")
+    assert ran.code == 0, ran.err
+    assert (ran.json["memory"]["fact"], ran.json["memory"]["tags"]) == ("Logs are on host ten", ["x"])
+    assert "unrecognized arguments: more" in run("show", deployed["fact"], "more").err
+
+
+# -- what is shown
+
+
+def test_times_are_shown_as_times(deployed: dict[str, str], run: Run) -> None:
+    lines = run("show", deployed["heuristic"]).out.splitlines()
+    [first] = [line for line in lines if line.startswith("  recent")]
+    assert first.split()[1].count("-") == 2
+    assert first.endswith("success")
+
+
+def test_help_says_what_a_negative_option_does(project: Path, run: Run) -> None:
+    assert "no workspace, not even the default" in run("session", "start", "--help").out
+    assert "make no work items of the prompt" in run("session", "prepare", "--help").out
+    assert "it is not your own" in run("rules", "import", "--help").out
