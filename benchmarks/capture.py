@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import claude_smart
-from alma.hooks import wake
+from alma.hooks import journal
 from alma.hooks.drain import ProjectMemories, drain
 from alma.hooks.paths import DataDir
 from alma.ports import Checkable
@@ -127,7 +127,7 @@ def reaper(world: World) -> Iterator[None]:
     def reap() -> None:
         chance = random.Random(4711)
         while not over.wait(chance.uniform(0.3, 2.0)):
-            told = wake.ask_worker(world.place, {"op": "status"}, 0.3)
+            told = journal.ask_worker(world.place, {"op": "status"}, 0.3)
             if told and isinstance(told.get("pid"), int):
                 os.kill(told["pid"], signal.SIGKILL)
                 world.found.workers_killed += 1
@@ -225,7 +225,7 @@ def measured(folder: Path, sessions: int, parallel: int, kills: float, claude: s
     if sys.stderr.isatty():
         print(file=sys.stderr)
     reckon(world)
-    wake.ask_worker(world.place, {"op": "stop"}, 1.0)
+    journal.ask_worker(world.place, {"op": "stop"}, 1.0)
     world.found.seconds = round(time.perf_counter() - began, 1)
     return world.found
 

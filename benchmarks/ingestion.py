@@ -130,12 +130,11 @@ def _surrounded(message: dict[str, Any], chance: random.Random, rows: tuple[int,
 
 
 def child(path: Path, store: Path, embedder: str) -> Ran:
-    from alma import ALMA
-    from alma.embedders import registry
+    from alma import ALMA, embedders
     from alma.ingestion import ingest
     from alma.stores.sqlite import SQLiteStore
 
-    made = registry.create(embedder, dim=None, options={}) if embedder else None
+    made = embedders.create(embedder, dim=None, options={}) if embedder else None
     with ALMA(SQLiteStore(store), made, project_id="bench") as alma:
         began = time.perf_counter()
         result = ingest(path, "dev", alma=alma, user_id="ana", own=True)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from alma.errors import ModelUnavailableError
-from alma.models.recorded import Recorded
+from alma.models.registry import Recorded
 from alma.reading.local import LocalReader
 from alma.reading.local_rules import is_worth_reading
 from alma.reading.model import ModelReader
@@ -281,7 +281,7 @@ LOCAL_SCORES: dict[str, Callable[[Sequence[Row]], Iterator[str]]] = {
 def describe_size() -> str:
     """Return how many lines of code and of data the local reader has."""
     folder = Path(find_spec("alma.reading").submodule_search_locations[0])  # type: ignore[union-attr, index]
-    names = ("local.py", "local_rules.py", "words.py", "rule_forms.toml", "vocabulary.json")
+    names = ("local.py", "local_rules.py", "rule_forms.toml", "vocabulary.json")
     sizes = {name: len((folder / name).read_text(encoding="utf-8").splitlines()) for name in names}
     return "lines of the local reader: " + ", ".join(f"{name} {size}" for name, size in sizes.items())
 

@@ -24,7 +24,7 @@ from typing import Any
 from alma import ALMA
 from alma.engine.upkeep.reconcile import list_unresolved, read_pair, reconcile, split_pairs
 from alma.errors import ModelUnavailableError
-from alma.models.recorded import Recorded
+from alma.models.registry import Recorded
 from alma.reading.model import ModelReader
 
 from ._product import Clock

@@ -86,7 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workflow": {*DECLARING, "codec", "opening", "engine", "ports", "types", "errors", "memory", "app"},
     "context": {*DECLARING, "engine", "types", "errors", "memory", "session"},
     "confidence": {*DECLARING, "engine", "ports", "types", "errors", "memory"},
-    "extraction": {"opening", "engine", "reading", "ports", "types", "errors", "progress", "memory", "app"},
+    "extraction": {*DECLARING, "opening", "engine", "reading", "ports", "types", "errors", "progress", "memory", "app"},
     "graph": {*DECLARING, "opening", "reading", "engine", "ports", "types", "errors", "files", "memory", "app"},
     "ingestion": {
         "ignore",
@@ -127,7 +127,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "projects": {"memory", "domains", "engine", "ports", "types", "errors", "app"},
     "transfer": {"memory", "engine", "ports", "types", "errors", "files"},
     "knowledge": {
-        *("memory", "operations", "words", "answers", "extraction", "ingestion"),
+        *("memory", "operations", "words", "answers", "ingestion"),
         *("models", "engine", "types", "errors"),
     },
     "remote": {"memory", "operations", "answers", "schema", "engine", "types", "errors", "listening", "harness"},

@@ -211,7 +211,7 @@ def test_a_damaged_model(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_embedder_installed_is_worth_a_warning(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alma.embedders.registry.PACKAGES", ("no_such_package",))
+    monkeypatch.setattr("alma.embedders.PACKAGES", ("no_such_package",))
     configure(config, "embedding_provider: auto")
     embedder = found(config)["embedder"]
     assert embedder.state == "warning"

@@ -12,7 +12,7 @@ Needs numpy, onnx, onnxruntime and tokenizers; no torch. The graph is written by
 - A few input channels are ten times as large as the rest and would spend the range of the activations. They are
   scaled down by a power of two, found on sample sentences, and their weights up.
 
-The tokenizer becomes two lists, `alma.embedders.wordpiece` reads them: the tokens, and what becomes of each character,
+The tokenizer becomes two lists, `alma.embedders.local` reads them: the tokens, and what becomes of each character,
 found by asking the original about each.
 """
 
@@ -36,8 +36,17 @@ import tokenizers
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from alma.embedders.local import import_onnxruntime
-from alma.embedders.wordpiece import APART, DROP, HANGUL, INNER, LONGEST_TOKEN, SPACE, SURROGATES, Characters
+from alma.embedders.local import (
+    APART,
+    DROP,
+    HANGUL,
+    INNER,
+    LONGEST_TOKEN,
+    SPACE,
+    SURROGATES,
+    Characters,
+    import_onnxruntime,
+)
 
 onnxruntime = import_onnxruntime()
 

@@ -205,13 +205,13 @@ def stores() -> str:
     """What each store can do beyond the six methods."""
     import tempfile
 
-    from alma.stores import registry
+    from alma import stores
     from alma.testing import capabilities
 
     found: dict[str, dict[str, bool]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for name in ("memory", "sqlite", "file"):
-            store = registry.create(name, path=Path(scratch) / f"{name}.db", options={})
+            store = stores.create(name, path=Path(scratch) / f"{name}.db", options={})
             found[name] = capabilities(store)
             store.close()
     columns = list(next(iter(found.values())))

@@ -10,15 +10,13 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import trust_register
+from . import embedders, stores, trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
 from .domains import govern_as_kept
-from .embedders import registry as embedders
 from .engine.context import Engine
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA, find_mismatch
 from .ports import Clock, Model
-from .stores import registry as stores
 from .types import times
 from .types.asking import ModelSettings
 

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from alma import __version__
 
+from . import embedders, stores
 from .app import TOKEN_FILES, read_config
 from .config import Config
-from .embedders import registry as embedders
 from .embedders.local import EXTRA
 from .engine.settings import Settings
 from .engine.upkeep import reindex
@@ -41,7 +41,6 @@ from .errors import (
 from .inspection import count_records, read_embedders
 from .memory import ALMA
 from .ports import Checkable, Embedder, Store
-from .stores import registry as stores
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 

@@ -15,12 +15,12 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import lru_cache, partial, update_wrapper
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast
 
 from . import words
 from .engine import things, validate
@@ -28,6 +28,7 @@ from .engine.admit import clean
 from .engine.context import Engine
 from .engine.transaction import Transaction, write
 from .errors import ConfigError, NotFoundError, ValidationError, unknown
+from .opening import Closeable
 from .operations import About, Effect, Group
 from .text import digest
 from .types import times
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from .ports import Embedder, Store
 
 T = TypeVar("T")
-P = ParamSpec("P")
-R = TypeVar("R")
 
 SCHEMA_KIND = "domain_schema"
 PRESETS = ("coding", "research", "sales", "general", "customer_support", "content_creation")
@@ -126,24 +125,20 @@ class DomainSchema:
     def __post_init__(self) -> None:
         validate.name("name", self.name)
         known = [one.name for one in self.entity_types]
-        learned, excluded = list(map(plain, self.learning_categories)), list(map(plain, self.excluded_categories))
-        lists = {"entity types": known, "learning categories": learned, "excluded categories": excluded}
-        lists |= {f"attributes of {kind.name!r}": list(kind.attributes) for kind in self.entity_types}
-        for label, names in lists.items():
-            if twice := [one for one, count in Counter(names).items() if count > 1]:
-                raise ValidationError(f"{label} of {self.name}: {twice[0]!r} is there twice")
-        if both := set(learned) & set(excluded):
+        for one, count in Counter(known).items():
+            if count > 1:
+                raise ValidationError(f"entity types of {self.name}: {one!r} is there twice")
+        learned, excluded = (set(map(plain, names)) for names in (self.learning_categories, self.excluded_categories))
+        if both := learned & excluded:
             raise ValidationError(f"{', '.join(sorted(both))}: both a learning category and an excluded one")
         for relation in self.relationship_types:
             for end in (relation.source_type, relation.target_type):
                 if end not in known:
                     valid = ", ".join(known) or "none, since the schema has no entity types"
-                    raise ValidationError(
-                        f"unknown entity type {end!r} in the relationship {relation.name!r}. Valid: {valid}."
-                    )
-        least = validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
+                    what = f"unknown entity type {end!r} in the relationship {relation.name!r}"
+                    raise ValidationError(f"{what}. Valid: {valid}.")
+        validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
         days = validate.number("confidence_decay_days", self.confidence_decay_days, 0.01)
-        object.__setattr__(self, "min_occurrences_for_heuristic", least)
         object.__setattr__(self, "confidence_decay_days", days)
 
     def allows(self, category: str) -> bool:
@@ -153,10 +148,10 @@ class DomainSchema:
         return not self.learning_categories or plain(category) in map(plain, self.learning_categories)
 
     def entity_type(self, name: str) -> EntityType:
-        for one in self.entity_types:
-            if one.name == name:
-                return one
-        raise ValidationError(unknown(f"entity type of {self.name}", name, [one.name for one in self.entity_types]))
+        types = {one.name: one for one in self.entity_types}
+        if name not in types:
+            raise ValidationError(unknown(f"entity type of {self.name}", name, types))
+        return types[name]
 
     def entity(self, type_: str, /, **attributes: Any) -> Entity:
         """A thing of this domain: `schema.entity("lead", stage="new")`. What the schema does not know is refused."""
@@ -184,41 +179,49 @@ class DomainSchema:
 
 # -- as plain data: what a person writes in Python or YAML, what a file of this package holds, what is stored
 
-CONFIG = (
-    "description", "entity_types", "relationship_types", "learning_categories", "excluded_categories",
-    "min_occurrences_for_heuristic", "confidence_decay_days", "metadata",
-)  # fmt: skip
+CONFIG = tuple(one.name for one in fields(DomainSchema) if one.name not in ("id", "name", "created_at"))
 
 
 def _read_names(label: str, value: Any) -> tuple[str, ...]:
     return tuple(validate.name(label, one) for one in validate.items(label, value or (), "names"))
 
 
-def _read_row(kind: type[T], label: str, value: Any) -> T:
-    """Read `{"name": "lead", "attributes": [...]}`, `{"lead": {"attributes": [...]}}`, or only a name."""
-    if isinstance(value, kind):
-        return value
-    if isinstance(value, Mapping) and len(value) == 1 and "name" not in value:
-        [(name, rest)] = value.items()
-        value = {**validate.mapping(label, rest), "name": name}
-    parts = {one.name: one for one in fields(cast(Any, kind))}
-    given = _read_section(label, {"name": value} if isinstance(value, str) else value, tuple(parts))
-    values: dict[str, Any] = {}
-    for name, part in parts.items():
-        if name == "attributes":
-            values[name] = _read_names(f"{label}.{name}", given.get(name))
-        elif part.default is MISSING or given.get(name):
-            values[name] = (validate.text if name == "description" else validate.name)(
-                f"{label}.{name}", given.get(name)
-            )
-    return kind(**values)
+def _read_text(label: str, value: Any) -> str:
+    return validate.optional_text(label, value) or ""
 
 
-def _read_section(label: str, value: Any, valid: tuple[str, ...]) -> dict[str, Any]:
+def _read_section(label: str, value: Any, valid: Iterable[str]) -> dict[str, Any]:
     for name in validate.mapping(label, value):
         if name not in valid:
             raise ValidationError(unknown(f"key in {label}", name, valid))
     return dict(value)
+
+
+def _read_rows(kind: type[T], label: str, value: Any) -> tuple[T, ...]:
+    """Read rows: `{"name": "lead", "attributes": [...]}`, `{"lead": {"attributes": [...]}}`, or only a name."""
+    known = [one.name for one in fields(cast(Any, kind))]
+    readers = {"description": _read_text, "attributes": _read_names}
+    rows = []
+    for at, row in enumerate(validate.items(label, value or ())):
+        place = f"{label}[{at}]"
+        if not isinstance(row, kind):
+            if isinstance(row, Mapping) and len(row) == 1 and "name" not in row:
+                [(name, rest)] = row.items()
+                row = {**validate.mapping(place, rest), "name": name}
+            given = _read_section(place, {"name": row} if isinstance(row, str) else row, known)
+            row = kind(**{one: readers.get(one, validate.name)(f"{place}.{one}", given.get(one)) for one in known})
+        rows.append(row)
+    return tuple(rows)
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "description": _read_text,
+    "entity_types": partial(_read_rows, EntityType),
+    "relationship_types": partial(_read_rows, RelationshipType),
+    "learning_categories": _read_names,
+    "excluded_categories": _read_names,
+    "metadata": lambda _, value: validate.metadata(value),
+}
 
 
 def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSchema:
@@ -228,20 +231,13 @@ def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSc
     if given.pop("name", checked) != checked:
         raise ValidationError(f"the schema is called {checked!r} here and {config['name']!r} in its config")
     parts = {part: clean(value) for part, value in given.items()}
-    for part, kind in (("entity_types", EntityType), ("relationship_types", RelationshipType)):
-        rows = enumerate(validate.items(part, parts.get(part) or ()))
-        parts[part] = tuple(_read_row(kind, f"{part}[{at}]", row) for at, row in rows)
-    for part in ("learning_categories", "excluded_categories"):
-        parts[part] = _read_names(part, parts.get(part))
-    parts["description"] = validate.optional_text("description", parts.get("description")) or ""
-    parts["metadata"] = validate.metadata(parts.get("metadata"))
+    parts |= {part: read(part, parts.get(part)) for part, read in _READERS.items()}
     return DomainSchema(**({"id": new_id("dom"), "name": checked} | parts | fields))
 
 
 def to_json(schema: DomainSchema) -> dict[str, Any]:
     """Everything, as `from_json` reads it."""
-    decoded: dict[str, Any] = json.loads(json.dumps(asdict(schema), default=times.to_iso))
-    return decoded
+    return cast(dict[str, Any], json.loads(json.dumps(asdict(schema), default=times.to_iso)))
 
 
 def from_json(data: Mapping[str, Any]) -> DomainSchema:
@@ -365,18 +361,18 @@ def _keep_schema(engine: Engine, schema: DomainSchema, *, project: bool = False)
 # -- schemas by name, and memories that follow them
 
 
-class _EitherWay(Generic[P, R]):
+class _EitherWay(Generic[T]):
     """A method that works on the class too, where there is no memory to keep anything in."""
 
-    def __init__(self, function: Callable[Concatenate[DomainMemoryFactory | None, P], R]) -> None:
+    def __init__(self, function: Callable[..., T]) -> None:
         self._function = function
         update_wrapper(self, function)  # type: ignore[arg-type]
 
-    def __get__(self, factory: DomainMemoryFactory | None, owner: type[DomainMemoryFactory]) -> Callable[P, R]:
+    def __get__(self, factory: Any, owner: type) -> Callable[..., T]:
         return partial(self._function, factory)
 
 
-class DomainMemoryFactory:
+class DomainMemoryFactory(Closeable):
     """Makes memories for any domain.
 
     Schemas that are created on a factory are kept in a memory, where other processes find them: the one given, or the
@@ -392,12 +388,6 @@ class DomainMemoryFactory:
         if self._opened is not None:
             self._opened.close()
             self._opened = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     # -- schemas
 
@@ -415,17 +405,15 @@ class DomainMemoryFactory:
     @_EitherWay
     def list_schemas(self: DomainMemoryFactory | None) -> list[str]:
         """The names of the presets and of the schemas that are kept here."""
-        return list(dict.fromkeys((*PRESETS, *(self._kept() if self else ()))))
+        return list(dict.fromkeys((*PRESETS, *(self.find_kept() if self else ()))))
 
     @_EitherWay
     def get_schema(self: DomainMemoryFactory | None, name: str) -> DomainSchema:
         """The schema of that name, kept or preset."""
-        own = self._kept() if self is not None else {}
-        if name in own:
-            return own[name]
-        if name not in PRESETS:
+        own = self.find_kept() if self else {}
+        if name not in own and name not in PRESETS:
             raise ValidationError(unknown("schema", name, dict.fromkeys((*PRESETS, *own))))
-        return preset(name)
+        return own.get(name) or preset(name)
 
     def delete_schema(self, name: str) -> None:
         """Take a kept schema off the list; projects that are governed by it go on being so."""
@@ -533,8 +521,8 @@ class DomainMemoryFactory:
             self._opened = open_default()
         return self._opened
 
-    def _kept(self) -> dict[str, DomainSchema]:
-        """To look for schemas is no reason to make a memory."""
+    def find_kept(self) -> dict[str, DomainSchema]:
+        """Return the schemas that were created here, by name. To look for schemas is no reason to make a memory."""
         if self._alma is None and self._opened is None:
             from .app import find_config
 
@@ -569,6 +557,8 @@ class Domain:
     description: str
     preset: bool  # Shipped with alma, and not changed here.
     in_use: bool  # This project follows it.
+    schema: DomainSchema | None = None
+    """All its parts, where one was asked for by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -577,24 +567,22 @@ class DeletedDomain:
 
 
 @operation(Effect.READS)
-def list_domains(alma: Any) -> list[Domain]:
-    """List the domain schemas: the presets and those that were created here."""
+def list_domains(
+    alma: Any, name: Annotated[str | None, About("only this schema, with all its parts")] = None
+) -> list[Domain]:
+    """List the domain schemas: the presets and those that were created here; or show one."""
     factory, used = DomainMemoryFactory(alma), schema_of(alma)
-    schemas = {name: factory.get_schema(name) for name in factory.list_schemas()}
+    schemas = {one: factory.get_schema(one) for one in factory.list_schemas()}
     # Taken off the list, a schema still governs the projects that follow it.
     if used is not None:
         schemas.setdefault(used.name, used)
-    is_used = {name: used is not None and used.name == name for name in schemas}
-    return [Domain(one.name, one.description, _is_preset(one), is_used[one.name]) for one in schemas.values()]
-
-
-@operation(Effect.READS)
-def get_domain(alma: Any, name: Name) -> DomainSchema:
-    """Show one domain schema."""
-    factory, used = DomainMemoryFactory(alma), schema_of(alma)
-    if used is not None and used.name == name and name not in factory.list_schemas():
-        return used
-    return factory.get_schema(name)
+    if name is not None and name not in schemas:
+        raise ValidationError(unknown("schema", name, schemas))
+    wanted = schemas.values() if name is None else [schemas[name]]
+    is_used = {one.name: used is not None and used.name == one.name for one in wanted}
+    return [
+        Domain(one.name, one.description, _is_preset(one), is_used[one.name], one if name else None) for one in wanted
+    ]
 
 
 @operation(Effect.CHANGES, idempotent=True)
@@ -615,16 +603,26 @@ def create_domain(
         float | None, About("after so many days unused a memory counts half as recent (default 30)")
     ] = None,
     metadata: words.Metadata = None,
+    replace_existing: Annotated[bool, About("let it take the place of another schema of this name")] = False,
 ) -> DomainSchema:
-    """Create a domain schema: what there is, what may be learned, and how fast it fades. One of that name makes way."""
-    given = {key: value for key, value in locals().items() if key not in ("alma", "name") and value is not None}
-    return DomainMemoryFactory(alma).create_schema(name, given)
+    """Create a domain schema: what there is, what may be learned, and how fast it fades."""
+    given = {key: value for key, value in locals().items() if key in CONFIG and value is not None}
+    schema, existing = from_config(name, given), DomainMemoryFactory(alma).find_kept().get(name)
+    if existing is None or replace_existing:
+        _keep_schema(alma.engine, schema)
+        return schema
+    if replace(schema, id=existing.id, created_at=existing.created_at) != existing:
+        raise ValidationError(
+            f"there is another schema {name!r}; replace_existing (--replace) lets this take its place"
+        )
+    return existing
 
 
 @operation(Effect.CHANGES, idempotent=True)
 def use_domain(alma: Any, name: Name) -> DomainSchema:
     """Let this project follow a domain schema from now on: it gates what may be learned."""
-    schema = get_domain(alma, name)
+    [domain] = list_domains(alma, name)
+    schema = cast(DomainSchema, domain.schema)
     # The first holds for this memory from now on, the second remembers it for those who open this project later.
     govern(alma, schema)
     _keep_schema(alma.engine, schema, project=True)

@@ -21,13 +21,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from string import Formatter
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .engine import validate
 from .engine.admit import allow, clean
 from .errors import ALMAError, EmbeddingError, StorageError, ValidationError, unknown
 from .opening import Holder
-from .text import STOP, shorten, stem, words
+from .text import shorten
 from .types.kinds import MemoryType, Outcome, Result
 from .types.scope import MemoryScope, plain
 from .types.slice import MemorySlice
@@ -58,10 +58,6 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _REPR = reprlib.Repr()
 _REPR.maxlevel = 3
 _REPR.maxstring = _REPR.maxother = _READ_CHARS
-# What most categories are called; sharing one of these says nothing about a task.
-_HOLLOW = frozenset(
-    map(stem, "pattern strategy technique selection handling design practice method approach timing response".split())
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +97,7 @@ class Context:
     session_id: str | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     constraints: Iterable[str] = ()
-    # One of the domain's learning categories; None: the one whose words the task uses, if there is one.
-    task_type: str | None = None
+    task_type: str | None = None  # One of the domain's learning categories.
     strategy: str | None = None  # How the task is to be done, when that is known before.
 
     def __post_init__(self) -> None:
@@ -232,11 +227,11 @@ class Harness(Holder):
         Without an executor nothing is executed or learned: the result holds the prompt and the memories, `success` is
         None, and the caller does the work.
         """
-        run = self._begin(context, executor or self.executor, strategy, success)
-        if run.call is None:
-            return run.waiting
+        waiting, call, finish = self._begin(context, executor or self.executor, strategy, success)
+        if call is None:
+            return waiting
         try:
-            value = run.call(run.waiting.prompt)
+            value = call(waiting.prompt)
             is_pending = inspect.isawaitable(value)
             if is_pending and not _has_loop():
                 # Loaded where it is needed: it takes longer to import than all the rest.
@@ -244,12 +239,12 @@ class Harness(Holder):
 
                 value, is_pending = asyncio.run(_wait_for(value)), False
         except Exception as error:  # noqa: BLE001 - whatever the executor raises is how the task went
-            return self._finish(run, None, error)
+            return finish(None, error)
         if is_pending:
             if inspect.iscoroutine(value):
                 value.close()
             raise ValidationError("an event loop is running here, and the executor is async: await harness.arun(...)")
-        return self._finish(run, value)
+        return finish(value)
 
     async def arun(
         self,
@@ -263,21 +258,30 @@ class Harness(Holder):
         nothing."""
         import asyncio
 
-        run = await asyncio.to_thread(self._begin, context, executor or self.executor, strategy, success)
-        if run.call is None:
-            return run.waiting
+        begin = asyncio.to_thread(self._begin, context, executor or self.executor, strategy, success)
+        waiting, call, finish = await begin
+        if call is None:
+            return waiting
         try:
-            value = await asyncio.to_thread(run.call, run.waiting.prompt)
+            value = await asyncio.to_thread(call, waiting.prompt)
             value = await value if inspect.isawaitable(value) else value
         except Exception as error:  # noqa: BLE001 - whatever the executor raises is how the task went
-            return await asyncio.to_thread(self._finish, run, None, error)
-        return await asyncio.to_thread(self._finish, run, value)
+            return await asyncio.to_thread(finish, None, error)
+        return await asyncio.to_thread(finish, value)
 
-    def _begin(self, context: Context, executor: Executor | None, strategy: str | None, judge: Judge | None) -> _Run:
-        """Retrieve what is known. What can be wrong with a run is found before anything is executed."""
+    def _begin(
+        self, context: Context, executor: Executor | None, strategy: str | None, judge: Judge | None
+    ) -> tuple[RunResult, Executor | None, Callable[..., RunResult]]:
+        """Return the prompt with what is known, what does the work, and what learns from its result.
+
+        What can be wrong with a run is found before anything is executed.
+        """
         if not isinstance(context, Context):
             raise ValidationError(f"run takes Context(task=...), not {type(context).__name__}")
-        category, call = self._find_category(context), executor and bind_executor(executor, context)
+        call, category = executor and bind_executor(executor, context), None
+        if context.task_type is not None:
+            category = self.schema.category(context.task_type, self.agent.scope or MemoryScope(self.agent.name))
+            allow(self.alma.engine, self.agent.name, category)
         schema, memories, problem = self.schema, None, None
         types = None if schema.inject is None else [MemoryType(one) for one in schema.inject]
         try:
@@ -294,29 +298,30 @@ class Harness(Holder):
         waiting = RunResult(success=None, prompt=prompt, memories=memories, retrieval_id=retrieval, problem=problem)
         usual = f"Use {name}" if executor and (name := find_name(executor)) else "Do it without a named strategy"
         how = clean_text(strategy or context.strategy or "") or usual
-        return _Run(context, waiting, call, category, how, judge, time.perf_counter())
+        finish = functools.partial(self._finish, context, waiting, category, how, judge, time.perf_counter())
+        return waiting, call, finish
 
-    def _find_category(self, context: Context) -> str:
-        """Return the learning category of the task: the one given, else the one whose words it uses."""
-        scope = self.agent.scope or MemoryScope(self.agent.name)
-        if context.task_type is None:
-            known = dict.fromkeys((*self.schema.categories, *scope.can_learn))
-            return match_category(context.task, [one for one in known if self.schema.allows(one, scope)])
-        category = self.schema.category(context.task_type, scope)
-        allow(self.alma.engine, self.agent.name, category)
-        return category
-
-    def _finish(self, run: _Run, value: Any, raised: Exception | None = None) -> RunResult:
+    def _finish(
+        self,
+        context: Context,
+        waiting: RunResult,
+        category: str | None,
+        strategy: str,
+        judge: Judge | None,
+        began: float,
+        value: Any,
+        raised: Exception | None = None,
+    ) -> RunResult:
         """Learn how a run went."""
-        context, waiting, took = run.context, run.waiting, elapsed_ms(run.began)
+        took = elapsed_ms(began)
         report, outcome, flaw = HarnessResult(success=False, output=value), None, ""
         result = Result.FAILURE if raised else None
         try:
             if raised is None:
-                report, result = read_result(value, run.judge)
+                report, result = read_result(value, judge)
         except ValidationError as error:
             flaw = f"nothing was learned: {error}"
-        strategy = clean_text(report.strategy or "") or run.strategy
+        strategy = clean_text(report.strategy or "") or strategy
         message = describe_error(raised) if raised else None if report.error is None else clean_text(str(report.error))
         about = {"domain": self.schema.domain, "project_id": context.project_id, "session_id": context.session_id}
         if result is not None:
@@ -326,7 +331,7 @@ class Harness(Holder):
                 task=context.task,
                 outcome=str(result),
                 strategy_used=strategy,
-                task_type=run.category or None,
+                task_type=category,
                 duration_ms=took,
                 error_message=message,
                 feedback=None if report.feedback is None else clean_text(report.feedback),
@@ -345,18 +350,6 @@ class Harness(Holder):
             duration_ms=took,
             problem="; ".join(filter(None, (waiting.problem, flaw))) or None,
         )
-
-
-class _Run(NamedTuple):
-    """A run before its work is done."""
-
-    context: Context
-    waiting: RunResult
-    call: Callable[[str], Any] | None
-    category: str
-    strategy: str
-    judge: Judge | None
-    began: float
 
 
 def build_prompt(setting: Setting, agent: Agent, context: Context, knowledge: str) -> str:
@@ -401,19 +394,6 @@ def _has_loop() -> bool:
 
 async def _wait_for(value: Any) -> Any:
     return await value
-
-
-def match_category(task: str, categories: list[str]) -> str:
-    """Return the category whose telling words the task uses most; empty when none or no single one does."""
-    used = {stem(word) for word in words(task)}
-    shares = {}
-    for name in categories:
-        parts = {stem(word) for word in words(name.replace("_", " ")) if word not in STOP}
-        telling = parts - _HOLLOW or parts
-        shares[name] = len(telling & used) / len(telling) if telling else 0.0
-    best = max(shares.values(), default=0.0)
-    first = [name for name, share in shares.items() if share == best]
-    return first[0] if best > 0 and len(first) == 1 else ""
 
 
 def create_harness(
@@ -475,24 +455,19 @@ def bind_executor(executor: object, context: Context) -> Callable[[str], Any]:
         raise ValidationError(f"executor must be something that can be called, not {type(executor).__name__}")
     signature = find_signature(executor)
     names = list(signature.parameters) if signature else []
-    if signature is None or ("context" not in names and _can_call(signature, "")):
+    if signature is None:
         return executor
-    if "context" in names and _can_call(signature, "", context=context):
-        return lambda prompt: executor(prompt, context=context)
-    if _can_call(signature, "", context):
-        return lambda prompt: executor(prompt, context)
+    options = {"context": context} if "context" in names else {}
+    for args, more in (((), options), ((context,), {})):
+        try:
+            signature.bind("", *args, **more)
+        except TypeError:
+            continue
+        return lambda prompt, args=args, more=more: executor(prompt, *args, **more)  # type: ignore[misc]
     raise ValidationError(
         f"executor must take the prompt, or the prompt and the context; {find_name(executor) or 'it'} takes "
         f"({', '.join(names)})"
     )
-
-
-def _can_call(signature: inspect.Signature, *args: object, **kwargs: object) -> bool:
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError:
-        return False
-    return True
 
 
 def read_result(value: Any, judge: Judge | None = None) -> tuple[HarnessResult, Result]:

@@ -4,106 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from . import words
 from .answers import copy_fields
-from .engine import validate
 from .memory import ALMA
 from .models.budget import ModelUse, by_model
 from .models.budget import usage as read_usage
 from .operations import About, Effect, Group
 from .types.asking import ModelSettings
-from .types.record import QUOTED
+
+if TYPE_CHECKING:
+    from .ingestion import Planned
 
 operation = Group("knowledge")
-Sureness = Annotated[float, About("what is less sure than this (0 to 1) is left out")]
-DryRun = Annotated[bool, About("only say what would be kept")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learnt:
-    """What was learned from a conversation."""
-
-    extracted_count: int
-    """How much was found and is believed."""
-    new: int
-    known: int
-    """Was there already."""
-    kept: dict[str, int]
-    """How many by type."""
-    by_kind: dict[str, int]
-    superseded: list[str]
-    """Ids of facts that something later took the place of."""
-    skipped: list[str]
-    """What was left out, and why."""
-    model: str | None
-    fallback: str | None
-    """Why the local reader had to replace the model."""
-    dropped: dict[str, int]
-    """The proposals that were dropped, by reason."""
-    episode_id: str | None
-    dry_run: bool
-    findings: list[dict[str, Any]]
-
-
-@operation(Effect.ADDS, idempotent=True)
-def learn_from_conversation(
-    alma: ALMA,
-    messages: Annotated[list[dict[str, Any]], About("each with role and content, and perhaps at and id")],
-    agent: words.Agent,
-    user_id: words.User = None,
-    session_id: Annotated[str | None, About("which conversation it is")] = None,
-    dry_run: DryRun = False,
-    save_episode: Annotated[bool, About("keep the conversation itself, too")] = False,
-    min_confidence: Sureness = 0.5,
-    trusted: Annotated[bool, About("false for the talk of others: what it says waits for a person")] = True,
-    source: words.Source = words.AGENT,
-) -> Learnt:
-    """Find what a conversation teaches and keep it: outcomes, preferences, corrections, decisions, facts, tasks.
-
-    Told again, nothing is learned twice. A configured language model helps; none is needed. Rules in a conversation
-    that an agent reports wait for a person.
-    """
-    options = {"session_id": session_id, "save_episode": save_episode, "dry_run": dry_run}
-    return _learn(alma, source, trusted, messages, agent, user_id, min_confidence=min_confidence, **options)
-
-
-@operation(Effect.ADDS, idempotent=True)
-def learn_from_text(
-    alma: ALMA,
-    text: Annotated[str, About("a note, a page of Markdown, minutes")],
-    agent: words.Agent,
-    user_id: words.User = None,
-    name: Annotated[str | None, About("what the text is called, such as decisions.md")] = None,
-    dry_run: DryRun = False,
-    min_confidence: Sureness = 0.5,
-    trusted: Annotated[
-        bool, About("false for the words of others: what they say waits for a person", vouches=True)
-    ] = True,
-    source: words.Source = words.AGENT,
-) -> Learnt:
-    """Find what a text states and keep it: decisions, facts, strategies, warnings, tasks.
-
-    Told again, nothing is learned twice. To read files, use ingest.
-    """
-    options = {"name": name, "dry_run": dry_run}
-    return _learn(alma, source, trusted, text, agent, user_id, min_confidence=min_confidence, **options)
-
-
-def _learn(alma: ALMA, source: str, trusted: bool, told: Any, *args: Any, **options: Any) -> Learnt:
-    """Learn from messages or a text; what no person wrote is taken as relayed, or waits for a person."""
-    from .extraction import AutoLearner
-
-    learner = AutoLearner(alma)
-    origin = validate.provenance("source", source).canonical_source
-    options |= {"trusted": trusted and origin not in QUOTED, "relayed": origin != "user"}
-    learn = learner.learn_from_text if isinstance(told, str) else learner.learn_from_conversation
-    learned = learn(told, *args, **options)
-    names = ("text", "quote", "turn", "confidence")
-    findings = [{"kind": str(one.kind)} | {name: getattr(one, name) for name in names} for one in learned.findings]
-    return Learnt(**learned, findings=findings)
-
 
 # -- files
 
@@ -116,15 +30,6 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToRead:
-    path: str
-    format: str
-    bytes: int
-    own: bool
-    """A person's words in it are taken for those of the one whose memory this is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What `ingest` would read, and what it would not."""
 
@@ -132,7 +37,7 @@ class Reading:
     bytes: int
     formats: dict[str, int]
     """How many files there are of each."""
-    files: list[ToRead]
+    files: tuple[Planned, ...]
     skipped: list[Place]
 
 
@@ -145,12 +50,7 @@ def reading(path: str, only: str = "everything", own: bool | None = None, max_fi
 
     options: dict[str, Any] = {} if max_file_bytes is None else {"max_file_bytes": max_file_bytes}
     made = plan(path, wanted=only, own=own, **options)
-    return copy_fields(
-        Reading,
-        made,
-        files=[copy_fields(ToRead, one, format=str(one.format)) for one in made.files],
-        skipped=[copy_fields(Place, one, place="") for one in made.skipped],
-    )
+    return copy_fields(Reading, made, skipped=[copy_fields(Place, one, place="") for one in made.skipped])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +83,7 @@ def ingest(
     ] = None,
     branches: Annotated[bool, About("keep abandoned branches of conversations, too")] = False,
     max_file_bytes: Annotated[int | None, About("documents larger than this are skipped")] = None,
-    dry_run: DryRun = False,
+    dry_run: Annotated[bool, About("only say what would be kept")] = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Ingested:
     """Read files into memory: chat exports, transcripts and histories of coding agents, Slack, Markdown, plain text.
@@ -255,10 +155,6 @@ class ModelUsage:
 def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use", least=1)] = 30) -> ModelUsage:
     """What language models were asked, what it cost, and what is left of today's budget. By default none is asked."""
     found = read_usage(alma.engine, alma.model_settings or ModelSettings(), days=days)
-    return copy_fields(
-        ModelUsage,
-        found,
-        limits=copy_fields(Budget, found.limits),
-        left=copy_fields(Budget, found.left),
-        days=[copy_fields(DayOfUse, one, models=by_model(one)) for one in found.days],
-    )
+    days_used = [copy_fields(DayOfUse, one, models=by_model(one)) for one in found.days]
+    budgets = {name: copy_fields(Budget, getattr(found, name)) for name in ("limits", "left")}
+    return copy_fields(ModelUsage, found, days=days_used, **budgets)

@@ -55,7 +55,7 @@ MODULES = {
     "workflows": ("alma.workflow",),
     "domains": ("alma.domains",),
     "confidence": ("alma.confidence",),
-    "knowledge": ("alma.knowledge",),
+    "knowledge": ("alma.extraction.learner", "alma.knowledge"),
     "graph": ("alma.graph.builder",),
     "rules": ("alma.rulefiles",),
 }

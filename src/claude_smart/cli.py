@@ -9,18 +9,19 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from alma import __version__
-from alma.errors import ALMAError
+from alma.errors import ALMAError, unknown
+from alma.hooks.inject import UnreadableStoreError
 from alma.hooks.paths import NoHomeError
-from alma.hooks.rules_reader import UnreadableStoreError
 
 COMMANDS = {
     "install": ("install.install", "install the plug-in in Claude Code; shows what it changes, and asks"),
     "uninstall": ("install.install", "take the plug-in out again; what was learned stays"),
     "update": ("install.install", "bring the installed plug-in to this version"),
-    "doctor": ("doctor.doctor", "prove on this machine that a correction is recorded, learned and shown again"),
+    "doctor": ("install.doctor", "prove on this machine that a correction is recorded, learned and shown again"),
     "show": ("rules.show", "what is known for this project: rules, what waits for review, observations"),
     "learn": ("rules.learn", "take in now what was recorded; with a note: keep it as a rule"),
     "tag": ("rules.tag", "keep a note as a rule, as written; without one, what was said last"),
@@ -36,7 +37,7 @@ COMMANDS = {
     "config": ("data.config", "show or change a setting"),
     "export": ("data.export", "write the rules as JSON lines, or into CLAUDE.md, AGENTS.md, …"),
     "import": ("data.import_", "take in rules from JSON lines, or what was edited in CLAUDE.md, AGENTS.md, …"),
-    "clear-all": ("data.clear_all", "erase what was learned and recorded in this project"),
+    "clear-all": ("data.clear_all", "erase what was learned and recorded in this project; rules of all projects stay"),
 }
 """Each command: the function that runs it, and its help."""
 
@@ -127,18 +128,15 @@ def separate_note(arguments: Sequence[str]) -> list[str]:
     if command not in ("learn", "tag") or {"-h", "--help"} & set(rest):
         return list(arguments)
     known = dict(option.partition(" ")[::2] for names, option, _ in OPTIONS if "learn" in names.split())
-    options, note = [command], []
-    while rest:
-        word = rest.pop(0)
+    options, words = [command], iter(rest)
+    note: list[str] = []
+    for word in words:
         if word == "--":
-            note += rest
-            break
-        if word.partition("=")[0] not in known:
+            note += words
+        elif word.partition("=")[0] in known:
+            options += [word, *islice(words, 1)] if known.get(word) else [word]
+        else:
             note.append(word)
-            continue
-        options.append(word)
-        if known.get(word) and rest:
-            options.append(rest.pop(0))
     return [*options, "--", *note] if note else options
 
 
@@ -148,16 +146,19 @@ def own_words(error: Exception) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(separate_note(sys.argv[1:] if arguments is None else arguments))
+    root, words = parser(), separate_note(sys.argv[1:] if arguments is None else arguments)
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        root.error(unknown("command", words[0], COMMANDS))
+    args = root.parse_args(words)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a sign shows another in its place.
             stream.reconfigure(errors="replace")
     module, _, function = COMMANDS[args.command][0].rpartition(".")
     try:
-        run = getattr(importlib.import_module(f"claude_smart.{module}"), function)
-        from .desk import open_desk
+        from .rules import open_desk
 
+        run = getattr(importlib.import_module(f"claude_smart.{module}"), function)
         desk = open_desk(args.json, args.project)
         answer = run(args, desk)
         if args.json:

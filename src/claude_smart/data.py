@@ -8,41 +8,24 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from alma import jsonc
+from alma import jsonc, rulefiles
 from alma.engine.admit import key_of
-from alma.engine.coding_sessions import find_mark
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching, teach
 from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, ValidationError, unknown
-from alma.files import write_atomic
-from alma.hooks.drain import (
-    ProjectMemories,
-    ReaderState,
-    describe_dropped,
-    describe_reader,
-    drain,
-    is_taken_in,
-    read_journal,
-)
+from alma.files import lock_file, write_atomic
+from alma.hooks import drain as drains
+from alma.hooks import project as projects
+from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DEFAULTS, DataDir, check_setting, list_own_files, read_settings
 from alma.hooks.privacy import remove_private
-from alma.hooks.project import (
-    WorkingCopy,
-    find_copy,
-    forget_copies,
-    join_projects,
-    locate_project,
-    read_copies,
-    write_copy,
-)
-from alma.hooks.wake import ask_worker
 from alma.models.budget import meter
 from alma.text import digest
 from alma.types.kinds import MemoryType
@@ -51,18 +34,8 @@ from alma.types.record import LIVE, Status
 from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import from_iso
 
-from .desk import (
-    PATIENCE,
-    Answer,
-    Desk,
-    ask_yes,
-    count_noun,
-    find_rules,
-    plain_rule,
-    read_object,
-    require_person,
-    stop_worker,
-)
+from . import rules as desks
+from .rules import Answer, Desk, ask_yes, count_noun, find_rules, plain_rule, read_object, require_person
 
 _FORMAT = "claude-smart rules 1"
 _MARKDOWN = (".md", ".mdc")
@@ -76,19 +49,23 @@ def project(args: Namespace, desk: Desk) -> Answer:
     """Show the project of this folder, let it share another one's rules, or keep the two apart for good."""
     if args.share and args.separate:
         raise ValidationError("--share and --separate exclude each other; pass one of them")
-    copy = find_copy(desk.place, locate_project(desk.folder), remember=bool(args.share or args.separate))
+    copy = projects.find_copy(
+        desk.place, projects.locate_project(desk.folder), remember=bool(args.share or args.separate)
+    )
     if args.share:
         require_person("project --share")
         return _share_project(desk, copy, args.share)
-    similar: list[str] = []
+    similar = []
     if args.separate:
         copy.asked = ""
         if copy.id:
-            write_copy(desk.place, copy)
+            projects.write_copy(desk.place, copy)
         desk.say(f"{copy.key} stays a project of its own.")
     else:
         # It was seen to be similar, or begins with the same commit.
-        others = [one for one in read_copies(desk.place) if one.key != copy.key and not copy.is_named | one.is_named]
+        others = [
+            one for one in projects.read_copies(desk.place) if one.key != copy.key and not copy.is_named | one.is_named
+        ]
         root = _find_root(copy) if others else ""
         same = [one.key for one in others if root and _find_root(one) == root]
         similar = list(dict.fromkeys([*filter(None, [copy.asked]), *same]))
@@ -102,7 +79,7 @@ def project(args: Namespace, desk: Desk) -> Answer:
     return {"project": copy.key, "path": copy.path, "remote": copy.remote, "root": copy.root, "similar": similar}
 
 
-def _find_root(copy: WorkingCopy) -> str:
+def _find_root(copy: projects.WorkingCopy) -> str:
     """Return the first commit of a working copy; empty when there is none or git cannot say in time."""
     if copy.root or not os.path.isdir(copy.path):
         return copy.root
@@ -115,11 +92,12 @@ def _find_root(copy: WorkingCopy) -> str:
     return " ".join(sorted(done.stdout.split()))
 
 
-def _share_project(desk: Desk, copy: WorkingCopy, other: str) -> Answer:
+def _share_project(desk: Desk, copy: projects.WorkingCopy, other: str) -> Answer:
     """Move the rules of this project to the other one, and let its working copies belong to that from now on."""
     if other == copy.key:
         raise ValidationError(f"this folder belongs to {other} already")
-    drain(desk.place, wait=PATIENCE)
+    desks.require_project(desk.place, other)
+    drains.drain(desk.place, wait=desks.PATIENCE)
     rules = Where(kinds={MemoryType.RULE, OBSERVATION, "tombstone"}, projects={copy.key})
 
     def move_rules(tx: Transaction) -> int:
@@ -129,14 +107,9 @@ def _share_project(desk: Desk, copy: WorkingCopy, other: str) -> Answer:
         return sum(one.kind == MemoryType.RULE for one in moved)
 
     with desk.memory() as memory:
-        known = {one.key for one in read_copies(desk.place)}
-        target = memory.engine(other)
-        if other not in known and not any(True for _ in target.store.scan(Where(projects={other}), 1)):
-            listed = ", ".join(sorted(known - {copy.key})) or "none"
-            raise NotFoundError(f"there is no project {other!r}. Known: {listed}")
-        count = write(target, move_rules)
-    join_projects(desk.place, copy.key, other)
-    desk.say(f"This folder belongs to {other} now; {count} rules were moved there.")
+        count = write(memory.engine(other), move_rules)
+    projects.join_projects(desk.place, copy.key, other)
+    desk.say(f"This folder belongs to {other} now; moved {count_noun(count, 'rule')} there.")
     return {"project": other, "moved": count}
 
 
@@ -155,11 +128,11 @@ def status(args: Namespace, desk: Desk) -> Answer:
             counts.update(str(one.status) if one.status in LIVE else "put_away" for one in find_rules(engine))
             kinds = Where(kinds={"turn", "episode"}, projects={desk.project})
             counts.update(one.kind for one in engine.store.scan(kinds))
-        pending, state = len(find_pending(place, memory)), describe_reader(place, memory)
+        pending, state = len(find_pending(place, memory)), drains.describe_reader(place, memory)
     answer: Answer = {
         "project": desk.project,
         "home": place.home,
-        "question": find_copy(place, locate_project(desk.folder), remember=False).asked,
+        "question": projects.find_copy(place, projects.locate_project(desk.folder), remember=False).asked,
         "paused": desk.project in paused["projects"],
         "paused_everywhere": bool(paused["everywhere"]),
         "rules": {name: counts[name] for name in ("active", "candidate", "put_away")},
@@ -170,11 +143,10 @@ def status(args: Namespace, desk: Desk) -> Answer:
         "pending": pending,
         "db_bytes": _measure_files([place.db, f"{place.db}-wal"]),
         "worker": f"running, pid {worker['pid']}" if worker else "not running (not needed)",
-        "model": read_settings(place).text("model"),
-        "reading": state.plain(),
+        "model": read_settings(place)["model"],
+        "reading": state,
     }
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
-    again = f"; next attempt after {state.next_try:%Y-%m-%d %H:%M} UTC" if state.next_try else ""
     rows = (
         ("project", f"{desk.project} ({learning})"),
         ("", answer["question"] and f"perhaps the same as {answer['question']}: claude-smart project"),
@@ -183,38 +155,34 @@ def status(args: Namespace, desk: Desk) -> Answer:
         ("journals", f"{len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} pending"),
         ("memory", f"{place.db} ({answer['db_bytes'] // 1000} kB)"),
         ("worker", answer["worker"]),
-        ("reader", describe_reading(state)),
-        ("", state.dropped and f"dropped by the checks: {describe_dropped(state.dropped)}"),
-        ("", state.error and f"last error: {state.error}{again}"),
+        *zip(("reader", "", ""), describe_reading(state), strict=False),
     )
     desk.say(*(f"{name:10} {text}" for name, text in rows if text))
     return answer
 
 
-def describe_reading(state: ReaderState) -> str:
-    """Return which reader is at work, and what it cost today, in one line."""
-    if state.reader == "local":
-        return "local only (claude-smart config model on lets Claude read your corrections, too)"
-    calls = f"{state.calls_today} of {state.daily_calls} calls today"
-    waiting = f"{count_noun(state.sessions_read, 'session')} read, {state.sessions_waiting} waiting"
-    return f"local + claude ({state.model}), {calls}, {waiting}"
+def describe_reading(state: Mapping[str, Any]) -> list[str]:
+    """Return which reader is at work and what it cost today, what was dropped, and why Claude did not read the rest."""
+    if state["reader"] == "local":
+        return ["local only (claude-smart config model on lets Claude read your corrections, too)"]
+    calls = f"{state['calls_today']} of {count_noun(state['daily_calls'], 'call')} today"
+    waiting = f"{count_noun(state['sessions_read'], 'session')} read, {state['sessions_waiting']} waiting"
+    lines = [f"local + claude ({state['model']}), {calls}, {waiting}"]
+    if state["dropped"]:
+        lines.append(f"dropped by the checks: {drains.describe_dropped(state['dropped'])}")
+    if state["error"]:
+        again = (
+            f"next attempt after {state['next_try'][:16].replace('T', ' ')} UTC" if state["next_try"] else "given up"
+        )
+        lines.append(f"last error: {state['error']}; {again}")
+    return lines
 
 
-def find_pending(place: DataDir, memory: ProjectMemories | None) -> list[str]:
+def find_pending(place: DataDir, memory: drains.ProjectMemories | None) -> list[str]:
     """Return the journals that were not taken in yet."""
     files = list_own_files(place, ".jsonl")
-    if memory is None:
-        return files
-    engine, pending = memory.engine(EVERYWHERE), []
-    for path in files:
-        try:
-            journal = None if is_taken_in(engine, path) else read_journal(path)
-        except FileNotFoundError:
-            continue
-        if journal is not None:
-            mark = find_mark(engine, journal.story.session)
-            pending += [path] if mark.file != journal.file or mark.offset < journal.size else []
-    return pending
+    engine = memory.engine(EVERYWHERE) if memory else None
+    return [path for path in files if engine is None or not drains.is_taken_in(engine, path)]
 
 
 def _measure_files(paths: list[str]) -> int:
@@ -225,8 +193,9 @@ def usage(args: Namespace, desk: Desk) -> Answer:
     """Show what the model was asked for, by day; nothing unless it was allowed."""
     with desk.memory_if_any() as memory:
         days = meter(memory.engine(EVERYWHERE)) if memory else []
-    settings = read_settings(desk.place).values
-    desk.say(f"model: {settings['model']} ({settings['model_name']}), at most {settings['daily_calls']} calls a day")
+    settings = read_settings(desk.place)
+    most = count_noun(settings["daily_calls"], "call")
+    desk.say(f"model: {settings['model']} ({settings['model_name']}), at most {most} a day")
     desk.say(*(map(str, days) if days else ["No model was ever called."]))
     return {"model": settings["model"], "daily_calls": settings["daily_calls"], "days": [asdict(day) for day in days]}
 
@@ -273,10 +242,10 @@ def config(args: Namespace, desk: Desk) -> Answer:
         with suppress(ValueError):
             checked = json.loads(value) if isinstance(DEFAULTS[name], int) else value
         if problem := check_setting(name, checked):
-            raise ConfigError(problem.removeprefix("config.json: ").rpartition(";")[0] or problem)
+            raise ConfigError(problem)
         desk.place.make()
         write_text(path, jsonc.put(read_object(Path(path))[0] or "{}\n", (name,), checked))
-    settings = read_settings(desk.place).values
+    settings = read_settings(desk.place)
     if name is None:
         desk.say(*(f"{name:20} {value}" for name, value in settings.items()))
     else:
@@ -296,37 +265,44 @@ def write_text(path: str, text: str) -> None:
 
 def clear_all(args: Namespace, desk: Desk) -> Answer:
     """Erase what was learned and recorded: of this project, or everything, also where the store cannot be read."""
-    everything = "everything claude-smart has learned and recorded"
-    what = everything if args.everywhere else f"all that was learned in {desk.project}"
+    place, shared, stays, erased = desk.place, 0, [], 0
+    what = "all that was learned and recorded, in every project and for all projects"
+    if not args.everywhere:
+        with desk.memory_if_any() as memory:
+            rules = find_rules(memory.engine(desk.project)) if memory else []
+        shared = sum(one.project == EVERYWHERE for one in rules)
+        what = f"{count_noun(len(rules) - shared, 'rule')} of {desk.project} and all that was recorded there"
+    if shared:
+        stays = [f"{count_noun(shared, 'rule')} of all projects kept; clear-all --everywhere erases these, too."]
     if not args.yes:
         if not os.isatty(0):
             raise ValidationError(f"this erases {what}; say --yes to do it")
-        print(f"Erase {what}? It cannot be undone. [y/N] ", end="", file=sys.stderr, flush=True)
+        question = "It cannot be undone. Erase? [y/N] "
+        print(f"This erases {what}.", *stays, question, sep="\n", end="", file=sys.stderr, flush=True)
         if not ask_yes(""):
             desk.say("Nothing was erased.")
             desk.exit_code = 1
             return {"erased": 0}
-    place, erased = desk.place, 0
     if args.everywhere:
         # It has the store open that is about to go.
-        stop_worker(place)
+        desks.stop_worker(place)
     if os.path.isdir(place.home):
-        with desk.lock_drain():
+        with lock_file(place.drain_lock, desks.PATIENCE):
             if args.everywhere:
                 # The folder of journals may hold other things: they stay.
                 store = [place.db + ending for ending in ("", "-wal", "-shm", "-journal")]
                 erased = _remove_files([*store, place.cleared, *list_own_files(place)])
             else:
                 erased = _erase_project(desk)
-            forget_copies(place, "" if args.everywhere else desk.project)
-    what = "file" if args.everywhere else "record"
-    desk.say(f"Erased {count_noun(erased, what)}." if erased else "There was nothing to erase.")
-    return {"erased": erased}
+            projects.forget_copies(place, "" if args.everywhere else desk.project)
+    unit = "file" if args.everywhere else "record"
+    desk.say(f"Erased {count_noun(erased, unit)}: {what}." if erased else "There was nothing to erase.", *stays)
+    return {"erased": erased, "kept_rules": shared}
 
 
 def _erase_project(desk: Desk) -> int:
     for path in list_own_files(desk.place, ".jsonl", ".done"):
-        journal = read_journal(path)
+        journal = drains.read_journal(path)
         if journal is not None and journal.story.project == desk.project:
             _remove_files([path, os.path.splitext(path)[0] + ".shown"])
     with desk.memory_if_any() as memory:
@@ -367,15 +343,12 @@ def export(args: Namespace, desk: Desk) -> Answer:
 
 
 def _export_markdown(args: Namespace, desk: Desk) -> Answer:
-    from alma.rulefiles import TARGETS
-    from alma.rulefiles import export as write_rules
-
     name = Path(args.file).name
     usual = "cursor" if name.endswith(".mdc") else "claude-md" if name.lower().startswith("claude") else "agents-md"
-    target = next((to for to, one in TARGETS.items() if Path(one.path).name == name), usual)
+    target = next((to for to, one in rulefiles.TARGETS.items() if Path(one.path).name == name), usual)
     options = {"everywhere": args.everywhere, "force": args.force, "check": args.dry_run, "remove": args.remove}
     with desk.memory() as memory:
-        report = write_rules(memory.alma, target, args.file, project_id=desk.project, **options)
+        report = rulefiles.export(memory.alma, target, args.file, project_id=desk.project, **options)
     if args.dry_run:
         desk.say(report.diff or f"{report.path} is up to date.")
     elif args.remove:
@@ -405,7 +378,7 @@ def import_(args: Namespace, desk: Desk) -> Answer:
         pairs = list(zip(teachings, keys, strict=True))
         taught = teach(engine, [one for one, key in pairs if key not in gone and (key, one.reach) not in known])
     new, forgotten = sum(one.verb == "made" for one in taught), [one.rule for one, key in pairs if key in gone]
-    desk.say(f"{new} of {len(teachings)} rules were new.")
+    desk.say(f"Imported {count_noun(new, 'new rule')} of {len(teachings)}.")
     for rule in forgotten:
         desk.say(f"- left out, because it was forgotten here: {rule} (claude-smart tag keeps it anew)")
     return {"rules": len(teachings), "new": new, "forgotten": forgotten}
@@ -437,11 +410,9 @@ def _read_rules(path: str) -> Iterator[Teaching]:
 
 
 def _import_markdown(args: Namespace, desk: Desk) -> Answer:
-    from alma.rulefiles import import_ as read_rules
-
     options = {name: getattr(args, name) for name in ("all", "retire", "prefer", "dry_run")}
     with desk.memory() as memory:
-        report = read_rules(memory.alma, args.file, project_id=desk.project, **options)
+        report = rulefiles.import_(memory.alma, args.file, project_id=desk.project, **options)
     if report.diff:
         desk.say(report.diff)
     done = sum(one.done for one in report.changes)
@@ -468,8 +439,9 @@ def _read_rule(value: Answer) -> Teaching:
         at = None if value.get("created_at") is None else from_iso(str(value["created_at"]))
     except ValueError:
         raise ValidationError("created_at must be a time such as 2026-05-01T12:00:00+00:00") from None
-    words: dict[str, Any] = {name: str(value.get(name) or "") for name in ("trigger", "why", "said")}
-    lists = {name: value[name] for name in ("prefer", "avoid") if isinstance(value.get(name), list)}
-    words |= {name: tuple(map(str, names)) for name, names in lists.items()}
+    trigger, why, said = (str(value.get(name) or "") for name in ("trigger", "why", "said"))
+    lists = (value.get(name) for name in ("prefer", "avoid"))
+    prefer, avoid = (tuple(map(str, names)) if isinstance(names, list) else () for names in lists)
     id, is_sure = f"imp:{digest(rule, reach, size=12)}", status == Status.ACTIVE
-    return Teaching(id=id, rule=rule, reach=Reach(reach), source=RuleSource.IMPORT, sure=is_sure, at=at, **words)
+    rule_of_file = (id, rule, Reach(reach), RuleSource.IMPORT, trigger, why, said, prefer, avoid)
+    return Teaching(*rule_of_file, sure=is_sure, at=at)

@@ -11,18 +11,26 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
+import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from alma import __version__, jsonc
-from alma.errors import ConfigError
+from alma.doctor import FAILED, OK, Finding, check_integrity, check_modes, check_space
+from alma.errors import ALMAError, BusyError, ConfigError, CorruptStoreError, ModelError, NewerStoreError, StorageError
 from alma.files import FileChange, apply_changes, read_content, resolve_link
-from alma.hooks.paths import DEFAULTS, DataDir, find_data_dir, list_own_files, read_settings
+from alma.hooks.drain import SPENT, describe_reader, drain, find_program
+from alma.hooks.paths import DEFAULTS, DataDir, check_settings, find_data_dir, list_own_files, read_settings
+from alma.types.record import Status
 
-from .desk import Answer, Desk, ask_yes, count_noun, read_object, stop_worker
+from .cli import own_words
+from .data import describe_reading, find_pending, read_paused
+from .rules import Answer, Desk, ask_yes, count_noun, read_object, stop_worker
 
 NAME = "smart"
 """Of the plug-in: the host reserves names that begin with `claude-`."""
@@ -42,7 +50,7 @@ _MODEL_QUESTION = """\
 May Claude read your corrections? It finds many that the local reader misses.
   What is sent: your own turns that may be corrections, without pasted text; the end of Claude's message before each;
   and the rules you already have. Secrets are removed. It goes to `claude -p` on your own account.
-  How often: usually one call for a session, at most {calls} calls a day. `claude-smart usage` lists them.
+  How often: usually one call for a session, at most {calls} a day. `claude-smart usage` lists them.
   Switch it off at any time: claude-smart config model off
 Without it, claude-smart learns only from explicit corrections. [Y/n] """
 _TEXTS = {
@@ -101,8 +109,8 @@ def install(args: Namespace, desk: Desk) -> Answer:
 def _choose_model(is_allowed: bool | None, place: DataDir, is_asked: bool) -> str | None:
     """Return "on" or "off" for the model; None where it was answered before or nobody can answer."""
     current = read_settings(place)
-    if is_allowed is None and is_asked and current.text("model") == DEFAULTS["model"]:
-        answer = input(_MODEL_QUESTION.format(calls=current.number("daily_calls")))
+    if is_allowed is None and is_asked and current["model"] == DEFAULTS["model"]:
+        answer = input(_MODEL_QUESTION.format(calls=count_noun(current["daily_calls"], "call")))
         is_allowed = answer.strip().lower() in ("", "y", "yes")
     return None if is_allowed is None else "on" if is_allowed else "off"
 
@@ -302,10 +310,8 @@ def _drop_members(
         yield FileChange(path, text.encode(), None if is_ours and json.loads(after) == {} else after.encode())
 
 
-def _list_files(folder: Path) -> Iterator[Path]:
-    for base, folders, names in os.walk(folder):
-        folders.sort()
-        yield from (Path(base) / name for name in sorted(names))
+def _list_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _remove_files(paths: Iterable[Path]) -> Iterator[FileChange]:
@@ -314,3 +320,217 @@ def _remove_files(paths: Iterable[Path]) -> Iterator[FileChange]:
 
 def _to_json(value: Any) -> bytes:
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+# -- doctor: the whole chain on this machine, in a scratch home, and the state of the real one
+
+# Not imported: it is a program, and ends the process.
+_HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook.py")
+_RECENT_SECONDS = 7 * 86_400.0
+_HOOK_SECONDS = 20.0
+_RESTORE = "restore a backup of memory.db, or: claude-smart clear-all --everywhere"
+_FIXES: tuple[tuple[type[Exception], str], ...] = (
+    (NewerStoreError, "an older claude-smart is used than the one that wrote it: update this one"),
+    (BusyError, "end the process that uses it, or try again"),
+    (CorruptStoreError, _RESTORE),
+    (StorageError, "check the disk, and the owner and mode of the file"),
+    (Exception, "mend or remove what is named"),
+)
+_SAID = "no, use pnpm here instead of npm, because npm breaks the lock file"
+_CHAIN = (
+    "a hook fires and its turn is in the journal",
+    "the turn is in the store",
+    "a rule was learned from it",
+    "the next session is told",
+)
+
+
+class Step(NamedTuple):
+    name: str
+    ok: bool
+    detail: str
+    fix: str = ""
+    """What to do about it; empty when nothing is wrong."""
+
+
+def doctor(args: Namespace, desk: Desk) -> Answer:
+    """Check everything, and print each step as soon as it is done."""
+    steps = []
+    for step in _run_steps(desk):
+        steps.append(step._asdict())
+        desk.say(f"{'✓' if step.ok else '✗'} {step.name}: {step.detail}", *([f"    {step.fix}"] if step.fix else []))
+    sound = all(step["ok"] for step in steps)
+    desk.say("\nAll is well." if sound else "\nSomething is not as it should be; see the lines marked ✗.")
+    desk.exit_code = int(not sound)
+    return {"ok": sound, "steps": steps}
+
+
+def _run_steps(desk: Desk) -> Iterator[Step]:
+    yield Step("Python", True, f"{sys.version.split()[0]} ({sys.executable})")
+    yield from _check_plugin(desk.place)
+    with tempfile.TemporaryDirectory(prefix="claude-smart-", ignore_cleanup_errors=True) as scratch:
+        # Each link needs the one before it; the first that fails says why, and the rest are not tried.
+        links = _run_chain(scratch)
+        for number, name in enumerate(_CHAIN, 1):
+            try:
+                yield Step(name, True, next(links))
+            except (ALMAError, OSError, subprocess.SubprocessError, ValueError, LookupError) as error:
+                yield Step(name, False, str(error) or type(error).__name__, "see hooks.log, and report this line")
+                yield from (Step(left, False, "not tried") for left in _CHAIN[number:])
+                break
+    checks = (_check_home, _check_settings, _check_store, _check_journals, _check_reader, _check_log)
+    for check in checks:
+        name = check.__name__.removeprefix("_check_")
+        try:
+            state, *rest = check(desk)
+            step = Step(name, state != FAILED, *rest)
+        except (ALMAError, OSError) as error:
+            step = Step(name, False, own_words(error), next(fix for kind, fix in _FIXES if isinstance(error, kind)))
+        if step.detail:
+            yield step
+
+
+def _check_plugin(place: DataDir) -> Iterator[Step]:
+    setup = find_setup({**os.environ, "CLAUDE_SMART_HOME": place.home})
+    try:
+        names = list_enabled(read_object(setup.settings)[1])
+    except ConfigError as error:
+        yield Step("plug-in", False, str(error), "mend the file; Claude Code does not read it either")
+        return
+    if not names:
+        yield Step("plug-in", False, f"not enabled in {setup.settings}", "claude-smart install")
+        return
+    fix = "" if len(names) == 1 else "keep one of them"
+    yield Step("plug-in", not fix, f"{', '.join(names)} is enabled", fix)
+    if PLUGIN not in names:
+        return
+    content = read_content(setup.marketplace / "plugin" / "hooks" / "hooks.json")
+    programs = {hook["command"] for hook in list_hooks(json.loads(content))} if content else {str(setup.marketplace)}
+    gone = sorted(one for one in programs if not os.path.isfile(one))
+    if gone:
+        yield Step("hooks", False, f"missing: {', '.join(gone)}", "claude-smart install")
+    elif any(change.path.suffix == ".py" for change in plan_install(setup).changes):
+        yield Step("hooks", True, "installed from another version than this one", "claude-smart update")
+    else:
+        yield Step("hooks", True, f"{setup.plain}, as installed")
+
+
+# -- the chain, in a scratch home
+
+
+def _run_chain(scratch: str) -> Iterator[str]:
+    """Yield what each link of the chain came to. Raises ValueError where it is broken."""
+    folder, place = os.path.join(scratch, "repository"), DataDir(os.path.join(scratch, "home"))
+    os.makedirs(folder)
+    place.make()
+    names = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
+    environ = {name: value for name, value in os.environ.items() if name.upper() in names}
+    environ |= {"CLAUDE_SMART_HOME": place.home, "CLAUDE_SMART_BACKEND_AUTOSTART": "0", "CLAUDE_SMART_ATTENDED": "1"}
+
+    def fire(event: str, session: str = "doctor-1", **fields: object) -> str:
+        """Run the hook as the host does, and return what it answers."""
+        # Somebody is said to be draining already: a process of its own would outlive this folder.
+        Path(place.sessions, "wanted").touch()
+        given = json.dumps({"session_id": session, "cwd": folder, "hook_event_name": event, **fields})
+        command = [sys.executable, "-I", "-S", _HOOK]
+        options: dict[str, Any] = {"env": environ, "timeout": _HOOK_SECONDS, "encoding": "utf-8", "errors": "replace"}
+        return str(subprocess.run(command, input=given, capture_output=True, check=False, **options).stdout)
+
+    began = time.perf_counter()
+    fire("SessionStart", source="startup")
+    took = time.perf_counter() - began
+    for id, prompt in (("p1", "install the packages"), ("p2", _SAID)):
+        fire("UserPromptSubmit", prompt=prompt, prompt_id=id)
+        fire("Stop", last_assistant_message="I ran npm install.", stop_hook_active=False, prompt_id=id)
+    if not os.path.exists(place.journal("doctor-1")):
+        raise ValueError(f"the hook wrote no journal; its log says: {_read_log(place)[-3:]}")
+    yield f"{took * 1000:.0f} ms for one hook"
+
+    report = drain(place, wait=1.0)
+    if report.turns != 4:
+        raise ValueError(f"{report.turns} of 4 turns arrived; {report.problems or _read_log(place)[-3:]}")
+    yield "4 of 4, each once"
+
+    rules = [one.record for one in report.taught if one.record and one.record.status is Status.ACTIVE]
+    if not rules:
+        raise ValueError(f"no rule came of {_SAID!r}")
+    yield str(rules[0].body["line"])
+
+    answer = fire("SessionStart", "doctor-2", source="startup")
+    if "pnpm" not in answer:
+        raise ValueError(f"the rule is not in what the session is told; the log says: {_read_log(place)[-3:]}")
+    context = json.loads(answer)["hookSpecificOutput"]["additionalContext"]
+    yield f"{len(context)} characters at the start of a session"
+
+
+# -- the real home
+
+
+def _check_home(desk: Desk) -> Finding:
+    place = desk.place
+    if not os.path.isdir(place.home):
+        return OK, f"{place.home} does not exist yet; the first session makes it"
+    # Those that tell what was said. The folder of journals may be elsewhere, and others may use it too.
+    files = [path for path in Path(place.home).rglob("*") if path.is_file() and "marketplace" not in path.parts]
+    problems = check_modes(FAILED, "chmod go= {}", [*map(Path, list_own_files(place)), *files])
+    for folder in (place.home, place.sessions):
+        if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
+            problems.append((FAILED, f"{folder} cannot be written", "check its owner and mode"))
+    problems += [one for one in check_space(Path(place.home)) if one[0] == FAILED]
+    return problems[0] if problems else (OK, f"{place.home}, for you alone")
+
+
+def _check_settings(desk: Desk) -> Finding:
+    read_paused(desk.place)
+    problems = check_settings(desk.place)[1]
+    state = FAILED if problems else OK
+    return state, "; ".join(problems), f"mend {desk.place.config}: claude-smart config NAME VALUE"
+
+
+def _check_store(desk: Desk) -> Finding:
+    with desk.memory_if_any() as memory:
+        [found] = check_integrity(memory.alma.engine.store) if memory else [(OK, "")]
+    return (FAILED, found[1], _RESTORE) if found[0] == FAILED else found
+
+
+def _check_journals(desk: Desk) -> Finding:
+    with desk.memory_if_any() as memory:
+        waiting = find_pending(desk.place, memory)
+    hour_ago = time.time() - 3600
+    old = [path for path in waiting if os.path.exists(path) and os.path.getmtime(path) < hour_ago]
+    if old:
+        fix = "claude-smart learn takes them in, or says why it cannot"
+        return FAILED, f"{count_noun(len(old), 'journal')} not taken in for more than an hour", fix
+    return OK, f"{len(waiting)} waiting to be taken in"
+
+
+def _check_reader(desk: Desk) -> Finding:
+    """Say which reader is at work, and why Claude could not read what waits for it."""
+    with desk.memory_if_any() as memory:
+        state = describe_reader(desk.place, memory)
+    line = "; ".join(describe_reading(state))
+    if state["reader"] == "local":
+        return OK, line
+    if state["error"] == SPENT:
+        return OK, line, "claude-smart config daily_calls N raises the limit"
+    if state["error"]:
+        return FAILED, line, "claude-smart learn tries it now"
+    try:
+        find_program()
+    except ModelError as error:
+        return FAILED, f"{line}; {error}", "install Claude Code, or: claude-smart config model off"
+    return OK, line
+
+
+def _check_log(desk: Desk) -> Finding:
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - _RECENT_SECONDS))
+    recent = [line for line in _read_log(desk.place) if line >= since]
+    if not recent:
+        return OK, "no trouble in the last seven days"
+    detail = f"{count_noun(len(recent), 'line')} in the last seven days; the last: {recent[-1]}"
+    return FAILED, detail, f"see {desk.place.log}"
+
+
+def _read_log(place: DataDir) -> list[str]:
+    content = read_content(Path(place.log)) or b""
+    return content.decode("utf-8", "replace").splitlines()

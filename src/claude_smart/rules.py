@@ -1,4 +1,4 @@
-"""The commands about rules: show, review, edit, restore, forget, learn, tag.
+"""The desk that all commands work at, and the commands about rules: show, review, edit, restore, forget, learn, tag.
 
 A command says what people are to read and returns what programs get with `--json`.
 """
@@ -6,77 +6,244 @@ A command says what people are to read and returns what programs get with `--jso
 from __future__ import annotations
 
 import os
-import sys
 import time
 import uuid
 from argparse import Namespace
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from alma import jsonc
 from alma.coding.events import parse_journal
 from alma.coding.session import build_session
 from alma.coding.transcript import list_transcripts, read_lines, read_transcript
+from alma.engine import rules as core
 from alma.engine.coding_sessions import find_mark, find_teachings
 from alma.engine.context import Engine
 from alma.engine.edit import list_history
-from alma.engine.observations import OBSERVATION, delete_observation
-from alma.engine.rules import (
-    Taught,
-    Teaching,
-    change_rule,
-    erase_rule,
-    find_ended,
-    find_quotes,
-    has_quote,
-    learn_rules,
-    prepare_rules,
-    restore_rule,
-    teach,
-)
+from alma.engine.observations import OBSERVATION, count_times, delete_observation
+from alma.engine.rules import Teaching
 from alma.engine.transaction import Transaction, write
-from alma.errors import NotFoundError, ValidationError
-from alma.hooks.drain import ReadingReport, describe_dropped, drain, erase_from_journals, read_sessions
+from alma.errors import ConfigError, NotFoundError, ValidationError
+from alma.files import lock_file, read_content
+from alma.hooks import drain as drains
 from alma.hooks.inject import playbook_text
-from alma.hooks.paths import is_model_allowed, list_own_files
+from alma.hooks.journal import ask_worker
+from alma.hooks.paths import DataDir, find_data_dir, is_model_allowed, list_own_files
 from alma.hooks.privacy import remove_private
-from alma.hooks.project import find_project, locate_project
+from alma.hooks.project import clean_path, find_copy, locate_project, read_copies
 from alma.reading.local_rules import find_choice, word_rule
+from alma.text import stems
+from alma.types.kinds import MemoryType
+from alma.types.query import Where
 from alma.types.record import LIVE, Record, Status
 from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import now
 
-from .desk import (
-    INDENT,
-    PATIENCE,
-    Answer,
-    Desk,
-    count_noun,
-    describe_rule,
-    find_observations,
-    find_rules,
-    is_run_by_agent,
-    pick_rule,
-    plain_rule,
-    plain_rules,
-    require_person,
-    short_id,
-)
+PATIENCE = 20.0
+"""So many seconds a command waits for another process that takes in what was recorded."""
+_STOP_SECONDS = 3.0
+INDENT = "    "
+Answer = dict[str, Any]
+"""What a command returns for programs; what people read it says itself."""
+
+
+@dataclass
+class Desk:
+    place: DataDir
+    project: str
+    session: str
+    folder: str
+    as_json: bool = False
+    exit_code: int = 0
+
+    def say(self, *lines: str) -> None:
+        """Print lines for people; programs get what the command returns."""
+        for line in () if self.as_json else lines:
+            print(line)
+
+    def list_rules(self, heading: str, records: Sequence[Record]) -> list[Answer]:
+        """Say which rules there are; return them as JSON values."""
+        if records:
+            self.say(f"\n{heading}\n")
+        for one in records:
+            self.say(f"- {one.body['line']}\n{INDENT}{describe_rule(one)}")
+            if one.status is Status.CANDIDATE and one.body.get("said"):
+                self.say(f"{INDENT}from: {one.body['said']}")
+        return [plain_rule(one) for one in records]
+
+    def report_change(self, verb: str, rule: Record, ended: Sequence[Record] = ()) -> Answer:
+        """Say what was done to a rule, which rules it replaces, and how to undo it; return the same."""
+        self.say(f"{verb}: {rule.body['line']}\n{INDENT}{describe_rule(rule)}")
+        self.say(*(f"{INDENT}It replaces: {one.body['rule']} [{short_id(one.id)}]" for one in ended))
+        self.say(f"{INDENT}Undo: claude-smart restore {short_id(rule.id)}")
+        return {verb.lower(): plain_rule(rule), "replaced": [one.id for one in ended]}
+
+    def memory(self) -> drains.ProjectMemories:
+        """Open the store. Something may be stored now, so the working copy is remembered."""
+        find_copy(self.place, locate_project(self.folder))
+        return drains.ProjectMemories(self.place)
+
+    @contextmanager
+    def memory_if_any(self) -> Iterator[drains.ProjectMemories | None]:
+        """Open the store; None where nothing was stored yet."""
+        with self.memory() if os.path.exists(self.place.db) else nullcontext() as memory:
+            yield memory
+
+    @contextmanager
+    def engine(self) -> Iterator[Engine]:
+        """Open the store for the rules of this project."""
+        with self.memory() as memory:
+            yield memory.engine(self.project)
+
+
+def open_desk(as_json: bool = False, project: str | None = None) -> Desk:
+    """Find the place and the project of this folder, without changing anything."""
+    place = find_data_dir(os.environ)
+    try:
+        here = clean_path(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd())
+    except FileNotFoundError:
+        raise ConfigError("the folder you are in was removed; go to another one") from None
+    key = find_copy(place, locate_project(here), remember=False).key
+    if project not in (None, key):
+        require_project(place, str(project))
+    return Desk(place, project or key, os.environ.get("CLAUDE_CODE_SESSION_ID", ""), here, as_json)
+
+
+def require_project(place: DataDir, key: str) -> None:
+    """Refuse a project that has neither a working copy nor anything stored."""
+    known = {copy.key for copy in read_copies(place)}
+    if key not in known and os.path.exists(place.db):
+        with drains.ProjectMemories(place) as memory:
+            known |= {one.project for one in memory.alma.engine.store.scan(Where(projects={key}), 1)}
+    if key not in known:
+        raise NotFoundError(f"there is no project {key!r}. Known: {', '.join(sorted(known)) or 'none'}")
+
+
+def is_run_by_agent() -> bool:
+    """Whether an agent runs this command in its own shell; its slash commands come by way of the journal."""
+    return os.environ.get("CLAUDECODE") == "1" and not os.isatty(0)
+
+
+def require_person(doing: str) -> None:
+    """Refuse what only a person may decide, where an agent runs the command."""
+    if is_run_by_agent():
+        raise ValidationError(f"{doing} is for a person to decide, and an agent runs this: run it in a terminal")
+
+
+def ask_yes(question: str) -> bool:
+    return input(question).strip().lower() in ("y", "yes")
+
+
+def stop_worker(place: DataDir) -> None:
+    """End the worker: it would write into what is about to go."""
+    if ask_worker(place, {"op": "stop"}, 1.0) is not None:
+        deadline = time.monotonic() + _STOP_SECONDS
+        while os.path.exists(place.worker) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def read_object(path: Path) -> tuple[str | None, dict[str, Any]]:
+    """Return the text of a JSON file and what it holds; None and nothing where there is no file."""
+    content = read_content(path)
+    if content is None:
+        return None, {}
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
+    # The host reads JSON without comments and nothing else.
+    return text, jsonc.load(text, str(path), remarks=False)
+
+
+# -- rules: which there are, and how they are described
+
+
+def find_rules(engine: Engine, *statuses: Status) -> list[Record]:
+    """Return the rules of the project and those of all projects, oldest first."""
+    where = Where(kinds={MemoryType.RULE}, projects={engine.project, EVERYWHERE}, statuses=statuses or None)
+    return [one for one in engine.store.scan(where) if not core.is_old_fix(one)][::-1]
+
+
+def find_observations(engine: Engine) -> list[Record]:
+    """Return what agents did in this project that failed and then worked, oldest first."""
+    return list(engine.store.scan(Where(kinds={OBSERVATION}, projects={engine.project}, statuses=LIVE)))[::-1]
+
+
+def pick_rule(records: Sequence[Record], name: str) -> Record:
+    """Return the one rule that an id, the end of one, or words mean."""
+    wanted = name.strip("[]# ").lower()
+    if not wanted:
+        raise ValidationError("say which rule: its id, the end of it, or words that are in it")
+    texts = {one.id: str(one.body["rule" if one.kind == MemoryType.RULE else "line"]) for one in records}
+    matches = (
+        [one for one in records if one.id == wanted or (len(wanted) >= 4 and one.id.endswith(wanted))]
+        or [one for one in records if wanted in texts[one.id].lower()]
+        or [one for one in records if stems(wanted) and stems(wanted) <= stems(one.text)]
+    )
+    if not matches:
+        raise NotFoundError(f"no rule matches {name!r}; `claude-smart show` lists the rules with their ids")
+    if len(matches) > 1:
+        listed = "\n".join(f"  [{short_id(one.id)}] {texts[one.id]}" for one in matches[:10])
+        raise ValidationError(f"{len(matches)} rules could be meant by {name!r}; name one by its id:\n{listed}")
+    return matches[0]
+
+
+def short_id(record_id: str) -> str:
+    """Return enough of an id to name it: its end, because the beginning is the time it was made."""
+    return record_id[-8:]
+
+
+def count_noun(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+_RULE_FIELDS = ("rule", "trigger", "why", "reach", "source", "said", "prefer", "avoid")
+_OBSERVATION_FIELDS = ("failed", "worked", "failures", "successes", "concern")
+
+
+def plain_rule(record: Record) -> Answer:
+    """Return a rule or an observation as JSON values."""
+    if record.kind == OBSERVATION:
+        fields = {name: record.body[name] for name in _OBSERVATION_FIELDS}
+        return {"id": record.id, "status": str(record.status), **fields}
+    return {
+        "id": record.id,
+        **{name: record.body[name] for name in _RULE_FIELDS},
+        "status": str(record.status),
+        "project": record.project,
+        "session": record.session,
+        "followed": record.evidence.successes,
+        "violated": record.evidence.failures,
+        "repeats": record.body.get("metadata", {}).get("repeats", 0),
+        "created_at": record.created_at.isoformat(),
+    }
+
+
+def describe_rule(record: Record) -> str:
+    """Return what a person needs to judge a rule: id, reach, date, and how often it was repeated and followed."""
+    value, day = plain_rule(record), f"{record.created_at:%Y-%m-%d}"
+    if record.kind == OBSERVATION:
+        once = "seen in one session only" if record.status is Status.CANDIDATE else ""
+        parts = [day, f"not shown: {value['concern']}" if value["concern"] else once]
+    else:
+        counts = {"repeated": value["repeats"], "followed": value["followed"], "violated": value["violated"]}
+        parts = [f"reach {value['reach']}", day]
+        parts += [f"{verb} {count_times(number)}" for verb, number in counts.items() if number]
+        if record.status is Status.SUPERSEDED:
+            parts.append(f"replaced by [{short_id(record.superseded_by)}]")
+        elif record.status not in LIVE:
+            parts.append(value["status"])
+    return f"[{short_id(record.id)}] {', '.join(filter(None, parts))}"
+
+
+# -- show
 
 _NOTHING = "No rule was learned for this project yet."
 _HISTORY = ("rule", "trigger", "why", "reach", "status")
 _CHANGE = ("verb", "why", "before")
-_READING_SECONDS = 30.0
-"""The host ends a slash command that takes a minute."""
-_TITLES = {
-    "repeated": "Repeated",
-    "confirmed": "Confirmed",
-    "promoted": "Now beyond one session",
-    "known": "Already known",
-}
-
-
-# -- show
 
 
 def show(args: Namespace, desk: Desk) -> Answer:
@@ -92,13 +259,6 @@ def show(args: Namespace, desk: Desk) -> Answer:
     playbook = playbook_text(desk.place, desk.project, session, desk.folder)
     active, waiting = ([one for one in known if one.status is status] for status in LIVE)
     lasting = [one for one in active if not one.session]
-    here = [one for one in active if one.session and one.session == session]
-    hidden = {
-        "Only in other sessions": [one for one in active if one.session not in ("", session)],
-        "Replaced or archived (claude-smart restore ID brings one back)": [
-            one for one in known if one.status not in LIVE
-        ],
-    }
     # A command that weakens safety is not put before an agent, which may be the one who asks.
     observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
     if args.playbook:
@@ -107,19 +267,24 @@ def show(args: Namespace, desk: Desk) -> Answer:
             desk.say(f"{count_noun(len(waiting), 'possible rule')} waiting: claude-smart review")
     else:
         desk.say(f"Project {desk.project}")
-        desk.list_rules("Rules in force", lasting)
-        desk.list_rules("Only in this session", here)
-        desk.list_rules("Waiting for your review (claude-smart review)", waiting)
-        desk.list_rules("Observed in commands (claude-smart review --accept ID turns one into a rule)", observed)
-        for where, rules in hidden.items():
-            if args.all:
-                desk.list_rules(where, rules)
+        here = [one for one in active if one.session and one.session == session]
+        elsewhere = [one for one in active if one.session not in ("", session)]
+        gone = [one for one in known if one.status not in LIVE]
+        for heading, hint, rules, is_listed in (
+            ("Rules in force", "", lasting, True),
+            ("Only in this session", "", here, True),
+            ("Waiting for your review", " (claude-smart review)", waiting, True),
+            ("Observed in commands", " (claude-smart review --accept ID turns one into a rule)", observed, True),
+            ("Only in other sessions", "", elsewhere, args.all),
+            ("Replaced or archived", " (claude-smart restore ID brings one back)", gone, args.all),
+        ):
+            if is_listed:
+                desk.list_rules(heading + hint, rules)
             elif rules:
-                what = where.partition(" (")[0].lower()
-                desk.say(f"\n{count_noun(len(rules), 'rule')} {what}: claude-smart show --all")
+                desk.say(f"\n{count_noun(len(rules), 'rule')} {heading.lower()}: claude-smart show --all")
         if not (active or waiting or observed):
             desk.say(_NOTHING)
-    listed, seen = plain_rules(known if args.all else active), plain_rules(observed)
+    listed, seen = ([plain_rule(one) for one in rules] for rules in (known if args.all else active, observed))
     return {"project": desk.project, "playbook": playbook, "rules": listed, "observations": seen}
 
 
@@ -156,10 +321,9 @@ def review(args: Namespace, desk: Desk) -> Answer:
         accepted, rejected = ([one.id for one in records] for records in (yes, no))
         if both := set(accepted) & set(rejected):
             raise ValidationError(f"{', '.join(sorted(both))} cannot be both accepted and rejected")
-        for one in yes:
-            _decide(desk, engine, one, "a" if args.everywhere else "y")
-        for one in no:
-            _decide(desk, engine, one, "n")
+        for records, answer in ((yes, "a" if args.everywhere else "y"), (no, "n")):
+            for one in records:
+                _decide(desk, engine, one, answer)
         if yes or no:
             return {"accepted": accepted, "rejected": rejected}
         if waiting and not desk.as_json and os.isatty(0) and os.isatty(1):
@@ -172,16 +336,14 @@ def review(args: Namespace, desk: Desk) -> Answer:
 
 
 def _ask_each(desk: Desk, engine: Engine, waiting: list[Record]) -> None:
-    question = "  [y]es, in this project / [a]lways, in all projects / [e]dit / [n]o / [Enter] skip / [q]uit: "
     for place, one in enumerate(waiting, 1):
         desk.say(f"\n{place} of {len(waiting)}: {one.body['line']}\n{INDENT}{describe_rule(one)}")
         desk.say(f"{INDENT}from: {one.body['said']}")
-        answer = input(question).strip().lower()[:1]
-        if answer == "e":
-            words = {name: input(f"  {name} [{one.body[name]}]: ").strip() for name in ("rule", "trigger", "why")}
-            if words := {name: value for name, value in words.items() if value}:
-                one, _ = change_rule(engine, one.id, "edited", words=words)
-            answer = input("  [y]es, in this project / [a]lways / [Enter] leave it waiting: ").strip().lower()[:1]
+        question = "  [y]es, in this project / [a]lways, in all projects / [e]dit / [n]o / [Enter] skip / [q]uit: "
+        while (answer := input(question).strip().lower()[:1]) == "e":
+            names = ("rule", "trigger", "why")
+            words = {name: text for name in names if (text := input(f"  {name} [{one.body[name]}]: ").strip())}
+            one = core.change_rule(engine, one.id, "edited", words=words)[0] if words else one
         if answer == "q":
             break
         _decide(desk, engine, one, answer)
@@ -192,30 +354,22 @@ def _decide(desk: Desk, engine: Engine, record: Record, answer: str) -> None:
     if answer in ("y", "a"):
         desk.report_change("Accepted", accept(engine, record, everywhere=answer == "a"))
     elif answer == "n":
-        desk.report_change("Rejected", *change_rule(engine, record.id, "rejected", status=Status.ARCHIVED))
+        desk.report_change("Rejected", *core.change_rule(engine, record.id, "rejected", status=Status.ARCHIVED))
 
 
 def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Record:
     """Make a lasting rule of a candidate or an observation, because a person said yes; end what it contradicts."""
     reach = Reach.ALWAYS if everywhere or record.project == EVERYWHERE else Reach.PROJECT
     if record.kind != OBSERVATION:
-        return change_rule(engine, record.id, "accepted", reach=reach, status=Status.ACTIVE)[0]
+        return core.change_rule(engine, record.id, "accepted", reach=reach, status=Status.ACTIVE)[0]
     body = record.body
-    rule = Teaching(
-        id=f"accepted:{record.id}",
-        rule=f"Run `{body['worked']}` instead of `{body['failed']}`",
-        trigger=body["trigger"],
-        reach=reach,
-        source=RuleSource.NOTE,
-        prefer=tuple(body["prefer"]),
-        avoid=tuple(body["avoid"]),
-        said=body["line"],
-        at=now(),
-    )
-    prepared = prepare_rules(engine, [rule])
+    text = f"Run `{body['worked']}` instead of `{body['failed']}`"
+    rule = Teaching(f"accepted:{record.id}", text, reach, RuleSource.NOTE, body["trigger"], said=body["line"], at=now())
+    rule = rule._replace(prefer=tuple(body["prefer"]), avoid=tuple(body["avoid"]))
+    prepared = core.prepare_rules(engine, [rule])
 
     def replace_observation(tx: Transaction) -> Record:
-        [taught] = learn_rules(tx, prepared)
+        [taught] = core.learn_rules(tx, prepared)
         for one in tx.get([record.id]):
             tx.update(one, status=Status.RETIRED)
         # A note that its person vouches for is never refused.
@@ -239,7 +393,7 @@ def edit(args: Namespace, desk: Desk) -> Answer:
         rule = pick_rule(find_rules(engine, *LIVE), " ".join(args.what))
         reach = Reach(args.reach or rule.body["reach"])
         session = args.session or desk.session
-        changed = change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
+        changed = core.change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
     return desk.report_change("Changed", *changed)
 
 
@@ -257,14 +411,14 @@ def restore(args: Namespace, desk: Desk) -> Answer:
                 f"no replaced or archived rule matches {name!r}; to undo the last change of an active rule, pass its id"
             )
         rule = pick_rule(known, name)
-        ended = find_ended(Transaction(engine), rule, rule.superseded_by) if rule.status not in LIVE else []
+        ended = core.find_ended(Transaction(engine), rule, rule.superseded_by) if rule.status not in LIVE else []
         wide = [one for one in ended if one.project == EVERYWHERE and rule.project != EVERYWHERE]
         if wide and not args.yes:
             raise ValidationError(
                 f"[{short_id(wide[0].id)}] {wide[0].body['rule']!r} holds in all projects and contradicts it; "
                 "pass --yes to replace it everywhere, or forget it first"
             )
-        restored, replaced = restore_rule(engine, rule.id)
+        restored, replaced = core.restore_rule(engine, rule.id)
         return desk.report_change("Restored" if restored.status in LIVE else "Put away again", restored, replaced)
 
 
@@ -281,23 +435,33 @@ def forget(args: Namespace, desk: Desk) -> Answer:
             delete_observation(replace(engine, project=rule.project), rule)
             desk.say(f"Erased: {rule.body['line']}")
         elif args.everything:
-            quotes = find_quotes(rule)
-            with desk.lock_drain():
-                turns = erase_rule(engine, rule)
-                lines = erase_from_journals(desk.place, rule.project, lambda text: has_quote(text, quotes))
+            quotes = core.find_quotes(rule)
+            with lock_file(desk.place.drain_lock, PATIENCE):
+                # What is half read would come back after it was erased.
+                turns = core.erase_rule(engine, rule)
+                lines = drains.erase_from_journals(desk.place, rule.project, lambda text: core.has_quote(text, quotes))
                 memory.alma.vacuum()
             also = f"{count_noun(turns, 'recorded turn')} and {count_noun(lines, 'journal line')}"
             desk.say(f"Erased for good: {rule.body['rule']}\n{INDENT}with its history, {also}.")
             desk.say(f"{INDENT}Claude Code's own transcripts are not changed.")
             answer |= {"turns": turns, "journal_lines": lines}
         else:
-            desk.report_change("Forgotten", *change_rule(engine, rule.id, "put away", status=Status.ARCHIVED))
+            desk.report_change("Forgotten", *core.change_rule(engine, rule.id, "put away", status=Status.ARCHIVED))
             how = f"claude-smart forget --everything {short_id(rule.id)}"
             desk.say(f"{INDENT}Erase it, and the sentence it came from: {how}")
     return answer
 
 
 # -- learn, tag
+
+_READING_SECONDS = 30.0
+"""The host ends a slash command that takes a minute."""
+_TITLES = {
+    "repeated": "Repeated",
+    "confirmed": "Confirmed",
+    "promoted": "Now beyond one session",
+    "known": "Already known",
+}
 
 
 def learn(args: Namespace, desk: Desk) -> Answer:
@@ -306,14 +470,14 @@ def learn(args: Namespace, desk: Desk) -> Answer:
         return _learn_from_history(args, desk)
     if args.note:
         return tag(args, desk)
-    report = drain(desk.place, wait=PATIENCE)
-    reading = ReadingReport()
+    report = drains.drain(desk.place, wait=PATIENCE)
+    reading = drains.ReadingReport()
     is_read = is_model_allowed(desk.place) and os.path.exists(desk.place.db)
     if is_read:
         # Claude reads this session, or all that wait when there is none.
         timeout = _READING_SECONDS if desk.session else None
         with desk.memory() as memory:
-            reading = read_sessions(desk.place, memory, session=desk.session, is_urgent=True, timeout=timeout)
+            reading = drains.read_sessions(desk.place, memory, session=desk.session, is_urgent=True, timeout=timeout)
     if report.busy:
         desk.say("Another process is taking in what was recorded; try again in a moment.")
     elif not report.sessions:
@@ -337,17 +501,16 @@ def learn(args: Namespace, desk: Desk) -> Answer:
     for problem in report.problems:
         desk.say(f"! {problem}")
     desk.exit_code = int(report.busy or bool(report.problems))
+    changed = {"refined": reading.refined, "archived": reading.archived, "observed": report.observed}
     return {
         **{name: getattr(report, name) for name in ("sessions", "turns", "busy", "problems")},
         "learned": plain,
-        "refined": plain_rules(reading.refined),
-        "archived": plain_rules(reading.archived),
-        "observed": plain_rules(report.observed),
+        **{name: [plain_rule(one) for one in records] for name, records in changed.items()},
         "read": {name: getattr(reading, name) for name in ("turns", "dropped", "problem")} if is_read else None,
     }
 
 
-def _report_learned(desk: Desk, taught: Sequence[Taught]) -> list[Answer]:
+def _report_learned(desk: Desk, taught: Sequence[core.Taught]) -> list[Answer]:
     """Say what became of the rules that were just taught, each as it is shown to the agent, and how to undo it."""
     for one in taught:
         if one.record is None:
@@ -370,7 +533,7 @@ def _report_learned(desk: Desk, taught: Sequence[Taught]) -> list[Answer]:
     ]
 
 
-def _say_reading(desk: Desk, reading: ReadingReport, listed: set[str]) -> None:
+def _say_reading(desk: Desk, reading: drains.ReadingReport, listed: set[str]) -> None:
     """Say what Claude did with the rules that are not `listed` yet, or why it did nothing."""
     for one in reading.refined:
         if one.id not in listed:
@@ -380,7 +543,7 @@ def _say_reading(desk: Desk, reading: ReadingReport, listed: set[str]) -> None:
     if reading.turns:
         desk.say(f"Claude read {count_noun(reading.turns, 'turn')}.")
     if reading.dropped:
-        desk.say(f"Dropped by the checks: {describe_dropped(reading.dropped)}.")
+        desk.say(f"Dropped by the checks: {drains.describe_dropped(reading.dropped)}.")
     if reading.problem:
         desk.say(f"Claude could not read the session: {reading.problem}. It is retried later; local findings are kept.")
     elif not reading.sessions:
@@ -408,20 +571,10 @@ def tag(args: Namespace, desk: Desk) -> Answer:
             )
         rule = word_rule(words)
     prefer, avoid = find_choice(rule)
-    note = Teaching(
-        id=f"note:{uuid.uuid4().hex}",
-        rule=rule,
-        reach=Reach.ALWAYS if args.everywhere else Reach.PROJECT,
-        source=RuleSource.NOTE,
-        prefer=prefer,
-        avoid=avoid,
-        said=words,
-        session=desk.session,
-        sure=not is_run_by_agent(),
-        at=now(),
-    )
+    reach, is_sure = Reach.ALWAYS if args.everywhere else Reach.PROJECT, not is_run_by_agent()
+    note = Teaching(f"note:{uuid.uuid4().hex}", rule, reach, RuleSource.NOTE, said=words, sure=is_sure, at=now())
     with desk.engine() as engine:
-        taught = teach(engine, [note])
+        taught = core.teach(engine, [note._replace(prefer=prefer, avoid=avoid, session=desk.session)])
     return {"learned": _report_learned(desk, taught)}
 
 
@@ -433,13 +586,10 @@ def _learn_from_history(args: Namespace, desk: Desk) -> Answer:
             f"{folder} holds no transcripts (no folder `projects`); name the Claude folder: --folder DIR"
         )
     oldest = 0.0 if args.days is None else time.time() - args.days * 86_400.0
-    files = [one for one in list_transcripts(folder) if one.modified >= oldest]
     sessions = turns = 0
     proposed: dict[str, list[Record]] = {}
     with desk.memory() as memory:
-        for number, file in enumerate(files, 1):
-            if sys.stderr.isatty():
-                print(f"{number} of {len(files)} transcripts", end="\r", file=sys.stderr)
+        for file in (one for one in list_transcripts(folder) if one.modified >= oldest):
             # One that was recorded as it happened has taught what it had to teach.
             if find_mark(memory.engine(EVERYWHERE), file.session).offset:
                 continue
@@ -447,10 +597,12 @@ def _learn_from_history(args: Namespace, desk: Desk) -> Answer:
                 events = list(read_transcript(read_lines(lines)))
             story = build_session([replace(event, data=_remove_private(event.data)) for event in events])
             sessions, turns = sessions + 1, turns + len(story.turns)
-            project = find_project(desk.place, locate_project(file.cwd), remember=False)
+            project = find_copy(desk.place, locate_project(file.cwd), remember=False).key
             # What was said long ago, and not to this memory, waits for a person or for its repetition.
             lasting = [one._replace(sure=False) for one in find_teachings(story, 0) if one.reach in LASTING]
-            taught = [one for one in teach(memory.engine(project), lasting) if one.verb != "known"] if lasting else []
+            taught = (
+                [one for one in core.teach(memory.engine(project), lasting) if one.verb != "known"] if lasting else []
+            )
             proposed.setdefault(project, []).extend(one.record for one in taught if one.record)
     desk.say(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")
     plain = [one for project, rules in proposed.items() for one in desk.list_rules(project, rules)]

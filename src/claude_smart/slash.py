@@ -15,15 +15,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from alma.coding.events import Attendance, find_attendance
-from alma.coding.prompts import extract_note
-from alma.hooks.event_line import read_entry_point
+from alma.coding.events import Attendance, extract_note, find_attendance
+from alma.hooks.journal import read_entry_point
 from alma.hooks.paths import DataDir, find_data_dir
 from alma.hooks.run import answer_event
 from alma.types.record import Status
 
 from . import cli
-from .desk import describe_rule, find_rules, open_desk, short_id
+from .rules import describe_rule, find_rules, open_desk, short_id
 
 _LONGEST = 9_000
 """The host replaces what is longer by the name of a file."""

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from alma.hooks.inject import ReadOnlyRules
 from alma.hooks.paths import DataDir
-from alma.hooks.rules_reader import ReadOnlyRules
 from benchmarks import _hook_world as world
 from benchmarks import hooks
 

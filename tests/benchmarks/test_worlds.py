@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.worlds import score_worlds
 
-from alma.models.recorded import Recorded
+from alma.models.registry import Recorded
 from alma.reading.model import ModelReader
 
 WORLD: dict[str, Any] = {

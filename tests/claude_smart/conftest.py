@@ -11,7 +11,7 @@ import pytest
 
 from alma.hooks import journal
 from alma.hooks.paths import DataDir
-from alma.hooks.project import identify_project
+from alma.hooks.project import find_copy, locate_project
 from claude_smart.cli import main
 
 
@@ -66,7 +66,7 @@ class Person:
             "at": time.time(),
             "event": name,
             "session": session,
-            "project": identify_project(str(self.folder)),
+            "project": locate_project(str(self.folder)).key,
             "cwd": str(self.folder),
             "agent_id": "",
             "entry": self.entry,
@@ -78,6 +78,13 @@ class Person:
         for prompt in prompts:
             self.tells(session, "UserPromptSubmit", prompt=prompt, prompt_id=f"p{self.told}")
             self.tells(session, "Stop", last_assistant_message="I ran npm install.", prompt_id=f"p{self.told - 1}")
+
+    def opens(self, name: str) -> None:
+        """A session in another repository, which names itself."""
+        own = self.folder.parent / name / ".claude-smart"
+        own.mkdir(parents=True)
+        (own / "project").write_text(name)
+        find_copy(self.place, locate_project(str(own.parent)))
 
     def rules(self, *arguments: str) -> list[dict[str, Any]]:
         return list(self.types("show", "--json", *arguments).json["rules"])

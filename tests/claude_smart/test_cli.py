@@ -55,6 +55,22 @@ def test_what_was_typed_wrong_is_told_with_another_code(person: Person) -> None:
         assert ended.value.code == 2
 
 
+def test_a_command_that_is_nearly_right_is_suggested(person: Person) -> None:
+    with pytest.raises(SystemExit):
+        person.types("shwo")
+    assert "unknown command 'shwo'. Did you mean 'show'?" in person.capture.readouterr().err
+
+
+def test_a_project_that_is_not_known_is_refused_and_the_known_ones_are_named(person: Person) -> None:
+    assert person.fails("tag", "Use tabs", "--project", "nope") == "there is no project 'nope'. Known: none"
+    person.types("tag", "Use tabs")
+    person.opens("other")
+    reason = person.fails("tag", "Use tabs", "--project", "nope")
+    assert reason.startswith("there is no project 'nope'. Known: name:other, path:")
+    assert len(person.rules()) == 1
+    assert person.types("tag", "Use spaces", "--project", "name:other").code == 0
+
+
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_home_that_cannot_be_written_is_told(person: Person) -> None:
     person.home.mkdir(0o500)

@@ -85,7 +85,7 @@ def test_exported_and_imported_elsewhere_the_rules_are_the_same(
     person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("given.jsonl").write_text(RULES)
-    assert person.types("import", "given.jsonl").out == "3 of 3 rules were new.\n"
+    assert person.types("import", "given.jsonl").out == "Imported 3 new rules of 3.\n"
     assert person.types("export", "a copy ü.jsonl").out == "Wrote 3 rules to a copy ü.jsonl\n"
     before = person.types("export", "--json").json["rules"]
     monkeypatch.setenv("CLAUDE_SMART_HOME", str(tmp_path / "another"))
@@ -99,9 +99,9 @@ def test_exported_and_imported_elsewhere_the_rules_are_the_same(
 def test_what_is_known_already_changes_nothing(person: Person) -> None:
     person.types("tag", "Sign all commits — even small ones")
     Path("given.jsonl").write_text(RULES)
-    assert person.types("import", "given.jsonl").out == "2 of 3 rules were new.\n"
+    assert person.types("import", "given.jsonl").out == "Imported 2 new rules of 3.\n"
     before = person.types("export", "--json").json
-    assert person.types("import", "given.jsonl").out == "0 of 3 rules were new.\n"
+    assert person.types("import", "given.jsonl").out == "Imported 0 new rules of 3.\n"
     assert person.types("export", "--json").json == before
     assert next(rule for rule in before["rules"] if rule["rule"].startswith("Sign"))["source"] == "note"
 
@@ -111,7 +111,7 @@ def test_what_was_forgotten_is_not_brought_back_by_a_file(person: Person) -> Non
     person.types("import", "given.jsonl")
     person.types("forget", "sign all commits")
     said = person.types("import", "given.jsonl").out
-    assert said.startswith("0 of 3 rules were new.\n- left out, because it was forgotten here: Sign all commits")
+    assert said.startswith("Imported 0 new rules of 3.\n- left out, because it was forgotten here: Sign all commits")
     assert person.types("import", "given.jsonl", "--json").json["new"] == 0
     person.types("tag", "Sign all commits — even small ones")
     assert len(person.rules()) == 2
@@ -170,6 +170,7 @@ def test_nothing_is_erased_unasked(person: Person, answers: Callable[..., None])
 def test_a_project_is_erased_with_its_journals_and_no_other(person: Person) -> None:
     person.types("tag", "Use tabs")
     person.types("learn", "Never push to main", "--everywhere")
+    person.opens("other")
     person.types("tag", "Use spaces", "--project", "name:other")
     person.talks("s1", "a telling sentence")
     person.types("learn")
@@ -180,6 +181,34 @@ def test_a_project_is_erased_with_its_journals_and_no_other(person: Person) -> N
     assert [rule["rule"] for rule in person.rules("--project", "name:other")] == ["Never push to main", "Use spaces"]
     assert not leaving.exists()
     assert not any(b"telling" in path.read_bytes() for path in person.home.rglob("*") if path.is_file())
+
+
+def test_it_says_what_it_erases_and_that_rules_of_all_projects_stay(
+    person: Person, answers: Callable[..., None]
+) -> None:
+    person.types("tag", "Use tabs")
+    person.types("tag", "Never push to main", "--everywhere")
+    assert "this erases 1 rule of " in person.fails("clear-all")
+    answers("y")
+    said = person.types("clear-all")
+    assert "1 rule of all projects kept; clear-all --everywhere erases these, too" in said.err
+    assert said.out.endswith("1 rule of all projects kept; clear-all --everywhere erases these, too.\n")
+    answers("y")
+    said = person.types("clear-all", "--everywhere")
+    assert "This erases all that was learned and recorded, in every project and for all projects." in said.err
+    assert person.rules() == []
+
+
+def test_one_of_a_thing_is_told_in_the_singular(person: Person) -> None:
+    person.opens("other")
+    person.types("tag", "Use tabs")
+    person.types("config", "daily_calls", "1")
+    assert "at most 1 call a day" in person.types("usage").out
+    person.types("export", "rules.jsonl")
+    assert "; moved 1 rule there." in person.types("project", "--share", "name:other").out
+    person.types("forget", "tabs", "--everything")
+    Path("rules.jsonl").write_text('{"rule": "Use spaces"}\n')
+    assert person.types("import", "rules.jsonl").out == "Imported 1 new rule of 1.\n"
 
 
 def test_everything_is_erased_even_from_a_store_that_cannot_be_read(person: Person) -> None:
@@ -211,7 +240,7 @@ def test_while_somebody_takes_in_what_was_recorded_nothing_is_erased(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     person.types("tag", "Use tabs")
-    monkeypatch.setattr("claude_smart.desk.PATIENCE", 0.1)
+    monkeypatch.setattr("claude_smart.rules.PATIENCE", 0.1)
     with try_lock(person.place.drain_lock) or pytest.fail("nobody else has it"):
         assert "try again" in person.fails("clear-all", "--yes")
     assert len(person.rules()) == 1

@@ -55,7 +55,7 @@ def test_a_store_of_a_later_version_is_not_to_be_erased(person: Person) -> None:
 def test_a_full_disk_is_told_as_one(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     person.types("tag", "Use tabs")
     monkeypatch.setattr("alma.doctor._NO_ROOM", 1 << 62)
-    assert looked(person)["disk"]["fix"] == "free some space"
+    assert looked(person)["home"]["fix"] == "free some space"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="has other modes")
@@ -96,4 +96,4 @@ def test_trouble_of_last_month_is_over(person: Person) -> None:
     assert looked(person)["log"]["ok"]
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 6 * 86_400))
     log.write_text(f"2020-01-01T00:00:00Z Stop something\n{now} Stop lately\n")
-    assert looked(person)["log"]["detail"].startswith("1 lines")
+    assert looked(person)["log"]["detail"].startswith("1 line in ")

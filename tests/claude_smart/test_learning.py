@@ -97,6 +97,7 @@ def test_a_note_may_begin_with_dashes(person: Person, command: str, note: list[s
 
 
 def test_options_of_the_command_are_not_part_of_the_note(person: Person) -> None:
+    person.opens("other")
     assert person.types("tag", "never", "use", "--force", "--everywhere").code == 0
     assert [rule["rule"] for rule in person.rules("--project", "name:other")] == ["never use --force"]
 

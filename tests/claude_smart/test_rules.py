@@ -62,6 +62,7 @@ def test_one_rule_is_shown_with_its_history(person: Person) -> None:
 
 
 def test_words_and_reach_are_edited_and_the_change_is_undone(person: Person) -> None:
+    person.opens("other")
     person.types("tag", "Use pnpm instead of npm")
     id = only(person)["id"][-8:]
     changes = ("--rule", "Use bun instead of npm", "--trigger", "installing packages", "--reason", "it is fast")
@@ -115,6 +116,7 @@ def test_each_line_of_the_history_says_what_that_change_replaced(person: Person)
 
 
 def test_a_rule_that_was_widened_goes_back_to_its_own_project(person: Person) -> None:
+    person.opens("other")
     person.types("tag", "Use tabs")
     id = only(person)["id"]
     person.types("edit", id, "--reach", "always")
@@ -285,6 +287,7 @@ def test_what_was_said_once_lasts_when_a_person_accepts_it(person: Person) -> No
 
 
 def test_what_is_accepted_may_hold_everywhere(person: Person) -> None:
+    person.opens("other")
     proposed(person, "Use ruff")
     assert person.types("review", "--accept", "ruff", "--everywhere").code == 0
     [rule] = person.rules("--project", "name:other")

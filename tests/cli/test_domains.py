@@ -143,7 +143,7 @@ def test_what_is_followed_is_listed_and_shown_after_it_was_deleted(project: Path
 def test_a_schema_that_is_made_anew_says_that_the_project_follows_the_former(project: Path, run: Run) -> None:
     run("domains", "create", "letters", "--learn", "wording")
     run("domains", "use", "letters")
-    assert "still follows it as it was" in run("domains", "create", "letters", "--learn", "tone").out
+    assert "still follows it as it was" in run("domains", "create", "letters", "--learn", "tone", "--replace").out
     learn = ("learn", "--agent", "a", "--task", "Write", "--outcome", "success", "--strategy", "Plainly")
     assert run(*learn, "--task-type", "tone").code == 1
     run("domains", "use", "letters")
@@ -167,3 +167,12 @@ def test_an_agent_declared_later_that_does_not_fit_does_not_lock_the_memory(proj
     assert "You learn about" not in run("session", "wake-up", "--agent", "coder").out
     assert run("domains", "use", "general").code == 0
     assert run(*learn, "testing", "--agent", "coder").code == 0
+
+
+def test_another_schema_of_the_same_name_is_refused(project: Path, run: Run) -> None:
+    first = run("domains", "create", "letters", "--learn", "wording", "--json").json
+    assert run("domains", "create", "letters", "--learn", "wording", "--json").json == first
+    refused = run("domains", "create", "letters", "--learn", "tone")
+    assert refused.code == 1
+    assert "--replace" in refused.err
+    assert run("domains", "show", "letters", "--json").json == first

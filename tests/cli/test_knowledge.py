@@ -225,6 +225,18 @@ def test_bad_input_of_learn_from(project: Path, run: Run, text: str, argv: tuple
     assert ran.err.count("\n") == 1
 
 
+def test_a_note_that_is_taken_for_a_conversation_is_told_how_to_be_read(project: Path, run: Run) -> None:
+    (project / "minutes.md").write_text("We decided to use PostgreSQL.\n")
+    assert "needs --text" in run("learn-from", "minutes.md", "--agent", "helena").err
+    assert "alma learn-from - --text" in run("learn-from", "We decided it.", "--agent", "helena").err
+
+
+def test_a_dry_run_counts_what_would_be_stored(chat: str, run: Run) -> None:
+    would = run("learn-from", chat, "--agent", "helena", "--dry-run", "--json").json
+    did = run("learn-from", chat, "--agent", "helena", "--json").json
+    assert (would["new"], would["kept"]) == (did["new"], did["kept"]) == (2, {"Outcome": 1, "Rule": 1})
+
+
 def test_an_undeclared_agent_may_not_learn_from_a_note_either(project: Path, run: Run) -> None:
     (project / ".alma" / "config.yaml").write_text("project_id: shop\nembedding_provider: hash\nagents: {a: {}}\n")
     Path("note.md").write_text("We decided to use PostgreSQL for the billing service.")

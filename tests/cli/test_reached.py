@@ -22,6 +22,8 @@ Run = Callable[..., Any]
 LEFT_OUT = {
     "add episode": {"turns"},
     "domains create": {"entity_types", "relationship_types"},
+    "domains list": {"name"},
+    "graph path": {"direction"},
     "learn-from": {"messages", "text"},
     "rules list": {"memory_type"},
     **{f"work {one}": {"archived", "test_results"} for one in "archive block edit restore status test unblock".split()},

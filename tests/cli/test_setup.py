@@ -83,6 +83,13 @@ def test_a_project_id_that_would_not_load_is_not_written(folder: Path, run: Run)
     assert [path.name for path in (folder / ".alma").iterdir()] == [".gitignore"]
 
 
+def test_a_blank_project_id_is_refused(folder: Path, run: Run) -> None:
+    for blank in ("", "  "):
+        ran = run("init", "--project-id", blank)
+        assert (ran.code, "--project-id" in ran.err) == (1, True)
+    assert not (folder / ".alma").exists()
+
+
 def test_init_where_nothing_can_be_written(folder: Path, run: Run) -> None:
     Path("file").write_text("")
     ran = run("init", "--dir", "file/.alma")

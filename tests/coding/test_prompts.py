@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.coding.prompts import SlashCommand, cut_text, extract_spoken, has_content, parse_command, restore_typed
+from alma.coding.events import SlashCommand, cut_text, extract_spoken, has_content, parse_command, restore_typed
 
 
 @pytest.mark.parametrize(

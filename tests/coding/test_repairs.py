@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from alma.coding.calls import RepairedCommand
 from alma.coding.events import Event
-from alma.coding.session import build_session
+from alma.coding.session import RepairedCommand, build_session
 
 Happening = Callable[..., Event]
 

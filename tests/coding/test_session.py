@@ -120,13 +120,6 @@ def test_the_same_answer_to_two_prompts_is_two_turns(happens: Happening) -> None
     assert len(story.turns) == 4
 
 
-def test_the_same_answer_for_another_prompt_that_no_hook_saw_is_a_turn(happens: Happening) -> None:
-    story = build_session(
-        [prompt(happens, "a"), stop(happens, "ok", prompt_id="p1"), stop(happens, "ok", prompt_id="p2")]
-    )
-    assert len(story.turns) == 3
-
-
 def test_a_stop_without_words_is_no_turn(happens: Happening) -> None:
     story = build_session([prompt(happens, "go"), stop(happens, " "), happens("Stop")])
     assert said(story) == [("user", "go")]

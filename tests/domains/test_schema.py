@@ -113,7 +113,6 @@ def test_categories_are_known_by_any_case() -> None:
         ({"entity_types": "lead"}, "must be a list"),
         ({"entity_types": [{"attributes": []}]}, "must be text|must be a mapping"),
         ({"entity_types": [{"name": "a"}, {"name": "a"}]}, "'a' is there twice"),
-        ({"entity_types": [{"name": "a", "attributes": ["x", "x"]}]}, "'x' is there twice"),
         ({"entity_types": [{"name": "a", "colour": 1}]}, "unknown key"),
         ({"relationship_types": [{"name": "r", "source_type": "a", "target_type": "b"}]}, "unknown entity type"),
         ({"learning_categories": ["a"], "excluded_categories": ["A"]}, "both"),

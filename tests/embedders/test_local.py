@@ -146,7 +146,7 @@ def test_embeds_without_a_tokenizer_package() -> None:
 
 def test_import_and_construction_load_nothing_heavy() -> None:
     code = (
-        "import sys; from alma.embedders.registry import create; create('local', dim=None, options={}); "
+        "import sys; from alma.embedders import create; create('local', dim=None, options={}); "
         "print([m for m in ('numpy', 'onnxruntime', 'tokenizers', 'httpx') if m in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout

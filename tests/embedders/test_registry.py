@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
-from alma.embedders import registry
+from alma import embedders
+from alma.embedders import create
 from alma.embedders.hash import HashEmbedder
 from alma.embedders.local import LocalEmbedder
-from alma.embedders.registry import create
 from alma.embedders.remote import AzureEmbedder, OpenAIEmbedder
 from alma.errors import ConfigError
 
@@ -17,7 +17,7 @@ AZURE = {"endpoint": "https://x.example", "deployment": "emb", "api_key": "k"}
 
 @pytest.fixture
 def no_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry._say_words_only.cache_clear()
+    embedders._say_words_only.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 
 

@@ -220,8 +220,8 @@ def test_unreachable_address_names_the_setting(url: str) -> None:
         (Answer(body={"data": []}), "0 vectors for 1 texts"),
         (Answer(body={"data": [{"index": 5, "embedding": [1.0] * DIM}]}), "1 vectors for 1 texts"),
         (Answer(body={"data": [{"embedding": [1.0] * 5}]}), "5 dimensions but 3 are configured.*`dim` to 5.*`model`"),
-        (Answer(body={"data": [{"embedding": ["a", "b", "c"]}]}), "not made of numbers"),
-        (Answer(body=b'{"data": [{"embedding": [1, NaN, 2]}]}'), "not made of numbers"),
+        (Answer(body={"data": [{"embedding": ["a", "b", "c"]}]}), "did not answer with embeddings"),
+        (Answer(body=b'{"data": [{"embedding": [1, NaN, 2]}]}'), "did not answer with embeddings"),
     ],
 )
 def test_bad_answer_says_what_to_do_once_and_hides_the_key(

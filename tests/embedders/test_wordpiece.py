@@ -14,9 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.embedders import wordpiece
-from alma.embedders.local import CHARACTERS, FOLDER, MAX_TOKENS, VOCABULARY, load_tokenizer
-from alma.embedders.wordpiece import HANGUL, LONGEST_TOKEN, SURROGATES, WordPiece
+from alma.embedders import local
+from alma.embedders.local import (
+    CHARACTERS,
+    FOLDER,
+    HANGUL,
+    LONGEST_TOKEN,
+    MAX_TOKENS,
+    SURROGATES,
+    VOCABULARY,
+    WordPiece,
+    load_tokenizer,
+)
 
 ORIGINAL = Path(__file__).parent / "tokenizer.json"
 TOKENS = (FOLDER / VOCABULARY.name).read_text(encoding="utf-8").split("\n")[:-1]
@@ -188,17 +197,17 @@ def test_long_text_is_cut_to_the_limit_with_its_end(cut: WordPiece) -> None:
 def test_words_and_characters_that_are_remembered_are_bounded(
     whole: WordPiece, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wordpiece, "MANY_WORDS", 50)
-    monkeypatch.setattr(wordpiece, "MANY_CHARACTERS", 60)
+    monkeypatch.setattr(local, "MANY_WORDS", 50)
+    monkeypatch.setattr(local, "MANY_CHARACTERS", 60)
     small = WordPiece("\n".join(TOKENS), TABLE, limit=NO_LIMIT)
     texts = [f"{chr(code)}qzx{code} {'y' * (code % 150)}" for code in range(0x100, 0x900)]
     assert [small.encode(text) for text in texts] == [whole.encode(text) for text in texts]
-    assert 0 < len(small._split) <= 50
+    assert 0 < small._split.cache_info().currsize <= 50
     assert len(small._characters) == 60
 
 
 def test_threads_share_one(monkeypatch: pytest.MonkeyPatch, whole: WordPiece) -> None:
-    monkeypatch.setattr(wordpiece, "MANY_WORDS", 3)
+    monkeypatch.setattr(local, "MANY_WORDS", 3)
     texts = [f"qzx{n % 7} wvy{n % 5} Größe{n % 3}" for n in range(200)]
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(load_tokenizer().encode, texts))

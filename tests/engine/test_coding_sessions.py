@@ -7,7 +7,7 @@ import pytest
 from alma.coding.events import Attendance
 from alma.coding.session import CodingSession, Signal
 from alma.engine.coding_sessions import find_teachings, judge_rule
-from alma.testing.fakes import make_record
+from alma.testing import make_record
 
 
 @pytest.mark.parametrize(

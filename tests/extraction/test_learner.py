@@ -11,6 +11,7 @@ import pytest
 from alma import ALMA
 from alma.errors import ScopeError, ValidationError
 from alma.extraction import AutoLearner
+from alma.progress import ProgressTracker
 
 from .scripted import Scripted
 
@@ -46,9 +47,18 @@ def test_told_again_nothing_is_learned_twice(alma: ALMA) -> None:
 
 def test_a_dry_run_keeps_nothing(alma: ALMA) -> None:
     results = AutoLearner(alma).learn_from_conversation(TALK, "helena", dry_run=True, save_episode=True)
-    assert (results["extracted_count"], results["new"], results["dry_run"]) == (2, 0, True)
+    assert (results["extracted_count"], results["new"], results["dry_run"]) == (2, 2, True)
     assert alma.list(status=None) == []
     assert AutoLearner(alma).learn_from_conversation(TALK, "helena")["new"] == 2
+    again = AutoLearner(alma).learn_from_conversation(TALK, "helena", dry_run=True)
+    assert (again["new"], again["known"]) == (0, 2)
+
+
+def test_a_dry_run_opens_no_work(alma: ALMA) -> None:
+    asked = [{"role": "user", "content": "TODO: rotate the keys"}]
+    for _ in range(2):
+        assert AutoLearner(alma).learn_from_conversation(asked, "helena", dry_run=True)["kept"] == {"WorkItem": 1}
+    assert ProgressTracker(alma=alma).list_items() == []
 
 
 def test_the_conversation_is_kept_too_when_asked(alma: ALMA) -> None:

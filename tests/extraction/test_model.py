@@ -11,7 +11,7 @@ import pytest
 from alma import ALMA
 from alma.errors import ModelError, ModelOutputError, ModelTimeoutError, ModelUnavailableError, OverBudgetError
 from alma.extraction import AutoLearner, Kind, extract_conversation, extract_text
-from alma.models.recorded import Recorded, digest_prompt
+from alma.models.registry import Recorded, digest_prompt
 from alma.types.asking import Prompt
 
 from .scripted import Scripted
@@ -70,12 +70,12 @@ def test_what_the_conversation_does_not_support_is_dropped_and_counted(item: Any
     assert count == 1
 
 
-def test_a_conversation_is_one_call_and_the_same_one_is_not_asked_about_again(alma: ALMA) -> None:
+def test_a_conversation_is_one_call_and_is_recognised_when_it_is_read_again(alma: ALMA) -> None:
     model = Scripted(answer(MOVED))
     first = AutoLearner(alma, model).learn_from_conversation(TALK, "dev", dry_run=True)
     second = AutoLearner(alma, model).learn_from_conversation(TALK, "dev")
     again = AutoLearner(alma, model).learn_from_conversation(TALK, "dev")
-    assert len(model.prompts) == 1
+    assert len(model.prompts) == 3
     assert (first["extracted_count"], second["new"], again["new"], again["known"]) == (1, 1, 0, 1)
 
 

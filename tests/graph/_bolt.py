@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from alma.errors import StorageError
-from alma.graph.cypher import KuzuEngine
+from alma.graph.servers import KuzuEngine
 
 HELLO, GOODBYE, LOGON, LOGOFF, RESET = 0x01, 0x02, 0x6A, 0x6B, 0x0F
 RUN, BEGIN, COMMIT, ROLLBACK, DISCARD, PULL = 0x10, 0x11, 0x12, 0x13, 0x2F, 0x3F

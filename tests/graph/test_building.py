@@ -10,7 +10,7 @@ import pytest
 from alma import ALMA
 from alma.errors import ModelUnavailableError, NotFoundError, ValidationError
 from alma.graph import Graph, about, build, create_graph_store, update
-from alma.graph.memory import MemoryRows
+from alma.graph.rows import MemoryRows
 from alma.stores.sqlite import SQLiteStore
 from alma.testing import FrozenClock
 from alma.types.asking import Answer, Prompt
@@ -190,11 +190,6 @@ def test_other_graphs_can_be_filled(alma: ALMA) -> None:
     assert create_graph_store("sqlite", alma=alma).find() == []
     empty = Graph(MemoryRows(), "p")
     assert update(alma, graph=empty).read == 1
-
-
-def test_unknown_kinds_are_named(alma: ALMA) -> None:
-    with pytest.raises(ValidationError, match="domain_knowledge"):
-        build(alma, kinds=["facts"])
 
 
 def test_the_graph_is_no_memory_and_is_not_counted(alma: ALMA) -> None:

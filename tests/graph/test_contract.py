@@ -10,15 +10,14 @@ import pytest
 from alma import ALMA
 from alma.errors import StorageError
 from alma.graph import Graph, create_graph_store
-from alma.graph.cypher import SCHEMAS, KuzuEngine, KuzuRows
-from alma.graph.memory import MemoryRows
+from alma.graph.rows import MemoryRows
+from alma.graph.servers import SCHEMAS, KuzuEngine, KuzuRows
 from alma.ports import Clock
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.testing import FrozenClock
-from alma.testing.graphs import GraphContract, near
-from alma.testing.strategies import agree_on_graph
+from alma.testing.graphs import GraphContract, agree_on_graph, near
 from alma.types.graph import Direction
 
 from ._bolt import BoltServer

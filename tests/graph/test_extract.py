@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from alma.errors import ModelOutputError, ValidationError
 from alma.graph import EntityExtractor
-from alma.models.schema import check
+from alma.models.client import check
 from alma.types.asking import Answer, Prompt
 
 

@@ -16,7 +16,7 @@ import alma.graph
 from alma import ALMA
 from alma.errors import ConfigError, MissingExtraError, StorageError
 from alma.graph import Entity, Graph, Relationship, create_graph_store
-from alma.graph.memory import MemoryRows
+from alma.graph.rows import MemoryRows
 from alma.stores.sqlite import SQLiteStore
 
 
@@ -47,8 +47,7 @@ def test_a_missing_package_is_named(
     def missing(name: str, *_: Any) -> Any:
         raise ImportError(name)
 
-    module = "postgres" if backend == "postgres" else "cypher"
-    monkeypatch.setattr(f"alma.graph.{module}.import_module", missing)
+    monkeypatch.setattr("alma.graph.servers.import_module", missing)
     with pytest.raises(MissingExtraError, match=rf"'\.\[{extra}\]") as told:
         create_graph_store(backend, **options)
     assert told.value.package == package

@@ -13,8 +13,7 @@ from alma import ALMA
 from alma.errors import NotFoundError, ValidationError
 from alma.graph import create_graph_store
 from alma.stores.memory import MemoryStore
-from alma.testing import FrozenClock
-from alma.testing.fakes import MOMENT
+from alma.testing import MOMENT, FrozenClock
 from alma.types.graph import Entity, Neighbour, Relationship
 
 DAY = timedelta(days=1)

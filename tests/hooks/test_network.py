@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import claude_smart
-from alma.hooks import wake
+from alma.hooks import journal
 from alma.hooks.paths import DataDir
 
 SOURCE = Path(claude_smart.__file__).parent.parent
@@ -60,15 +60,15 @@ def test_a_whole_session_contacts_nobody(tracer: str, tmp_path: Path) -> None:
     worker = [sys.executable, "-I", str(SOURCE / "alma" / "hooks" / "worker.py"), "--home", str(home)]
     with subprocess.Popen([*traced, *worker], env=environ) as running:
         deadline = time.monotonic() + 60
-        while not (told := wake.ask_worker(place, {"op": "status"}, 1.0)) and time.monotonic() < deadline:
+        while not (told := journal.ask_worker(place, {"op": "status"}, 1.0)) and time.monotonic() < deadline:
             time.sleep(0.1)
         assert told, "the worker did not start under the tracer"
-        wake.ask_worker(
+        journal.ask_worker(
             place, {"op": "recall", "project": "p", "session": "s1", "text": "install packages", "limit": 3}, 20.0
         )
         # What onnxruntime does seconds after its import is waited for in tests/embedders/test_local.py.
         time.sleep(1)
-        wake.ask_worker(place, {"op": "stop"}, 5.0)
+        journal.ask_worker(place, {"op": "stop"}, 5.0)
         assert running.wait(30) == 0
     command = "from claude_smart.cli import main; main(['show']); main(['learn']); main(['status'])"
     subprocess.run(

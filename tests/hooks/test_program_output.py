@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alma.hooks.drain import drain
-from alma.hooks.rules_reader import ReadOnlyRules
+from alma.hooks.inject import ReadOnlyRules
 
 from .conftest import PROJECT, Host
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from alma.hooks.project import find_remote, identify_project, locate_project, normalise_remote
+from alma.hooks.project import find_remote, locate_project, normalise_remote
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -62,7 +62,7 @@ def test_other_addresses(url: str, name: str) -> None:
 
 def test_no_password_is_part_of_a_key(tmp_path: Path) -> None:
     cloned(tmp_path, "https://oauth2:glpat-secret@gitlab.com/a/b.git")
-    assert identify_project(str(tmp_path)) == "git:gitlab.com/a/b"
+    assert locate_project(str(tmp_path)).key == "git:gitlab.com/a/b"
 
 
 def test_origin_then_upstream_then_the_first() -> None:
@@ -85,7 +85,7 @@ def test_a_folder_below_belongs_to_the_repository(tmp_path: Path) -> None:
     cloned(tmp_path / "app", "git@github.com:acme/app.git")
     below = tmp_path / "app" / "a" / "b"
     below.mkdir(parents=True)
-    assert identify_project(str(below)) == "git:github.com/acme/app"
+    assert locate_project(str(below)).key == "git:github.com/acme/app"
     assert locate_project(str(below)).folders[-1] == str(tmp_path / "app")
 
 
@@ -94,7 +94,7 @@ def test_two_repositories_of_the_same_name_are_two(tmp_path: Path) -> None:
     other = cloned(tmp_path / "b" / "app", "https://github.com/other/app")
     alone = cloned(tmp_path / "c" / "app")
     lonely = cloned(tmp_path / "d" / "app")
-    assert len({identify_project(str(folder)) for folder in (one, other, alone, lonely)}) == 4
+    assert len({locate_project(str(folder)).key for folder in (one, other, alone, lonely)}) == 4
 
 
 @needs_git
@@ -107,8 +107,8 @@ def test_worktrees_share_the_project(tmp_path: Path, url: str) -> None:
     if url:
         git(main, "remote", "add", "origin", url)
     git(main, "worktree", "add", "-q", str(tmp_path / "beside"))
-    assert identify_project(str(tmp_path / "beside")) == identify_project(str(main))
-    assert identify_project(str(main)) == ("git:github.com/acme/app" if url else f"path:{main}")
+    assert locate_project(str(tmp_path / "beside")).key == locate_project(str(main)).key
+    assert locate_project(str(main)).key == ("git:github.com/acme/app" if url else f"path:{main}")
     assert locate_project(str(tmp_path / "beside")).folders[-1] == str(tmp_path / "beside")
 
 
@@ -121,21 +121,21 @@ def test_a_submodule_is_a_project_of_its_own(tmp_path: Path) -> None:
     git(
         tmp_path / "outer", "-c", "protocol.file.allow=always", "submodule", "-q", "add", str(tmp_path / "inner"), "lib"
     )
-    assert identify_project(str(tmp_path / "outer" / "lib")) == f"git:{tmp_path / 'inner'}"
-    assert identify_project(str(tmp_path / "outer")) == f"path:{tmp_path / 'outer'}"
+    assert locate_project(str(tmp_path / "outer" / "lib")).key == f"git:{tmp_path / 'inner'}"
+    assert locate_project(str(tmp_path / "outer")).key == f"path:{tmp_path / 'outer'}"
 
 
 def test_a_git_file_that_leads_nowhere_is_a_path(tmp_path: Path) -> None:
     (tmp_path / ".git").write_text("gitdir: /nowhere/at/all\n")
-    assert identify_project(str(tmp_path)) == f"path:{tmp_path}"
+    assert locate_project(str(tmp_path)).key == f"path:{tmp_path}"
 
 
 def test_without_git_the_folder_is_the_project(tmp_path: Path) -> None:
     below = tmp_path / "a"
     below.mkdir()
-    assert identify_project(str(below)) == f"path:{below}"
-    assert identify_project(str(below), str(tmp_path)) == f"path:{tmp_path}"
-    assert identify_project(str(tmp_path), str(below)) == f"path:{tmp_path}"
+    assert locate_project(str(below)).key == f"path:{below}"
+    assert locate_project(str(below), str(tmp_path)).key == f"path:{tmp_path}"
+    assert locate_project(str(tmp_path), str(below)).key == f"path:{tmp_path}"
 
 
 def test_an_override_names_the_project(tmp_path: Path) -> None:
@@ -144,17 +144,17 @@ def test_an_override_names_the_project(tmp_path: Path) -> None:
     (tmp_path / "app" / ".claude-smart" / "project").write_text("\n  my   shop \nmore\n")
     below = tmp_path / "app" / "sub"
     below.mkdir()
-    assert identify_project(str(below)) == "name:my shop"
+    assert locate_project(str(below)).key == "name:my shop"
 
 
 def test_a_link_to_a_folder_is_that_folder(tmp_path: Path) -> None:
     cloned(tmp_path / "app")
     (tmp_path / "link").symlink_to(tmp_path / "app")
-    assert identify_project(str(tmp_path / "link")) == identify_project(str(tmp_path / "app"))
+    assert locate_project(str(tmp_path / "link")).key == locate_project(str(tmp_path / "app")).key
 
 
 def test_a_long_path_makes_a_short_key() -> None:
-    one, other = (identify_project("/" + "/".join(["long" * 10] * 8) + name) for name in ("/a", "/b"))
+    one, other = (locate_project("/" + "/".join(["long" * 10] * 8) + name).key for name in ("/a", "/b"))
     assert len(one) <= 200
     assert one != other
     assert one[:150] == other[:150]
@@ -166,7 +166,7 @@ def test_a_long_path_makes_a_short_key() -> None:
 def test_a_damaged_config_does_no_harm(tmp_path: Path, config: bytes) -> None:
     cloned(tmp_path)
     (tmp_path / ".git" / "config").write_bytes(config)
-    assert identify_project(str(tmp_path)) == f"path:{tmp_path}"
+    assert locate_project(str(tmp_path)).key == f"path:{tmp_path}"
 
 
 # -- what a repository says of itself is not to be trusted
@@ -176,13 +176,13 @@ def test_a_damaged_config_does_no_harm(tmp_path: Path, config: bytes) -> None:
 def test_the_name_a_repository_gives_itself_is_never_the_key_of_another(tmp_path: Path, name: str) -> None:
     (tmp_path / ".claude-smart").mkdir()
     (tmp_path / ".claude-smart" / "project").write_text(f"\n{name}\n")
-    assert identify_project(str(tmp_path)) == f"name:{name}"
+    assert locate_project(str(tmp_path)).key == f"name:{name}"
 
 
 def test_a_name_is_one_line_of_plain_signs(tmp_path: Path) -> None:
     (tmp_path / ".claude-smart").mkdir()
     (tmp_path / ".claude-smart" / "project").write_text("a\x1b[31m\tb\u202ec\u2028d\n")
-    assert identify_project(str(tmp_path)) == "name:a[31m bc"
+    assert locate_project(str(tmp_path)).key == "name:a[31m bc"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights")
@@ -191,21 +191,21 @@ def test_a_name_is_not_read_through_a_link(tmp_path: Path) -> None:
     folder = tmp_path / "app"
     (folder / ".claude-smart").mkdir(parents=True)
     (folder / ".claude-smart" / "project").symlink_to(tmp_path / "secret")
-    assert identify_project(str(folder)) == f"path:{folder}"
+    assert locate_project(str(folder)).key == f"path:{folder}"
     other = tmp_path / "other"
     other.mkdir()
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "project").write_text("theirs")
     (other / ".claude-smart").symlink_to(tmp_path / "kept")
-    assert identify_project(str(other)) == f"path:{other}"
+    assert locate_project(str(other)).key == f"path:{other}"
 
 
 def test_a_secret_in_a_folder_or_an_address_is_not_in_the_key(tmp_path: Path) -> None:
     token = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ0bC2dF4hJ6"
     assert "ghp_" not in normalise_remote(f"https://github.com/acme/app.git?token={token}")
     assert "ghp_" not in normalise_remote(f"https://github.com/acme/app#{token}")
-    keys = [identify_project(str(tmp_path / f"a {token}{end}")) for end in ("x", "y")]
+    keys = [locate_project(str(tmp_path / f"a {token}{end}")).key for end in ("x", "y")]
     assert all(token not in key for key in keys)
     assert keys[0] != keys[1]
     cloned(tmp_path / "app", f"https://git.example.org/{token}/app.git")
-    assert token not in identify_project(str(tmp_path / "app"))
+    assert token not in locate_project(str(tmp_path / "app")).key

@@ -301,7 +301,8 @@ def test_a_spent_budget_leaves_the_rest_waiting(work: Session, capsys: pytest.Ca
     work.drain()
     assert len(work.calls()) == 1
     assert len(work.waiting()) == 2
-    assert "1 of 1 calls today, 1 session read, 2 waiting; the daily budget is used up" in work.smart(capsys, "doctor")
+    line = "1 of 1 call today, 1 session read, 2 waiting; last error: the daily budget is used up; next attempt after "
+    assert line in work.smart(capsys, "doctor")
     work.set(model="on", daily_calls=2)
     work.drain()
     assert len(work.calls()) == 2, "a raised limit counts at once"

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from alma.hooks import relevance
+from alma.hooks.inject import ReadOnlyRules
 from alma.hooks.paths import DataDir
-from alma.hooks.rules_reader import ReadOnlyRules
 
 PROJECT = "git:github.com/acme/app"
 Teach = Callable[..., str]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from alma.hooks import rules_reader
+from alma.hooks import inject
+from alma.hooks.inject import ReadOnlyRules, UnreadableStoreError
 from alma.hooks.paths import DataDir
-from alma.hooks.rules_reader import ReadOnlyRules, UnreadableStoreError
-from alma.stores.sqlite import SQLiteStore, schema
+from alma.stores.sqlite import SQLiteStore, database
 from alma.types.record import Status
 
 PROJECT = "git:github.com/acme/app"
@@ -27,8 +27,8 @@ def files(home: Path) -> dict[str, tuple[int, float]]:
 
 
 def test_the_statements_are_for_the_format_that_is_written() -> None:
-    assert len(schema.MIGRATIONS) == rules_reader.VERSION
-    assert schema.APPLICATION_ID == rules_reader.APPLICATION_ID
+    assert len(database.MIGRATIONS) == inject.VERSION
+    assert database.APPLICATION_ID == inject.APPLICATION_ID
 
 
 def test_the_playbook_has_the_rules_of_the_project_and_of_all(place: DataDir, teach: Teach) -> None:
@@ -53,7 +53,7 @@ def test_the_profile_has_the_rules_of_the_sessions(place: DataDir, teach: Teach)
 
 
 def test_only_the_newest_are_read(place: DataDir, teach: Teach, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules_reader, "NEWEST", 3)
+    monkeypatch.setattr(inject, "NEWEST", 3)
     ids = [teach(f"Rule number {number}") for number in range(5)]
     with ReadOnlyRules(place, PROJECT) as found:
         assert [rule.id for rule in found.list_newest()] == ids[:1:-1]

@@ -15,8 +15,8 @@ import pytest
 
 from alma.hooks import journal, relevance
 from alma.hooks.drain import ProjectMemories, drain
+from alma.hooks.inject import ReadOnlyRules, StoredRule
 from alma.hooks.paths import DataDir
-from alma.hooks.rules_reader import ReadOnlyRules, StoredRule
 from alma.types.query import Where
 from alma.types.record import Record, Status
 from claude_smart.rules import accept

@@ -10,17 +10,13 @@ from alma.hooks.paths import DataDir
 
 
 def test_without_a_file_the_defaults_hold(tmp_path: Path) -> None:
-    found = paths.read_settings(DataDir(str(tmp_path)))
-    assert found.values == paths.DEFAULTS
-    assert found.problems == []
+    assert paths.check_settings(DataDir(str(tmp_path))) == (paths.DEFAULTS, [])
 
 
 def test_what_is_set_holds(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"playbook_tokens": 700, "model": "on"}))
     found = paths.read_settings(DataDir(str(tmp_path)))
-    assert found.number("playbook_tokens") == 700
-    assert found.text("model") == "on"
-    assert found.number("prompt_tokens") == 400
+    assert (found["playbook_tokens"], found["model"], found["prompt_tokens"]) == (700, "on", 400)
 
 
 @pytest.mark.parametrize(
@@ -38,12 +34,10 @@ def test_what_is_set_holds(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_and_not_used(tmp_path: Path, given: object, word: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps(given))
     place = DataDir(str(tmp_path))
-    found = paths.load_settings(place, "Stop")
-    assert found.values == paths.DEFAULTS
-    assert word in found.problems[0]
+    assert paths.read_settings(place, "Stop") == paths.DEFAULTS
     assert word in Path(place.log).read_text()
 
 
 def test_a_file_that_is_no_json(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(b"\xff{")
-    assert paths.read_settings(DataDir(str(tmp_path))).values == paths.DEFAULTS
+    assert paths.read_settings(DataDir(str(tmp_path))) == paths.DEFAULTS

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from alma.hooks import wake, worker
+from alma.hooks import journal, worker
 from alma.hooks.drain import DrainReport, ProjectMemories
 from alma.hooks.paths import DataDir
 from alma.hooks.worker import Worker, drain_while_requested
@@ -56,7 +56,7 @@ def place(tmp_path):
 def started(monkeypatch):
     """What would have been started."""
     commands = []
-    monkeypatch.setattr(wake, "_start_process", commands.append)
+    monkeypatch.setattr(journal, "_start_process", commands.append)
     return commands
 
 
@@ -87,103 +87,103 @@ def until(condition, seconds=5.0):
 
 def lie_for(place, seconds):
     before = time.time() - seconds
-    os.utime(wake.wanted_file(place), (before, before))
+    os.utime(journal.wanted_file(place), (before, before))
 
 
 # --- the wake-up ---
 
 
 def test_the_first_one_asks_and_others_see_it(place):
-    assert wake.request_drain(place) == -1
-    assert 0 <= wake.request_drain(place) < 5
-    assert wake.is_drain_requested(place)
+    assert journal.request_drain(place) == -1
+    assert 0 <= journal.request_drain(place) < 5
+    assert journal.is_drain_requested(place)
 
 
 def test_it_is_taken_by_one_alone(place):
-    wake.request_drain(place)
-    assert [wake.claim_drain(place), wake.claim_drain(place)] == [True, False]
-    assert wake.request_drain(place) == -1
+    journal.request_drain(place)
+    assert [journal.claim_drain(place), journal.claim_drain(place)] == [True, False]
+    assert journal.request_drain(place) == -1
 
 
 def test_nobody_to_tell_starts_a_worker(place, started):
-    wake.wake(place, "Stop")
+    journal.wake_drain(place, "Stop")
     [command] = started
     assert command[0] == sys.executable
     assert command[1] == "-I"
-    assert Path(command[2]) == Path(wake.__file__).parent / "worker.py"
+    assert Path(command[2]) == Path(journal.__file__).parent / "worker.py"
     assert command[3:] == ["--home", place.home, "--sessions", place.sessions]
 
 
 def test_many_wake_ups_start_one(place, started):
     for _ in range(20):
-        wake.wake(place, "Stop")
+        journal.wake_drain(place, "Stop")
     assert len(started) == 1
 
 
 def test_a_wake_up_that_nobody_took_starts_again(place, started):
-    wake.wake(place, "Stop")
+    journal.wake_drain(place, "Stop")
     lie_for(place, 10)
-    wake.wake(place, "Stop")
+    journal.wake_drain(place, "Stop")
     assert len(started) == 2
-    wake.wake(place, "Stop")
+    journal.wake_drain(place, "Stop")
     assert len(started) == 2, "the one that was just started has not had its time"
 
 
 def test_a_clock_that_was_set_back_is_no_excuse(place, started):
-    wake.request_drain(place)
+    journal.request_drain(place)
     lie_for(place, -3600)
-    wake.wake(place, "Stop")
+    journal.wake_drain(place, "Stop")
     assert len(started) == 1
 
 
 def test_without_a_worker_one_that_ends_is_started(place, started, monkeypatch):
     monkeypatch.setenv("CLAUDE_SMART_BACKEND_AUTOSTART", "0")
-    wake.wake(place, "Stop")
+    journal.wake_drain(place, "Stop")
     assert started[0][-2:] == ["--once", "--if-wanted"]
 
 
 def test_a_living_worker_is_told_and_none_is_started(place, started, fake, run_worker):
     run_worker()
     until(lambda: fake.drains == 1)
-    wake.wake(place, "Stop")
+    journal.wake_drain(place, "Stop")
     until(lambda: fake.drains == 2)
     assert not started
-    assert not wake.is_drain_requested(place)
+    assert not journal.is_drain_requested(place)
 
 
 def test_a_worker_that_does_not_act_is_helped(place, started, fake, run_worker):
     """It may be stopped, or busy for long: what it was told a minute ago is drained by another process."""
     run_worker()
     until(lambda: fake.drains == 1)
-    wake.request_drain(place)
+    journal.request_drain(place)
     lie_for(place, 100)
-    wake.wake(place, "Stop")
+    journal.wake_drain(place, "Stop")
     assert started[0][-2:] == ["--once", "--if-wanted"]
 
 
 def test_what_a_killed_worker_left_is_no_obstacle(place, started):
     Path(place.worker).write_text(json.dumps({"kind": "unix", "address": os.path.join(place.home, "worker.sock")}))
-    wake.wake(place, "Stop")
+    journal.wake_drain(place, "Stop")
     assert len(started) == 1
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[1]", "null", '{"kind": 3}', '{"kind": "tcp", "address": "x"}', "\x00"])
 def test_a_damaged_file_about_the_worker_is_no_obstacle(place, started, damage):
     Path(place.worker).write_text(damage)
-    wake.wake(place, "Stop")
+    journal.wake_drain(place, "Stop")
     assert len(started) == 1
-    assert wake.ask_worker(place, {"op": "status"}, 0.2) is None
+    assert journal.ask_worker(place, {"op": "status"}, 0.2) is None
 
 
 def test_folders_that_cannot_be_made_are_survived(tmp_path, started):
     (tmp_path / "file").write_text("")
-    wake.wake(DataDir(str(tmp_path / "home"), str(tmp_path / "file" / "sessions")), "Stop")
+    journal.wake_drain(DataDir(str(tmp_path / "home"), str(tmp_path / "file" / "sessions")), "Stop")
     assert not started
 
 
 def test_an_interpreter_that_cannot_be_started_is_survived_and_told_in_the_log(place, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    wake.wake(place, "Stop")
+    journal.wake_drain(place, "Stop")
     assert "Stop no drain could be started: FileNotFoundError" in Path(place.log).read_text()
 
 
@@ -195,30 +195,30 @@ def test_the_installed_interpreter_and_code_are_used(place, tmp_path):
     script.parent.mkdir(parents=True)
     script.write_text("")
     Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(tmp_path / "site")}))
-    assert wake.find_runtime(place) == (sys.executable, str(script))
+    assert journal.find_runtime(place) == (sys.executable, str(script))
 
 
 @pytest.mark.parametrize("wrong", [{"python": "/gone/python", "path": "/gone"}, {"python": 3, "path": None}, []])
 def test_what_is_gone_is_replaced_by_our_own(place, wrong):
     Path(place.runtime).write_text(json.dumps(wrong))
-    assert wake.find_runtime(place) == (sys.executable, os.path.join(os.path.dirname(wake.__file__), "worker.py"))
+    assert journal.find_runtime(place) == (sys.executable, os.path.join(os.path.dirname(journal.__file__), "worker.py"))
 
 
 LONELY = """
 import sys
 sys.path.insert(0, sys.argv[1])
 before = set(sys.modules)
-from alma.hooks import wake
+from alma.hooks import journal
 from alma.hooks.paths import DataDir
-wake.find_runtime(DataDir(sys.argv[2]))
-wake.notify_worker(DataDir(sys.argv[2]), "x")
+journal.find_runtime(DataDir(sys.argv[2]))
+journal.notify_worker(DataDir(sys.argv[2]), "x")
 print(*sorted(set(sys.modules) - before))
 """
 
 
 def test_little_is_loaded(place):
     """All of it is paid by every hook that wakes."""
-    source = str(Path(wake.__file__).parents[2])
+    source = str(Path(journal.__file__).parents[2])
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "-c", LONELY, source, place.home], capture_output=True, text=True, check=True
     )
@@ -230,11 +230,11 @@ def test_little_is_loaded(place):
 
 
 def test_what_is_asked_for_meanwhile_is_done_too(place, fake):
-    fake.answer = lambda: fake.drains > 2 or wake.request_drain(place) is not None
-    wake.request_drain(place)
+    fake.answer = lambda: fake.drains > 2 or journal.request_drain(place) is not None
+    journal.request_drain(place)
     drain_while_requested(place, ProjectMemories(place))
     assert fake.drains == 3
-    assert not wake.is_drain_requested(place)
+    assert not journal.is_drain_requested(place)
 
 
 def test_nothing_wanted_is_nothing_done(place, fake):
@@ -244,20 +244,20 @@ def test_nothing_wanted_is_nothing_done(place, fake):
 
 def test_who_waits_for_another_drainer_leaves_the_wake_up_for_all_to_see(place, fake, monkeypatch):
     seen = []
-    monkeypatch.setattr(time, "sleep", lambda seconds: seen.append(wake.request_drain(place)))
+    monkeypatch.setattr(time, "sleep", lambda seconds: seen.append(journal.request_drain(place)))
     fake.answer = lambda: fake.drains == 3
-    wake.request_drain(place)
+    journal.request_drain(place)
     drain_while_requested(place, ProjectMemories(place))
     assert len(seen) == 2
     assert all(0 <= age < 1 for age in seen), "nobody else may start a process for it"
-    assert not wake.is_drain_requested(place)
+    assert not journal.is_drain_requested(place)
 
 
 def test_waiting_for_another_drainer_has_an_end(place, fake):
     fake.answer = lambda: False
-    wake.request_drain(place)
+    journal.request_drain(place)
     drain_while_requested(place, ProjectMemories(place), patience=0.3)
-    assert wake.is_drain_requested(place), "it is still owed"
+    assert journal.is_drain_requested(place), "it is still owed"
 
 
 # --- asking ---
@@ -265,13 +265,13 @@ def test_waiting_for_another_drainer_has_an_end(place, fake):
 
 def test_the_worker_answers(place, fake, run_worker):
     run_worker()
-    answer = wake.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "t", "limit": 3}, 5.0)
+    answer = journal.ask_worker(place, {"op": "recall", "project": "p", "session": "s", "text": "t", "limit": 3}, 5.0)
     assert answer == {"ok": True, "rules": [["rul_1", "Use pnpm"]]}
     assert fake.asked == [("p", "s", "t", 3)]
 
 
 def test_nobody_is_asked_for_nothing(place):
-    assert wake.ask_worker(place, {"op": "status"}, 1.0) is None
+    assert journal.ask_worker(place, {"op": "status"}, 1.0) is None
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for(place):
@@ -281,7 +281,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for(place):
         listener.listen()
         Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path}))
         started = time.monotonic()
-        assert wake.ask_worker(place, {"op": "status"}, 0.2) is None
+        assert journal.ask_worker(place, {"op": "status"}, 0.2) is None
         assert time.monotonic() - started < 10
 
 
@@ -305,7 +305,7 @@ def test_an_answer_in_crumbs_does_not_outlast_the_timeout(place):
     thread.start()
     Path(place.worker).write_text(json.dumps({"kind": "unix", "address": path}))
     started = time.monotonic()
-    assert wake.ask_worker(place, {"op": "status"}, 0.3) is None
+    assert journal.ask_worker(place, {"op": "status"}, 0.3) is None
     assert time.monotonic() - started < 10
     thread.join()
     listener.close()
@@ -314,7 +314,7 @@ def test_an_answer_in_crumbs_does_not_outlast_the_timeout(place):
 def test_a_worker_of_another_folder_of_journals_is_not_relied_upon(place, started, run_worker, tmp_path):
     run_worker()
     other = DataDir(place.home, str(tmp_path / "elsewhere"))
-    assert wake.drains_elsewhere(other)
-    assert not wake.drains_elsewhere(place)
-    wake.wake(other, "Stop")
+    assert not journal.notify_worker(other, __file__)
+    assert journal.notify_worker(place, __file__)
+    journal.wake_drain(other, "Stop")
     assert [command[command.index("--sessions") + 1] for command in started] == [other.sessions]

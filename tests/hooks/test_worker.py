@@ -15,7 +15,7 @@ import pytest
 
 import alma
 from alma.files import try_lock
-from alma.hooks import wake, worker
+from alma.hooks import journal, worker
 from alma.hooks.paths import DataDir
 
 SOURCE = Path(alma.__file__).parent
@@ -67,7 +67,7 @@ WAKE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from alma.hooks.paths import DataDir
-from alma.hooks.wake import wake
+from alma.hooks.journal import wake_drain as wake
 wake(DataDir(sys.argv[2]), "Stop")
 """
 
@@ -160,7 +160,7 @@ def start_worker(place, site, *more):
 
 
 def status(place):
-    return wake.ask_worker(place, {"op": "status"}, 1.0)
+    return journal.ask_worker(place, {"op": "status"}, 1.0)
 
 
 def settled(place, site):
@@ -282,7 +282,7 @@ def test_it_ends_when_its_home_is_gone(place, site):
 @posix
 def test_asked_or_told_by_the_system_it_ends(place, site):
     settled(place, site)
-    assert wake.ask_worker(place, {"op": "stop"}, 2.0) == {"ok": True}
+    assert journal.ask_worker(place, {"op": "stop"}, 2.0) == {"ok": True}
     until(lambda: not processes(place))
     os.kill(settled(place, site), signal.SIGTERM)
     until(lambda: not processes(place))
@@ -362,7 +362,7 @@ def test_a_worker_that_ends_all_the_time_loses_no_wake_up(place, site):
         time.sleep(0.031 * (number % 9))
     until(lambda: len(seen(place)) == 25)
     until(lambda: not processes(place))
-    assert not wake.is_drain_requested(place)
+    assert not journal.is_drain_requested(place)
 
 
 def test_another_drainer_is_waited_for(place, site):
@@ -371,7 +371,7 @@ def test_another_drainer_is_waited_for(place, site):
         once = start_worker(place, site, "--once")
         time.sleep(1.0)
         assert once.poll() is None
-        assert 0 <= wake.request_drain(place) < 2, "a fresh wake-up keeps others from being started"
+        assert 0 <= journal.request_drain(place) < 2, "a fresh wake-up keeps others from being started"
     until(lambda: seen(place) == ["line"])
     assert once.communicate(timeout=10) == (b"", b"")
 
@@ -422,7 +422,7 @@ def test_one_of_another_folder_is_drained_at_once_beside_the_worker(place, site,
     other = DataDir(place.home, str(tmp_path / "elsewhere"))
     other.make()
     said(other, "b", "from elsewhere")
-    wake.request_drain(other)
+    journal.request_drain(other)
     second = start_worker(place, site, "--sessions", other.sessions)
     began = time.monotonic()
     assert second.communicate(timeout=20) == (b"", b"")

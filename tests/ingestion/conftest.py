@@ -11,8 +11,8 @@ import pytest
 
 from alma.ingestion.catalogue import Catalogue
 from alma.ingestion.formats.common import FileReading, Piece
+from alma.ingestion.intake import IngestResult
 from alma.ingestion.sources import Source, survey
-from alma.ingestion.types import IngestResult
 
 Pieces = tuple[list[Piece], IngestResult]
 
@@ -30,18 +30,16 @@ def read_all(path: Path, **asked: Any) -> Pieces:
                 return catalogue.find_beside(source, name)
 
             result.files[entry.source.name] = str(entry.reader.format)
-            surveyed = survey(entry.source)
             reading = FileReading(
                 entry.source,
                 entry.reader.format,
                 result,
-                encoding=surveyed.encoding,
+                encoding=survey(entry.source)[1],
                 known_as=entry.known_as,
                 find_beside=find_beside,
                 **asked,
             )
             pieces += reading.read_pieces(entry.reader.read)
-            assert reading.finish() == surveyed.digest
     return pieces, result
 
 

@@ -134,7 +134,7 @@ def test_binary_files_are_skipped(tmp_path: Path, held: ALMA) -> None:
     assert reasons(result) == {
         "a.md": "not text",
         "b.txt": "a PDF",
-        "c.json": "packed with gzip; unpack it first",
+        "c.json": "packed; unpack it first",
         "d.md": "empty",
         "e.md": "not text",
     }
@@ -154,7 +154,7 @@ def test_a_file_that_vanishes_is_said_and_the_others_are_read(
     (tmp_path / "b.md").write_text("Second words.")
     survey = sources.survey
 
-    def vanishing(source: sources.Source) -> sources.Survey:
+    def vanishing(source: sources.Source) -> tuple[str, str, str]:
         found = survey(source)
         if source.leaf == "a.md":
             (tmp_path / "a.md").unlink()
@@ -174,7 +174,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     (tmp_path / "a.md").write_text("First words.")
     survey = sources.survey
 
-    def growing(source: sources.Source) -> sources.Survey:
+    def growing(source: sources.Source) -> tuple[str, str, str]:
         found = survey(source)
         with (tmp_path / "a.md").open("a") as file:
             file.write("\n\n# More\n\nWords that came later.")
@@ -196,8 +196,6 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
         ("utf-8", ""),
         ("utf-8-sig", ""),
         ("utf-16", "read as UTF-16"),
-        ("utf-16-le", "read as UTF-16-LE"),
-        ("utf-16-be", "read as UTF-16-BE"),
         ("utf-32", "read as UTF-32"),
         ("cp1252", "Windows-1252"),
     ],

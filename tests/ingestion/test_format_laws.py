@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from alma import ALMA
 from alma.ingestion import ingest
-from alma.ingestion.formats.common import Chat
 from alma.stores.memory import MemoryStore
 from benchmarks import _chat_formats as formats
 
@@ -73,7 +72,7 @@ def talks_of(text: st.SearchStrategy[str], least: int) -> st.SearchStrategy[list
 
 
 def heard(pieces: Sequence[Any]) -> list[list[str]]:
-    return [[message.text for message in piece.messages] for piece in pieces if isinstance(piece, Chat)]
+    return [[message.text for message in piece.messages] for piece in pieces if not piece.is_document]
 
 
 @pytest.mark.parametrize("name", WRITERS)

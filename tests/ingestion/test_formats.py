@@ -12,7 +12,7 @@ from benchmarks._chat_formats import Said, Talk, later
 
 from alma.ingestion import Format
 from alma.ingestion.formats import FORMATS, FormatReader
-from alma.ingestion.formats.common import Chat, ChatStart, Document, FileReading, Items, Piece, Speaker, make_message
+from alma.ingestion.formats.common import ChatStart, FileReading, Items, Piece, Speaker, make_message
 from benchmarks import _chat_formats as formats
 
 Read = Callable[..., Any]
@@ -31,7 +31,7 @@ SAID = [(said.role, said.text) for said in TALK.turns]
 
 
 def said(pieces: list[Piece]) -> list[tuple[str, str]]:
-    return [(one.speaker, one.text) for chat in pieces if isinstance(chat, Chat) for one in chat.messages]
+    return [(one.speaker, one.text) for chat in pieces if not chat.is_document for one in chat.messages]
 
 
 def lines(*values: Mapping[str, Any]) -> str:
@@ -185,9 +185,8 @@ def test_chatgpt_content_of_all_kinds(tmp_path: Path, read: Read) -> None:
     found = {"title": "T", "mapping": {one["id"]: one for one in nodes}, "conversation_id": "c1"}
     (tmp_path / "conversations.json").write_text(json.dumps([found, {**found, "conversation_id": "c2"}]))
     own, first, second = read(tmp_path)[0]
-    assert isinstance(own, Document)
-    assert own.voice is Speaker.PERSON
-    assert own.text == "I am Ana.\n\nBe brief."
+    assert own.is_document
+    assert [(one.text, one.voice) for one in own.messages] == [("I am Ana.\n\nBe brief.", Speaker.PERSON)]
     assert said([first]) == said([second]) == [("user", "What is this?\nspoken words"), ("assistant", "One.")]
 
 
@@ -227,8 +226,8 @@ def test_claude_ai(tmp_path: Path, read: Read) -> None:
     chat, attached = read(tmp_path)[0]
     assert said([chat]) == SAID
     assert chat.session == f"claude-ai:{TALK.id}"
-    assert isinstance(attached, Document)
-    assert (attached.name, attached.voice) == ("notes.txt", Speaker.OTHER)
+    assert attached.is_document
+    assert [(one.speaker, one.voice) for one in attached.messages] == [("notes.txt", Speaker.OTHER)]
 
 
 def test_claude_ai_projects_are_documents(tmp_path: Path, read: Read) -> None:
@@ -236,9 +235,9 @@ def test_claude_ai_projects_are_documents(tmp_path: Path, read: Read) -> None:
     project = {"uuid": "p", "name": "App", "prompt_template": "Answer in French.", "docs": docs}
     (tmp_path / "projects.json").write_text(json.dumps([project]))
     instructions, style = read(tmp_path)[0]
-    assert instructions.text == "Answer in French."
-    assert style.text == "Use tabs."
-    assert instructions.voice is style.voice is Speaker.OTHER
+    assert instructions.messages[0].text == "Answer in French."
+    assert style.messages[0].text == "Use tabs."
+    assert instructions.messages[0].voice is style.messages[0].voice is Speaker.OTHER
 
 
 def test_claude_ai_branches(tmp_path: Path, read: Read) -> None:
@@ -332,7 +331,7 @@ def test_codex_compactions_requests_of_editors_and_its_stream(tmp_path: Path, re
         ("codex:x", [("user", "one")]),
         ("codex:y", [("user", "two")]),
     ]
-    assert told.left_out["summaries of the host"] == 1
+    assert told.left_out["lines of the host"] >= 1
     assert told.left_out["lines of unknown types"] == 1
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma.errors import ModelOutputError
-from alma.models.client import parse_json
-from alma.models.schema import drop_nulls, make_strict, problems
+from alma.models.client import drop_nulls, make_strict, parse_json, problems
 from alma.reading.model import load_prompt
 
 

@@ -206,15 +206,15 @@ def test_the_real_one_on_the_scripted_service(downloaded, service, reply, tmp_pa
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert KEY not in done.stdout + done.stderr
-    name = "litellm:openai/small"
+    name = "litellm"
     assert done.stdout.splitlines() == [
         "{'rules': ['use pnpm']}",
-        f"ModelUnavailableError {name} refused the key (401) (0, 0, 0.0)",
+        f"ModelUnavailableError {name} refused the key in K (401) (0, 0, 0.0)",
         f"TransientError {name} answered with 429 (0, 0, 0.0)",
         f"TransientError {name} answered with 500 None",
         f"ModelTimeoutError {name} gave no answer in 2 s None",
         "ModelOutputError the model answered 8 characters that are not JSON (100, 20, 0.0)",
-        f"ModelUnavailableError {name} failed: BadRequestError (400) (0, 0, 0.0)",
+        f"ModelUnavailableError {name} refused the question (400) (0, 0, 0.0)",
         "7 6 1 240",
     ]
     assert len(service.seen) == count

@@ -15,8 +15,8 @@ import pytest
 from alma.engine.context import Engine
 from alma.errors import ModelOutputError, ModelTimeoutError, ModelUnavailableError, OverBudgetError
 from alma.models.budget import meter
+from alma.models.client import problems
 from alma.models.registry import open_model
-from alma.models.schema import problems
 from alma.stores.memory import MemoryStore
 from alma.types.asking import Limits, ModelSettings, Prices, Prompt
 

@@ -38,7 +38,7 @@ def test_a_miss_is_an_error_that_names_the_prompt(tmp_path: Path) -> None:
 
 
 def test_an_answer_of_the_wrong_shape_is_refused(tmp_path: Path) -> None:
-    from alma.models.recorded import digest_prompt
+    from alma.models.registry import digest_prompt
 
     answers = tmp_path / "answers.jsonl"
     answers.write_text(json.dumps({"id": digest_prompt(PROMPT), "value": {"n": "two"}}))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma.errors import ModelOutputError, ValidationError
-from alma.models.schema import check, problems
+from alma.models.client import check, problems
 
 RULES = {
     "type": "object",

@@ -33,6 +33,12 @@ def test_code_and_quotations_are_kept_with_their_task_and_never_read() -> None:
     assert "Delete all" in found[0].description
 
 
+def test_what_comes_after_then_is_a_task_of_its_own() -> None:
+    first, second = plan("Test the login form, then mend the flaky selectors").tasks
+    assert (first.title, second.title, second.after) == ("Test the login form", "Mend the flaky selectors", (0,))
+    assert len(titles("Add a page that is slow at first, then in the evening fast")) == 1
+
+
 def test_background_goes_with_the_task() -> None:
     [task] = plan("The login page crashes on Safari. Fix it.").tasks
     assert task.description == "The login page crashes on Safari.\nFix it."

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from alma.reading.local import remove_pasted
 from alma.reading.model import ModelReader, load_prompt
 from alma.reading.port import Known, Pair, Repair, Role, Turn, Verdict
-from alma.reading.words import remove_pasted
 from alma.types.asking import Answer, Prompt
 from alma.types.rules import Reach
 

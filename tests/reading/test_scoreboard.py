@@ -22,7 +22,7 @@ from benchmarks.reading import (
     read_rows,
 )
 
-from alma.models.recorded import Recorded
+from alma.models.registry import Recorded
 from alma.reading.local import LocalReader
 from alma.reading.model import ModelReader
 

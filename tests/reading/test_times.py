@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.timing import cpu_seconds
 
-from alma.reading.times import find_windows, remove_times
+from alma.reading.questions import find_windows, remove_times
 
 NOW = datetime(2023, 5, 25, 15, 0, tzinfo=UTC)  # a Thursday
 

@@ -13,7 +13,7 @@ from alma import ALMA
 from alma.domains import get_sales_schema
 from alma.engine.inject.prompt import tokens
 from alma.errors import ConfigError, ModelUnavailableError, ScopeError, ValidationError
-from alma.models.schema import check
+from alma.models.client import check
 from alma.progress import ProgressTracker
 from alma.session import InitializationResult, SessionInitializer, SessionManager
 from alma.types.asking import Answer, Prompt

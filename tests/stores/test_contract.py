@@ -5,7 +5,7 @@ import pytest
 from alma.ports import Store
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
-from alma.stores.sqlite import SQLiteStore, cache, filters, store, vectors, words
+from alma.stores.sqlite import SQLiteStore, cache, search, store, vectors
 from alma.testing import StoreContract, capabilities
 
 
@@ -50,12 +50,12 @@ class TestSQLiteStoreWithLittleRoom(TestSQLiteStore):
     def setup_method(self) -> None:
         self._patch = pytest.MonkeyPatch()
         self._patch.setattr(vectors, "BLOCK", 4)
-        self._patch.setattr(words, "BUDGET", 1)
+        self._patch.setattr(search, "BUDGET", 1)
         self._patch.setattr(store, "_FEW_CELLS", 1)
         self._patch.setattr(store, "_MANY_SCOPES", 1)
         self._patch.setattr(cache, "_FIRST_BATCH", 1)
         self._patch.setattr(cache, "_GROWTH", 2)
-        self._patch.setattr(filters, "FEW", 1)
+        self._patch.setattr(search, "FEW", 1)
         super().setup_method()
 
     def teardown_method(self) -> None:

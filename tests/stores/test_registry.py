@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from alma.errors import ConfigError
-from alma.stores.registry import PLANNED, STORES, create
+from alma.stores import PLANNED, STORES, create
 from alma.testing import make_record
 
 

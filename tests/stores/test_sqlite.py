@@ -26,9 +26,8 @@ from alma.errors import (
     ValidationError,
 )
 from alma.stores.memory import MemoryStore
-from alma.stores.sqlite import SQLiteStore, schema, words
-from alma.testing import make_record
-from alma.testing.fakes import MOMENT
+from alma.stores.sqlite import SQLiteStore, database, search
+from alma.testing import MOMENT, make_record
 from alma.types.evidence import Evidence
 from alma.types.kinds import KINDS
 from alma.types.query import Hit, Where
@@ -78,7 +77,7 @@ def test_an_empty_file_becomes_a_store(path):
     path.touch()
     with closing(SQLiteStore(path)) as store:
         store.put([make_record()])
-    assert plain(path, "PRAGMA user_version") == [(len(schema.MIGRATIONS),)]
+    assert plain(path, "PRAGMA user_version") == [(len(database.MIGRATIONS),)]
     assert plain(path, "PRAGMA journal_mode") == [("wal",)]
 
 
@@ -91,7 +90,7 @@ def test_opening_again_changes_nothing(path):
 
 def test_a_migration_is_applied_once(path, monkeypatch):
     SQLiteStore(path).close()
-    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, lambda db: db.execute("CREATE TABLE later (x)")])
+    monkeypatch.setattr(database, "MIGRATIONS", [*database.MIGRATIONS, lambda db: db.execute("CREATE TABLE later (x)")])
     for _ in range(2):
         SQLiteStore(path).close()
     assert plain(path, "SELECT * FROM later") == []
@@ -106,7 +105,7 @@ def test_a_failed_migration_leaves_the_old_file(path, monkeypatch):
         db.execute("nonsense")
 
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, fail])
+        patch.setattr(database, "MIGRATIONS", [*database.MIGRATIONS, fail])
         with pytest.raises(StorageError):
             SQLiteStore(path)
     with closing(SQLiteStore(path)) as store:
@@ -213,7 +212,7 @@ def test_read_only_makes_no_file_and_no_migration(path, monkeypatch):
         SQLiteStore(path, read_only=True)
     assert not path.exists()
     SQLiteStore(path).close()
-    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, lambda db: None])
+    monkeypatch.setattr(database, "MIGRATIONS", [*database.MIGRATIONS, lambda db: None])
     with pytest.raises(ReadOnlyError, match="open it once for writing"):
         SQLiteStore(path, read_only=True)
 
@@ -295,7 +294,7 @@ def test_views_follow_the_kinds(path, monkeypatch):
     kind = KINDS["heuristic"]
     renamed = type(kind)(name="insight", prefix="i", fields=("status", "why"))
     taken = type(kind)(name="record", prefix="r", fields=())
-    monkeypatch.setattr(schema, "KINDS", {"insight": renamed, "record": taken})
+    monkeypatch.setattr(database, "KINDS", {"insight": renamed, "record": taken})
     with closing(SQLiteStore(path)) as store:
         store.put([make_record(kind="insight", body={"status": "odd", "why": "so"})])
     assert plain(path, "SELECT status, body_status, why FROM insight") == [("active", "odd", "so")]
@@ -440,8 +439,8 @@ def test_without_numpy_only_nearest_is_missing(store, monkeypatch):
 
 
 def test_common_words_are_ranked_from_the_newest_and_only_when_needed(store, monkeypatch):
-    monkeypatch.setattr(words, "BUDGET", 20)
-    monkeypatch.setattr(words, "POOL", 5)
+    monkeypatch.setattr(search, "BUDGET", 20)
+    monkeypatch.setattr(search, "POOL", 5)
     store.put([make_record(f"{i:03d}", text="common") for i in range(100)])
     store.put([make_record("rare1", text="common rare"), make_record("rare2", text="rare")])
     assert [hit.id for hit in store.match("common rare", Where(), 2)] == ["rare2", "rare1"]

@@ -6,9 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from alma.stores.sqlite import SQLiteStore, filters
-from alma.testing import make_record
-from alma.testing.fakes import MOMENT
+from alma.stores.sqlite import SQLiteStore, search
+from alma.testing import MOMENT, make_record
 from alma.types.query import Where
 from alma.types.record import Status
 from alma.types.times import to_micros
@@ -42,7 +41,7 @@ COMMON = {"kinds": ["k"], "projects": ["p"], "agents": ["a", "b"], "statuses": [
     ids=str,
 )
 def test_what_selects_most_is_looked_up_first(store, where, found_by, common):
-    asked = filters.compile_filter(Where(**(common | where)))
+    asked = search.compile_filter(Where(**(common | where)))
     for statement in (asked.select_numbers(), asked.select_superset()):
         assert found_by in plan(store, statement)
         assert "SCAN r" not in plan(store, statement)
@@ -50,7 +49,7 @@ def test_what_selects_most_is_looked_up_first(store, where, found_by, common):
 
 @pytest.mark.parametrize("where", [{"sessions": ["s"]}, {"keys": ["k"]}, {"tagged": ["t"]}, {"linked": ["l"]}], ids=str)
 def test_a_shortcut_looks_at_no_record(store, where):
-    assert "COVERING INDEX" in plan(store, filters.compile_filter(Where(**(COMMON | where))).select_superset())
+    assert "COVERING INDEX" in plan(store, search.compile_filter(Where(**(COMMON | where))).select_superset())
 
 
 def test_a_shortcut_may_list_more_but_never_less(store):
@@ -69,7 +68,7 @@ def test_a_shortcut_may_list_more_but_never_less(store):
         Where(sessions=["", "s0"]),
         Where(agents=["none"]),
     ):
-        asked = filters.compile_filter(where)
+        asked = search.compile_filter(where)
         with store._db.read() as db:
             exactly, about = (
                 {n for (n,) in db.execute(*statement)}
@@ -87,14 +86,14 @@ def test_a_shortcut_may_list_more_but_never_less(store):
 
 def test_what_seldom_changes_and_the_rest_are_told_apart():
     where = Where(kinds=["a"], agents=("x", ""), statuses={Status.ACTIVE}, created_to=MOMENT)
-    asked = filters.compile_filter(where)
+    asked = search.compile_filter(where)
     assert asked.scope == ("s.kind = ? AND s.agent IN (?, ?)", ("a", "x", ""))
     assert asked.record == ("r.status = ? AND r.created_at < ?", ("active", to_micros(MOMENT)))
     assert type(asked.record.params[0]) is str
-    nothing = filters.compile_filter(Where())
-    assert (nothing.scope, nothing.record, nothing.whole) == (filters.Clause(), filters.Clause(), filters.Clause())
+    nothing = search.compile_filter(Where())
+    assert (nothing.scope, nothing.record, nothing.whole) == (search.Clause(), search.Clause(), search.Clause())
 
 
 def test_many_names_are_one_parameter():
-    asked = filters.compile_filter(Where(projects=[f"n{i}" for i in range(filters.FEW + 1)]))
+    asked = search.compile_filter(Where(projects=[f"n{i}" for i in range(search.FEW + 1)]))
     assert len(asked.scope.params) == 1

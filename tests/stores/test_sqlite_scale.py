@@ -12,9 +12,8 @@ import pytest
 
 from alma.ports import Store
 from alma.stores.memory import MemoryStore
-from alma.stores.sqlite import SQLiteStore, cache, vectors, words
-from alma.testing import StoreContract, make_record
-from alma.testing.fakes import MOMENT
+from alma.stores.sqlite import SQLiteStore, cache, search, vectors
+from alma.testing import MOMENT, StoreContract, make_record
 from alma.types.query import Where
 from alma.types.record import Status
 
@@ -260,10 +259,10 @@ def spoken(tmp_path_factory):
 @pytest.mark.parametrize("first", [1, 64])
 @pytest.mark.parametrize("where", WHERES, ids=str)
 def test_words_find_as_many_as_there_are_whatever_the_filter(spoken, monkeypatch, budget, first, where):
-    monkeypatch.setattr(words, "BUDGET", budget)
-    monkeypatch.setattr(words, "_FIRST", first)
-    monkeypatch.setattr(words, "_GROWTH", 1 if first == 1 else 8)
-    monkeypatch.setattr(words, "POOL", 100)
+    monkeypatch.setattr(search, "BUDGET", budget)
+    monkeypatch.setattr(search, "_FIRST", first)
+    monkeypatch.setattr(search, "_GROWTH", 1 if first == 1 else 8)
+    monkeypatch.setattr(search, "POOL", 100)
     store, records = spoken
     for asked in ("ant", "bee cat", "dog hen", "gnu hen fox", "ant absent", "absent"):
         right = {
@@ -281,13 +280,13 @@ def test_the_score_does_not_depend_on_the_way(store, monkeypatch):
     where = Where(kinds=["outcome"], statuses=["active"])
     answers = []
     for most in (0.0, 2.0):
-        monkeypatch.setattr(words, "_MOST", most)
+        monkeypatch.setattr(search, "_MOST", most)
         answers.append(store.match("ant cat fox", where, 15))
     assert answers[0] == answers[1] != []
 
 
 def test_of_common_words_the_rarer_weighs_more(store, monkeypatch):
-    monkeypatch.setattr(words, "BUDGET", 0)
+    monkeypatch.setattr(search, "BUDGET", 0)
     store.put([make_record(f"{i:03d}", text="common usual" if i % 3 else "common special") for i in range(60)])
     found = store.match("common special usual", Where(), 60)
     assert {hit.id for hit in found[:20]} == {f"{i:03d}" for i in range(0, 60, 3)}

@@ -10,9 +10,8 @@ import pytest
 
 from alma.errors import ConflictError
 from alma.stores.memory import MemoryStore
-from alma.testing import FakeEmbedder, FrozenClock, StoreContract, make_record
-from alma.testing.fakes import MOMENT
-from alma.testing.strategies import agree
+from alma.testing import MOMENT, FakeEmbedder, FrozenClock, StoreContract, make_record
+from alma.testing.contract import agree
 from alma.types.query import Hit, Where
 from alma.types.vector import cosine
 

@@ -13,7 +13,7 @@ from alma.embedders.hash import HashEmbedder
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
-from alma.testing.fakes import FrozenClock
+from alma.testing import FrozenClock
 from alma.workflow import WorkflowMemory
 
 STORES: dict[str, Callable[[Path], Any]] = {

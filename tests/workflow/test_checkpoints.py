@@ -12,7 +12,7 @@ from alma import ALMA
 from alma.engine.admit import clean
 from alma.errors import NotFoundError, ValidationError
 from alma.stores.memory import MemoryStore
-from alma.testing.fakes import FrozenClock
+from alma.testing import FrozenClock
 from alma.types.query import Where
 from alma.workflow import RunStatus, WorkflowMemory
 

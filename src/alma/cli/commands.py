@@ -287,7 +287,13 @@ def learn_from(call: Call) -> Reply:
         name = getattr(args, "name", "standard input" if args.file == "-" else Path(args.file).name)
         return call.answer("learn_from_text", text=read_text(args.file), name=name)
     refuse_options(call, "name", "goes with --text; a conversation is named by --session")
-    return call.answer(messages=[message for _, message in read_objects(args.file, "role and content")])
+    try:
+        messages = [message for _, message in read_objects(args.file, "role and content")]
+    except ValidationError as error:
+        is_there = args.file == "-" or Path(args.file).is_file()
+        hint = "a note or a page needs --text" if is_there else "pipe a text into `alma learn-from - --text`"
+        raise ValidationError(f"{error}; {hint}") from error
+    return call.answer(messages=messages)
 
 
 # -- work
@@ -576,7 +582,7 @@ def merge(call: Call) -> Reply:
     extra("--from", "FILE", "YAML or JSON with the schema's parts; options come first", dest="source"),
     extra("--entity", "NAME[:ATTR,…]", "a sort of thing with its attributes; may be repeated", action="append"),
     extra("--relationship", "NAME:SOURCE:TARGET", "how two sorts of things are related", action="append"),
-    names={"entity_types": "", "relationship_types": ""},
+    names={"entity_types": "", "relationship_types": "", "replace_existing": "replace"},
 )
 def create_domain(call: Call) -> Reply:
     args, parts = call.args, {}
@@ -600,6 +606,12 @@ def create_domain(call: Call) -> Reply:
     is_followed = any(one.in_use and one.name == schema.name for one in call.run("list_domains"))
     what = "this project still follows it as it was; let it follow this one" if is_followed else "let it be followed"
     return Reply({"domain": schema}, schema, f"\n{what}: alma domains use {shlex.quote(schema.name)}")
+
+
+@command("domains show", "list_domains", positional="name")
+def show_domain(call: Call) -> Reply:
+    """Show one domain schema."""
+    return reply_value(call.run_typed()[0].schema, "domain")
 
 
 @command("domains use", "use_domain")

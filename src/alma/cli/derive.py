@@ -402,8 +402,9 @@ class Call:
         command, value = self.command, self.run_typed(name, **more)
         if command.part:
             value = getattr(value, command.part)
-            if command.verb:
-                return Reply({command.key: value}, f"{command.verb} {value}")
+            value = list(value) if isinstance(value, tuple) else value
+        if command.part and command.verb:
+            return Reply({command.key: value}, f"{command.verb} {value}")
         return reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
 
     def confirm(self, question: str, *things: Any) -> None:

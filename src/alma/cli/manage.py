@@ -65,6 +65,8 @@ def init(call: Call) -> Reply:
     is_hidden = whole.name == ".alma"
     if file.exists() and not args.force:
         raise ConfigError(f"{file} is there already; --force overwrites it")
+    if args.project_id is not None and not args.project_id.strip():
+        raise ValidationError("--project-id must not be blank; without it the project has the folder's name")
     project = args.project_id or (whole.parent if is_hidden else whole).name or "my-project"
     text = write_configuration(project, args.storage, args.embedding, ".alma" if is_hidden else ".")
     fresh = file.with_name(f"{file.name}.new")

@@ -7,11 +7,13 @@ skipped, and a last line without its newline belongs to the next reading.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..engine.admit import clean
 from ..text import replace_surrogates
 
 _LAST_MOMENT = 253_402_300_799.0  # the end of the year 9999: what a datetime can hold
@@ -129,3 +131,138 @@ def get_dicts(values: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the objects in a field that is a list."""
     value = values.get(name)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+# -- prompts: who wrote them, and what the person's words in them are
+
+_PERSONS = frozenset({"", "user", "sdk", "typed", "queued", "suggestion_accepted"})
+"""Sources of a prompt behind which stands a person. A host that does not say means one."""
+
+_MACHINE = re.compile(
+    r"""\s*(?:
+    </?(?:command-name|command-message|command-args|command-contents|local-command-[a-z]+|bash-input|bash-stdout
+        |bash-stderr|user-memory-input|task-notification|cross-session-message|teammate-message|agent-message
+        |channel|mcp-resource-update|mcp-polling-update|fork-boilerplate|session-start-hook|user-prompt-submit-hook
+        |persisted-output|tool_use_error|new-diagnostics)[\s>/]
+    |\[Request\ interrupted
+    |\[Tool\ call\ |\[Agent\ call\ |\[SYSTEM\ NOTIFICATION
+    |\[Your\ previous\ response\ |Your\ response\ (?:above\ )?was\ (?:cut\ off|stopped)
+    |Output\ token\ limit\ hit
+    |Caveat:\ The\ messages\ below\ were\ generated\ by\ the\ user\ while\ running\ local\ commands
+    |This\ session\ is\ being\ continued\ from\ a\ previous\ conversation
+    |(?:Another\ Claude|A\ peer)\ session\ sent\ a\ message
+    |A\ message\ arrived\ from\ .*\n<
+    |(?:Stop|TeammateIdle|TaskCreated|TaskCompleted)\ hook\ feedback:
+    |Stop\ hook\ (?:blocking\ error|feedback)
+    |PreToolUse:\S*\ hook\ |PostToolUse:\S*\ hook\ |API\ Error:
+    |Async\ agent\ (?:launched|completed)
+    )""",
+    re.VERBOSE,
+)
+_BLOCKS = re.compile(
+    r"<(system-reminder|ide_opened_file|ide_selection|ide_diagnostics|post-tool-use-hook)\b[^>]{0,300}>.*?(?:</\1>|\Z)",
+    re.DOTALL,
+)
+_WRAPPED = re.compile(r"\s*The user sent a new message while you were working:\n")
+_AFTER_WRAPPED = re.compile(r"\n[ \t]*(?:IMPORTANT: After completing|This is how Claude Code surfaces messages)")
+
+_ATTACHED = re.compile(
+    r"""\[Image(?::|\ \#\d+)[^\]]{0,300}\]|\[Image\]|\[(?:\.\.\.)?(?:Pasted|Truncated)\ text\ \#\d+[^\]]{0,300}\]
+    |```.*?(?:```|\Z)|(?<!\S)@(?:"[^"\n]+"|\S+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_LONE_PATH = re.compile(
+    r"""['"]?(?:[A-Za-z]:\\|~?/|\.{1,2}/|[\w.-]+[/\\])\S*['"]?|\S+\.(?:png|jpe?g|gif|webp|pdf)""", re.I
+)
+_LETTER = re.compile(r"[^\W\d_]")
+
+_COMMAND = re.compile(r"/([A-Za-z][\w.-]*(?::[\w.-]+)*)(?:\s+(.*))?\Z", re.DOTALL)
+_OURS = ("smart", "claude-smart")
+"""The names of the plug-in in a host."""
+_OUR_COMMANDS = frozenset({"tag", "learn", "show", "forget", "dashboard"})
+"""Those that are ours even without the name of the plug-in before them."""
+_HOST_COMMANDS = frozenset(
+    """add-dir agents bashes branch bug chrome clear compact config context continue copy cost desktop
+    diff doctor effort exit export extra-usage fast feedback focus fork heapdump help hooks ide install-github-app
+    install-slack-app keybindings login logout mcp memory mobile model new output-style passes permissions
+    plugin plugins pr-comments privacy-settings quit recap release-notes reload-plugins remote-control remote-env
+    rename reset resume rewind sandbox settings skills stats status statusline stickers tasks
+    team-onboarding teleport terminal-setup theme todos tui undo upgrade usage vim voice
+    web-setup""".split()
+)
+_TELLING = 3
+"""So many words after somebody's own command are taken for something the person had to say."""
+
+_TAGS = re.compile(r"<command-(name|args)>(.*?)</command-\1>", re.DOTALL)
+
+
+class SlashCommand(NamedTuple):
+    """A slash command as a person typed it. `name` is without its plug-in when that is ours."""
+
+    name: str
+    words: str
+    is_ours: bool
+
+    @property
+    def is_worth_keeping(self) -> bool:
+        return bool(self.words) and not self.is_ours and self.name not in _HOST_COMMANDS
+
+    @property
+    def is_worth_hearing(self) -> bool:
+        """Whether the words after it may be a wish: not settings of the host, not a number or a name."""
+        return self.is_worth_keeping and len(self.words.split()) >= _TELLING
+
+
+def extract_spoken(prompt: str, source: str = "") -> str:
+    """Return what a person wrote in a prompt; nothing when the host made it."""
+    if source not in _PERSONS:
+        return ""
+    if wrapped := _WRAPPED.match(prompt):
+        prompt = _AFTER_WRAPPED.split(prompt[wrapped.end() :], maxsplit=1)[0]
+    if _MACHINE.match(prompt):
+        return ""
+    left = _BLOCKS.sub("", prompt).strip()
+    return "" if _MACHINE.match(left) else left
+
+
+def has_content(words: str) -> bool:
+    """Return whether there is more than an image, a pasted file or the name of one."""
+    left = _ATTACHED.sub(" ", words).strip()
+    return bool(_LETTER.search(left)) and not _LONE_PATH.fullmatch(left)
+
+
+def parse_command(words: str) -> SlashCommand | None:
+    """Return the slash command that the words are, if they are one. A path is none."""
+    match = _COMMAND.match(words)
+    if not match:
+        return None
+    plugin, _, name = match[1].lower().rpartition(":")
+    is_ours = plugin in _OURS or (not plugin and name in _OUR_COMMANDS)
+    return SlashCommand(name if is_ours else match[1].lower(), (match[2] or "").strip(), is_ours)
+
+
+def extract_note(arguments: str) -> str:
+    """Return the note after a command of ours; empty when there are options only. `-- ` ends the options."""
+    text = arguments.strip()
+    if text == "--" or text.startswith("-- "):
+        return text[2:].strip()
+    return text if any(not word.startswith("-") for word in text.split()) else ""
+
+
+def restore_typed(text: str) -> str:
+    """Return a command that the host recorded as `<command-name>/x</command-name>…` as it was typed; else ''."""
+    parts = dict(_TAGS.findall(text)) if text.lstrip().startswith("<command-") else {}
+    name = parts.get("name", "").strip()
+    return f"/{name.lstrip('/')} {parts.get('args', '').strip()}".strip() if name else ""
+
+
+def cut_text(text: str, most: int, tail: float = 0.5) -> str:
+    """Return the beginning and the end of a long text in `most` characters; `tail` is the end's share of them.
+
+    Secrets are removed before the cut: half of one would not be recognised later.
+    """
+    if len(text) <= most or len(text := str(clean(text))) <= most:
+        return text
+    room = max(most - 3, 0)
+    end = int(room * tail)
+    return f"{text[: room - end]} … {text[len(text) - end :]}"[:most]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -16,9 +15,19 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from .calls import extract_reason, is_refusal
-from .events import Event, find_attendance, get_dict, get_dicts, get_text, is_moment, parse_line
-from .prompts import cut_text, extract_spoken, restore_typed
+from .events import (
+    Event,
+    cut_text,
+    extract_spoken,
+    find_attendance,
+    get_dict,
+    get_dicts,
+    get_text,
+    is_moment,
+    parse_line,
+    restore_typed,
+)
+from .session import extract_reason, is_refusal
 
 LINE_BYTES = 8 * 1024 * 1024
 """Longer lines are skipped: they hold images and whole files, and nothing that a person said."""
@@ -31,10 +40,10 @@ _TEXT_CHARS = 4_000
 _ITEMS = 40
 _DEPTH = 6
 _OPEN_CALLS = 500
-_HELD_LINES, _HELD_BYTES = 64, 256 * 1024
 _FIRST_LINES = 200
 
-_SIGNS = (b"user-rejected", b"doesn't want to", b"userFeedback", b'"permissionDecision"')
+# What was being done, and what the person said to it.
+_SIGNS = (b'"tool_use"', b"user-rejected", b"doesn't want to", b"userFeedback", b'"permissionDecision"')
 _SOURCES = {"typed": "user", "queued": "user", "suggestion_accepted": "user"}
 _MADE_BY_HOST = ("isSidechain", "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 _NOT_PERMITTED = ("Permission to use ", "Permission for this ")
@@ -97,18 +106,8 @@ def read_transcript(lines: Iterable[bytes]) -> Iterator[Event]:
 
 def find_unreported(lines: Iterable[bytes], known: Collection[str]) -> list[Event]:
     """Return what no hook reports and is not known yet. Only the lines that may tell of it are parsed."""
-    reader = TranscriptReader()
-    recent: deque[bytes] = deque(maxlen=_HELD_LINES)
-    events: list[Event] = []
-    for line in lines:
-        if any(sign in line for sign in _SIGNS):
-            # The lines before say what was being done.
-            while recent:
-                reader.read(recent.popleft())
-            events += reader.read(line)
-        elif b'"assistant"' in line and len(line) <= _HELD_BYTES:
-            recent.append(line)
-    return [event for event in events if event.name in UNREPORTED and event.id not in known]
+    telling = (line for line in lines if any(sign in line for sign in _SIGNS))
+    return [event for event in read_transcript(telling) if event.name in UNREPORTED and event.id not in known]
 
 
 class TranscriptReader:
@@ -116,7 +115,7 @@ class TranscriptReader:
 
     def __init__(self) -> None:
         self._offset = 0
-        self._open: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._open: dict[str, dict[str, Any]] = {}
         self._at = 0.0
         self._entry: dict[str, Any] = {}
 
@@ -129,7 +128,7 @@ class TranscriptReader:
                 if block.get("type") == "tool_use":
                     if len(self._open) >= _OPEN_CALLS:
                         del self._open[next(iter(self._open))]
-                    call = (get_text(block, "name"), _shorten(get_dict(block, "input")))
+                    call = {"tool_name": get_text(block, "name"), "tool_input": _shorten(get_dict(block, "input"))}
                     self._open[get_text(block, "id")] = call
         elif entry.get("type") == "user":
             return self._read_user(blocks)
@@ -189,8 +188,7 @@ class TranscriptReader:
         return None
 
     def _find_call(self, call_id: str) -> dict[str, Any]:
-        name, arguments = self._open.get(call_id, ("", {}))
-        return {"tool_use_id": call_id, "tool_name": name, "tool_input": arguments}
+        return {"tool_use_id": call_id, **self._open.get(call_id, {"tool_name": "", "tool_input": {}})}
 
     def _make_event(self, name: str, data: dict[str, Any], part: str = "") -> Event:
         entry = self._entry

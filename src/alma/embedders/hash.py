@@ -10,7 +10,7 @@ import hashlib
 import re
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache, partial
 
 from ..types.vector import Vector, codes, quantize
@@ -57,21 +57,17 @@ class HashEmbedder:
 
 def _lanes(dim: int, word: str) -> int:
     """A short word is mostly grammar, so it weighs less."""
-    weight = 3 if len(word) > 3 else 1
     data = word.encode("utf-8", "surrogatepass")
     whole = struct.unpack(f"<{SPREAD}I", hashlib.blake2b(data, digest_size=4 * SPREAD).digest())
-    plus, minus = bytearray(dim), bytearray(dim)
-    _strike(plus, minus, whole, weight)
-    if weight > 1:
+    is_long = len(word) > 3
+    strikes = [(hashed, 3 if is_long else 1) for hashed in whole]
+    if is_long:
         framed = b"^" + data + b"$"
-        _strike(plus, minus, [zlib.crc32(framed[at : at + 3]) for at in range(len(data))], 1)
-    return int.from_bytes(plus, "little") - int.from_bytes(minus, "little")
-
-
-def _strike(plus: bytearray, minus: bytearray, hashes: Iterable[int], weight: int) -> None:
-    dim = len(plus)
-    for hashed in hashes:
-        lane = plus if hashed & 1 else minus
-        at = (hashed >> 1) % dim
+        strikes += [(zlib.crc32(framed[at : at + 3]), 1) for at in range(len(data))]
+    lanes = bytearray(dim), bytearray(dim)
+    for hashed, weight in strikes:
+        lane, at = lanes[hashed & 1], (hashed >> 1) % dim
         if lane[at] < LANE_PEAK - 2:
             lane[at] += weight
+    minus, plus = (int.from_bytes(lane, "little") for lane in lanes)
+    return plus - minus

@@ -37,8 +37,7 @@ class RemoteEmbedder:
 
     passage_chars = 8_000
     kind: str
-    model_setting: str
-    """How the configuration calls the model."""
+    model_setting: str  # How the configuration calls the model.
     url_setting: str
     key_header, key_prefix = "Authorization", "Bearer "
 
@@ -102,11 +101,10 @@ class RemoteEmbedder:
             response = client.post(self._url, json={**self._body, "input": texts})
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise EmbeddingError(f"{self._url} is not a usable address: correct `{self.url_setting}`") from error
-        except httpx.TimeoutException as error:
-            problem = f"did not answer in time at {self._url}: raise the embedder's `timeout`"
-            raise TransientError(f"{self.kind} {problem}") from error
         except httpx.TransportError as error:
             problem = f"cannot be reached at {self._url} ({error}): check `{self.url_setting}` and the network"
+            if isinstance(error, httpx.TimeoutException):
+                problem = f"did not answer in time at {self._url}: raise the embedder's `timeout`"
             raise TransientError(f"{self.kind} {problem}") from error
         if response.is_success:
             return response
@@ -128,27 +126,24 @@ class RemoteEmbedder:
         return f"; it said: {text}" if text else ""
 
     def _read_vectors(self, response: httpx.Response, count: int) -> list[Vector]:
-        """The vectors in the order of the texts; the service may answer in another order."""
+        """Return the vectors in the order of the texts; the service may answer in another order."""
         try:
             data: list[dict[str, Any]] = response.json()["data"]
             rows = {int(entry.get("index", at)): list(entry["embedding"]) for at, entry in enumerate(data)}
+            if sorted(rows) != list(range(count)):
+                raise EmbeddingError(f"{self.kind} returned {len(rows)} vectors for {count} texts: try again")
+            for row in rows.values():
+                if len(row) != self.dim:
+                    raise EmbeddingError(
+                        f"{self._model} returned {len(row)} dimensions but {self.dim} are configured: "
+                        f"set the embedder's `dim` to {len(row)}, or choose another `{self.model_setting}`"
+                    )
+            return [quantize(rows[at]) for at in range(count)]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise EmbeddingError(
                 f"{self._url} did not answer with embeddings: check that `{self.url_setting}` is an embeddings "
                 f"service{self._quote_reply(response)}"
             ) from error
-        if sorted(rows) != list(range(count)):
-            raise EmbeddingError(f"{self.kind} returned {len(rows)} vectors for {count} texts: try again")
-        for row in rows.values():
-            if len(row) != self.dim:
-                raise EmbeddingError(
-                    f"{self._model} returned {len(row)} dimensions but {self.dim} are configured: "
-                    f"set the embedder's `dim` to {len(row)}, or choose another `{self.model_setting}`"
-                )
-        try:
-            return [quantize(rows[at]) for at in range(count)]
-        except (ValueError, TypeError) as error:
-            raise EmbeddingError(f"{self._model} returned a vector that is not made of numbers") from error
 
 
 class OpenAIEmbedder(RemoteEmbedder):

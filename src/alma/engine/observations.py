@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..coding.calls import RepairedCommand
+from ..coding.session import RepairedCommand
 from ..reading.local import LocalReader, find_programs, names_change, split_command
 from ..reading.port import Repair
 from ..text import shorten

@@ -8,9 +8,11 @@ print(results["extracted_count"])
 
 from __future__ import annotations
 
-from .extractor import (
+from .learner import (
+    AutoLearner,
     Extracted,
     Extraction,
+    Kept,
     Kind,
     Voice,
     extract_conversation,
@@ -18,8 +20,8 @@ from .extractor import (
     find_known_memories,
     from_conversation,
     from_text,
+    keep,
 )
-from .learner import AutoLearner, Kept, keep
 
 __all__ = [
     "AutoLearner",

@@ -1,4 +1,8 @@
-"""`AutoLearner`: a conversation or a text goes in, and what it tells is stored as memories.
+"""What conversations and texts tell, found by a model or by plain forms, and stored as memories by `AutoLearner`.
+
+A model reads them where there is one, else the local reader. A model proposes; what it quotes must occur in the turn
+that it names. Where it cannot be reached, the local reader answers alone, and `Extraction.failed` says why. How far a
+finding is trusted depends on who said it.
 
 `keep` stores findings, each once, however often its conversation is read. A finding leaves a mark in the same
 transaction as what became of it, and a marked one is known: a deleted memory does not come back because its
@@ -9,43 +13,339 @@ candidates, each on its own: nothing that is learned takes words or standing fro
 
 from __future__ import annotations
 
-import asyncio
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from .. import words
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import Draft, OutcomeDraft, prepare
+from ..engine.admit import Draft, OutcomeDraft, clean, prepare
+from ..engine.context import Engine
 from ..engine.inject.escape import suspicious
+from ..engine.search import by_meaning, by_words
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
-from ..errors import ValidationError
+from ..errors import ModelError, ValidationError
 from ..opening import Holder
+from ..operations import About, Effect, Group, take_as_given
 from ..ports import Model
-from ..progress import ProgressTracker
-from ..reading.port import Role
-from ..text import digest, fingerprint, shorten
+from ..progress import ProgressTracker, WorkItem
+from ..reading.local import LocalReader
+from ..reading.model import ModelReader
+from ..reading.port import Known, MemoryProposal, Role, Topic, Turn, ask_in_time
+from ..text import digest, fingerprint, normalise, passages, shorten
 from ..types import kinds
 from ..types.kinds import Memory, MemoryType, Result
-from ..types.record import Origin, Provenance, Record, Status, Trust, find_source
+from ..types.query import Where
+from ..types.record import QUOTED, Origin, Provenance, Record, Status, Trust
 from ..types.rules import Reach, RuleSource
-from ..types.speech import by_name
-from .extractor import (
-    FORBIDS,
-    Extracted,
-    Extraction,
-    Kind,
-    Voice,
-    extract_messages,
-    extract_text,
-    find_known_memories,
-    read_messages,
-)
+from ..types.speech import by_name, is_person
 
 if TYPE_CHECKING:
     from ..memory import ALMA
+
+
+class Kind(StrEnum):
+    OUTCOME = "outcome"
+    PREFERENCE = "preference"
+    CORRECTION = "correction"
+    DECISION = "decision"
+    FACT = "fact"
+    ANTI_PATTERN = "anti_pattern"
+    HEURISTIC = "heuristic"
+    WORK_ITEM = "work_item"
+
+
+class Voice(StrEnum):
+    """Whose words they are."""
+
+    PERSON = "person"
+    ASSISTANT = "assistant"
+    DOCUMENT = "document"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extracted:
+    """One statement that is worth keeping, with the words it came from.
+
+    `fields` are the arguments of its kind: fact, domain, subject, attribute; preference, category, attribute; pattern,
+    why_bad, better_alternative, condition; condition, strategy; task, strategy_used, outcome, error_message; rule, why;
+    title.
+    """
+
+    kind: Kind
+    text: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+    quote: str
+    turn: int = 0  # The index of the message; 0 for a document.
+    speaker: str = ""
+    voice: Voice = Voice.PERSON
+    confidence: float = 1.0  # 0 to 1: how sure it is that this was meant, and meant to last.
+    at: datetime | None = None  # When it was said, if that is known.
+    when: str = ""  # The time that the words themselves name, as written.
+    replaces: str = ""  # The id of a stored memory that no longer holds because of this.
+    key: str = ""  # Identifies the finding when the same conversation is read again.
+    model: str = ""  # The model that found it; empty for the local reader.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """All findings, and how they were found."""
+
+    found: tuple[Extracted, ...] = ()
+    model: str = ""  # The model that was asked; empty if none is configured.
+    failed: str = ""  # Why the local reader had to replace the model; empty if it did not.
+    dropped: Mapping[str, int] = field(default_factory=dict)  # How many proposals were dropped, by reason.
+
+
+@dataclass(frozen=True, slots=True)
+class Message(Turn):
+    index: int = 0
+    # Its own id, or a digest of its words and those before it: equal when the conversation is read again or has grown.
+    key: str = ""
+
+
+# Roles whose text is neither a person's nor an assistant's own.
+_TOOLS = frozenset("system developer tool function tool_result".split())
+_TEXT_BLOCKS = ("text", "input_text", "output_text")
+_SECTION_CHARS = 1_900  # A model reader looks at no more of one turn.
+_CONFIDENCE = {Voice.PERSON: 0.9, Voice.DOCUMENT: 0.85, Voice.ASSISTANT: 0.6}
+_KINDS = {Topic.WARNING: Kind.ANTI_PATTERN, Topic.TASK: Kind.WORK_ITEM, Topic.RULE: Kind.CORRECTION}
+_SPEAKER = frozenset({"speaker", "user", "the user", "the speaker", "person", "i", "me"})
+FORBIDS = re.compile(r"(?:please )?(?:never|don't|do not|avoid|no|not|stop) ", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
+_BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_SECONDS = 60.0  # So long a call waits for the model; then the local reading is used.
+_MAX_KNOWN = 40
+_QUERIES = 12
+_QUERY_CHARS = 500
+
+
+def from_conversation(messages: Sequence[Mapping[str, Any]], *, model: Model | None = None) -> list[Extracted]:
+    """Return what a conversation says that is worth keeping, in the order it was said.
+
+    A message is a mapping with `role` and `content` (or `speaker` and `text`), and perhaps `at` and `id`.
+    """
+    return list(extract_conversation(messages, model=model).found)
+
+
+def from_text(text: str, *, model: Model | None = None, name: str = "") -> list[Extracted]:
+    """Return what a note, a page of Markdown or a plain text states that is worth keeping. `name` is its title."""
+    return list(extract_text(text, model=model, name=name).found)
+
+
+def extract_conversation(
+    messages: Sequence[Mapping[str, Any]], *, model: Model | None = None, known: Sequence[Known] = ()
+) -> Extraction:
+    """As `from_conversation`, with how it was read. `known` are stored memories that the findings may replace."""
+    return extract_messages(read_messages(messages), model, known)
+
+
+def extract_text(text: str, *, model: Model | None = None, name: str = "") -> Extraction:
+    """As `from_text`, with how it was read. A text of any length is read in full, section by section."""
+    if not isinstance(text, str):
+        raise ValidationError(f"text must be text (str), not {type(text).__name__}")
+    parts = (text[at : at + validate.MAX_TEXT] for at in range(0, len(text), validate.MAX_TEXT))
+    cleaned = clean("".join(validate.output("text", part) or "" for part in parts))
+    speaker = name or "document"
+    sections = [Message(Role.USER, section, speaker, key="text") for section in _split_sections(cleaned)]
+    return extract_messages(sections, model, is_document=True)
+
+
+def _split_sections(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a text, joined up to the length that is read at once."""
+    waiting = ""
+    for paragraph in re.split(r"\n[ \t]*\n", text):
+        for piece in passages(paragraph, _SECTION_CHARS) if len(paragraph) > _SECTION_CHARS else [paragraph]:
+            if waiting and len(waiting) + len(piece) + 2 > _SECTION_CHARS:
+                yield waiting
+                waiting = ""
+            waiting = f"{waiting}\n\n{piece}" if waiting else piece
+    if waiting.strip():
+        yield waiting
+
+
+def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Sequence[str]) -> list[Known]:
+    """Return the stored facts and preferences of a user that are nearest to what was just said."""
+    where = Where(
+        kinds={MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE},
+        projects={engine.project},
+        agents={agent, ""},
+        users={user or "user", ""},
+        statuses={Status.ACTIVE},
+    )
+    queries = [text[:_QUERY_CHARS] for text in texts[-_QUERIES:]]
+    vectors = [vector for group in engine.encode([[query] for query in queries]) for vector in group]
+    hits = by_meaning(engine, vectors, where, _MAX_KNOWN // 2) if vectors else []
+    for query in queries:
+        hits += by_words(engine.store, query, where, _MAX_KNOWN // _QUERIES)
+    ids = list(dict.fromkeys(hit.id for hit in hits))[:_MAX_KNOWN]
+    records = engine.store.get(ids)
+    return [Known(record.id, str(record.body.get("fact") or record.body.get("preference"))) for record in records]
+
+
+def extract_messages(
+    messages: Sequence[Message], model: Model | None, known: Sequence[Known] = (), *, is_document: bool = False
+) -> Extraction:
+    """As `extract_conversation`, of messages that were read before."""
+    proposals = LocalReader().find_memories(messages)
+    people = {one.speaker for one in messages if one.role is Role.USER}
+    if len(people) > 1 and not any(one.role is Role.ASSISTANT for one in messages):
+        # What people tell each other to do is no rule for an agent.
+        proposals = [one for one in proposals if one.topic is not Topic.RULE]
+    dropped: Counter[str] = Counter()
+    failed = used = ""
+    if model is not None:
+        reader = ModelReader(model)
+        try:
+            answered = ask_in_time(lambda: reader.find_memories(messages, known), _SECONDS)
+            # A model is not asked for rules, and reads those that were stated plainly as preferences.
+            rules = [one for one in proposals if one.topic is Topic.RULE]
+            proposals = [*(one for one in answered if not _is_covered(one, rules)), *rules]
+            dropped.update(reader.dropped)
+            used = model.name
+        except ModelError as error:
+            failed = f"{type(error).__name__}: {error}"
+    found: list[Extracted] = []
+    keys: Counter[str] = Counter()
+    for proposal in sorted(proposals, key=lambda one: one.turn):
+        finding = _make_finding(proposal, messages[proposal.turn], is_document, used)
+        if finding is None:
+            dropped["not a person's words"] += 1
+            continue
+        keys[finding.key] += 1
+        repeated = keys[finding.key]
+        found.append(finding if repeated == 1 else replace(finding, key=digest(finding.key, str(repeated))))
+    name = model.name if model else ""
+    return Extraction(found=tuple(found), model=name, failed=failed, dropped=dropped if used else {})
+
+
+def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool, model: str) -> Extracted | None:
+    """Return a proposal as a finding; None if only a person may say such a thing, and none does."""
+    topic, text = proposal.topic, proposal.text
+    voice = Voice.PERSON if message.role is Role.USER else Voice.ASSISTANT
+    voice = Voice.DOCUMENT if is_document else voice
+    names = _SPEAKER | {message.speaker.casefold()}
+    begins = any(text.casefold().startswith((f"{name} ", f"{name}'s ")) for name in names - {"i", "me", "person"})
+    is_own = proposal.subject in names or (not proposal.subject and topic is Topic.FACT and begins)
+    is_order = topic is Topic.RULE and voice is Voice.ASSISTANT
+    if voice is not Voice.PERSON and (topic is Topic.PREFERENCE or is_own or is_order):
+        return None
+    kind = _KINDS.get(topic) or Kind(topic)
+    if topic is Topic.RULE and voice is Voice.DOCUMENT:
+        # A document advises; only a person in conversation makes rules.
+        kind = Kind.ANTI_PATTERN if FORBIDS.match(text) else Kind.HEURISTIC
+    return Extracted(
+        kind=kind,
+        text=text,
+        fields=_list_fields(kind, proposal, is_own),
+        quote=proposal.quote,
+        turn=message.index,
+        speaker=message.speaker,
+        voice=voice,
+        # An assistant's claims about the world are guesses.
+        confidence=0.4 if voice is Voice.ASSISTANT and kind is Kind.FACT else _CONFIDENCE[voice],
+        at=message.at,
+        when=proposal.when,
+        replaces=proposal.replaces,
+        key=digest(message.key, kind, _find_sentence(message.text, proposal.quote)),
+        model="" if topic is Topic.RULE else model,
+    )
+
+
+def _is_covered(proposal: MemoryProposal, rules: Sequence[MemoryProposal]) -> bool:
+    quote = normalise(proposal.quote)
+    same = [normalise(rule.quote) for rule in rules if rule.turn == proposal.turn]
+    is_rule = proposal.topic in (Topic.PREFERENCE, Topic.WARNING, Topic.DECISION)
+    return is_rule and any(quote in one or one in quote for one in same)
+
+
+def _find_sentence(text: str, quote: str) -> str:
+    """Return the sentence that a quote begins in, so that every reader's quote of it gives the same key."""
+    wanted = normalise(quote)
+    for sentence in _SENTENCE.split(text):
+        plain = normalise(sentence)
+        if plain and (wanted in plain or wanted.startswith(plain)):
+            return " ".join(_BULLET.sub("", sentence).split())
+    return wanted
+
+
+def _list_fields(kind: Kind, one: MemoryProposal, is_own: bool) -> dict[str, str]:
+    is_keyed, result = bool(one.subject and one.attribute), one.result or Result.SUCCESS
+    warned = FORBIDS.sub("", one.text, count=1)
+    domain = "project" if is_keyed or kind is Kind.FACT else "decisions"
+    attribute = one.attribute if is_own else f"{one.subject} {one.attribute}"
+    fact = {"fact": one.text, "domain": "user" if is_own and kind is Kind.FACT else domain}
+    if is_keyed:
+        fact |= {"subject": "user" if is_own else one.subject, "attribute": one.attribute}
+    fields = {
+        Kind.OUTCOME: {
+            "task": one.task or one.text,
+            "strategy_used": one.strategy or one.text,
+            "outcome": str(result),
+            "error_message": one.reason if result is Result.FAILURE else "",
+        },
+        Kind.PREFERENCE: {
+            "preference": one.text,
+            "category": "general",
+            "attribute": attribute if is_keyed else "",
+        },
+        Kind.ANTI_PATTERN: {
+            "pattern": one.strategy or warned[:1].upper() + warned[1:],
+            "why_bad": one.reason,
+            "better_alternative": one.instead,
+            "condition": one.task,
+        },
+        Kind.FACT: fact,
+        Kind.DECISION: fact,
+        Kind.HEURISTIC: {"strategy": one.text, "condition": one.task or one.text},
+        Kind.WORK_ITEM: {"title": one.text},
+        Kind.CORRECTION: {"rule": one.text, "why": one.reason},
+    }
+    return {name: value for name, value in fields[kind].items() if value}
+
+
+def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Return the messages that hold text, without secrets. Each keeps its index among all messages."""
+    read: list[Message] = []
+    before = ""
+    for index, message in enumerate(validate.many("messages", messages)):
+        label = f"messages[{index}]"
+        if not isinstance(message, Mapping):
+            raise ValidationError(
+                f"{label} must be a mapping with role and content (or speaker and text), not {type(message).__name__}"
+            )
+        content = message.get("content") if message.get("text") is None else message["text"]
+        text = validate.output(f"{label} content", _read_content(content)[: validate.MAX_TEXT])
+        if text is None:
+            continue
+        speaker = validate.name(f"{label} role", message.get("speaker") or message.get("role"))
+        role = Role.USER if is_person(speaker) else Role.ASSISTANT
+        at = validate.moment(f"{label} at", message.get("at", message.get("timestamp")))
+        id = message.get("id")
+        key = digest("id", id) if isinstance(id, str) and id else digest("said", before, speaker, text)
+        is_tool = speaker.casefold() in _TOOLS
+        read.append(Message(Role.TOOL if is_tool else role, clean(text), speaker, at, index, key))
+        before = text
+    return read
+
+
+def _read_content(content: object) -> str:
+    """Return the text of a message: a string, or the text blocks of a list. Tool output is left out."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        return _read_content(content.get("text")) if content.get("type", "text") in _TEXT_BLOCKS else ""
+    if isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
+        return "\n".join(filter(None, map(_read_content, content)))
+    return ""
+
+
+# -- learning
 
 Written = Sequence[Record | None]  # What findings became; None for what was deleted, and does not come back.
 
@@ -82,24 +382,50 @@ class Kept:
         """How many memories and work items are new."""
         return len(self.memories) + len(self.work_items)
 
-    def refuse(self, kind: Kind, text: str, reason: object) -> None:
-        self.refused.append(f"{_describe(kind, text)}: {reason}")
+    def refuse(self, finding: Extracted, reason: object) -> None:
+        text = shorten(finding.text, _SHOWN_CHARS)
+        self.refused.append(f"{finding.kind.replace('_', ' ')} {text!r}: {reason}")
 
 
-def _describe(kind: Kind, text: str) -> str:
-    return f"{kind.replace('_', ' ')} {shorten(text, _SHOWN_CHARS)!r}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """What was learned from a conversation."""
+
+    extracted_count: int  # How much was found and is believed.
+    new: int
+    known: int  # Was there already.
+    kept: dict[str, int]  # How many by type.
+    by_kind: dict[str, int]
+    superseded: list[str]  # Ids of facts that something later took the place of.
+    skipped: list[str]  # What was left out, and why.
+    model: str | None
+    fallback: str | None  # Why the local reader had to replace the model.
+    dropped: dict[str, int]  # The proposals that were dropped, by reason.
+    episode_id: str | None
+    dry_run: bool
+    findings: list[dict[str, Any]]
 
 
 class Learned(dict[str, Any]):
-    """What was learned, as plain values; `findings` and `memories` hold the objects.
-
-    `extracted_count`: how many findings are sure enough; `new`: how many of them are new; `kept`: how many by type;
-    `known`: how many were stored before; `skipped`: what was left out, and why; `model`: the model that was asked;
-    `fallback`: why the local reader had to replace it; `dropped`: how many proposals were dropped, by reason.
-    """
+    """What was learned, by the names of `Learnt`; `findings` and `memories` hold the objects."""
 
     findings: Sequence[Extracted]
     memories: Kept
+
+
+def describe_learned(learned: Learned) -> Learnt:
+    names = ("text", "quote", "turn", "confidence")
+    findings = [{"kind": str(one.kind)} | {name: getattr(one, name) for name in names} for one in learned.findings]
+    return Learnt(**learned, findings=findings)
+
+
+DryRun = Annotated[bool, About("only say what would be kept")]
+Sureness = Annotated[float | None, About("what is less sure than this (0 to 1) is left out", json=float)]
+_OPTIONS: dict[str, Any] = {
+    "defaults": {"source": words.AGENT, "min_confidence": MIN_CONFIDENCE},
+    "answer": describe_learned,
+}
+operation = Group("knowledge", lambda alma: AutoLearner(alma))
 
 
 class AutoLearner(Holder):
@@ -120,30 +446,27 @@ class AutoLearner(Holder):
         self.model = model
         self.min_confidence = validate.number("min_confidence", min_confidence, 0.0, 1.0)
 
+    @operation(Effect.ADDS, idempotent=True, **_OPTIONS)
     def learn_from_conversation(
         self,
-        messages: Sequence[Mapping[str, Any]],
-        agent: str,
-        user_id: str | None = None,
-        session_id: str | None = None,
-        *,
-        dry_run: bool = False,
-        save_episode: bool = False,
-        min_confidence: float | None = None,
-        source: str = "conversation",
-        trusted: bool = True,
-        relayed: bool = False,
+        messages: Annotated[
+            Sequence[Mapping[str, Any]], About("each with role and content, and perhaps at and id", check=take_as_given)
+        ],
+        agent: words.Agent,
+        user_id: words.User = None,
+        session_id: Annotated[str | None, About("which conversation it is")] = None,
+        dry_run: DryRun = False,
+        save_episode: Annotated[bool, About("keep the conversation itself, too")] = False,
+        min_confidence: Sureness = None,
+        trusted: Annotated[bool, About("false for the talk of others: what it says waits for a person")] = True,
+        source: words.Source = "user",
     ) -> Learned:
-        """Find what a conversation tells and store it. Repeating the call adds nothing.
+        """Find what a conversation teaches and keep it: outcomes, preferences, corrections, decisions, facts, tasks.
 
-        A message is a mapping with `role` and `content`, and perhaps `at` and `id`. Findings less sure than
-        `min_confidence` are left out. `dry_run` only reports what would be stored, `save_episode` stores the
-        conversation as well. `trusted=False` is for the talk of others: what it says waits for a person.
-        `relayed=True` is for a conversation that an agent reports: the person's words in it count as the agent's, and
-        rules wait for a person. If the model fails, `fallback` says why, and a later call asks it again.
+        Told again, nothing is learned twice. A configured language model helps; none is needed. Rules in a conversation
+        that an agent reports wait for a person.
         """
-        agent = self.alma.engine.agent(validate.name("agent", agent))
-        model = self.model or self.alma.model
+        agent, model = self.alma.engine.agent(agent), self.model or self.alma.model
         spoken = read_messages(messages)
         texts = [one.text for one in spoken if one.role is Role.USER]
         known = find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
@@ -153,53 +476,61 @@ class AutoLearner(Holder):
             turns = [{"speaker": one.speaker, "text": one.text, "at": one.at} for one in spoken]
             # Without a name of its own a conversation is known by how it begins.
             session = session_id or f"chat-{digest(spoken[0].speaker, spoken[0].text)[:16]}"
-            # The name of a chat or file is no kind of source.
-            kind = source if find_source(source) else "conversation"
-            episode = self.alma.add_episode(agent, session, turns, user_id, source=kind).id
-        place = {
-            "agent": agent,
-            "user_id": user_id,
-            "source": source,
-            "episode": episode,
-            "session_id": session_id or "",
-        }
-        return self._store(extraction, min_confidence, dry_run, **place, trusted=trusted, relayed=relayed)
+            episode = self.alma.add_episode(agent, session, turns, user_id, source="conversation").id
+        place = {"agent": agent, "user_id": user_id, "episode": episode, "session_id": session_id or ""}
+        return self._store(extraction, min_confidence, source, trusted, dry_run, **place, source="conversation")
 
-    async def alearn_from_conversation(
-        self, messages: Sequence[Mapping[str, Any]], agent: str, *args: Any, **options: Any
-    ) -> Learned:
+    async def alearn_from_conversation(self, *args: Any, **options: Any) -> Learned:
         """`learn_from_conversation` for asyncio, in a worker thread."""
-        return await asyncio.to_thread(self.learn_from_conversation, messages, agent, *args, **options)
+        import asyncio
 
+        return await asyncio.to_thread(self.learn_from_conversation, *args, **options)
+
+    @operation(Effect.ADDS, idempotent=True, **_OPTIONS)
     def learn_from_text(
         self,
-        text: str,
-        agent: str,
-        user_id: str | None = None,
-        name: str | None = None,
-        *,
-        dry_run: bool = False,
-        min_confidence: float | None = None,
-        trusted: bool = True,
-        relayed: bool = False,
+        text: Annotated[str, About("a note, a page of Markdown, minutes", check=take_as_given)],
+        agent: words.Agent,
+        user_id: words.User = None,
+        name: Annotated[str | None, About("what the text is called, such as decisions.md")] = None,
+        dry_run: DryRun = False,
+        min_confidence: Sureness = None,
+        trusted: Annotated[
+            bool, About("false for the words of others: what they say waits for a person", vouches=True)
+        ] = True,
+        source: words.Source = "user",
     ) -> Learned:
-        """Find what a text states and store it, as `learn_from_conversation` does. `name` is its title."""
-        agent = self.alma.engine.agent(validate.name("agent", agent))
-        extraction = extract_text(text, model=self.model or self.alma.model, name=name or "")
-        place = {"agent": agent, "user_id": user_id, "source": name or "text", "trusted": trusted, "relayed": relayed}
-        return self._store(extraction, min_confidence, dry_run, **place)
+        """Find what a text states and keep it: decisions, facts, strategies, warnings, tasks.
 
-    def _store(self, extraction: Extraction, confidence: float | None, dry_run: bool, **options: Any) -> Learned:
-        """Store the findings that are sure enough, and describe what became of all of them."""
+        Told again, nothing is learned twice. To read files, use ingest.
+        """
+        extraction = extract_text(text, model=self.model or self.alma.model, name=name or "")
+        place = {"agent": agent, "user_id": user_id, "source": name or "text"}
+        return self._store(extraction, min_confidence, source, trusted, dry_run, **place)
+
+    def _store(
+        self,
+        extraction: Extraction,
+        confidence: float | None,
+        said_by: str,
+        trusted: bool,
+        dry_run: bool,
+        **place: Any,
+    ) -> Learned:
+        """Store the findings that are sure enough, and describe what became of all of them.
+
+        What no person wrote is taken as relayed, or waits for a person.
+        """
         given = self.min_confidence if confidence is None else confidence
         least = validate.number("min_confidence", given, 0.0, 1.0)
+        origin = validate.provenance("source", said_by).canonical_source
         sure = [one for one in extraction.found if one.confidence >= least]
-        kept = Kept() if dry_run else keep(self.alma, sure, **options)
-        doubted = [
-            f"{_describe(one.kind, one.text)}: less sure ({one.confidence:.2f}) than {least:g}"
-            for one in extraction.found
-            if one.confidence < least
-        ]
+        place |= {"trusted": trusted and origin not in QUOTED, "relayed": origin != "user", "dry_run": dry_run}
+        kept = keep(self.alma, sure, **place)
+        doubted = Kept()
+        for one in extraction.found:
+            if one.confidence < least:
+                doubted.refuse(one, f"less sure ({one.confidence:.2f}) than {least:g}")
         learned = Learned(
             extracted_count=len(sure),
             new=kept.count,
@@ -207,11 +538,11 @@ class AutoLearner(Holder):
             kept=dict(Counter(type(one).__name__ for one in (*kept.memories, *kept.work_items))),
             by_kind=dict(Counter(str(one.kind) for one in sure)),
             superseded=kept.superseded,
-            skipped=[*doubted, *kept.refused],
+            skipped=[*doubted.refused, *kept.refused],
             model=extraction.model or None,
             fallback=extraction.failed or None,
             dropped=dict(extraction.dropped),
-            episode_id=options.get("episode") or None,
+            episode_id=place.get("episode") or None,
             dry_run=dry_run,
         )
         learned.findings, learned.memories = sure, kept
@@ -232,8 +563,9 @@ def keep(
     session_id: str = "",
     trusted: bool,
     relayed: bool = False,
+    dry_run: bool = False,
 ) -> Kept:
-    """Store findings and return what is new.
+    """Store findings and return what is new; with `dry_run` only return what would be.
 
     `source` names where they come from, `episode` is the id of the stored conversation, if any. With `trusted=False`
     they are the words of others: they wait for a person as candidates, and tasks among them are not taken on. With
@@ -241,11 +573,11 @@ def keep(
     """
     keeper = _Keeper(alma, agent, user_id, source, episode, session_id)
     items = list(keeper.check_findings(found, trusted, relayed))
-    work = [one for one in items if one.kind is Kind.WORK_ITEM]
+    work = [one for one in items if one.finding.kind is Kind.WORK_ITEM]
     if len(items) > len(work):
-        keeper.write_items([one for one in items if one.kind is not Kind.WORK_ITEM])
+        keeper.write_items([one for one in items if one.finding.kind is not Kind.WORK_ITEM], dry_run)
     if work:
-        keeper.create_work(work)
+        keeper.create_work(work, dry_run)
     return keeper.kept
 
 
@@ -253,39 +585,14 @@ class _Item(NamedTuple):
     """A finding that may be stored."""
 
     finding: Extracted
+    fields: Mapping[str, str]  # With what follows from its text; what is not said is "".
     mark: str
-    text: str
     provenance: Provenance
+    is_waiting: bool
     user: str  # Whose preference it would be.
     owner: str  # Whose lesson, rule or fact it would be. The words of others in a file are not the user's.
-
-    @property
-    def kind(self) -> Kind:
-        return self.finding.kind
-
-    @property
-    def is_waiting(self) -> bool:
-        return self.provenance.trust is Trust.UNTRUSTED
-
-    @property
-    def tags(self) -> tuple[str, ...]:
-        return ("decision",) if self.kind is Kind.DECISION else ()
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Where it was said, stored with the memory."""
-        one = self.finding
-        optional = {"when": one.when, "model": one.model}
-        return {
-            "quote": shorten(one.quote, 500),
-            "turn": one.turn,
-            "speaker": one.speaker,
-            "confidence": one.confidence,
-            **{name: value for name, value in optional.items() if value},
-        }
-
-    def field(self, name: str, default: str = "") -> str:
-        return self.finding.fields.get(name) or default
+    metadata: dict[str, Any]  # Where it was said, stored with the memory.
+    tags: tuple[str, ...]
 
 
 class _Keeper:
@@ -314,7 +621,7 @@ class _Keeper:
                 text = validate.text("text", one.text)
                 fields = {name: validate.text(name, value) for name, value in one.fields.items() if value}
             except ValidationError as error:
-                self.kept.refuse(one.kind, one.text, error)
+                self.kept.refuse(one, error)
                 continue
             marks.add(mark)
             is_trusted = trusted and not suspicious("\n".join((one.quote, text, *fields.values())))
@@ -326,20 +633,34 @@ class _Keeper:
             user = one.speaker if is_named else "user"
             if self._user and (trusted or not is_named):
                 user = self._user
-            owner = outcomes.group_owner(self._engine, user) if user == self._user else ""
-            provenance = Provenance(origin, trust, self._episodes, self._source)
-            yield _Item(replace(one, fields=fields), mark, text, provenance, user, owner)
+            metadata = {"quote": shorten(one.quote, 500), "turn": one.turn, "speaker": one.speaker}
+            optional = {"when": one.when, "model": one.model}
+            metadata |= {"confidence": one.confidence, **{name: value for name, value in optional.items() if value}}
+            is_decision = one.kind is Kind.DECISION
+            defaults = dict.fromkeys("fact preference rule title task strategy_used".split(), text)
+            defaults |= {"domain": "decisions" if is_decision else "project", "category": "general"}
+            yield _Item(
+                replace(one, text=text),
+                defaultdict(str, {**defaults, "outcome": Result.SUCCESS, **fields}),
+                mark,
+                Provenance(origin, trust, self._episodes, self._source),
+                not is_trusted,
+                user,
+                outcomes.group_owner(self._engine, user) if user == self._user else "",
+                metadata,
+                ("decision",) if is_decision else (),
+            )
 
-    def write_items(self, items: Sequence[_Item]) -> None:
-        """Write all items that have no mark yet, and their marks, in one transaction."""
+    def write_items(self, items: Sequence[_Item], dry_run: bool) -> None:
+        """Write all items that have no mark yet, and their marks, in one transaction; a dry run stores none of it."""
 
         def step(tx: Transaction) -> tuple[dict[str, tuple[Record | None, bool]], list[str]]:
             groups = defaultdict(list)
             writers = {Kind.OUTCOME: self._write_outcomes, Kind.CORRECTION: self._write_rules}
-            for item in sorted(items, key=lambda one: one.kind is Kind.OUTCOME):
+            for item in sorted(items, key=lambda one: one.finding.kind is Kind.OUTCOME):
                 if tx.once(item.mark, {"value": "heard"}):
-                    is_drafted = item.is_waiting or item.kind in _FACTS
-                    writer = self._write_drafts if is_drafted else writers.get(item.kind, self._write_lessons)
+                    is_drafted = item.is_waiting or item.finding.kind in _FACTS
+                    writer = self._write_drafts if is_drafted else writers.get(item.finding.kind, self._write_lessons)
                     groups[writer].append(item)
             written = {}
             for write_group, group in groups.items():
@@ -347,19 +668,18 @@ class _Keeper:
                     written[item.mark] = record, record is not None and tx.is_new(record)
             return written, [one.id for one in tx.changed if one.status is Status.SUPERSEDED and one.version > 1]
 
-        written, self.kept.superseded = write(self._engine, step)
-        new: dict[str, Record] = {}
+        written, self.kept.superseded = step(Transaction(self._engine)) if dry_run else write(self._engine, step)
+        new: set[str] = set()
         for item in items:
             record, is_new = written.get(item.mark, (None, False))
             if record is None and item.mark in written:
-                self.kept.refuse(item.kind, item.text, "it was deleted, and does not come back by itself")
+                self.kept.refuse(item.finding, "it was deleted, and does not come back by itself")
             elif record is None or not is_new or record.id in new:
                 self.kept.known += 1
             else:
-                new[record.id] = record
-        for record in new.values():
-            name = next(one for one in LISTS if one.startswith(record.kind))
-            getattr(self.kept, name).append(view(record, self._engine.clock()))
+                new.add(record.id)
+                name = next(one for one in LISTS if one.startswith(record.kind))
+                getattr(self.kept, name).append(view(record, self._engine.clock()))
 
     def _find_time(self, item: _Item) -> datetime | None:
         """Return when it was said, unless that is in the future: another clock is wrong."""
@@ -373,9 +693,9 @@ class _Keeper:
         """
         drafts = []
         for item, draft in zip(items, prepare(tx.engine, map(self._make_draft, items)), strict=True):
-            if item.kind is Kind.OUTCOME:
+            if item.finding.kind is Kind.OUTCOME:
                 draft = draft._replace(key=fingerprint("heard", item.mark))
-            elif item.kind not in _FACTS:
+            elif item.finding.kind not in _FACTS:
                 words = (str(draft.body["condition"]), str(draft.body.get("strategy") or draft.body.get("pattern")))
                 owner = [draft.user] if draft.user else []
                 draft = draft._replace(key=fingerprint("heard", draft.kind, draft.agent, *owner, *words))
@@ -383,9 +703,8 @@ class _Keeper:
         stones = tx.find_tombstones([one.key for one in drafts])
         wanted = []
         for at, (item, one) in enumerate(zip(items, drafts, strict=True)):
-            stone = stones.get(one.key)
-            is_later = item.kind in _FACTS and (not one.valid_from or not stone or one.valid_from >= stone.created_at)
-            if stone is None or is_later:
+            stone, is_fact = stones.get(one.key), item.finding.kind in _FACTS
+            if stone is None or (is_fact and (not one.valid_from or one.valid_from >= stone.created_at)):
                 wanted.append(at)
         replaces = [items[at].finding.replaces for at in wanted]
         records = facts.add_facts(tx, [drafts[at] for at in wanted], replaces=replaces)
@@ -393,46 +712,42 @@ class _Keeper:
         return [written.get(at) for at in range(len(items))]
 
     def _make_draft(self, item: _Item) -> Draft:
-        if item.kind is Kind.OUTCOME:
+        fields, is_preference = item.fields, item.finding.kind is Kind.PREFERENCE
+        if item.finding.kind is Kind.OUTCOME:
             return outcomes.draft_outcome(self._draft_outcome(item))._replace(provenance=item.provenance)
-        if item.kind not in _FACTS:
+        if item.finding.kind not in _FACTS:
             # A rule of others waits as a lesson, too.
             return self._draft_lesson(item)
-        domain = item.field("domain", "decisions" if item.kind is Kind.DECISION else "project")
-        kind, body = MemoryType.DOMAIN_KNOWLEDGE, {"domain": domain, "fact": item.field("fact", item.text)}
-        place: dict[str, Any] = {
-            "agent": self._agent,
-            "session": self._session,
-            "user": item.user if domain == "user" else item.owner,
-        }
-        if item.kind is Kind.PREFERENCE:
-            category, preference = item.field("category", "general"), item.field("preference", item.text)
-            kind, body = MemoryType.USER_PREFERENCE, {"category": category, "preference": preference}
-            place = {"user": item.user}
-        body |= {name: item.field(name) for name in ("subject", "attribute") if item.field(name)}
-        draft = Draft(kind=kind, body={**body, "metadata": item.metadata}, provenance=item.provenance, tags=item.tags)
-        return draft._replace(valid_from=self._find_time(item), **place)
+        names = ("category", "preference") if is_preference else ("domain", "fact")
+        keys = [name for name in ("subject", "attribute") if fields[name]]
+        return Draft(
+            kind=MemoryType.USER_PREFERENCE if is_preference else MemoryType.DOMAIN_KNOWLEDGE,
+            body={name: fields[name] for name in (*names, *keys)} | {"metadata": item.metadata},
+            user=item.user if is_preference or fields["domain"] == "user" else item.owner,
+            provenance=item.provenance,
+            tags=item.tags,
+            valid_from=self._find_time(item),
+            agent="" if is_preference else self._agent,
+            session="" if is_preference else self._session,
+        )
 
     def _draft_lesson(self, item: _Item) -> Draft:
-        is_warning = item.kind is Kind.ANTI_PATTERN or (item.kind is Kind.CORRECTION and FORBIDS.match(item.text))
-        body: dict[str, Any] = {"metadata": item.metadata}
-        if is_warning:
-            body["why_bad"] = item.field("why_bad", item.field("why"))
-            body["better_alternative"] = item.field("better_alternative")
+        kind, fields = item.finding.kind, item.fields
+        is_warning = kind is Kind.ANTI_PATTERN or (kind is Kind.CORRECTION and FORBIDS.match(item.finding.text))
+        advice = {"why_bad": fields["why_bad"] or fields["why"], "better_alternative": fields["better_alternative"]}
         return outcomes.draft_lesson(
             kind=MemoryType.ANTI_PATTERN if is_warning else MemoryType.HEURISTIC,
             agent=self._agent,
-            condition=item.field("condition"),
-            strategy=item.field("pattern" if is_warning else "strategy", item.field("rule", item.text)),
+            condition=fields["condition"],
+            strategy=fields["pattern" if is_warning else "strategy"] or fields["rule"],
             user=item.owner,
-            body=body,
+            body={"metadata": item.metadata, **(advice if is_warning else {})},
             provenance=item.provenance,
             tags=item.tags,
         )
 
     def _write_lessons(self, tx: Transaction, items: Sequence[_Item]) -> Written:
-        drafts = outcomes.prepare_lessons(tx.engine, [self._draft_lesson(one) for one in items])
-        return outcomes.state_lessons(tx, drafts)
+        return outcomes.state_lessons(tx, outcomes.prepare_lessons(tx.engine, list(map(self._draft_lesson, items))))
 
     def _write_rules(self, tx: Transaction, items: Sequence[_Item]) -> Written:
         teachings = []
@@ -442,8 +757,8 @@ class _Keeper:
                 rules.Teaching(
                     id=item.mark,
                     agent=self._agent,
-                    rule=item.field("rule", item.text),
-                    why=item.field("why"),
+                    rule=item.fields["rule"],
+                    why=item.fields["why"],
                     reach=Reach.PROJECT,
                     source=RuleSource.CORRECTION if is_user else RuleSource.IMPORT,
                     provenance=None if is_user else item.provenance,
@@ -463,10 +778,10 @@ class _Keeper:
     def _draft_outcome(self, item: _Item) -> OutcomeDraft:
         return OutcomeDraft(
             agent=self._agent,
-            task=item.field("task", item.text),
-            strategy=item.field("strategy_used", item.text),
-            result=Result(item.field("outcome", Result.SUCCESS)),
-            error=item.field("error_message") or None,
+            task=item.fields["task"],
+            strategy=item.fields["strategy_used"],
+            result=Result(item.fields["outcome"]),
+            error=item.fields["error_message"] or None,
             user=self._user,
             session=self._session,
             tags=item.tags,
@@ -475,28 +790,28 @@ class _Keeper:
         )
 
     def _write_outcomes(self, tx: Transaction, items: Sequence[_Item]) -> Written:
-        drafts = [self._draft_outcome(one) for one in items]
-        return outcomes.record_outcomes(tx, outcomes.prepare_outcomes(tx.engine, drafts))
+        drafts = outcomes.prepare_outcomes(tx.engine, list(map(self._draft_outcome, items)))
+        return outcomes.record_outcomes(tx, drafts)
 
-    def create_work(self, items: Sequence[_Item]) -> None:
+    def create_work(self, items: Sequence[_Item], dry_run: bool) -> None:
         """Open work items. The tasks of others are refused: an agent would do them."""
         tracker, store = ProgressTracker(alma=self._alma), self._engine.store
         marked = {record.id for record in store.get([item.mark for item in items])}
         for item in items:
             if item.mark not in marked and item.is_waiting:
-                self.kept.refuse(item.kind, item.text, "tasks in a text that is not trusted are not taken on")
+                self.kept.refuse(item.finding, "tasks in a text that is not trusted are not taken on")
                 continue
             id = None if item.mark in marked else self._choose_work_id(item)
-            work = {
+            work: dict[str, Any] = {
                 "id": id,
-                "title": shorten(item.field("title", item.text), 200),
+                "title": shorten(item.fields["title"], 200),
                 "description": item.finding.quote,
                 "agent": self._agent,
                 "tags": ["extracted"],
                 "metadata": {**item.metadata, "source": self._source},
             }
             try:
-                created = tracker.create_work_items([work]) if id else []
+                created = [] if id is None else [WorkItem(**work)] if dry_run else tracker.create_work_items([work])
             except ValidationError:
                 # Another process may have opened the same at this moment.
                 if not store.get([str(id)]):
@@ -505,14 +820,15 @@ class _Keeper:
             self.kept.known += not created
             self.kept.work_items += created
             marked.add(item.mark)
-        write(self._engine, lambda tx: [tx.once(mark, {"value": "heard"}) for mark in marked])
+        if not dry_run:
+            write(self._engine, lambda tx: [tx.once(mark, {"value": "heard"}) for mark in marked])
 
     def _choose_work_id(self, item: _Item) -> str | None:
         """Return an id that follows from the task, so that nothing is opened twice; None while it is open.
 
         A task that was done and is asked for again is new work.
         """
-        name = f"wrk_{fingerprint(self._engine.project, self._agent, item.field('title', item.text))[:24]}"
+        name = f"wrk_{fingerprint(self._engine.project, self._agent, item.fields['title'])[:24]}"
         again = f"wrk_{item.mark[-24:]}"
         stored = {record.id: record for record in self._engine.store.get([name, again])}
         if name not in stored:

@@ -7,7 +7,6 @@ that is replaced or archived ends what only it said; one that is deleted takes i
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -36,17 +35,15 @@ from ..types.kinds import Memory, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status
 from ..types.times import from_iso, to_iso
-from .cypher import BoltRows, KuzuRows
 from .graph import AsOf, Graph, Limit, Name, check_type
-from .memory import MemoryRows, RecordRows
-from .postgres import PostgresRows
-from .revision import remove_source
+from .rows import MemoryRows, RecordRows
+from .servers import BoltRows, KuzuRows, PostgresRows
 
 operation = Group("graph")
 
 # -- graphs by name
 
-_ROWS = {
+_ROWS: dict[str, Any] = {
     "memory": MemoryRows,
     "sqlite": RecordRows,
     "postgres": PostgresRows,
@@ -72,8 +69,7 @@ def create_graph_store(
             return _open_in_memory(project_id, clock, **options)
         project = project_id or "default"
         options |= {} if backend == "memory" else {"project": project}
-        rows: Any = _ROWS[backend]
-        return Graph(rows(**options), project, clock=clock or times.now)
+        return Graph(_ROWS[backend](**options), project, clock=clock or times.now)
     except TypeError as error:
         raise ConfigError(f"graph backend {backend!r} does not take these options: {error}") from error
 
@@ -176,8 +172,7 @@ def _rate_confidence(is_local: bool, is_asked: bool) -> float:
 
 # -- building
 
-KINDS = ("domain_knowledge", "rule", "episode")  # What is read by default: facts, decisions, conversations.
-READABLE = (*KINDS, "user_preference", "outcome", "heuristic", "anti_pattern")
+_KINDS = frozenset({"domain_knowledge", "rule", "episode"})  # What is read: facts, decisions, conversations.
 _BATCH = 100
 _MARGIN = timedelta(minutes=5)  # Clocks of several machines differ; what is read twice is not doubled.
 _MAX_VERSIONS = 1_000
@@ -203,7 +198,6 @@ def build(
     *,
     graph: Graph | None = None,
     model: Model | None = None,
-    kinds: Iterable[str] = KINDS,
     progress: ReportProgress | None = None,
     project_id: str | None = None,
     everything: bool = True,
@@ -213,16 +207,12 @@ def build(
     Without a memory it opens the one that is configured here; without a graph it is the one in that memory's own store.
     Without a model it asks the memory's own, if one is configured.
     """
-    names = validate.names("kinds", kinds)
-    for one in names:
-        if one not in READABLE:
-            raise ValidationError(unknown("kind", one, READABLE))
     with Holder(alma, project_id) as holder:
         memory = holder.alma
         project = memory.project_id if project_id is None else validate.name("project_id", project_id)
         engine = replace(memory.engine, project=project)
         into = graph or create_graph_store("sqlite", alma=memory, project_id=project)
-        return _Builder(engine, into, EntityExtractor(model or memory.model), everything).run(names, progress)
+        return _Builder(engine, into, EntityExtractor(model or memory.model)).run(everything, progress)
 
 
 def update(alma: ALMA | None = None, **options: Any) -> Built:
@@ -244,33 +234,31 @@ def build_graph(
 
 
 class _Builder:
-    def __init__(self, engine: Engine, graph: Graph, extractor: EntityExtractor, everything: bool) -> None:
-        self._engine = engine
-        self._graph = graph
-        self._extractor = extractor
+    def __init__(self, engine: Engine, graph: Graph, extractor: EntityExtractor) -> None:
+        self._engine, self._graph, self._extractor = engine, graph, extractor
         self._is_empty = not graph.find(limit=1)  # Nothing can end that was not there when the run began.
-        self._everything = everything or self._is_empty
-        self._counts: Counter[str] = Counter()
+        self._gone = [0, 0, 0]  # Entities, relationships; relationships that ended.
 
-    def run(self, kinds: Iterable[str], progress: ReportProgress | None) -> Built:
-        engine, graph, counts = self._engine, self._graph, self._counts
+    def run(self, everything: bool, progress: ReportProgress | None) -> Built:
+        engine, graph = self._engine, self._graph
         began, before = engine.clock(), graph.stats()
         marker = f"mrk_graph_{digest(engine.project, graph.project_id, graph.rows.place, size=12)}"
-        since: datetime | None = None
+        least = datetime.min.replace(tzinfo=UTC)
         versions: dict[str, int] = {}  # Of the records that were read shortly before, and are not again.
-        for last in () if self._everything else engine.store.get([marker]):
-            since, versions = from_iso(last.body["value"]), last.body.get("versions", {})
-        least = since - _MARGIN if since else datetime.min.replace(tzinfo=UTC)
+        for last in () if everything or self._is_empty else engine.store.get([marker]):
+            least = (from_iso(last.body["value"]) or began) - _MARGIN
+            versions = last.body.get("versions", {})
         # Oldest first, so that what was said later has the last word; without their vectors, which take room.
-        where = Where(kinds=set(kinds), projects={engine.project})
+        where = Where(kinds=_KINDS, projects={engine.project})
         records = [replace(one, vectors=()) for one in engine.store.scan(where)]
         records.sort(key=lambda one: (one.created_at, one.id))
+        read = 0
         waiting: list[Record] = []
         for number, record in enumerate(records, 1):
             if record.updated_at >= least and versions.get(record.id) != record.version:
                 waiting.append(record)
             if len(waiting) == _BATCH or number == len(records):
-                self._add_records(waiting)
+                read += self._add_records(waiting)
                 waiting = []
             if progress is not None:
                 progress(number, len(records))
@@ -285,12 +273,12 @@ class _Builder:
             write(engine, lambda tx: tx.set_marker(marker, body))
         after = graph.stats()
         # What is new is counted beside what went.
-        entities = max(0, after.entities - before.entities + counts["entities gone"])
-        related = max(0, after.relationships - before.relationships + counts["relationships gone"])
-        return Built(len(records), counts["read"], entities, related, counts["ended"], self._extractor.reader)
+        entities = max(0, after.entities - before.entities + self._gone[0])
+        related = max(0, after.relationships - before.relationships + self._gone[1])
+        return Built(len(records), read, entities, related, sum(self._gone), self._extractor.reader)
 
-    def _add_records(self, records: Sequence[Record]) -> None:
-        """Add what some records say now, in one transaction, and then end what they no longer say.
+    def _add_records(self, records: Sequence[Record]) -> int:
+        """Add what some records say now, in one transaction, and then end what they no longer say; return how many.
 
         A project has one graph, which all its users see: what belongs to one of them is not read into it, unless the
         project shares what it learns.
@@ -304,10 +292,9 @@ class _Builder:
         ids = {stated.id: one.id for stated, one in zip(entities, stored, strict=True)}
         # Those whose ends are one entity were left out.
         related = [one for one in related if ids[one.subject] != ids[one.object]]
-        sources = [one.sources[0] for some in (entities, related) for one in some]
-        for source, id in zip(sources, (one.id for some in (stored, edges) for one in some), strict=True):
-            kept[source].add(id)
-        self._counts["read"] += len(readable)
+        pairs: list[tuple[Any, Any]] = [*zip(entities, stored, strict=True), *zip(related, edges, strict=True)]
+        for stated, one in pairs:
+            kept[stated.sources[0]].add(one.id)
         for record in records if not self._is_empty else ():
             if record.id in private:
                 # An earlier version read it in.
@@ -315,13 +302,12 @@ class _Builder:
             elif record.status is Status.ACTIVE:
                 self._forget(record.id, keep=kept[record.id])
             elif record.status is not Status.CANDIDATE:
-                self._forget(record.id, ended_at=record.valid_to or record.updated_at)
+                self._forget(record.id, record.valid_to or record.updated_at)
+        return len(readable)
 
-    def _forget(
-        self, source: str, *, ended_at: datetime | None = None, keep: frozenset[str] | set[str] = frozenset()
-    ) -> None:
-        counts = self._graph.rows.change(lambda rows: remove_source(rows, source, ended_at, keep))
-        self._counts.update(dict(zip(("entities gone", "relationships gone"), counts, strict=False)), ended=sum(counts))
+    def _forget(self, source: str, ended_at: datetime | None = None, keep: Iterable[str] = ()) -> None:
+        counts = self._graph.withdraw_source(source, ended_at, keep)
+        self._gone = [sum(pair) for pair in zip(self._gone, counts, strict=True)]
 
     def _read_records(self, records: Sequence[Record]) -> Statements:
         """Return what records say. All their texts are read together, so that a model is asked in batches.

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
-from types import TracebackType
-from typing import Annotated, Any, Self
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
 from .. import words
 from ..engine import validate
 from ..engine.admit import clean
 from ..errors import NotFoundError, ValidationError
+from ..opening import Closeable
 from ..operations import About, Effect, Group
 from ..ports import Clock
 from ..text import name_key
 from ..types import times
 from ..types.graph import (
+    THING,
     Direction,
     Entity,
     GraphStats,
@@ -29,13 +30,14 @@ from ..types.graph import (
     Suggestion,
     relationship_id,
 )
-from .memory import RecordRows
-from .revision import MAX_LIMIT, Revision, merge_entities, remove_source, resolve_entities, suggest_merges
-from .rows import GraphChange, RowFilter, RowReader, Rows
+from .rows import GraphChange, Item, RecordRows, RowFilter, RowReader, Rows
 
+_MAX_LIMIT = 10_000
+_MAX_SOURCES = 200  # So many of the records something comes from are stored, the latest.
+_MAX_ALIASES = 100
+_ALWAYS, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _COMPARED = 5_000  # So many entities are looked at for suggestions, the newest.
 _EDGES = 4  # So many relationships are looked at in one step for each entity that is wanted.
-_MAX_DEPTH = 10
 _MAX_EDGES = 20_000
 _MAX_TRIES = 100_000
 _TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -56,57 +58,40 @@ def check_type(label: str, value: object) -> str:
     return name
 
 
-def _check_common(value: Any, kind: type[Any]) -> dict[str, Any]:
+def _check_item(value: Item, kind: type[Item]) -> Item:
+    """Return an entity or a relationship that comes from outside as it may be stored."""
     if not isinstance(value, kind):
         raise ValidationError(f"this must be an alma.graph.{kind.__name__}, not {type(value).__name__}")
-    return {
+    changes: dict[str, Any] = {
         "type": check_type("type", value.type),
         "attributes": clean(validate.metadata(value.attributes)),
         "sources": validate.names("sources", value.sources),
         "confidence": validate.number("confidence", value.confidence, 0.0, 1.0),
     }
-
-
-def _check_entity(value: Entity) -> Entity:
-    common = _check_common(value, Entity)
-    name = clean(validate.name("name", value.name))
-    id = clean(validate.name("id", value.id))
-    return replace(
-        value,
-        name=name,
-        id=Entity(name).id if Entity(value.name).id == value.id else id,
-        aliases=tuple(clean(one) for one in validate.names("aliases", value.aliases)),
-        absorbed=validate.names("absorbed", value.absorbed),
-        spans=(),
-        **common,
-    )
-
-
-def _check_relationship(value: Relationship) -> Relationship:
-    common = _check_common(value, Relationship)
-    common |= {name: validate.name(name, getattr(value, name)) for name in ("subject", "object")}
-    start, end = (validate.moment(name, getattr(value, name)) for name in ("valid_from", "valid_to"))
-    if start is not None and end is not None and end < start:
-        raise ValidationError(f"valid_to ({end.isoformat()}) must not lie before valid_from ({start.isoformat()})")
-    is_derived = value.id == relationship_id(value.subject, value.type, value.object, value.valid_from)
-    # One without an id of its own gets it when its ends are known.
-    id = "" if is_derived else validate.name("id", value.id)
-    return replace(value, id=id, valid_from=start, valid_to=end, span=None, **common)
+    if isinstance(value, Entity):
+        name, id = (clean(validate.name(label, getattr(value, label))) for label in ("name", "id"))
+        aliases = tuple(clean(one) for one in validate.names("aliases", value.aliases))
+        changes |= {"name": name, "id": Entity(name).id if Entity(value.name).id == value.id else id}
+        changes |= {"aliases": aliases, "absorbed": validate.names("absorbed", value.absorbed), "spans": ()}
+    else:
+        changes |= {name: validate.name(name, getattr(value, name)) for name in ("subject", "object")}
+        start, end = (validate.moment(name, getattr(value, name)) for name in ("valid_from", "valid_to"))
+        if start is not None and end is not None and end < start:
+            raise ValidationError(f"valid_to ({end.isoformat()}) must not lie before valid_from ({start.isoformat()})")
+        is_derived = value.id == relationship_id(value.subject, value.type, value.object, value.valid_from)
+        # One without an id of its own gets it when its ends are known.
+        id = "" if is_derived else validate.name("id", value.id)
+        changes |= {"id": id, "valid_from": start, "valid_to": end, "span": None}
+    return replace(value, **changes)
 
 
 Name = Annotated[str, About("a name, an alias or an id", check=validate.name)]
-Start = Annotated[str, About("a name, an alias or an id", check=validate.name, shown_as="name")]
-Way = Annotated[str, About("from it, to it, or both", tuple(Direction))]
-Types = Annotated[Iterable[str] | None, About("only relations of these types")]
 AsOf = Annotated[words.Moment, About("as it was at this moment, such as 2026-05-07", check=validate.moment)]
-Depth = Annotated[int, About("at most so many steps", least=1, most=_MAX_DEPTH)]
-Limit = Annotated[int, About("at most so many", least=1, most=MAX_LIMIT)]
-
-
+Limit = Annotated[int, About("at most so many", least=1, most=_MAX_LIMIT)]
 operation = Group("graph", lambda alma: Graph(RecordRows(alma.engine), alma.project_id, clock=alma.engine.clock))
 
 
-class Graph:
+class Graph(Closeable):
     """Keeps the entities and relationships of one project. The in-memory one is the model (`alma.testing`).
 
     `as_of` is the moment asked about, now when it is left out; with `history` the ended ones are there too. A merged
@@ -117,14 +102,6 @@ class Graph:
         self.project_id = validate.name("project_id", project_id)
         self.rows = rows
         self.clock = clock
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self.rows.close()
@@ -149,17 +126,9 @@ class Graph:
         self, entities: Iterable[Entity], relationships: Iterable[Relationship] = (), *, supersede: bool = False
     ) -> tuple[list[Entity], list[Relationship]]:
         """Add all or none, in one transaction. Relationships whose ends are the same entity are left out."""
-        named = [_check_entity(one) for one in validate.many("entities", entities)]
-        related = [_check_relationship(one) for one in validate.many("relationships", relationships)]
-
-        def attempt(rows: RowReader) -> tuple[tuple[list[Entity], list[Relationship]], GraphChange]:
-            revision = Revision(rows, self.clock(), named, related)
-            ids = [revision.add_entity(one) for one in named]
-            stored = [revision.add_relationship(one, supersede=supersede) for one in related]
-            edges = [revision.relationships[one.id] for one in stored if one is not None]
-            return ([revision.entities[id] for id in ids], edges), revision.to_change()
-
-        return self.rows.change(attempt)
+        named = [_check_item(one, Entity) for one in validate.many("entities", entities)]
+        related = [_check_item(one, Relationship) for one in validate.many("relationships", relationships)]
+        return self.rows.change(lambda rows: _Revision(rows, self.clock(), named, related).apply(supersede))
 
     def end_relationship(self, id: str, at: datetime | str | None = None) -> Relationship:
         """Record that it held until then, or until now."""
@@ -181,24 +150,39 @@ class Graph:
 
         def attempt(rows: RowReader) -> tuple[Entity, GraphChange]:
             first, *rest = (self._require_entity(rows, id) for id in (keep, *others))
-            return merge_entities(rows, first, {one.id: one for one in rest if one.id != first.id}.values())
+            return _merge_entities(rows, first, {one.id: one for one in rest if one.id != first.id}.values())
 
         return self.rows.change(attempt)
+
+    @operation(Effect.CHANGES, idempotent=True)
+    def merge_entities(
+        self,
+        keep: Name,
+        others: Annotated[list[str], About("who or what is the same: names, aliases or ids")],
+    ) -> Entity:
+        """Make several entities one: 'Bob' and 'Robert Smith'. Their relations and names become its own."""
+        return self.merge(self.resolve(keep).id, *(self.resolve(one).id for one in others))
 
     def forget_source(self, source: str, *, ended_at: datetime | str | None = None, keep: Iterable[str] = ()) -> int:
         """End what came from this record alone at a moment, or remove it when none is given; return how much that was.
 
         The ids in `keep` stay as they are.
         """
+        return sum(self.withdraw_source(source, ended_at, keep))
+
+    def withdraw_source(
+        self, source: str, ended_at: datetime | str | None = None, keep: Iterable[str] = ()
+    ) -> tuple[int, int, int]:
+        """Do so, and return how many entities and relationships went, and how many relationships ended."""
         name, moment, kept = validate.name("source", source), validate.moment("ended_at", ended_at), frozenset(keep)
-        return sum(self.rows.change(lambda rows: remove_source(rows, name, moment, kept)))
+        return self.rows.change(lambda rows: _remove_source(rows, name, moment, kept))
 
     def delete_entity(self, id: str) -> bool:
         """Remove it for good with all its relationships; whether it was there."""
         name = validate.name("id", id)
 
         def attempt(rows: RowReader) -> tuple[bool, GraphChange]:
-            gone = [one.id for one in resolve_entities(rows, [name]).values()]
+            gone = [one.id for one in _resolve_entities(rows, [name]).values()]
             edges = rows.find(Relationship, RowFilter(ends=gone)) if gone else []
             return bool(gone), GraphChange((), (), gone, [one.id for one in edges])
 
@@ -259,83 +243,72 @@ class Graph:
         """List the relationships of one entity, or all: newest first."""
         where = self._make_filter(direction, types, as_of)
         where = where._replace(ends=None if id is None else [self.get(id).id], at=None if history else where.at)
-        return self.rows.find(Relationship, where, validate.whole("limit", limit, 1, MAX_LIMIT))
+        return self.rows.find(Relationship, where, validate.whole("limit", limit, 1, _MAX_LIMIT))
 
-    def neighbours(
-        self,
-        id: str,
-        *,
-        direction: str = Direction.BOTH,
-        types: Iterable[str] | None = None,
-        as_of: datetime | str | None = None,
-        limit: int = 100,
-    ) -> list[Neighbour]:
-        """List the entities one step away and how they are related, newest first."""
+    def neighbours(self, id: str, **options: Any) -> list[Neighbour]:
+        """List the entities one step away and how they are related, newest first. The options of `relationships`."""
         own = self.get(id).id
-        edges = self.relationships(own, direction=direction, types=types, as_of=as_of, limit=limit)
-        others = self.rows.find(Entity, RowFilter(ids={edge.other(own) for edge in edges}))
-        by_id = {one.id: one for one in others}
-        return [Neighbour(by_id[edge.other(own)], edge) for edge in edges if edge.other(own) in by_id]
+        edges = self.relationships(own, **options)
+        others = {one.id: one for one in self.rows.find(Entity, RowFilter(ids={edge.other(own) for edge in edges}))}
+        return [Neighbour(others[edge.other(own)], edge) for edge in edges if edge.other(own) in others]
 
     @operation(Effect.READS, "traverse_graph")
     def traverse(
         self,
-        id: Start,
-        depth: Depth = 2,
+        id: Annotated[str, About("a name, an alias or an id", check=validate.name, shown_as="name")],
+        depth: Annotated[int | None, About("at most so many steps (default 2; 4 with `to`)", least=1, most=10)] = None,
         *,
-        direction: Way = Direction.BOTH,
-        types: Types = None,
+        to: Annotated[str | None, About("only the ways to this one: a name, an alias or an id")] = None,
+        direction: Annotated[str, About("from it, to it, or both; ways are always both", tuple(Direction))] = "both",
+        types: Annotated[Iterable[str] | None, About("only relations of these types")] = None,
         as_of: AsOf = None,
         limit: Limit = 100,
     ) -> Subgraph:
-        """What can be reached from an entity, nearest first.
+        """What can be reached from an entity, nearest first; or how it hangs together with another, shortest way first.
 
         Notes:
-            The entities at most `depth` steps away, at most `limit` of them.
+            The entities at most `depth` steps away, at most `limit` of them; with `to` at most `limit` ways that visit
+            nobody twice, along or against the arrows.
         """
-        where = self._make_filter(direction, types, as_of)
-        return _walk(self.rows, self.resolve(id), depth, where, limit)
+        where = self._make_filter(direction if to is None else Direction.BOTH, types, as_of)
+        start = self.resolve(id)
+        if to is None:
+            return _walk(self.rows, start, depth or 2, where, limit)
+        paths = _find_paths(self.rows, start, self.resolve(to), depth or 4, where, limit)
+        steps = [(step, entity.id, entity) for path in paths for step, entity in enumerate(path.entities)]
+        nearest: dict[str, tuple[int, Entity]] = {}
+        for step, key, entity in sorted(steps, key=lambda one: one[:2]):
+            nearest.setdefault(key, (step, entity))
+        edges = {edge.id: edge for path in paths for edge in path.relationships}
+        depths = {key: step for key, (step, _) in nearest.items()}
+        entities = tuple(entity for _, entity in nearest.values())
+        return Subgraph(entities, tuple(edges.values()), depths, paths=tuple(paths))
 
-    @operation(Effect.READS, "find_paths")
-    def paths(
-        self, start: Name, end: Name, *, depth: Depth = 4, types: Types = None, as_of: AsOf = None, limit: Limit = 10
-    ) -> list[Path]:
-        """How two entities hang together, the shortest way first.
+    def paths(self, start: str, end: str, *, depth: int = 4, limit: int = 10, **options: Any) -> list[Path]:
+        """Return the ways from one entity to another, shortest first: `traverse` with `to`."""
+        return list(self.traverse(start, depth, to=end, limit=limit, **options).paths)
 
-        Notes:
-            Ways that visit nobody twice, along or against the arrows.
-        """
-        where = self._make_filter(Direction.BOTH, types, as_of)
-        return _find_paths(self.rows, self.resolve(start), self.resolve(end), depth, where, limit)
-
-    @operation(Effect.CHANGES, idempotent=True)
-    def merge_entities(
-        self,
-        keep: Name,
-        others: Annotated[list[str], About("who or what is the same: names, aliases or ids")],
-    ) -> Entity:
-        """Make several entities one: 'Bob' and 'Robert Smith'. Their relations and names become its own."""
-        return self.merge(self.resolve(keep).id, *(self.resolve(one).id for one in others))
-
-    @operation(Effect.READS)
-    def suggest_merges(self, limit: Limit = 20) -> list[Suggestion]:
-        """Which entities may be one and the same.
-
-        Notes:
-            Surest first.
-        """
-        return suggest_merges(self.rows.find(Entity, RowFilter(), _COMPARED))[:limit]
+    def suggest_merges(self, limit: int = 20) -> list[Suggestion]:
+        """Return pairs of entities that may be one and the same, surest first."""
+        most = validate.whole("limit", limit, 1, _MAX_LIMIT)
+        return _suggest_merges(self.rows.find(Entity, RowFilter(), _COMPARED))[:most]
 
     @operation(Effect.READS, "graph_stats")
-    def stats(self) -> GraphStats:
-        """How much the graph holds, by type."""
+    def stats(
+        self,
+        suggestions: Annotated[
+            int, About("so many pairs of entities that may be one and the same", least=0, most=_MAX_LIMIT)
+        ] = 0,
+    ) -> GraphStats:
+        """How much the graph holds, by type; on request also which entities may be one and the same, surest first."""
         entities, edges, current = self.rows.count_types(self.clock())
-        by_type = [dict(sorted(each.items())) for each in (entities, edges)]
-        return GraphStats(sum(entities.values()), sum(edges.values()), current, *by_type)
+        pairs = tuple(self.suggest_merges(suggestions)) if suggestions else ()
+        types = dict(sorted(entities.items())), dict(sorted(edges.items()))
+        return GraphStats(sum(entities.values()), sum(edges.values()), current, types[0], types[1], pairs)
 
     def _require_entity(self, rows: RowReader, id: str) -> Entity:
         name = validate.name("id", id)
-        entity = resolve_entities(rows, [name]).get(name)
+        entity = _resolve_entities(rows, [name]).get(name)
         if entity is None:
             raise NotFoundError(
                 f"nobody and nothing is called {id!r} in the graph of project {self.project_id!r}; "
@@ -420,3 +393,284 @@ def _find_paths(rows: RowReader, start: Entity, end: Entity, depth: int, where: 
                 waiting.append(([*nodes, other], [*way, edge]))
     entities = {one.id: one for one in rows.find(Entity, RowFilter(ids={id for nodes, _ in ways for id in nodes}))}
     return [Path(tuple(entities[id] for id in nodes), tuple(way)) for nodes, way in ways]
+
+
+# -- what statements make of what is stored; the same stated again is confirmed, not doubled
+
+
+def _resolve_entities(rows: RowReader, ids: Iterable[str]) -> dict[str, Entity]:
+    """Return each by the id asked for: its own, one that was merged into it, or a name that only it has."""
+    wanted = list(dict.fromkeys(ids))
+    resolved = {one.id: one for one in rows.find(Entity, RowFilter(ids=wanted))}
+    missing = [id for id in wanted if id not in resolved]
+    keys = {key for id in missing for key in (id, name_key(id))}
+    named = rows.find(Entity, RowFilter(keys=keys)) if missing else []
+    for id in missing:
+        merged = [one for one in named if id in one.absorbed]
+        candidates = merged or [one for one in named if name_key(id) in one.keys]
+        if len(candidates) == 1:
+            resolved[id] = candidates[0]
+    return resolved
+
+
+class _Revision:
+    """The entities and relationships that a list of statements adds or changes."""
+
+    def __init__(
+        self, rows: RowReader, now: datetime, entities: Sequence[Entity], relationships: Sequence[Relationship]
+    ) -> None:
+        self._rows, self._now = rows, now
+        self._stated_entities, self._stated_relationships = entities, relationships
+        ends = [end for one in relationships for end in (one.subject, one.object)]
+        resolved = _resolve_entities(rows, [*(one.id for one in entities), *ends])
+        self._ids = {id: one.id for id, one in resolved.items()}
+        self._entities = {one.id: one for one in resolved.values()}
+        self._relationships: dict[str, Relationship] = {}
+        self._changed: dict[str, Entity] = {}
+        self._between: dict[tuple[str, str], dict[str, Relationship]] = defaultdict(dict)
+        pairs = {(self._ids.get(one.subject, ""), self._ids.get(one.object, "")) for one in relationships}
+        known = [pair for pair in pairs if all(pair)]
+        for one in rows.find(Relationship, RowFilter(pairs=known)) if known else ():
+            self._between[one.subject, one.object][one.id] = one
+
+    def apply(self, supersede: bool) -> tuple[tuple[list[Entity], list[Relationship]], GraphChange]:
+        """Return the statements as they are stored then, and what that changes."""
+        ids = []
+        for stated in self._stated_entities:
+            id = self._ids.setdefault(stated.id, stated.id)
+            stored = self._entities.get(id)
+            merged = _merge_entity(stored or replace(stated, created_at=self._now), stated)
+            if merged != stored:
+                self._entities[id] = self._changed[id] = merged
+            ids.append(id)
+        edges = [self._add_relationship(stated, supersede) for stated in self._stated_relationships]
+        added = [self._relationships[one.id] for one in edges if one is not None]
+        change = GraphChange(list(self._changed.values()), list(self._relationships.values()))
+        return ([self._entities[id] for id in ids], added), change
+
+    def _add_relationship(self, stated: Relationship, supersede: bool) -> Relationship | None:
+        """Return the relationship as it is stored now, or None where both ends are the same entity."""
+        ends = []
+        for id in (stated.subject, stated.object):
+            end = self._ids.get(id) or self._ids.get(clean(id))
+            if end is None:
+                raise NotFoundError(f"there is no entity {id!r}; add it before its relationships")
+            ends.append(end)
+        if ends[0] == ends[1]:
+            return None
+        derived = relationship_id(stated.subject, stated.type, stated.object, stated.valid_from)
+        # Without an id of its own it gets one here, where its ends are known.
+        own = "" if stated.id == derived else stated.id
+        stated = replace(stated, subject=ends[0], object=ends[1], id=own)
+        between = self._between[ends[0], ends[1]]
+        same = [one for one in between.values() if one.type == stated.type]
+        if own and own not in {one.id for one in same}:
+            for other in (*self._relationships.values(), *self._rows.find(Relationship, RowFilter(ids=[own]))):
+                if other.id == own:
+                    raise ValidationError(f"{own!r} is the id of another relationship: {other.subject} {other.type}")
+        fresh = _state_relationship(stated, same, own, self._now)
+        for one in self._supersede(fresh) if supersede else [fresh]:
+            self._relationships[one.id] = self._between[one.subject, one.object][one.id] = fresh = one
+        return fresh
+
+    def _supersede(self, fresh: Relationship) -> Iterator[Relationship]:
+        """End its rivals where the fresh one, which comes last, begins; it ends where a later one began."""
+        where = RowFilter(ends=[fresh.subject], direction=Direction.OUT, types=[fresh.type])
+        stored = {one.id: one for one in self._rows.find(Relationship, where, _MAX_LIMIT)} | self._relationships
+        start, (_, end) = fresh.valid_from or self._now, _find_span(fresh)
+        for one in stored.values():
+            is_rival = (one.subject, one.type) == (fresh.subject, fresh.type) and one.object != fresh.object
+            since, until = _find_span(one)
+            if is_rival and since <= start < until:
+                yield replace(one, valid_to=start)
+            elif is_rival and start < since:
+                end = min(end, since)
+        yield _set_span(fresh, _find_span(fresh)[0], end)
+
+
+# -- one statement and what is stored
+
+
+def _find_span(one: Relationship) -> tuple[datetime, datetime]:
+    return one.valid_from or _ALWAYS, one.valid_to or _NEVER
+
+
+def _set_span(one: Relationship, start: datetime, end: datetime, **changes: Any) -> Relationship:
+    since, until = None if start == _ALWAYS else start, None if end == _NEVER else end
+    return replace(one, valid_from=since, valid_to=until, **changes)
+
+
+def _merge_common(stored: Item, stated: Item) -> dict[str, Any]:
+    return {
+        "attributes": {**stored.attributes, **stated.attributes},
+        "sources": tuple(dict.fromkeys((*stored.sources, *stated.sources)))[-_MAX_SOURCES:],
+        "confidence": max(stored.confidence, stated.confidence),
+    }
+
+
+def _merge_entity(stored: Entity, stated: Entity) -> Entity:
+    """Return the stored one with what is new: its own name and type stay unless nothing was known."""
+    # Each alias once, whatever its spelling.
+    aliases = {name_key(one): one for one in reversed((*stored.aliases, stated.name, *stated.aliases))}
+    aliases.pop(name_key(stored.name), None)
+    return replace(
+        stored,
+        type=stated.type if stored.type == THING else stored.type,
+        aliases=tuple(reversed(aliases.values()))[-_MAX_ALIASES:],
+        absorbed=tuple(dict.fromkeys((*stored.absorbed, *stated.absorbed))),
+        **_merge_common(stored, stated),
+    )
+
+
+def _state_relationship(stated: Relationship, same: Sequence[Relationship], own: str, now: datetime) -> Relationship:
+    """Return what a statement makes of those with the same ends and type: the one it confirms, or a new one.
+
+    It confirms the latest whose time overlaps, which then holds as long as either says, and ends when somebody knows
+    that it ended. Stated without any time, something holds now: after one that has ended, it begins again.
+    """
+    is_timeless = stated.valid_from is None and stated.valid_to is None
+    since, until = _find_span(stated)
+    since = now if is_timeless else since
+    matches = [one for one in same if since < _find_span(one)[1] and _find_span(one)[0] < until]
+    stored = next((one for one in same if one.id == own), None) or max(matches, key=_rank_start, default=None)
+    if stored is None:
+        start = now if is_timeless and same else stated.valid_from
+        id = stated.id if start == stated.valid_from else ""
+        return replace(stated, id=id, valid_from=start, created_at=now, sources=stated.sources[-_MAX_SOURCES:])
+    first, last = _find_span(stored)
+    start = first if is_timeless else min(first, since)
+    end = max(filter(None, (stored.valid_to, stated.valid_to)), default=_NEVER)
+    for one in same:
+        # Others say the same of other times; they are not run into.
+        if one.id != stored.id and _find_span(one)[1] <= first:
+            start = max(start, _find_span(one)[1])
+        elif one.id != stored.id and last <= _find_span(one)[0]:
+            end = min(end, _find_span(one)[0])
+    return _set_span(stored, start, end, **_merge_common(stored, stated))
+
+
+def _rank_start(one: Relationship) -> tuple[datetime, str]:
+    return _find_span(one)[0], one.id
+
+
+# -- several that are one, and sources that are gone
+
+
+def _merge_entities(rows: RowReader, keep: Entity, others: Collection[Entity]) -> tuple[Entity, GraphChange]:
+    """Make several entities one: the kept one's own words win. What then says the same of one time is one."""
+    if not others:
+        return keep, GraphChange()
+    removed = [one.id for one in others]
+    merged = keep
+    for other in others:
+        attributes, absorbed = {**other.attributes, **merged.attributes}, (*other.absorbed, other.id)
+        merged = _merge_entity(merged, replace(other, attributes=attributes, absorbed=absorbed))
+    kept: dict[tuple[str, str, str], list[Relationship]] = defaultdict(list)
+    dropped: list[str] = []
+    for edge in sorted(rows.find(Relationship, RowFilter(ends=[keep.id, *removed])), key=_rank_start):
+        subject, object = (keep.id if end in removed else end for end in (edge.subject, edge.object))
+        moved = replace(edge, subject=subject, object=object)
+        same = kept[subject, edge.type, object]
+        start, end = _find_span(moved)
+        if subject == object:
+            dropped.append(edge.id)
+        elif same and start < _find_span(same[-1])[1]:
+            first, last = _find_span(same[-1])
+            same[-1] = _set_span(same[-1], min(first, start), max(last, end), **_merge_common(same[-1], moved))
+            dropped.append(edge.id)
+        else:
+            same.append(moved)
+    return merged, GraphChange([merged], [one for some in kept.values() for one in some], removed, dropped)
+
+
+def _remove_source(
+    rows: RowReader, source: str, ended_at: datetime | None, keep: Collection[str]
+) -> tuple[tuple[int, int, int], GraphChange]:
+    """Take a source away; return how many entities and relationships go, how many relationships end, and the change.
+
+    An entity that nothing else speaks of goes too; one that was ended stays for the past.
+    """
+    where = RowFilter(source=source)
+
+    def withdraw(items: Iterable[Item]) -> list[Item]:
+        lost = (one for one in items if one.id not in keep)
+        return [replace(one, sources=tuple(each for each in one.sources if each != source)) for one in lost]
+
+    entities, edges = withdraw(rows.find(Entity, where)), withdraw(rows.find(Relationship, where))
+    alone = [one for one in edges if not one.sources]
+    kept = [one for one in edges if one.sources]
+    if ended_at is not None:
+        ended = [
+            replace(one, valid_to=min(_find_span(one)[1], max(ended_at, one.valid_from or ended_at))) for one in alone
+        ]
+        return (0, 0, len(ended)), GraphChange(entities, [*kept, *ended])
+    removed = {one.id for one in alone}
+    orphans = []
+    for one in entities:
+        related = [] if one.sources else rows.find(Relationship, RowFilter(ends=[one.id]), len(removed) + 1)
+        if not one.sources and removed.issuperset(edge.id for edge in related):
+            orphans.append(one.id)
+    counts = (len(orphans), len(removed), 0)
+    return counts, GraphChange([one for one in entities if one.id not in orphans], kept, orphans, list(removed))
+
+
+# -- which entities may be one, judged by their names alone
+
+_SHORT_FOR = """abigail abby|alexander alex sasha|alexandra alex sandra|andrew andy drew|anthony tony|barbara barb|
+benjamin ben|catherine cathy kate|charles charlie chuck|christina chris tina|christopher chris|cynthia cindy|
+daniel dan danny|david dave|deborah deb debbie|donald don|dorothy dot|edward ed eddie ted|
+elizabeth liz beth betty eliza|emily em|eugene gene|franklin frank|frederick fred|gabriel gabe|gregory greg|
+henry hank harry|jacob jake|james jim jimmy|janet jan|jeffrey jeff|jennifer jen jenny|jessica jess|
+john jack johnny|jonathan jon|joseph joe joey|joshua josh|judith judy|katherine kate kathy katie|kenneth ken|
+kimberly kim|lawrence larry|leonard leo len|margaret maggie meg peggy|matthew matt|melanie mel|
+michael mike mick|nathaniel nate|nicholas nick|pamela pam|patricia pat trish|patrick pat|peter pete|
+philip phil|raymond ray|rebecca becky|richard rick dick|robert bob rob bobby|ronald ron|samantha sam|
+samuel sam|stephanie steph|stephen steve|steven steve|susan sue|theodore ted theo|theresa terry|
+thomas tom tommy|timothy tim|victoria vicky|vincent vince|walter walt|william bill will billy|zachary zach"""
+_LEGAL = frozenset("inc inc. corp corp. corporation ltd ltd. llc gmbh ag co co. company plc sa bv group".split())
+_PLAIN = re.compile(r"[^\w]+|_")
+_SURE, _LIKELY, _PERHAPS = 0.9, 0.7, 0.4
+
+
+def _suggest_merges(entities: Sequence[Entity]) -> list[Suggestion]:
+    """Return pairs that may be one entity, surest first. The one with the longer name is the one to keep."""
+    suggestions: dict[tuple[str, str], Suggestion] = {}
+    for one, other, why, score in (*_compare_spelling(entities), *_compare_people(entities)):
+        keep, gone = sorted((one, other), key=lambda each: (-len(each.name), each.id))
+        is_alike = one.type == other.type or THING in (one.type, other.type)
+        if one.id != other.id and is_alike:
+            suggestions.setdefault((keep.id, gone.id), Suggestion(keep, gone, why, score))
+    return sorted(suggestions.values(), key=lambda each: (-each.score, each.keep.id, each.other.id))
+
+
+def _compare_spelling(entities: Sequence[Entity]) -> Iterator[tuple[Entity, Entity, str, float]]:
+    """Yield those written with other marks between the letters, sharing an alias, or differing by a legal form."""
+    first: dict[tuple[str, str], Entity] = {}
+    for one in entities:
+        words = name_key(one.name).replace(",", "").split()
+        while len(words) > 1 and words[-1] in _LEGAL:
+            words.pop()
+        plain = _PLAIN.sub("", name_key(one.name))
+        reasons = [("spelled alike", plain, _SURE)] if len(plain) > 2 else []
+        reasons += [(f"both are called {key!r}", key, _LIKELY) for key in one.keys]
+        if one.type in ("organisation", THING):
+            reasons.append(("the same but for the legal form", " ".join(words), _LIKELY))
+        for why, key, score in reasons:
+            yield first.setdefault((why, key), one), one, why, score
+
+
+def _compare_people(entities: Sequence[Entity]) -> Iterator[tuple[Entity, Entity, str, float]]:
+    short_names = {names[0]: names[1:] for line in _SHORT_FOR.split("|") if (names := line.split())}
+    by_short: dict[str, list[Entity]] = defaultdict(list)
+    for one in entities:
+        first, *rest = name_key(one.name).split()
+        if one.type == "person" and rest:
+            shorts = (first, *short_names.get(first, ()))
+            for short in {*shorts, *(f"{each} {rest[-1]}" for each in (*shorts, first[:1]))}:
+                by_short[short].append(one)
+    for one in entities:
+        called = name_key(one.name).replace(".", "").lstrip("@")
+        same = [other for other in by_short.get(called, ()) if other.id != one.id]
+        for other in same if one.type in ("person", THING) else ():
+            score = _PERHAPS if len(same) > 1 else _LIKELY if " " not in called else _SURE
+            yield one, other, f"{one.name!r} is short for {other.name!r}", score

@@ -39,7 +39,7 @@ from ..memory import ALMA
 from ..models import registry
 from ..models.budget import Budgeted, Limits, meter
 from ..models.claude_cli import PATH_VARIABLE, ClaudeCLI
-from ..models.recorded import digest_prompt
+from ..models.registry import digest_prompt
 from ..ports import Model
 from ..types.asking import Answer, Prompt
 from ..types.query import Where
@@ -104,8 +104,6 @@ class DrainReport:
 
     sessions: int = 0
     turns: int = 0
-    followed: int = 0
-    violated: int = 0
     taught: list[Taught] = field(default_factory=list)
     observed: list[Record] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -130,9 +128,6 @@ def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: flo
             # One journal that cannot be taken in must not hold up the others.
             try:
                 stored = None if is_taken_in(everywhere, path) else _drain_journal(data_dir, memory, path)
-            except FileNotFoundError:
-                # Cleared meanwhile.
-                continue
             except Exception as error:  # noqa: BLE001
                 # What was not foreseen may quote what was said.
                 problem = str(error) if isinstance(error, ALMAError | OSError) else describe_error(error)
@@ -140,8 +135,9 @@ def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: flo
                 continue
             if stored is not None:
                 report.sessions += 1
-                for name, more in stored._asdict().items():
-                    setattr(report, name, getattr(report, name) + more)
+                report.turns += stored.turns
+                report.taught += stored.taught
+                report.observed += stored.observed
     return report
 
 
@@ -170,12 +166,18 @@ def read_journal(path: str) -> Journal | None:
 
 
 def is_taken_in(engine: Engine, path: str) -> bool:
-    """Return whether all of a journal is in the store: told by its first line alone, because most of them are."""
-    with open(path, "rb") as file:
-        first, _ = parse_journal(file.readline(_HEADER_BYTES))
-        size = os.fstat(file.fileno()).st_size
+    """Return whether all whole lines of a journal are in the store: told by its two ends, because most of them are."""
+    try:
+        with open(path, "rb") as file:
+            first, _ = parse_journal(file.readline(_HEADER_BYTES))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _HEADER_BYTES, 0))
+            tail = file.read()
+    except FileNotFoundError:
+        # Cleared meanwhile.
+        return True
     mark = find_mark(engine, first[0].session) if first else JournalMark()
-    return bool(first) and mark.file == first[0].id and mark.offset >= size
+    return bool(first) and mark.file == first[0].id and mark.offset >= size - len(tail.rpartition(b"\n")[2])
 
 
 def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> StoredSession | None:
@@ -285,7 +287,7 @@ def _is_due(data_dir: DataDir, engine: Engine, progress: Progress, now: float) -
     except FileNotFoundError:
         idle = IDLE_SECONDS + 1
     # Somebody may have raised the limit.
-    is_paid = progress.error == SPENT and _count_calls(engine) < read_settings(data_dir).number("daily_calls")
+    is_paid = progress.error == SPENT and _count_calls(engine) < read_settings(data_dir)["daily_calls"]
     return (progress.next_try <= now or is_paid) and (progress.has_ended or idle > IDLE_SECONDS)
 
 
@@ -323,10 +325,10 @@ def _ask_model(data_dir: DataDir, engine: Engine, part: Part, progress: Progress
     # First of all, because a call that cannot even start must not count.
     find_program()
     settings = read_settings(data_dir)
-    options = {"model": settings.text("model_name"), **({} if timeout is None else {"timeout": timeout})}
+    options = {"model": settings["model_name"], **({} if timeout is None else {"timeout": timeout})}
     claude = registry.create("claude-cli", options, os.environ)
     assert claude is not None
-    limits = Limits(calls=settings.number("daily_calls"))
+    limits = Limits(calls=settings["daily_calls"])
     model = _StoringModel(Budgeted(claude, replace(engine, project=EVERYWHERE), limits), engine, progress)
     reading = session_reading.read_part(model, part)
     if reading.dropped and not reading.proposals:
@@ -389,43 +391,28 @@ def _note_failure(engine: Engine, progress: Progress, error: ModelError) -> str:
     return str(failure["error"])
 
 
-class ReaderState(NamedTuple):
-    """Which reader is at work, what it cost today, and what it has to do."""
+def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> dict[str, Any]:
+    """Return which reader is at work, what it cost today, and what it has to do, as JSON values.
 
-    reader: str
-    """"local", or "local + claude" where Claude may read."""
-    model: str
-    calls_today: int
-    daily_calls: int
-    sessions_waiting: int
-    sessions_read: int
-    dropped: Mapping[str, int]
-    error: str = ""
-    next_try: datetime | None = None
-
-    def plain(self) -> dict[str, Any]:
-        """Return the state as JSON values."""
-        return {**self._asdict(), "next_try": self.next_try.isoformat() if self.next_try else None}
-
-
-def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> ReaderState:
-    """Return how the reading of sessions stands. `memory` is None before anything was stored."""
+    `memory` is None before anything was stored.
+    """
     settings = read_settings(data_dir)
     sessions = list_progress(memory.engine(EVERYWHERE)) if memory is not None else []
     last_read = max((one.read_at for one in sessions), default=0.0)
     failures = [one for one in sessions if one.error and one.failed_at >= last_read]
     failed = max(failures, key=lambda one: one.failed_at, default=None)
-    return ReaderState(
-        reader="local + claude" if is_model_allowed(data_dir) else "local",
-        model=settings.text("model_name"),
-        calls_today=_count_calls(memory.engine(EVERYWHERE)) if memory is not None else 0,
-        daily_calls=settings.number("daily_calls"),
-        sessions_waiting=sum(one.is_waiting for one in sessions),
-        sessions_read=sum(one.read_at > 0 for one in sessions),
-        dropped=dict(sum((Counter(one.dropped) for one in sessions), Counter())),
-        error=failed.error if failed else "",
-        next_try=datetime.fromtimestamp(failed.next_try, UTC) if failed and failed.is_waiting else None,
-    )
+    next_try = datetime.fromtimestamp(failed.next_try, UTC).isoformat() if failed and failed.is_waiting else None
+    return {
+        "reader": "local + claude" if is_model_allowed(data_dir) else "local",
+        "model": settings["model_name"],
+        "calls_today": _count_calls(memory.engine(EVERYWHERE)) if memory is not None else 0,
+        "daily_calls": settings["daily_calls"],
+        "sessions_waiting": sum(one.is_waiting for one in sessions),
+        "sessions_read": sum(one.read_at > 0 for one in sessions),
+        "dropped": dict(sum((Counter(one.dropped) for one in sessions), Counter())),
+        "error": failed.error if failed else "",
+        "next_try": next_try,
+    }
 
 
 def describe_dropped(dropped: Mapping[str, int]) -> str:
@@ -454,7 +441,7 @@ def tidy(data_dir: DataDir, memory: ProjectMemories) -> None:
     The caller holds the drain lock, or nobody does.
     """
     engine, settings, now = memory.engine(EVERYWHERE), read_settings(data_dir), time.time()
-    days, total = settings.number("journal_days"), 0
+    days, total = settings["journal_days"], 0
     # Newest first: what goes beyond the quota is the oldest.
     for path in sorted(list_own_files(data_dir, ".jsonl", DONE), key=os.path.getmtime, reverse=True):
         total += os.path.getsize(path)
@@ -462,7 +449,7 @@ def tidy(data_dir: DataDir, memory: ProjectMemories) -> None:
         if age > days * _DAY or (total > _JOURNALS_BYTES and age > _DAY):
             _remove_journal(engine, path)
     # Turns, conversations and notes of what was shown, past their time; what they taught stays.
-    before = engine.clock() - timedelta(days=settings.number("episode_days"))
+    before = engine.clock() - timedelta(days=settings["episode_days"])
     gone = [one.id for one in engine.store.scan(Where(kinds={"turn", "episode", "retrieval"}, created_to=before))]
     for start in range(0, len(gone), _BATCH):
         engine.store.delete(gone[start : start + _BATCH])

@@ -1,18 +1,20 @@
-"""A session's files: its journal, the rules that its context holds, and the session whose context was cleared.
+"""The journal of a session: the line that an event becomes, the file, what its context holds, and waking the drain.
 
-A journal has one JSON line an event, appended in one write, so that parallel hooks never tear a line. The first line
-names the file, which tells it from a later one of the same name. A line that a killed process left unfinished is
-closed by the next one who writes.
+Of a host's event the fields that matter are written, shortened and without what is private or secret: one JSON line an
+event, appended in one write, so that parallel hooks never tear a line. The first line names the file, which tells it
+from a later one of the same name. A line that a killed process left unfinished is closed by the next one who writes.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 
-from .paths import DataDir, log_problem, read_object, read_text, write_private
-from .privacy import Trimmer
+from .paths import DataDir, describe_error, digest, log_problem, read_object, read_text, write_private
+from .privacy import Trimmer, redact_and_cut
+from .project import clean_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,35 +23,211 @@ if TYPE_CHECKING:
 
     from ..coding.events import Event
 
+TOOL_EVENTS = frozenset(("PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionDenied"))
+MACHINE_SOURCES = frozenset(("system", "loop_wakeup", "schedule_wakeup", "poll_event"))
+_MACHINE_MADE = tuple(
+    "<command-name> <command-message> <local-command-stdout> <local-command-caveat> <task-notification> "
+    "<cross-session-message <system-reminder>".split()
+)
+OWN_COMMANDS = frozenset(("tag", "learn", "forget", "show", "dashboard"))
+_PREFIXED_COMMANDS = OWN_COMMANDS | {"review", "edit", "restore"}
+"""Those that are ours behind the plug-in's name; alone, hosts have commands of these names themselves."""
+_OWN = ("smart", "claude-smart")
+"""The names that the plug-in may have in a host."""
+_INPUT_CHARS = 16_000
+_ENTRY_CHARS = 60
+_MOST_PARTS = 1000
+# How many characters of the beginning and of the end of a text are kept.
+_SHORT = (1000, 0)
+_PROMPT = (24_000, 8000)
+_REPLY = (4000, 12_000)
+_OUTPUT = (1000, 3000)
+_TOOL = {"tool_name": _SHORT, "tool_use_id": _SHORT, "duration_ms": None}
+# Each event's fields: texts with their lengths; None for a flag or a number.
+_FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
+    "SessionStart": dict.fromkeys(("source", "model", "transcript_path", "parent"), _SHORT),
+    "UserPromptSubmit": {"prompt": _PROMPT, "prompt_id": _SHORT, "source": _SHORT},
+    "UserPromptExpansion": {"command_name": _SHORT, "command_args": _PROMPT, "prompt": _PROMPT, "prompt_id": _SHORT},
+    "PreToolUse": _TOOL,
+    "PostToolUse": _TOOL,
+    "PostToolUseFailure": {**_TOOL, "error": _OUTPUT, "is_interrupt": None},
+    "PermissionDenied": {**_TOOL, "reason": (3000, 1000)},
+    "Stop": {"last_assistant_message": _REPLY, "stop_hook_active": None, "prompt_id": _SHORT},
+    "SubagentStop": {
+        **dict.fromkeys(("agent_id", "agent_type", "agent_transcript_path"), _SHORT),
+        "last_assistant_message": _REPLY,
+    },
+    "PreCompact": {"trigger": _SHORT},
+    "SessionEnd": {"reason": _SHORT},
+}
+EVENTS = _FIELDS.keys()
+
+
+class HookCall:
+    """One call of the host: the event, and what is the same in all of them."""
+
+    __slots__ = ("agent_id", "cwd", "given", "name", "session")
+
+    def __init__(self, given: Mapping[str, Any], name: str) -> None:
+        self.given = given
+        self.name = name
+        self.session = self.text("session_id")
+        self.cwd = clean_path(self.text("cwd"))
+        self.agent_id = self.text("agent_id")
+
+    def text(self, field: str) -> str:
+        value = self.given.get(field)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def is_from_machine(self) -> bool:
+        """Whether a prompt was made by the host or a tool, not by a person."""
+        return self.text("source") in MACHINE_SOURCES or self.text("prompt").lstrip().startswith(_MACHINE_MADE)
+
+    @property
+    def own_command(self) -> str:
+        """The name of our slash command that this is; empty when it is none."""
+        name = ""
+        if self.name == "UserPromptExpansion" and self.text("command_source") in ("", "plugin"):
+            name = self.text("command_name").removeprefix("/")
+        elif self.name == "UserPromptSubmit":
+            name = _split_command(self.text("prompt"))[0]
+        plugin, _, own = name.rpartition(":")
+        ours = _PREFIXED_COMMANDS if plugin in _OWN else OWN_COMMANDS if not plugin else frozenset()
+        return own if own in ours else ""
+
+
+def _split_command(prompt: str) -> tuple[str, str]:
+    """Return the name and the arguments of a slash command; empty when it is none."""
+    text = prompt.strip()
+    if not text.startswith("/") or not text[1:2].strip():
+        return "", ""
+    name, *rest = text[1:].split(None, 1)
+    return name, rest[0] if rest else ""
+
+
+def expand_own_command(call: HookCall) -> HookCall:
+    """Return a slash command of ours that came as a prompt in the form in which the host reports an expanded one."""
+    if call.name != "UserPromptSubmit" or not call.own_command:
+        return call
+    name, arguments = _split_command(call.text("prompt"))
+    if ":" not in name:
+        # Where the person has a command of that name themselves, it means that one.
+        own = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
+        project = os.environ.get("CLAUDE_PROJECT_DIR", "")
+        folders = (own, *(os.path.join(folder, ".claude") for folder in (call.cwd, project) if folder))
+        if any(os.path.isfile(os.path.join(folder, "commands", f"{name}.md")) for folder in folders):
+            return call
+    return HookCall({**call.given, "command_name": name, "command_args": arguments}, "UserPromptExpansion")
+
+
+def build_line(call: HookCall, project: str, now: float, *, is_ignored: bool = False) -> dict[str, Any]:
+    """Return the journal's line of an event."""
+    data = _read_data(call)
+    if is_ignored:
+        data = {name: data[name] for name in ("tool_name", "tool_use_id") if name in data} | {"ignored": True}
+    return {
+        "v": 1,
+        "id": _make_id(call, data),
+        "at": now,
+        "event": call.name,
+        "session": call.session,
+        "project": project,
+        "cwd": redact_and_cut(call.cwd, *_SHORT),
+        "agent_id": redact_and_cut(call.agent_id, *_SHORT),
+        **read_entry_point(os.environ),
+        "data": data,
+    }
+
+
+def read_entry_point(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return how the host was started, which tells a person's session from a program's; the drain runs without it."""
+    attended = {"attended": True} if environ.get("CLAUDE_SMART_ATTENDED") == "1" else {}
+    return {"entry": environ.get("CLAUDE_CODE_ENTRYPOINT", "")[:_ENTRY_CHARS], **attended}
+
+
+def _make_id(call: HookCall, data: Mapping[str, Any]) -> str:
+    """Return the same id for an event that is reported twice, where the host names it; else a fresh one."""
+    field = "tool_use_id" if call.name in TOOL_EVENTS else "agent_id" if call.name == "SubagentStop" else "prompt_id"
+    named = call.text(field)
+    if not named or call.name in ("SessionStart", "SessionEnd", "PreCompact"):
+        return os.urandom(16).hex()
+    # One prompt can be answered several times, when a hook of somebody else sends the agent on; and what is typed while
+    # the agent works, or told by a machine, comes with the id of the prompt it works on.
+    said = str(data.get("last_assistant_message") or data.get("prompt") or "")
+    return digest(call.session, call.name, named, said)
+
+
+def _read_data(call: HookCall) -> dict[str, Any]:
+    """Return the fields of an event that are written: those that the host gives in the type that we expect."""
+    data: dict[str, Any] = {}
+    for field, most in _FIELDS[call.name].items():
+        value = call.given.get(field)
+        if most is None and isinstance(value, bool | int | float):
+            data[field] = value
+        elif most is not None and isinstance(value, str):
+            data[field] = redact_and_cut(value, *most)
+    if call.name in TOOL_EVENTS:
+        data["tool_input"] = Trimmer(_INPUT_CHARS).trim(call.given.get("tool_input", {}))
+    if call.name == "PostToolUse":
+        response = call.given.get("tool_response")
+        data["output"] = redact_and_cut(_join_texts(response), *_OUTPUT)
+        for name, field in (("interrupted", "interrupted"), ("user_modified", "userModified")):
+            if isinstance(response, dict) and isinstance(response.get(field), bool):
+                data[name] = response[field]
+    # A command of the person's own that has the name of one of ours.
+    if (call.name == "UserPromptSubmit" and call.own_command) or (
+        call.name == "UserPromptExpansion" and call.text("command_name") in OWN_COMMANDS and not call.own_command
+    ):
+        data["source"] = "command"
+    elif call.name == "UserPromptSubmit" and call.is_from_machine:
+        data["source"] = data.get("source") or "system"
+    return data
+
+
+def _join_texts(response: Any) -> str:
+    """Return what a tool answered, as far as it is text: nobody reads more of it."""
+    if isinstance(response, list):
+        return "\n".join(filter(None, map(_join_texts, response[:_MOST_PARTS])))
+    if not isinstance(response, dict):
+        return "" if response is None else str(response)
+    if isinstance(response.get("stdout"), str):
+        return "\n".join(text for name in ("stdout", "stderr") if isinstance(text := response.get(name), str) and text)
+    parts = (response.get(name) for name in ("text", "content", "result", "output"))
+    return _join_texts(next((part for part in parts if isinstance(part, str | list)), None))
+
+
+# -- the file
+
 MB = 1_000_000
 ALWAYS_TAKEN = frozenset("SessionStart UserPromptSubmit UserPromptExpansion Stop SessionEnd Shown Rejected".split())
 """What a journal over its quota still takes: what people said, and what was shown to them."""
 CLEARED_SECONDS = 60.0
-_FLAGS = os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0)
-_PATIENCE_SECONDS = 0.05
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _MOST_PARENTS = 5
-_MOST_BYTES = 1_000_000
 
 
 def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_mb: int = 8) -> None:
     """Add an event to a journal; raises OSError when it cannot be written whole."""
-    data = _encode(line)
     data_dir.make()
-    path, quota = data_dir.journal(session), quota_mb * MB
-    if not os.path.exists(path):
-        _create_journal(path, session)
-    file = os.open(path, _FLAGS | os.O_CREAT, 0o600)
+    file = os.open(data_dir.journal(session), _FLAGS, 0o600)
     try:
-        # An empty file is about to get its first line, and an open line may still be in writing. If their writer was
-        # killed, this one goes on after a while; at worst there is an empty line.
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        while not (is_whole := _ends_line(file)) and time.monotonic() < deadline:
-            time.sleep(0.001)
-        size = os.fstat(file).st_size
+        size, quota = os.lseek(file, 0, os.SEEK_END), quota_mb * MB
         if size > quota and line["event"] not in ALWAYS_TAKEN:
             return
-        data = data if is_whole else (b"\n" if size else _encode_header(session)) + data
-        _write(file, data)
+        data = _encode(line)
+        os.lseek(file, max(size - 1, 0), os.SEEK_SET)
+        last = os.read(file, 1)
+        if not last:
+            # Of two processes that both find it empty, the first names the file.
+            header = {"v": 1, "id": os.urandom(16).hex(), "event": "Journal", "at": time.time(), "session": session}
+            data = _encode(header) + data
+        elif last != b"\n":
+            # Its writer was killed, or is about to end the line; then there is an empty one.
+            data = b"\n" + data
+        written = os.write(file, data)
+        if written != len(data):
+            raise OSError(f"only {written} of {len(data)} bytes could be written: is the disk full?")
         if size <= quota < size + len(data):
             problem = f"the journal of {session[:100]} is over {quota_mb} MB: no more tools"
             log_problem(data_dir, str(line["event"]), problem)
@@ -59,58 +237,14 @@ def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_
 
 def append_event(data_dir: DataDir, session: str, event: Event, project: str) -> None:
     """Add an event that no hook reported, such as one found in a transcript."""
-    line = {
-        "v": 1,
-        "id": event.id,
-        "at": event.at,
-        "event": event.name,
-        "session": session,
-        "project": project,
-        "cwd": event.cwd,
-        "agent_id": event.agent_id,
-        "data": Trimmer(32_000).trim(dict(event.data)),
-    }
-    append_line(data_dir, session, line)
+    origin = {"cwd": event.cwd, "agent_id": event.agent_id}
+    line = {"v": 1, "id": event.id, "at": event.at, "event": event.name, "session": session, "project": project}
+    append_line(data_dir, session, {**line, **origin, "data": Trimmer(32_000).trim(dict(event.data))})
 
 
 def _encode(line: Mapping[str, Any]) -> bytes:
     text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace") + b"\n"
-
-
-def _encode_header(session: str) -> bytes:
-    return _encode({"v": 1, "id": os.urandom(16).hex(), "event": "Journal", "at": time.time(), "session": session})
-
-
-def _create_journal(path: str, session: str) -> None:
-    """Make a journal that holds its first line from the first moment: written beside it and linked, once for all.
-
-    Not every file system has links. Without them the first process writes it.
-    """
-    beside = f"{path}.{os.getpid()}"
-    file = os.open(beside, _FLAGS | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        _write(file, _encode_header(session))
-        os.link(beside, path)
-    except (FileExistsError, OSError, AttributeError, NotImplementedError):
-        return
-    finally:
-        os.close(file)
-        os.unlink(beside)
-
-
-def _ends_line(file: int) -> bool:
-    """Return whether a journal ends with a whole line."""
-    if not os.fstat(file).st_size:
-        return False
-    os.lseek(file, -1, os.SEEK_END)
-    return os.read(file, 1) == b"\n"
-
-
-def _write(file: int, data: bytes) -> None:
-    written = os.write(file, data)
-    if written != len(data):
-        raise OSError(f"only {written} of {len(data)} bytes could be written: is the disk full?")
 
 
 # -- sessions that go on from others
@@ -137,24 +271,15 @@ def _read_parent(line: str) -> str:
 
 def remember_cleared(data_dir: DataDir, cwd: str, session: str) -> None:
     """Note that a context was cleared. The host ends one session and starts another in the same folder at once."""
-    fresh = _read_cleared(data_dir) | {cwd: {"session": session, "at": time.time()}}
     data_dir.make()
-    write_private(data_dir.cleared, json.dumps(fresh).encode())
+    write_private(data_dir.cleared, json.dumps({"cwd": cwd, "session": session, "at": time.time()}).encode())
 
 
 def find_cleared(data_dir: DataDir, cwd: str, session: str) -> str:
     """Return the session that was cleared here a moment ago; empty when there is none."""
-    cleared = str(_read_cleared(data_dir).get(cwd, {}).get("session", ""))
-    return cleared if cleared != session else ""
-
-
-def _read_cleared(data_dir: DataDir) -> dict[str, dict[str, Any]]:
-    fresh, now = {}, time.time()
-    for folder, entry in read_object(data_dir.cleared, _MOST_BYTES).items():
-        at = entry.get("at") if isinstance(entry, dict) else None
-        if isinstance(at, int | float) and 0 <= now - at <= CLEARED_SECONDS and isinstance(entry.get("session"), str):
-            fresh[folder] = entry
-    return fresh
+    cleared = read_object(data_dir.cleared)
+    is_here = cleared.get("cwd") == cwd and cleared["session"] != session
+    return str(cleared["session"]) if is_here and 0 <= time.time() - cleared["at"] <= CLEARED_SECONDS else ""
 
 
 # -- rules that a context holds: ids, one a line; those of a subagent, whose context is its own, with its id.
@@ -174,3 +299,161 @@ def write_shown(data_dir: DataDir, session: str, ids: Iterable[str], agent: str 
         os.write(file, "".join(f"{id} {agent}".rstrip() + "\n" for id in ids).encode("utf-8", "replace"))
     finally:
         os.close(file)
+
+
+# -- waking the drain, and asking the worker
+#
+# Why no wake-up is lost. A wake-up is a file, `wanted`, made after the hook's line is in its journal. A drain first
+# removes the file and then reads all journals. Only one process can remove it, and that process must drain everything:
+# it starts after that, looks again afterwards, and puts the file back while it must wait for another drain. So as long
+# as the file is there nothing was forgotten, and when it is gone a drain that reads the line has begun. A file that
+# somebody made a moment ago therefore needs nothing more: its maker has told the worker or started one. One that lies
+# for longer was left by somebody who was killed, and is acted upon again. A drainer that is killed in the middle leaves
+# its journals as they were; the next wake-up, or the worker's own round, takes them in.
+#
+# The worker speaks JSON lines over a unix socket in the person's home. `multiprocessing.connection` would do the same,
+# but takes longer to load than a whole hook.
+
+FRESH_SECONDS = 5.0
+"""Longer than a worker takes to start."""
+STALE_SECONDS = 60.0
+"""Longer than a worker that is well leaves a wake-up lying, unless it is in a drain."""
+_TELL_SECONDS = 0.05
+_WORKER = os.path.join("alma", "hooks", "worker.py")
+
+
+def wake_drain(data_dir: DataDir, reason: str) -> None:
+    """See to it that the journals are drained soon, without waiting for it."""
+    try:
+        is_leaving = reason == "SessionEnd" and os.environ.get("CLAUDE_SMART_BACKEND_STOP_ON_END") == "1"
+        if is_leaving:
+            # It drains what is wanted before it ends; who comes too late for that drains alone.
+            ask_worker(data_dir, {"op": "stop"}, _TELL_SECONDS)
+        age = request_drain(data_dir)
+        if 0 <= age < FRESH_SECONDS:
+            return
+        python, script = find_runtime(data_dir)
+        is_stale = age >= STALE_SECONDS
+        if not is_stale and not is_leaving and notify_worker(data_dir, script):
+            return
+        if os.path.exists(wanted_file(data_dir)):
+            os.utime(wanted_file(data_dir))
+        is_alone = is_leaving or is_stale or os.environ.get("CLAUDE_SMART_BACKEND_AUTOSTART", "1") == "0"
+        options = ["--once", "--if-wanted"] if is_alone else []
+        folders = ["--home", data_dir.home, "--sessions", data_dir.sessions]
+        _start_process([python, "-I", script, *folders, *options])
+    except Exception as error:  # noqa: BLE001 - a hook goes on whatever happens here
+        log_problem(data_dir, reason, f"no drain could be started: {describe_error(error)}")
+
+
+# -- the wake-up itself
+
+
+def wanted_file(data_dir: DataDir) -> str:
+    return os.path.join(data_dir.sessions, "wanted")
+
+
+def request_drain(data_dir: DataDir) -> float:
+    """Ask for a drain. Returns for how many seconds one has been requested already; -1 when none was."""
+    while True:
+        try:
+            data_dir.make()
+            os.close(os.open(wanted_file(data_dir), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            return -1.0
+        except FileExistsError:
+            try:
+                age = time.time() - os.stat(wanted_file(data_dir)).st_mtime
+            except FileNotFoundError:
+                # Taken away this moment: perhaps by somebody who has read our journal before we wrote.
+                continue
+            # A clock that was set back says nothing about who is alive.
+            return age if age >= 0 else FRESH_SECONDS
+
+
+def claim_drain(data_dir: DataDir) -> bool:
+    """Take the wake-up, and with it the duty to drain; False when there is none."""
+    try:
+        os.unlink(wanted_file(data_dir))
+    except (FileNotFoundError, PermissionError):
+        # Windows refuses while somebody else looks at it; then it is still there the next time.
+        return False
+    return True
+
+
+def is_drain_requested(data_dir: DataDir) -> bool:
+    return os.path.exists(wanted_file(data_dir))
+
+
+# -- starting
+
+
+def find_runtime(data_dir: DataDir) -> tuple[str, str]:
+    """Return the interpreter and the file that make a worker: those that were installed, else our own."""
+    own = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    installed = read_object(data_dir.runtime)
+    python, folder = installed.get("python"), installed.get("path")
+    if not isinstance(python, str) or not os.path.isfile(python):
+        python = sys.executable
+    script = os.path.join(folder, _WORKER) if isinstance(folder, str) and folder else ""
+    return python, script if os.path.isfile(script) else os.path.join(own, _WORKER)
+
+
+def _start_process(command: list[str]) -> None:
+    """Start a process that holds nothing of ours: the host waits until every copy of a hook's output is closed."""
+    if os.name == "nt":
+        import subprocess
+
+        # A hidden console instead of none: an interpreter of a virtual environment starts another, which would open
+        # one.
+        flags: int = getattr(subprocess, "CREATE_NO_WINDOW", 0) | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        subprocess.Popen(command, **pipes, creationflags=flags)
+        return
+    modes = ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY))
+    actions: Any = [(os.POSIX_SPAWN_OPEN, file, os.devnull, mode, 0) for file, mode in modes]
+    # The first thing that the worker does is to leave our session.
+    os.posix_spawn(command[0], command, os.environ, file_actions=actions)
+
+
+# -- talking to the worker
+
+
+def notify_worker(data_dir: DataDir, script: str) -> bool:
+    """Send the worker a wake-up; return False when no worker takes it."""
+    # One that drains another folder of journals never sees our wake-up.
+    is_ours = read_object(data_dir.worker).get("sessions", data_dir.sessions) == data_dir.sessions
+    request = {"op": "drain", "code": script}
+    return is_ours and ask_worker(data_dir, request, _TELL_SECONDS, waits=False) is not None
+
+
+def ask_worker(
+    data_dir: DataDir, request: Mapping[str, Any], timeout: float, *, waits: bool = True
+) -> dict[str, Any] | None:
+    """Return the worker's answer; None when there is no worker or no answer in time. Empty if nobody `waits` for it."""
+    address = read_object(data_dir.worker).get("address")
+    if not isinstance(address, str):
+        return None
+    # The module below `socket`, which takes longer to load than all that is done here.
+    import _socket
+
+    deadline = time.monotonic() + timeout
+    answer = b""
+    try:
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            connection.settimeout(timeout)
+            connection.connect(address)
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            while waits and not answer.endswith(b"\n"):
+                # None of it is left, or the worker is gone: then there is no answer.
+                connection.settimeout(max(deadline - time.monotonic(), 0.001))
+                piece = connection.recv(65536)
+                if not piece or time.monotonic() > deadline:
+                    return None
+                answer += piece
+        finally:
+            connection.close()
+        value = json.loads(answer) if waits else {}
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -200,62 +200,48 @@ _OLD_LEAVE = "claude"
 _MOST = 1_000_000
 
 
-class Settings:
-    """The settings in force, and what is wrong with the file."""
-
-    __slots__ = ("problems", "values")
-
-    def __init__(self, values: Mapping[str, Any], problems: list[str]) -> None:
-        self.values = values
-        self.problems = problems
-
-    def number(self, name: str) -> int:
-        return int(self.values[name])
-
-    def text(self, name: str) -> str:
-        return str(self.values[name])
+def read_settings(data_dir: DataDir, event: str = "") -> dict[str, Any]:
+    """Return the settings in force. What is wrong with the file is logged, if the name of an event is given."""
+    settings, problems = check_settings(data_dir)
+    for problem in problems if event else ():
+        log_problem(data_dir, event, problem)
+    return settings
 
 
-def read_settings(data_dir: DataDir) -> Settings:
-    given: Any = {}
+def check_settings(data_dir: DataDir) -> tuple[dict[str, Any], list[str]]:
+    """Return the settings in force, and what is wrong with the file."""
     try:
         with open(data_dir.config, "rb") as file:
             given = json.loads(file.read(_MOST))
     except FileNotFoundError:
-        pass
+        return dict(DEFAULTS), []
     except (OSError, ValueError, RecursionError) as error:
-        return Settings(DEFAULTS, [f"config.json cannot be read ({type(error).__name__}): defaults are used"])
+        return dict(DEFAULTS), [f"config.json cannot be read ({type(error).__name__}): defaults are used"]
     if not isinstance(given, dict):
-        return Settings(DEFAULTS, ["config.json is not a JSON object: defaults are used"])
+        return dict(DEFAULTS), ["config.json is not a JSON object: defaults are used"]
     if given.get("model") == _OLD_LEAVE:
         del given["model"]
     problems = {name: problem for name, value in given.items() if (problem := check_setting(name, value))}
-    valid = {name: value for name, value in given.items() if name not in problems}
-    return Settings({**DEFAULTS, **valid}, list(problems.values()))
+    return {**DEFAULTS, **{name: given[name] for name in given if name not in problems}}, [
+        f"config.json: {problem} (not used)" for problem in problems.values()
+    ]
 
 
 def check_setting(name: str, value: object) -> str:
     """Return what is wrong with a setting; empty when nothing is."""
     if name not in DEFAULTS:
-        return f"config.json: unknown setting {name!r}; the settings are {', '.join(DEFAULTS)}"
-    default = DEFAULTS[name]
-    if isinstance(default, int):
+        return f"unknown setting {name!r}; the settings are {', '.join(DEFAULTS)}"
+    if isinstance(DEFAULTS[name], int):
+        wanted = f"a whole number from 0 to {_MOST}"
         is_valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
-        return "" if is_valid else f"config.json: {name} must be a whole number from 0 to {_MOST}; {default} is used"
-    if name in CHOICES and value not in (*CHOICES[name], default):
-        return f"config.json: {name} must be one of {', '.join(CHOICES[name])}; {default} is used"
-    return "" if isinstance(value, str) and value else f"config.json: {name} must be a text; {default} is used"
+    elif name in CHOICES:
+        wanted, is_valid = f"one of {', '.join(CHOICES[name])}", value in (*CHOICES[name], DEFAULTS[name])
+    else:
+        wanted, is_valid = "a text", isinstance(value, str) and bool(value)
+    return "" if is_valid else f"{name} must be {wanted}"
 
 
 def is_model_allowed(data_dir: DataDir) -> bool:
     """Return whether a model may read sessions: by the settings, unless the environment says otherwise."""
     override = os.environ.get("CLAUDE_SMART_USE_LOCAL_CLI", "")
-    return override == "1" if override in ("0", "1") else read_settings(data_dir).text("model") == "on"
-
-
-def load_settings(data_dir: DataDir, event: str) -> Settings:
-    """Return the settings in force, and log what is wrong with the file."""
-    settings = read_settings(data_dir)
-    for problem in settings.problems:
-        log_problem(data_dir, event, problem)
-    return settings
+    return override == "1" if override in ("0", "1") else read_settings(data_dir)["model"] == "on"

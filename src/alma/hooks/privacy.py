@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..ignore import IgnorePattern
     from .paths import DataDir
-    from .project import Project
+    from .project import WorkingCopy
 
 # Each letter is spelled in both cases, so that the search can jump from one `<` to the next. Compiled where needed.
 _TAG = r"<\s{0,3}(/?)\s{0,3}[pP][rR][iI][vV][aA][tT][eE](?:\s[^<>]{0,200})?>"
@@ -31,7 +31,8 @@ _MOST_PATTERNS = 1000
 
 def remove_private(text: str) -> str:
     """Return the text without its `<private>…</private>` passages; one that is not closed goes on to the end."""
-    if "<" not in text:
+    # In tens of megabytes a mere search tells much faster whether there may be any.
+    if "<" not in text or "private" not in text.lower():
         return text
     kept: list[str] = []
     start, depth = 0, 0
@@ -57,10 +58,9 @@ _ITEMS = 200
 _NAME = 100
 
 
-def redact_and_cut(text: str, head: int, tail: int = 0, *, may_be_private: bool = True) -> str:
+def redact_and_cut(text: str, head: int, tail: int = 0) -> str:
     """Return what may be written of a text: at most about `head` characters of its start and `tail` of its end."""
-    if may_be_private:
-        text = remove_private(text)
+    text = remove_private(text)
     if len(text) <= head + tail:
         return redact_text(text)
     # Without the token that the cut goes through, and without a key block that is not closed.
@@ -103,11 +103,10 @@ def cut_redacted(text: str, head: int, tail: int = 0) -> str:
 class Trimmer:
     """Shortens and redacts JSON values. `room` is what all strings together may still take."""
 
-    __slots__ = ("_may_be_private", "room")
+    __slots__ = ("room",)
 
-    def __init__(self, room: int, *, may_be_private: bool = True) -> None:
+    def __init__(self, room: int) -> None:
         self.room = room
-        self._may_be_private = may_be_private
 
     def trim(self, value: Any, name: str = "", depth: int = 0) -> Any:
         if isinstance(value, str):
@@ -122,7 +121,7 @@ class Trimmer:
         for key, item in value.items():
             if len(out) >= _ITEMS or self.room <= 0:
                 break
-            key = redact_and_cut(key, _NAME, 0, may_be_private=self._may_be_private)
+            key = redact_and_cut(key, _NAME, 0)
             self.room -= len(key)
             out[key] = self.trim(item, key, depth + 1)
         return out
@@ -133,9 +132,9 @@ class Trimmer:
         head, tail = min(3000, self.room), min(1000, max(0, self.room - 3000))
         # `{"password": "hunter2"}` gives itself away only by both together.
         start = f"{name}=" if name else ""
-        trimmed = redact_and_cut(start + text, head + len(start), tail, may_be_private=self._may_be_private)
+        trimmed = redact_and_cut(start + text, head + len(start), tail)
         if not trimmed.startswith(start):
-            trimmed = start + redact_and_cut(text, head, tail, may_be_private=self._may_be_private)
+            trimmed = start + redact_and_cut(text, head, tail)
         self.room -= len(trimmed) - len(start)
         return trimmed.removeprefix(start)
 
@@ -166,7 +165,7 @@ class IgnoreRules:
     What git means for folders holds for files here, too.
     """
 
-    def __init__(self, project: Project, cwd: str) -> None:
+    def __init__(self, project: WorkingCopy, cwd: str) -> None:
         self._cwd = os.path.normcase(os.path.realpath(cwd))
         self._files: list[tuple[str, list[IgnorePattern]]] = []
         for folder in project.folders:

@@ -37,46 +37,56 @@ _MOVED = "moved.json"
 _NAMED = "name-"
 
 
-class Project:
-    """A project's key, and the folders from the working one up to its root."""
+class WorkingCopy:
+    """A folder with a project: as the folder alone says it, or as it is remembered."""
 
-    __slots__ = ("folders", "is_git", "is_named", "key", "path", "remote")
+    __slots__ = ("asked", "folders", "id", "is_git", "is_stored", "key", "path", "remote", "root")
 
-    def __init__(self, key: str, folders: list[str], path: str, remote: str = "", *, is_git: bool = False) -> None:
-        self.key = _shorten_key(key)
-        """As the folder alone says it; a WorkingCopy knows which project it belongs to."""
-        self.folders = folders
+    def __init__(self, id: str, key: str, path: str, remote: str = "", root: str = "", asked: str = "") -> None:
+        self.id = id
+        """Empty where none is known yet."""
+        self.key = key
+        """The project it belongs to."""
         self.path = path
         """The git directory that all worktrees share; without git, the folder that the project is."""
-        self.is_git = is_git
-        self.remote = _shorten_key(remote)
-        self.is_named = False
-        """Whether the key is a name out of a file that anybody may have put there."""
+        self.remote = remote
+        self.root = root
+        """Its first commit, where that is known."""
+        self.asked = asked
+        """The project that it might belong to as well: a person has to say."""
+        self.folders: list[str] = []
+        """From the working one up to its root, where it was located."""
+        self.is_git = self.is_stored = False
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its key was a name out of a file that anybody may have put there."""
+        return self.id.startswith(_NAMED)
 
 
-def identify_project(cwd: str, opened: str = "") -> str:
-    """Return the key of a folder's project, as the folder alone says it."""
-    return locate_project(cwd, opened).key
-
-
-def locate_project(cwd: str, opened: str = "") -> Project:
+def locate_project(cwd: str, opened: str = "") -> WorkingCopy:
     """Return the project of a folder. `opened` is where the host was started: without git, the project below it."""
     here = _real_path(cwd)
     above = _list_above(here)
     top = next((folder for folder in above if os.path.lexists(os.path.join(folder, ".git"))), "")
     folders = above[: above.index(top) + 1] if top else above
+    start = _real_path(opened) if opened else here
+    copy = _locate_git(top) if top else _locate_folder(start if start in above else here)
     for folder in above:
         # Names are a space of their own: none is the key of another.
         line = " ".join(_first_line(read_own_file(folder, "project")).split())
         if name := "".join(sign for sign in line if sign.isprintable()):
-            project = _locate_git(top, folders) if top and folder in folders else Project("", folders, folder)
-            project.key, project.is_named = _shorten_key(f"name:{name}"), True
-            return project
-    if top:
-        return _locate_git(top, folders)
-    start = _real_path(opened) if opened else here
-    start = start if start in above else here
-    return Project(f"path:{start}", folders, start)
+            if not top or folder not in folders:
+                copy = _locate_folder(folder)
+            copy.key = _shorten_key(f"name:{name}")
+            copy.id = _NAMED + digest(copy.key, copy.path)
+            break
+    copy.folders = folders
+    return copy
+
+
+def _locate_folder(folder: str) -> WorkingCopy:
+    return WorkingCopy(digest("path", folder), _shorten_key(f"path:{folder}"), folder)
 
 
 def clean_path(path: str) -> str:
@@ -121,30 +131,41 @@ def read_own_file(folder: str, name: str) -> str:
 # -- git
 
 
-def _locate_git(folder: str, folders: list[str]) -> Project:
+def _locate_git(folder: str) -> WorkingCopy:
     git = os.path.join(folder, ".git")
     common = _find_git_directory(git)
     if not common:
         # It leads nowhere, or to a repository of others.
-        return Project(f"path:{folder}", folders, folder)
+        return _locate_folder(folder)
     if _is_worktree(common, git):
         common = os.path.dirname(os.path.dirname(common))
     url = find_remote(read_text(os.path.join(common, "config")))
     remote = normalise_remote(url, common) if url else ""
     here = os.path.dirname(common) if os.path.basename(common) == ".git" else common
-    return Project(f"git:{remote}" if remote else f"path:{here}", folders, common, remote, is_git=True)
+    key = _shorten_key(f"git:{remote}" if remote else f"path:{here}")
+    copy = WorkingCopy(read_id(common), key, common, _shorten_key(remote))
+    copy.is_git = True
+    return copy
 
 
 def _find_git_directory(git: str) -> str:
-    """Return the directory that `.git` is or leads to. Anybody can write such a file, so the directory must know it."""
+    """Return the directory that `.git` is or leads to. Anybody can write such a file, so the directory must know it:
+    as a worktree of its repository, or in the modules of a repository whose folder holds this one.
+    """
     if os.path.islink(git):
         return ""
     if os.path.isdir(git):
         return _real_path(git)
     line = _first_line(read_text(git))
     target = _real_path(os.path.dirname(git), line.removeprefix("gitdir:").strip())
-    is_known = line.startswith("gitdir:") and (_is_worktree(target, git) or _is_submodule(target, git))
-    return target if is_known and os.path.isdir(target) else ""
+    if not line.startswith("gitdir:") or not os.path.isdir(target):
+        return ""
+    if not _is_worktree(target, git):
+        outer = (os.path.join(folder, ".git") for folder in _list_above(os.path.dirname(git))[1:])
+        directories = filter(None, map(_find_git_directory, filter(os.path.lexists, outer)))
+        if not any(target.startswith(os.path.join(one, "modules", "")) for one in directories):
+            return ""
+    return target
 
 
 def _is_worktree(target: str, git: str) -> bool:
@@ -155,33 +176,22 @@ def _is_worktree(target: str, git: str) -> bool:
     return is_entry and _real_path(target, back) == _real_path(git) and _real_path(target, shared) == common
 
 
-def _is_submodule(target: str, git: str) -> bool:
-    """Return whether a directory lies in the modules of a repository whose folder holds this one."""
-    outer = (os.path.join(folder, ".git") for folder in _list_above(os.path.dirname(git))[1:])
-    directories = filter(None, map(_find_git_directory, filter(os.path.lexists, outer)))
-    return any(target.startswith(os.path.join(one, "modules", "")) for one in directories)
-
-
 def find_remote(config: str) -> str:
     """Return the address of origin, else upstream, else of the first remote by name, out of a git config."""
     urls: dict[str, str] = {}
     section = ""
-    for line in map(str.strip, config.replace("\\\n", "").splitlines()):
-        if line.startswith("["):
+    for line in config.replace("\\\n", "").replace("\t", " ").splitlines():
+        name, _, value = (part.strip() for part in line.partition("="))
+        if name.startswith("["):
             # `[remote "origin"]`
-            kind, _, rest = line[1:].partition('"')
+            kind, _, rest = line.strip()[1:].partition('"')
             section = rest.rpartition('"')[0] if kind.strip().lower() == "remote" else ""
-            continue
-        name, _, value = line.partition("=")
-        # Without quotes and without a comment, as git reads a value.
-        value = value.strip()
-        if value.startswith('"'):
-            value = value[1:].partition('"')[0]
-        else:
-            for sign in (" #", " ;", "\t#", "\t;"):
-                value = value.partition(sign)[0]
-        if section and value.strip() and name.strip().lower() == "url":
-            urls.setdefault(section, value.strip())
+        elif section and name.lower() == "url":
+            # Without quotes and without a comment, as git reads a value.
+            is_quoted = value.startswith('"')
+            value = value[1:].partition('"')[0] if is_quoted else value.partition(" #")[0].partition(" ;")[0]
+            if value.strip():
+                urls.setdefault(section, value.strip())
     return next((urls[name] for name in ("origin", "upstream", *sorted(urls)) if name in urls), "")
 
 
@@ -209,62 +219,30 @@ def normalise_remote(url: str, folder: str = "") -> str:
 # -- working copies, as they are remembered
 
 
-class WorkingCopy:
-    """A working copy as it is remembered."""
-
-    __slots__ = ("asked", "id", "is_stored", "key", "path", "remote", "root")
-
-    def __init__(self, id: str, key: str, path: str, remote: str = "", root: str = "", asked: str = "") -> None:
-        self.id = id
-        self.key = key
-        """The project it belongs to."""
-        self.path = path
-        """The git directory that its worktrees share; without git, the folder."""
-        self.remote = remote
-        self.root = root
-        """Its first commit, where that is known."""
-        self.asked = asked
-        """The project that it might belong to as well: a person has to say."""
-        self.is_stored = False
-
-    @property
-    def is_named(self) -> bool:
-        return self.id.startswith(_NAMED)
-
-
-def find_project(data_dir: DataDir, project: Project, *, remember: bool = True) -> str:
-    """Return the key of the project that a located folder belongs to; `remember` writes down what is new."""
-    return find_copy(data_dir, project, remember=remember).key
-
-
-def find_copy(data_dir: DataDir, project: Project, *, remember: bool = True) -> WorkingCopy:
-    """Return the working copy that a located folder is in, as it is remembered."""
-    path = project.path
-    id = _NAMED + digest(project.key, path) if project.is_named else read_id(path) if project.is_git else ""
+def find_copy(data_dir: DataDir, copy: WorkingCopy, *, remember: bool = True) -> WorkingCopy:
+    """Return a located folder as it is remembered; `remember` writes down what is new."""
     # Without git, or where nothing can be written into its folder, a copy is known by its path.
-    stored = read_copy(data_dir, id or digest("path", path))
-    if stored is not None and (stored.path, stored.remote) == (path, project.remote):
+    stored = read_copy(data_dir, copy.id or digest("path", copy.path))
+    if stored is not None and (stored.path, stored.remote) == (copy.path, copy.remote):
         return stored
     # The first commit of a repository that was begun here, as its log of HEAD has it; a clone has none.
-    commits, _, action = _first_line(read_text(os.path.join(path, "logs", "HEAD"))).partition("\t")
-    root = commits.split()[1] if action.startswith("commit (initial)") and len(commits.split()) > 1 else ""
-    copy = WorkingCopy(id, project.key, path, project.remote, root if project.is_git else "")
+    commits, _, action = _first_line(read_text(os.path.join(copy.path, "logs", "HEAD"))).partition("\t")
+    if copy.is_git and action.startswith("commit (initial)") and len(commits.split()) > 1:
+        copy.root = commits.split()[1]
     _settle(data_dir, copy, stored)
     if remember:
-        remember_copy(data_dir, project, copy)
+        remember_copy(data_dir, copy)
     return copy
 
 
-def remember_copy(data_dir: DataDir, project: Project, copy: WorkingCopy) -> None:
+def remember_copy(data_dir: DataDir, copy: WorkingCopy) -> None:
     """Write down a working copy that is new or has changed."""
     if copy.is_stored:
         return
     if not copy.id:
-        # Without git, or where nothing can be written into its folder, the digest of the path.
-        copy.id = os.urandom(_ID_CHARS // 2).hex() if project.is_git else digest("path", copy.path)
+        copy.id = os.urandom(_ID_CHARS // 2).hex()
         try:
-            if project.is_git:
-                write_private(os.path.join(copy.path, ID_FILE), copy.id.encode() + b"\n")
+            write_private(os.path.join(copy.path, ID_FILE), copy.id.encode() + b"\n")
         except OSError:
             copy.id = digest("path", copy.path)
     write_copy(data_dir, copy)
@@ -272,53 +250,42 @@ def remember_copy(data_dir: DataDir, project: Project, copy: WorkingCopy) -> Non
 
 
 def _settle(data_dir: DataDir, copy: WorkingCopy, stored: WorkingCopy | None) -> None:
-    """Decide about a working copy that is new, was moved or copied, or has another remote than before."""
-    others = [one for one in read_copies(data_dir) if one.path != copy.path and one.is_named == copy.is_named]
-    if copy.is_named:
-        others = [one for one in others if one.key == copy.key]
+    """Decide which project a working copy belongs to that is new, was moved or copied, or has another remote.
+
+    A new one belongs to the project of a copy with the same remote, or of one whose place it takes. A named copy has
+    its name if it is the first, or another clone, or that copy, moved.
+    """
+    known = [one for one in read_copies(data_dir) if one.is_named == copy.is_named]
+    others = [one for one in known if one.path != copy.path and (one.key == copy.key or not copy.is_named)]
     if stored is not None and stored.path != copy.path and read_id(stored.path) == copy.id:
         # The folder was copied with its id: two copies now, of one project only if they have one remote.
         copy.id, stored = "", None
-    if stored is None:
-        _join(data_dir, copy, others)
-        return
-    is_shared = any(one.key == stored.key and os.path.exists(one.path) for one in others)
-    if is_shared and stored.remote and copy.remote not in ("", stored.remote) and not copy.is_named:
+    if stored is not None:
+        is_shared = any(one.key == stored.key and os.path.exists(one.path) for one in others)
+        is_other = bool(stored.remote) and copy.remote not in ("", stored.remote)
+        if not is_shared or not is_other or copy.is_named:
+            copy.key, copy.root = stored.key, stored.root or copy.root
+            elsewhere = (one.key for one in others if one.remote and one.remote == copy.remote and one.key != copy.key)
+            copy.asked = stored.asked or next(elsewhere, "")
+            return
         # It shared a project by its remote, and has another remote now: a fork, or one of two that were renamed.
-        _join(data_dir, copy, [one for one in others if one.key != stored.key])
-        copy.key = _make_key(copy) if copy.key == stored.key else copy.key
-        copy.asked = stored.key
-        return
-    copy.key, copy.root = stored.key, stored.root or copy.root
-    elsewhere = (one.key for one in others if one.remote and one.remote == copy.remote and one.key != copy.key)
-    copy.asked = stored.asked or next(elsewhere, "")
-
-
-def _join(data_dir: DataDir, copy: WorkingCopy, others: list[WorkingCopy]) -> None:
-    """Give a new working copy its project: that of a copy with the same remote, or of one whose place it takes.
-
-    A named copy has its name if it is the first, or another clone, or that copy, moved.
-    """
+        others = [one for one in others if one.key != stored.key]
     same = [one for one in others if one.remote and one.remote == copy.remote]
     if not copy.is_named:
         # A folder that became a repository, or a copy that lost its id.
-        before = [one for one in read_copies(data_dir) if one.path == copy.path and not one.is_named]
-        folder = read_copy(data_dir, digest("path", os.path.dirname(copy.path)))
-        same += [one for one in ([folder] if folder else []) + before if _may_be_same(one, copy)]
+        folder = digest("path", os.path.dirname(copy.path))
+        same += [one for one in known if (one.id == folder or one.path == copy.path) and _may_be_same(one, copy)]
     rooted = [one for one in others if one.root == copy.root and (copy.root or copy.is_named)]
     moved = [one for one in rooted if not os.path.exists(one.path) and _may_be_same(one, copy)]
+    own_key = f"{copy.key}#{digest(copy.path)[:8]}"
     if same or len(moved) == 1:
         copy.key, copy.asked = (same or moved)[0].key, (same or moved)[0].asked
-        return
-    copy.asked = rooted[0].key if rooted and not copy.is_named else ""
-    if any(one.key == copy.key for one in others):
-        copy.asked = copy.key if copy.is_named else copy.asked
-        copy.key = _make_key(copy)
-
-
-def _make_key(copy: WorkingCopy) -> str:
-    """Return a key of its own for a copy whose key another project has."""
-    return f"{copy.key}#{digest(copy.path)[:8]}"
+    elif any(one.key == copy.key for one in others):
+        copy.key, copy.asked = own_key, copy.key if copy.is_named else rooted[0].key if rooted else ""
+    elif rooted and not copy.is_named:
+        copy.asked = rooted[0].key
+    if stored is not None:
+        copy.key, copy.asked = own_key if copy.key == stored.key else copy.key, stored.key
 
 
 def _may_be_same(one: WorkingCopy, other: WorkingCopy) -> bool:

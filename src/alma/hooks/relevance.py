@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from .rules_reader import ReadOnlyRules, StoredRule
+    from .inject import ReadOnlyRules, StoredRule
 
 WORDS = 32
 """So many words of a text are looked up."""
@@ -30,48 +30,46 @@ _RARE = 0.3
 _WORD = re.compile(r"[A-Za-z0-9]+|[^\W_A-Za-z0-9]+")
 _SPLIT_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
+
+def _stem_list(text: str) -> frozenset[str]:
+    return frozenset(map(stem, text.split()))
+
+
+def _read_pairs(text: str) -> dict[str, str]:
+    return dict(pair.split("=") for pair in text.split())
+
+
 # What people do all day in any repository: it tells no rule from another.
-_EVERYDAY = frozenset(
-    map(
-        stem,
-        """code file files folder function method class variable module package project repo repository app line lines
-        error errors bug issue fix fixed update implement refactor feature value values data type types string return
-        command commands script output input run running instead make makes ensure always never without default version
-        users client server page button component library tool tools system config setting settings field fields object
-        current existing implementation logic handle support explain look please thanks script call sure agent claude
-        rule rules work working correct way directly separate single own edit editing write writing create creating
-        open opening change date""".split(),
-    )
+_EVERYDAY = _stem_list(
+    """code file files folder function method class variable module package project repo repository app line lines
+    error errors bug issue fix fixed update implement refactor feature value values data type types string return
+    command commands script output input run running instead make makes ensure always never without default version
+    users client server page button component library tool tools system config setting settings field fields object
+    current existing implementation logic handle support explain look please thanks script call sure agent claude
+    rule rules work working correct way directly separate single own edit editing write writing create creating
+    open opening change date"""
 )
 _PLAIN = (frozenset(map(stem, COMMON)) | _EVERYDAY) - {"go"}
 # A sort of work that a person names in one word, and words that say little of it alone.
-_WORK = frozenset(
-    map(
-        stem,
-        """commit push rebase merge branch release changelog deploy migration lint docker dockerfile
-        kubernetes terraform snapshot fixture mock benchmark docstring readme license dependency lockfile
-        translation i18n accessibility telemetry screenshot typecheck format pr review backport hotfix seed
-        cron webhook oauth graphql protobuf storybook e2e""".split(),
-    )
+_WORK = _stem_list(
+    """commit push rebase merge branch release changelog deploy migration lint docker dockerfile
+    kubernetes terraform snapshot fixture mock benchmark docstring readme license dependency lockfile
+    translation i18n accessibility telemetry screenshot typecheck format pr review backport hotfix seed
+    cron webhook oauth graphql protobuf storybook e2e"""
 )
-_VAGUE_WORK = frozenset(map(stem, "test database api query schema docs comment type import style".split()))
+_VAGUE_WORK = _stem_list("test database api query schema docs comment type import style")
 # Said of the same work, however it is said.
 _SAME_WORK = {
     stem(word): stem(other)
-    for word, other in (
-        ("migrate", "migration"),
-        ("deployment", "deploy"),
-        ("documentation", "docs"),
-        ("translate", "translation"),
-        ("releasing", "release"),
-    )
+    for word, other in _read_pairs(
+        "migrate=migration deployment=deploy documentation=docs translate=translation releasing=release"
+    ).items()
 }
-_EDITING = frozenset(map(stem, "edit editing write touch change modify file folder".split()))
+_EDITING = _stem_list("edit editing write touch change modify file folder")
 """What a tool that writes a file does, though its arguments do not say so."""
-_LANGUAGES = dict(
-    pair.split("=")
-    for pair in """ts=typescript tsx=typescript js=javascript jsx=javascript py=python rs=rust rb=ruby md=markdown
-    yml=yaml tf=terraform kt=kotlin go=go sh=shell cs=csharp sql=sql""".split()
+_LANGUAGES = _read_pairs(
+    """ts=typescript tsx=typescript js=javascript jsx=javascript py=python rs=rust rb=ruby md=markdown
+    yml=yaml tf=terraform kt=kotlin go=go sh=shell cs=csharp sql=sql"""
 )
 _ENOUGH = frozenset(map(stem, _LANGUAGES.values())) | _WORK
 """The words that alone may say when a rule applies."""

@@ -13,13 +13,12 @@ import sys
 import time
 
 from . import journal, privacy, project
-from .event_line import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_command
-from .paths import DataDir, NoHomeError, describe_error, find_data_dir, load_settings, log_problem
+from .journal import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_command
+from .paths import DataDir, NoHomeError, describe_error, find_data_dir, log_problem, read_settings
 
 SECONDS = 5.0
 """A hook that takes longer gives up."""
 MOST_BYTES = 64 * 1024 * 1024
-_LARGE = 1_000_000
 _WAKING = frozenset(("Stop", "SessionEnd", "PreCompact", "SessionStart"))
 
 
@@ -41,9 +40,7 @@ def main() -> None:
         while output:
             output = output[os.write(1, output) :]
         if wake_reason:
-            from .wake import wake
-
-            wake(data_dir, wake_reason)
+            journal.wake_drain(data_dir, wake_reason)
     except NoHomeError:
         pass
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the process boundary
@@ -64,38 +61,37 @@ def _give_up(data_dir: DataDir, event: str, seconds: float) -> None:
 
 def answer_event(raw: bytes, data_dir: DataDir, event: str = "") -> tuple[str, str]:
     """Write down one event; return what is said to it on stdout and why the drainer is woken. Both may be empty."""
-    call = _read_call(raw, event)
-    if isinstance(call, str):
-        log_problem(data_dir, event, call)
+    try:
+        call = _read_call(raw, data_dir, event)
+    except (ValueError, RecursionError) as error:
+        # What Python says about JSON may quote it.
+        is_ours = type(error) is ValueError
+        problem = str(error) if is_ours else f"stdin is not JSON ({type(error).__name__}, {len(raw)} bytes)"
+        log_problem(data_dir, event, problem)
         return "", ""
-    if not call.is_whole:
-        message = "stdin is not all UTF-8: what is not was replaced, and nothing is said to it"
-        log_problem(data_dir, call.name, message)
     return _record(expand_own_command(call), data_dir)
 
 
-def _read_call(raw: bytes, event: str) -> HookCall | str:
-    """Return the event on stdin; or why it is none that we know."""
+def _read_call(raw: bytes, data_dir: DataDir, event: str) -> HookCall:
+    """Return the event on stdin; raises ValueError when it is none that we know."""
     if len(raw) > MOST_BYTES:
-        return f"more than {MOST_BYTES >> 20} MB on stdin"
+        raise ValueError(f"more than {MOST_BYTES >> 20} MB on stdin")
     try:
-        text, is_whole = raw.decode("utf-8-sig"), True
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text, is_whole = raw.decode("utf-8-sig", "replace"), False
-    try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return f"stdin is not JSON ({type(error).__name__}, {len(raw)} bytes)"
+        text = raw.decode("utf-8-sig", "replace")
+        log_problem(data_dir, event, "stdin is not all UTF-8: what is not was replaced")
+    given = json.loads(text)
     if not isinstance(given, dict):
-        return "stdin is not a JSON object"
+        raise ValueError("stdin is not a JSON object")
     name = given.get("hook_event_name")
     name = name if isinstance(name, str) and name else event
     if name not in EVENTS:
-        return f"unknown event {name[:60]!r}"
-    # In tens of megabytes a mere search tells much faster whether a passage may be private.
-    may_be_private = len(raw) < _LARGE or b"private" in raw.lower()
-    call = HookCall(given, name, may_be_private=may_be_private, is_whole=is_whole)
-    return call if call.session else f"{name} without a session_id"
+        raise ValueError(f"unknown event {name[:60]!r}")
+    call = HookCall(given, name)
+    if not call.session:
+        raise ValueError(f"{name} without a session_id")
+    return call
 
 
 def _record(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
@@ -107,20 +103,20 @@ def _record(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
     copy = project.find_copy(data_dir, located, remember=False)
     if privacy.is_paused(data_dir, copy.key, call.name):
         return "", ""
-    project.remember_copy(data_dir, located, copy)
-    settings = load_settings(data_dir, call.name)
+    project.remember_copy(data_dir, copy)
+    settings = read_settings(data_dir, call.name)
     if call.name == "SessionStart" and call.text("source") == "clear":
         parent = journal.find_cleared(data_dir, call.cwd, call.session)
         call.given = {**call.given, "parent": parent or None}
     is_ignored = call.name in TOOL_EVENTS and ignored.touches(call.given.get("tool_input"))
     line = build_line(call, copy.key, time.time(), is_ignored=is_ignored)
-    journal.append_line(data_dir, call.session, line, settings.number("journal_mb"))
+    journal.append_line(data_dir, call.session, line, settings["journal_mb"])
     if call.name == "SessionEnd" and call.text("reason") == "clear":
         journal.remember_cleared(data_dir, call.cwd, call.session)
     text = ""
     # Our own commands are answered where they are expanded.
     may_answer = call.name in ("SessionStart", "UserPromptSubmit", "PreToolUse") and not call.own_command
-    if may_answer and call.is_whole and not is_ignored:
+    if may_answer and not is_ignored:
         from .inject import inject_rules
 
         text = inject_rules(call, data_dir, line, settings)

@@ -39,9 +39,9 @@ from typing import Any
 
 from ..errors import ALMAError, unknown
 from ..files import try_lock, write_atomic
-from . import wake
+from . import journal
 from .drain import ProjectMemories, drain, read_sessions, recall_rules, tidy_daily
-from .paths import DataDir, describe_error, load_settings, log_problem, read_object
+from .paths import DataDir, describe_error, log_problem, read_object, read_settings
 
 FILE = os.path.abspath(__file__)
 EVENT = "Worker"
@@ -49,8 +49,6 @@ TICK_SECONDS = 1.0
 ROUND_SECONDS = 180.0
 GRACE_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
-MOST_RSS = 200 * 1024 * 1024
-_ENDING_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
 _READ_SECONDS = 2.0
 _MOST_BYTES = 256 * 1024
@@ -82,27 +80,20 @@ def main(arguments: Sequence[str]) -> int:
 
 def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
     if not if_wanted:
-        wake.request_drain(data_dir)
+        journal.request_drain(data_dir)
     with ProjectMemories(data_dir) as memory:
         drain_while_requested(data_dir, memory)
         read_sessions(data_dir, memory)
 
 
 def serve(data_dir: DataDir) -> None:
-    """Be the worker until there is nothing to do; if there is one, make sure that it knows of what is wanted."""
+    """Be the worker until there is nothing to do; if there is one already, drain what is wanted and end."""
     lock = try_lock(data_dir.worker_lock)
-    deadline = time.monotonic() + _ENDING_SECONDS
-    # The other one may be ending and listen no more, or may have been told already.
-    while lock is None and wake.is_drain_requested(data_dir) and time.monotonic() < deadline:
-        if wake.drains_elsewhere(data_dir):
-            break
-        wake.notify_worker(data_dir, FILE)
-        lock = try_lock(data_dir.worker_lock, 0.2)
     if lock is None:
         drain_once(data_dir, if_wanted=True)
         return
     with lock:
-        idle_seconds = load_settings(data_dir, EVENT).number("worker_idle_seconds")
+        idle_seconds = read_settings(data_dir, EVENT)["worker_idle_seconds"]
         try:
             worker = Worker(data_dir, ProjectMemories(data_dir), FILE, idle_seconds=idle_seconds)
         except (OSError, AttributeError):
@@ -115,26 +106,17 @@ def serve(data_dir: DataDir) -> None:
 def drain_while_requested(data_dir: DataDir, memory: ProjectMemories, patience: float = PATIENCE_SECONDS) -> None:
     """Drain until nobody wants it any more, also if another drainer must be waited for; then tidy up."""
     deadline = time.monotonic() + patience
-    while wake.claim_drain(data_dir):
+    while journal.claim_drain(data_dir):
         report = drain(data_dir, memory=memory)
         for problem in report.problems:
             log_problem(data_dir, EVENT, problem)
         if report.busy:
             # While it lies there and is fresh, nobody else starts a process for it.
-            wake.request_drain(data_dir)
+            journal.request_drain(data_dir)
             if time.monotonic() > deadline:
                 return
             time.sleep(_PAUSE_SECONDS)
     tidy_daily(data_dir, memory)
-
-
-def measure_memory() -> int:
-    """Return the bytes of memory this process holds; 0 where the system does not tell."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, AttributeError):
-        return 0
 
 
 class Connection(socketserver.StreamRequestHandler):
@@ -180,7 +162,6 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._next_round = time.monotonic() + ROUND_SECONDS
         self._used_at = time.monotonic()
         """When a hook last asked for something. The worker's own drains do not count, or it would never end."""
-        self._handled = 0
         self._info = {"v": 1, "kind": "unix", "address": self._path, "pid": os.getpid(), "since": time.time()}
         self._info |= {"code": code, "sessions": data_dir.sessions}
         write_atomic(data_dir.worker, json.dumps(self._info))
@@ -213,15 +194,14 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def _look_around(self) -> None:
         """Drain what a hook asked for by the file alone, or end when nobody needs this worker."""
         now = time.monotonic()
-        if wake.is_drain_requested(self._data_dir):
+        if journal.is_drain_requested(self._data_dir):
             if not self._is_due.is_set() and not self._draining.locked():
                 # The worker's own requests are due or being drained.
                 self._used_at = now
             self._is_due.set()
         else:
             is_busy = self._draining.locked() or self._is_due.is_set() or self._read_thread.is_alive()
-            is_idle = now - self._used_at >= self._idle_seconds
-            is_unneeded = not is_busy and (is_idle or measure_memory() > MOST_RSS)
+            is_unneeded = not is_busy and now - self._used_at >= self._idle_seconds
             if is_unneeded or _stamp_code(self._code) != self._code_stamps or not self._is_published():
                 self._is_over.set()
         if now >= self._next_round and not self._is_over.is_set():
@@ -240,7 +220,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._is_due.set()
         self._drain_thread.join(GRACE_SECONDS)
         # Somebody may have told us at the very end. A home that was removed is not made again.
-        if not self._drain_thread.is_alive() and wake.is_drain_requested(self._data_dir):
+        if not self._drain_thread.is_alive() and journal.is_drain_requested(self._data_dir):
             self._drain()
         if not self._drain_thread.is_alive() and not self._read_thread.is_alive():
             self._memory.close()
@@ -248,7 +228,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
     # -- draining
 
     def _request_drain(self) -> None:
-        wake.request_drain(self._data_dir)
+        journal.request_drain(self._data_dir)
         self._is_due.set()
 
     def _drain_when_due(self) -> None:
@@ -277,13 +257,11 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
     # -- answering
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        self._handled += 1
         name, code = request.get("op"), request.get("code")
         if name not in _REQUESTS:
             return {"ok": False, "error": unknown("request", name, _REQUESTS)}
         if name == "status":
-            state = {name: self._info[name] for name in ("pid", "since", "code")}
-            return {**state, "ok": True, "rss": measure_memory(), "handled": self._handled}
+            return {"ok": True, **{name: self._info[name] for name in ("pid", "since", "code")}}
         self._used_at = time.monotonic()
         if name == "recall":
             return self._recall(request)

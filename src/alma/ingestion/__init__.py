@@ -8,10 +8,19 @@ result = ingest_conversations("path/to/chats", agent="dev", project_id="myapp")
 
 from __future__ import annotations
 
-from .catalogue import Wanted
+from .catalogue import Plan, Planned, Skipped, Wanted
 from .formats import Format
-from .intake import ingest, ingest_conversation, ingest_conversations, ingest_directory, ingest_file, plan
-from .types import Damage, IngestResult, Plan, Planned, Progress, Skipped
+from .intake import (
+    Damage,
+    IngestResult,
+    Progress,
+    ingest,
+    ingest_conversation,
+    ingest_conversations,
+    ingest_directory,
+    ingest_file,
+    plan,
+)
 
 __all__ = [
     "Damage",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections import Counter
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -16,9 +18,8 @@ from typing import NamedTuple
 
 from ..errors import ValidationError
 from ..ignore import IgnorePattern
-from .formats import IN_PROJECTS, FormatReader, detect_format
+from .formats import IN_PROJECTS, Format, FormatReader, detect_format
 from .sources import Archive, FileHead, Source, open_archive, open_file, read_head
-from .types import Plan, Planned, Skipped
 
 DOCUMENT_BYTES = 2 * 1024 * 1024
 _MAX_DEPTH = 64
@@ -57,6 +58,40 @@ class Wanted(StrEnum):
     CHATS = "chats"
 
 
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that was not read, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A file that will be read, as what, and how large it is (unpacked)."""
+
+    path: str
+    format: Format
+    bytes: int
+    own: bool = False  # Whether a person's words in it count as those of the one whose memory this is.
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    root: str
+    files: tuple[Planned, ...]
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(one.bytes for one in self.files)
+
+    @property
+    def formats(self) -> dict[str, int]:
+        """How many files there are of each format."""
+        return dict(sorted(Counter(str(one.format) for one in self.files).items()))
+
+
 class FileEntry(NamedTuple):
     """A file to read."""
 
@@ -66,8 +101,7 @@ class FileEntry(NamedTuple):
     known_as: str  # The name of a document: its path within the folder asked for.
 
 
-_IgnoreRule = tuple[Path, IgnorePattern]
-"""A line of the `.gitignore` of a folder."""
+_IgnoreRule = tuple[Path, IgnorePattern]  # A line of the `.gitignore` of a folder.
 
 
 class Catalogue:
@@ -165,10 +199,13 @@ class Catalogue:
         return "left out by .gitignore" if is_ignored else ""
 
     def _look_at(self, path: Path, *, is_named: bool) -> None:
+        name, wanted = path.name.lower(), self._wanted
+        is_document = name.endswith(_DOCUMENTS) or name in _NAMELESS or name in _HISTORIES
+        is_chat = name.endswith(_CHATS) and wanted is not Wanted.DOCUMENTS
         try:
             if not stat.S_ISREG(path.stat().st_mode):
                 self._skip(str(path), "no plain file")
-            elif not is_named and not self._is_promising(path.name.lower()):
+            elif not (is_named or is_chat or (is_document and wanted is not Wanted.CHATS)):
                 self._skip(str(path), "neither a document nor a chat, by its name")
             else:
                 known_as = path.name if path == self.root else path.relative_to(self.root).as_posix()
@@ -176,20 +213,13 @@ class Catalogue:
         except OSError as error:
             self._skip(str(path), f"it cannot be read: {error.strerror or error}")
 
-    def _is_promising(self, name: str) -> bool:
-        is_document = name.endswith(_DOCUMENTS) or name in _NAMELESS or name in _HISTORIES
-        if self._wanted is Wanted.DOCUMENTS:
-            return is_document
-        return name.endswith(_CHATS) or (is_document and self._wanted is Wanted.EVERYTHING)
-
     def _examine(self, source: Source, is_named: bool, known_as: str) -> None:
         """List a file or a member of an archive, or skip it. Raises OSError when it cannot be read."""
         head = read_head(source)
-        is_archive = head.binary == "an archive"
-        if is_archive and source.path is not None:
+        if head.binary == "an archive" and source.path is not None:
             self._look_into(source.path)
             return
-        reader = "an archive in an archive; unpack it first" if is_archive else detect_format(source, head)
+        reader = detect_format(source, head)
         if not is_named and not isinstance(reader, str):
             reader = self._refuse(reader, source, head) or reader
         if isinstance(reader, str):

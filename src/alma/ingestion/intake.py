@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from ..engine import episodes, validate
@@ -23,33 +23,31 @@ from ..engine.inject.escape import suspicious
 from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError
-from ..extraction import Extracted, Kind, extract_conversation, extract_text, find_known_memories, keep
+from ..extraction import Extracted, Kept, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..extraction.learner import LISTS
 from ..opening import Holder
 from ..ports import Model
 from ..text import digest, replace_surrogates
+from ..types.kinds import Episode
 from ..types.record import Origin, Provenance, Status, Trust
-from .catalogue import DOCUMENT_BYTES, Catalogue, FileEntry, Wanted
+from .catalogue import DOCUMENT_BYTES, Catalogue, FileEntry, Plan, Skipped, Wanted
 from .formats import Format
-from .formats.common import Chat, ChatMessage, Document, FileReading, Piece, Speaker, name_session
-from .sources import Survey, survey
-from .types import SHOWN, IngestResult, Plan, Progress
+from .formats.common import ASSISTANTS, ChatMessage, FileReading, Piece, Speaker, name_session
+from .sources import survey
 
 if TYPE_CHECKING:
     from ..memory import ALMA
 
 Path = str | os.PathLike[str]
 
+SHOWN = 1_000  # So many of each kind are listed in a result; `counts` counts them all.
 _VERSION = "1"  # Of how things are read: with another one everything is looked at again.
 _BATCH_PIECES = 64
 _BATCH_CHARS = 500_000
 _TURN_CHARS = 20_000
 _SECTION_CHARS = 1_500
 _MODEL_FAILURES = 3  # After so many failures in a row a run does not ask the model again.
-_ROLES = {
-    **dict.fromkeys(("assistant", "ai", "model", "bot", "agent"), Speaker.ASSISTANT),
-    **dict.fromkeys(("system", "developer", "tool", "function"), Speaker.TOOL),
-}
+_TOOLS = ("system", "developer", "tool", "function")
 _USER_NAMES = re.compile(r"(?i)\b(?:user|human|me|you|person|owner|operator|admin|developer|system)s?\b|^\W*$")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
 _HEADING = re.compile(r"(?m)^(?=#{1,6}\s|=+ \S)")
@@ -64,6 +62,74 @@ _LISTS: Mapping[Kind, str] = {
     Kind.HEURISTIC: "heuristics",
     Kind.WORK_ITEM: "work_items",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A place that could not be read; what is around it was."""
+
+    path: str
+    place: str  # Such as 'line 12' or 'element 3 (character 4,096)'.
+    reason: str
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.path, self.place, self.reason)))
+
+
+class Progress(NamedTuple):
+    """How far ingestion is, reported after each batch and at the end of each file."""
+
+    path: str
+    files: int  # Done.
+    files_total: int
+    bytes: int
+    bytes_total: int
+    conversations: int
+    messages: int
+
+
+@dataclass(slots=True, kw_only=True)
+class IngestResult(Kept):
+    """What came of it. The lists hold what is new, the first thousand of each; `counts` counts all.
+
+    `counts` also has: files, conversations, messages, known (stored before), unchanged, and waiting (those of the new
+    ones that are candidates until a person approves them).
+    """
+
+    dry_run: bool = False
+    episodes: list[Episode] = field(default_factory=list)  # Conversations and documents that are new or have grown.
+    counts: dict[str, int] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)  # The files read, and their formats.
+    skipped: list[Skipped] = field(default_factory=list)
+    damaged: list[Damage] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)  # What was deliberately not kept, and how often.
+    notes: list[str] = field(default_factory=list)  # What one should know, such as an encoding that was guessed.
+
+    @property
+    def total(self) -> int:
+        """How many memories are new, without conversations."""
+        return sum(self.counts.get(name, 0) for name in LISTS)
+
+    def increment(self, name: str, by: int = 1) -> None:
+        if by:
+            self.counts[name] = self.counts.get(name, 0) + by
+
+    def add(self, name: str, item: object) -> None:
+        """Count an item, and list it among the first thousand."""
+        self.increment(name)
+        if len(listed := getattr(self, name)) < SHOWN:
+            listed.append(item)
+
+    def leave_out(self, what: str, by: int = 1) -> None:
+        if by:
+            self.left_out[what] = self.left_out.get(what, 0) + by
+
+    def damage(self, path: str, place: str, reason: str) -> None:
+        self.add("damaged", Damage(path, place, reason))
+
+    def note(self, what: str) -> None:
+        if what and what not in self.notes and len(self.notes) < SHOWN:
+            self.notes.append(what)
 
 
 class Options(TypedDict, total=False):
@@ -155,10 +221,11 @@ def ingest_conversation(
         text = validate.output(f"{label} content", content) or ""
         at = validate.moment(f"{label} at", given.get("at", given.get("timestamp")))
         id = validate.optional_text(f"{label} id", given.get("id")) or ""
-        voice = _ROLES.get(speaker.casefold(), Speaker.PERSON)
+        voice = Speaker.TOOL if speaker.casefold() in _TOOLS else Speaker.PERSON
+        voice = Speaker.ASSISTANT if speaker.casefold() in ASSISTANTS else voice
         messages.append(ChatMessage(speaker, text, voice, at, id))
     session = name_session(Format.CHAT, session_id, title, messages[0].text if messages else "")
-    chat = Chat(Format.CHAT, session, messages, title, "1")
+    chat = Piece(Format.CHAT, session, messages, title, "1")
     with _open_memory(options.get("alma"), project_id) as alma:
         ingestion = _Ingestion(alma, agent, options)
         ingestion.result.increment("conversations", bool(messages))
@@ -231,7 +298,7 @@ class _Ingestion:
                 for piece, read in self._read_file(entry, catalogue, shared):
                     # The parts of one conversation follow each other, so that few sessions have to be remembered.
                     is_first = piece.session not in sessions
-                    result.increment("conversations" if isinstance(piece, Chat) else "documents", is_first)
+                    result.increment("documents" if piece.is_document else "conversations", is_first)
                     sessions = {piece.session} | (sessions if len(sessions) < SHOWN else set())
                     if self.add(piece, entry.own):
                         report(name, number, read)
@@ -247,8 +314,8 @@ class _Ingestion:
     def _read_file(self, entry: FileEntry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
         """Yield the pieces of a file, unless all of it was stored before, with how many bytes were read by then."""
         source, reader, result = entry.source, entry.reader, self.result
-        surveyed = Survey("", "utf-8") if reader.is_database else survey(source)
-        content = self._sign(digest(surveyed.digest, str(entry.own)))
+        bytes_digest, encoding, note = ("", "utf-8", "") if reader.is_database else survey(source)
+        content = self._sign(digest(bytes_digest, str(entry.own)))
         result.increment("files")
         if len(result.files) < SHOWN:
             result.files[source.name] = str(reader.format)
@@ -260,7 +327,7 @@ class _Ingestion:
             source,
             reader.format,
             result,
-            encoding=surveyed.encoding,
+            encoding=encoding,
             known_as=entry.known_as,
             voice=Speaker.PERSON if entry.own else Speaker.OTHER,
             user=self._user,
@@ -268,10 +335,11 @@ class _Ingestion:
             find_beside=lambda name: catalogue.find_beside(source, name),
             shared=shared,
         )
-        result.note(surveyed.note)
+        result.note(note)
         for piece in reading.read_pieces(reader.read):
             yield piece, reading.bytes_read
-        if not reader.is_database and reading.finish() == surveyed.digest:
+        if not reader.is_database:
+            # Of a file that changed since it was surveyed the digest is another one the next time.
             self._files[marker] = content
             if len(self._files) >= _BATCH_PIECES:
                 self.flush()
@@ -286,7 +354,7 @@ class _Ingestion:
         content = digest(*(f"{turn.id}\x1e{turn.voice}\x1e{turn.at}" for turn in turns), piece.title)
         # A part of a conversation is marked by its name, so that it is marked anew when it grows; a document by its
         # content.
-        name = (piece.session, piece.part) if isinstance(piece, Chat) else ("document", content)
+        name = ("document", content) if piece.is_document else (piece.session, piece.part)
         marker = self._name_marker("ingested", *name)
         self.result.increment("unchanged", marker in self._batch)
         self._batch[marker] = _Prepared(piece, turns, marker, self._sign(content))
@@ -304,14 +372,14 @@ class _Ingestion:
         fresh = [one for one in batch.values() if stored.get(one.marker) != one.content]
         result.increment("unchanged", len(batch) - len(fresh))
         for one in fresh:
-            result.increment("messages" if isinstance(one.piece, Chat) else "sections", len(one.turns))
+            result.increment("sections" if one.piece.is_document else "messages", len(one.turns))
         if result.dry_run:
             for one in fresh:
-                believed, doubted = self._extract(one)
-                for item in (*believed, *doubted):
-                    result.increment(_LISTS[item.kind])
-                result.increment("waiting", len(doubted))
                 result.increment("episodes")
+                for is_trusted, findings in self._extract(one).items():
+                    result.increment("waiting", 0 if is_trusted else len(findings))
+                    for item in findings:
+                        result.increment(_LISTS[item.kind])
             return result
         started, known = self._engine.clock(), {one.id for one in result.episodes}
         conversations = [_make_conversation(one, self._agent, self._user) for one in fresh]
@@ -342,14 +410,15 @@ class _Ingestion:
         is_asked = markers and self._options.get("resume", True)
         return {record.id: record.body["value"] for record in self._engine.store.get(markers)} if is_asked else {}
 
-    def _extract(self, one: _Prepared) -> tuple[list[Extracted], list[Extracted]]:
-        """Return what a piece says that may be learned, and what waits for a person."""
+    def _extract(self, one: _Prepared) -> dict[bool, list[Extracted]]:
+        """Return what a piece says that may be learned (True), and what waits for a person (False)."""
         has_stopped = self._failures >= _MODEL_FAILURES
         model = None if has_stopped else self._model
         # What programs said teaches nothing.
         turns = [turn for turn in one.turns if turn.voice is not Speaker.TOOL]
-        if isinstance(one.piece, Document):
-            extraction = extract_text(one.piece.text.replace("\0", ""), model=model, name=one.piece.name)
+        if one.piece.is_document:
+            [document] = one.piece.messages
+            extraction = extract_text(document.text.replace("\0", ""), model=model, name=document.speaker)
         else:
             messages = [{"speaker": each.speaker, "text": each.text, "at": each.at, "id": each.id} for each in turns]
             texts = [turn.text for turn in turns if turn.voice is Speaker.PERSON]
@@ -361,19 +430,17 @@ class _Ingestion:
             self.result.note(f"the model was not used everywhere: {extraction.failed}")
         if extraction.failed or has_stopped:
             self._failed.add(one.marker)
-        believed: list[Extracted] = []
-        doubted: list[Extracted] = []
+        findings: dict[bool, list[Extracted]] = {True: [], False: []}
         for item in extraction.found:
             turn = turns[item.turn]
-            is_chat = isinstance(one.piece, Chat)
-            is_doubted = turn.voice is Speaker.OTHER or (is_chat and suspicious(turn.text[:_TURN_CHARS]))
-            (doubted if is_doubted else believed).append(item)
-        return believed, doubted
+            is_hostile = not one.piece.is_document and suspicious(turn.text[:_TURN_CHARS])
+            findings[turn.voice is not Speaker.OTHER and not is_hostile].append(item)
+        return findings
 
     def _learn(self, one: _Prepared, episode: str) -> None:
         """Store what a piece says, and count it."""
         result = self.result
-        for findings, is_trusted in zip(self._extract(one), (True, False), strict=True):
+        for is_trusted, findings in self._extract(one).items():
             if not findings:
                 continue
             kept = keep(
@@ -406,19 +473,18 @@ def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
     Unless it is the person's own, they are somebody else's words, and do not say that it was the user.
     """
     seen: Counter[tuple[str, str]] = Counter()
-    if isinstance(piece, Document):
-        name, voice = _clean_name(piece.name, 120) or "unknown", piece.voice if own else Speaker.OTHER
-        for section in _HEADING.split(clean(replace_surrogates(piece.text))):
-            for text in _cut_text(section.strip(), _SECTION_CHARS):
-                seen[name, text] += 1
-                yield ChatMessage(name, text, voice, piece.at, digest("section", text, str(seen[name, text])))
-        return
     for message in piece.messages:
         name, voice, words = message.speaker, message.voice, replace_surrogates(message.text)
         if not own:
-            name = "somebody else" if voice is Speaker.PERSON and _USER_NAMES.search(name) else name
-            voice = voice if voice is Speaker.TOOL else Speaker.OTHER
+            is_user = not piece.is_document and voice is Speaker.PERSON and _USER_NAMES.search(name)
+            name, voice = "somebody else" if is_user else name, voice if voice is Speaker.TOOL else Speaker.OTHER
         name = _clean_name(name, 120) or "unknown"
+        if piece.is_document:
+            for section in _HEADING.split(clean(words)):
+                for text in _cut_text(section.strip(), _SECTION_CHARS):
+                    seen[name, text] += 1
+                    yield ChatMessage(name, text, voice, message.at, digest("section", text, str(seen[name, text])))
+            continue
         seen[name, words] += 1
         # Without an id of its own a message is recognised by its place among equal ones.
         key = ("id", message.id) if message.id else ("said", piece.part, str(seen[name, words]))
@@ -455,15 +521,7 @@ def _make_conversation(one: _Prepared, agent: str, user: str) -> Conversation:
     turns = []
     for turn in one.turns:
         is_doubted = turn.voice in (Speaker.OTHER, Speaker.TOOL) and suspicious(turn.text)
-        provenance = untrusted if is_doubted else learned
-        turns.append(Said(speaker=turn.speaker, text=turn.text, at=turn.at, id=turn.id, provenance=provenance))
+        turns.append(Said(turn.speaker, turn.text, turn.at, turn.id, untrusted if is_doubted else learned))
     title = _clean_name(one.piece.title, 300)
-    return Conversation(
-        agent=agent,
-        session=one.piece.session,
-        turns=tuple(turns),
-        user=user,
-        title="" if suspicious(title) else title,
-        provenance=learned,
-        tags=(source,),
-    )
+    title = "" if suspicious(title) else title
+    return Conversation(agent, one.piece.session, tuple(turns), user, title, learned, (source,))

@@ -12,7 +12,7 @@ import hashlib
 import zipfile
 import zlib
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -37,22 +37,13 @@ _BOMS = (
 _LATIN = "cp1252"
 _CONTROL = bytes(set(range(1, 32)) - {7, 8, 9, 10, 12, 13, 27}) + b"\x7f"
 _MAX_CONTROL = 0.05
-_MAX_ZEROS = 0.5  # A file that was being written when the machine stopped has whole blocks of them.
+_MAX_ZEROS = 0.4  # A file that was being written when the machine stopped has whole blocks of them.
+# What files are that are no text, by how they begin; images and programs show by their bytes.
 _BINARY = {
-    b"SQLite format 3\x00": "a database",
-    b"PK\x03\x04": "an archive",
-    b"PK\x05\x06": "an archive",
-    b"%PDF-": "a PDF",
-    b"\x89PNG": "an image",
-    b"\xff\xd8\xff": "an image",
-    b"GIF8": "an image",
-    b"\x1f\x8b": "packed with gzip; unpack it first",
-    b"7z\xbc\xaf\x27\x1c": "packed with 7-Zip; unpack it first",
-    b"\xfd7zXZ\x00": "packed with xz; unpack it first",
-    b"BZh": "packed with bzip2; unpack it first",
-    b"Rar!\x1a\x07": "packed with RAR; unpack it first",
-    b"\x7fELF": "a program",
-    b"MZ": "a program",
+    "a database": (b"SQLite format 3\x00",),
+    "an archive": (b"PK\x03\x04", b"PK\x05\x06"),
+    "a PDF": (b"%PDF-",),
+    "packed; unpack it first": (b"\x1f\x8b", b"7z\xbc\xaf\x27\x1c", b"\xfd7zXZ\x00", b"BZh", b"Rar!\x1a\x07"),
 }
 
 Blocks = Callable[[int], Generator[bytes, None, None]]
@@ -92,11 +83,9 @@ def open_file(path: Path) -> Source:
             while block := file.read(size):
                 yield block
 
-    stat = path.stat()
-    try:
+    stat, modified = path.stat(), None
+    with suppress(OverflowError, OSError, ValueError):
         modified = datetime.fromtimestamp(stat.st_mtime, UTC)
-    except (OverflowError, OSError, ValueError):
-        modified = None
     return Source(str(path), stat.st_size, read_blocks, modified, path)
 
 
@@ -115,28 +104,30 @@ def open_archive(path: Path, skip: Callable[[str, str], None]) -> Archive:
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise OSError(f"it is no whole zip archive: {error}") from error
     infos = [one for one in archive.zip.infolist() if not one.is_dir()]
-    size, packed = sum(one.file_size for one in infos), max(path.stat().st_size, 1)
-    if len(infos) > MAX_MEMBERS or size > MAX_BYTES or (size > _SMALL and size > MAX_RATIO * packed):
+    size, packed = sum(one.file_size for one in infos), path.stat().st_size
+    if len(infos) > MAX_MEMBERS or size > MAX_BYTES or _is_bomb(size, packed):
         archive.zip.close()
         grown = f"{packed:,} to {size:,} bytes in {len(infos):,} members"
         raise OSError(f"it would grow from {grown}, as no archive of texts does")
     for info in infos:
         name, inside = f"{path}!/{info.filename}", info.filename.replace("\\", "/")
-        is_bomb = info.file_size > _SMALL and info.file_size > MAX_RATIO * max(info.compress_size, 1)
         if inside.startswith("/") or ".." in inside.split("/") or ":" in inside.split("/")[0] or "\0" in inside:
             skip(name, "its name leads out of the archive")
         elif info.flag_bits & 1:
             skip(name, "it is encrypted")
-        elif is_bomb:
+        elif _is_bomb(info.file_size, info.compress_size):
             skip(name, f"it would grow from {info.compress_size:,} to {info.file_size:,} bytes")
         else:
-            try:
+            modified = None
+            with suppress(ValueError):
                 modified = datetime(*info.date_time, tzinfo=UTC)
-            except ValueError:
-                modified = None
             blocks = partial(_read_member, archive.zip, info)
             archive.members.append(Source(name, info.file_size, blocks, modified))
     return archive
+
+
+def _is_bomb(size: int, packed: int) -> bool:
+    return size > _SMALL and size > MAX_RATIO * max(packed, 1)
 
 
 def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> Generator[bytes, None, None]:
@@ -162,9 +153,9 @@ class FileHead(NamedTuple):
 
 def read_head(source: Source) -> FileHead:
     start = source.read_start(HEAD)
-    binary = next((what for magic, what in _BINARY.items() if start.startswith(magic)), "")
+    binary = next((what for what, magic in _BINARY.items() if start.startswith(magic)), "")
     encoding = _guess_encoding(start)
-    if start and not binary and not encoding.startswith(("utf-16", "utf-32")):
+    if start and not binary and encoding.startswith(("utf-8", _LATIN)):
         control = len(start) - len(start.translate(None, _CONTROL))
         is_strange = control > _MAX_CONTROL * len(start) or start.count(0) > _MAX_ZEROS * len(start)
         binary = "not text" if is_strange else ""
@@ -172,40 +163,18 @@ def read_head(source: Source) -> FileHead:
     return FileHead(text, len(start) < HEAD, binary)
 
 
-def _guess_encoding(start: bytes) -> str:
-    if marked := next((encoding for bom, encoding in _BOMS if start.startswith(bom)), ""):
+def _guess_encoding(content: bytes) -> str:
+    """Read its mark, or tell an old one-byte encoding from UTF-8 in which a few bytes are damaged."""
+    if marked := next((encoding for bom, encoding in _BOMS if content.startswith(bom)), ""):
         return marked
-    # UTF-16 without its mark: every other byte of Latin text is zero.
-    sample = start[:4096]
-    half = len(sample) // 2
-    few, many = sorted((sample[at::2].count(0), encoding) for at, encoding in enumerate(("utf-16-be", "utf-16-le")))
-    if half >= 8 and many[0] > 0.6 * half and few[0] < 0.1 * half:
-        return many[1]
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(start)
-    except UnicodeDecodeError:
-        return _guess_damaged(start)
-    return "utf-8"
+    text = codecs.getincrementaldecoder("utf-8")("replace").decode(content)
+    bad = text.count("\ufffd") - content.count("\ufffd".encode())
+    is_latin = bad > 3 and bad > (sum(one > "\x7f" for one in text) - bad) // 4
+    return _LATIN if is_latin else "utf-8"
 
 
-def _guess_damaged(content: bytes) -> str:
-    """Tell an old one-byte encoding from UTF-8 in which a few bytes are damaged."""
-    text = content.decode("utf-8", "replace")
-    bad = text.count("\ufffd")
-    good = sum(1 for one in text if one > "\x7f") - bad
-    return _LATIN if bad > 3 and bad > good // 4 else "utf-8"
-
-
-class Survey(NamedTuple):
-    """What one look at every byte gives."""
-
-    digest: str
-    encoding: str
-    note: str = ""
-
-
-def survey(source: Source) -> Survey:
-    """Read all of it: the digest by which it is recognised, and the encoding that fits every byte."""
+def survey(source: Source) -> tuple[str, str, str]:
+    """Read all of it: the digest by which it is recognised, the encoding that fits every byte, and a note about it."""
     hasher = hashlib.sha256()
     decoder = codecs.getincrementaldecoder("utf-8")()
     first = torn = b""
@@ -218,11 +187,11 @@ def survey(source: Source) -> Survey:
             torn = block or first
     encoding = _guess_encoding(first)
     if encoding == "utf-8" and torn:
-        encoding = _guess_damaged(torn)
+        encoding = _guess_encoding(torn)
     notes = {
         "utf-8": "some bytes are not UTF-8 and were replaced" if torn else "",
         "utf-8-sig": "",
         _LATIN: "not UTF-8; read as Windows-1252 (Latin-1)",
     }
     note = notes.get(encoding, f"read as {encoding.upper()}")
-    return Survey(hasher.hexdigest(), encoding, f"{source.name}: {note}" if note else "")
+    return hasher.hexdigest(), encoding, f"{source.name}: {note}" if note else ""

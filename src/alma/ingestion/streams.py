@@ -21,15 +21,14 @@ LIMIT = 16 * 1024 * 1024  # The longest line or value that is read, in character
 Damaged = Callable[[str, str], None]  # Receives the place and the reason.
 JsonObject = dict[str, Any]
 
-_SPACE = re.compile(r"[ \t\r\n\ufeff]*")
+_SPACE = re.compile(r"[ \t\r\n\ufeff,]*")  # Commas too: nothing depends on where they are.
 _SCALAR = r'(?:"(?:[^"\\]|\\.){0,2000}"|[^\s,{}\[\]":]{1,60})'
 _BEGINNING = re.compile(
     rf'\{{\s*"((?:[^"\\]|\\.){{1,200}})"\s*:\s*(?:{_SCALAR}\s*,\s*"((?:[^"\\]|\\.){{1,200}})"\s*:)?'
 )
 _MARGIN = 16  # An error this close to the end of the window may be due to that end.
 _OVERLAP = 8_192
-_MAX_DAMAGES = 1_000
-_MAX_WASTE = 64  # So many times the limit may be read in vain before the rest is given up.
+_MAX_DAMAGES = 100  # After so many the rest is given up: each may cost a look at a whole window.
 _DECODER = json.JSONDecoder(
     strict=False,
     # A number with thousands of digits means nothing here, and takes long to read.
@@ -158,7 +157,7 @@ class JsonStream:
         self._limit = limit
         self._window, self._pos, self._before = "", 0, 0
         self._has_ended = False
-        self._damages = self._wasted = 0
+        self._damages = 0
 
     def read(self, enter: frozenset[str] = frozenset()) -> Iterator[JsonItem]:
         """Yield the elements of a list, or the members of an object; of members in `enter` the elements."""
@@ -180,22 +179,20 @@ class JsonStream:
             if following == "]":
                 # After a damaged place it may be the bracket of a list inside an element.
                 self._pos += 1
-                if self._peek() in ((",", "}", "") if key else ("", "[", "{")):
+                if self._peek() in (('"', "}", "") if key else ("", "[", "{")):
                     return True
                 self._pos = at - self._before
             try:
                 sibling = sibling or self._describe_beginning()
                 yield JsonItem(key, index, self._read_value(), at)
-                self._read_comma("]")
             except _BrokenError as error:
                 self._damaged(f"element {index} (character {at:,})", str(error))
                 self._damages += 1
-                self._wasted += len(self._window) - self._pos
-                if self._damages >= _MAX_DAMAGES or self._wasted > _MAX_WASTE * self._limit:
+                if self._damages >= _MAX_DAMAGES:
                     self._give_up("too much is damaged; the rest was not read")
                     return False
                 self._pos += 1
-                if sibling is None or self._search(sibling) is None:
+                if sibling is None or not self._find_next(sibling):
                     self._give_up()
                     return False
             index += 1
@@ -220,23 +217,10 @@ class JsonStream:
                     yield JsonItem(key, -1, self._read_value(), at)
                 elif not (yield from self._read_list(key)):
                     return
-                self._read_comma("}")
             self._pos += 1
         except _BrokenError as error:
             self._damaged(f"character {at:,}", str(error))
-            # The lists asked for may stand after the damaged member.
-            name = re.compile(rf'"({"|".join(map(re.escape, sorted(enter)))})"\s*:\s*(?=\[)')
-            while enter and (match := self._search(name)):
-                self._pos = match.end()
-                yield from self._read_list(match[1])
             self._give_up()
-
-    def _read_comma(self, end: str) -> None:
-        following = self._peek()
-        if following == ",":
-            self._pos += 1
-        elif following != end:
-            raise _BrokenError("no comma after it" if following else "it ends in the middle")
 
     def _read_value(self) -> Any:
         while True:
@@ -270,15 +254,15 @@ class JsonStream:
         second = rf'\s*{_SCALAR}\s*,\s*"{re.escape(match[2])}"\s*:' if match[2] else ""
         return re.compile(rf'\{{\s*"{re.escape(match[1])}"\s*:' + second)
 
-    def _search(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Move to the next place that looks like this; None when there is none."""
+    def _find_next(self, pattern: re.Pattern[str]) -> bool:
+        """Move to the next place that looks like this; return whether there is one."""
         while (match := pattern.search(self._window, self._pos)) is None:
             if self._has_ended:
-                return None
+                return False
             self._pos = max(self._pos, len(self._window) - _OVERLAP)
             self._grow(2 * _OVERLAP)
         self._pos = match.start()
-        return match
+        return True
 
     def _give_up(self, reason: str = "") -> None:
         if reason:
@@ -286,7 +270,7 @@ class JsonStream:
         self._window, self._pos, self._has_ended = "", 0, True
 
     def _peek(self) -> str:
-        """Return the next character that is not space; empty at the end."""
+        """Return the next character that is neither space nor a comma; empty at the end."""
         while True:
             space = _SPACE.match(self._window, self._pos)
             self._pos = space.end() if space else self._pos

@@ -21,8 +21,7 @@ from ..types.asking import Limits as Limits
 from ..types.query import Where
 from ..types.record import Record
 
-Spent = tuple[int, int, float]
-"""Tokens in, tokens out, US dollars."""
+Spent = tuple[int, int, float]  # Tokens in, tokens out, US dollars.
 NOTHING: Spent = (0, 0, 0.0)
 
 TAG = "usage"
@@ -34,18 +33,15 @@ class Day:
     day: str
     calls: int = 0
     failed: int = 0
-    dropped: int = 0
-    """Answers that could not be used: no JSON, another shape, a refusal. Each is a call that failed."""
+    dropped: int = 0  # Answers that could not be used: no JSON, another shape, a refusal. Each is a call that failed.
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0
-    aside_tokens: int = 0
-    """Reserved for calls whose cost is not known: running, or broken off."""
+    aside_tokens: int = 0  # Reserved for calls whose cost is not known: running, or broken off.
     aside_cost: float = 0.0
-    models: Mapping[str, int] = field(default_factory=dict)
-    """How many calls went to which model."""
+    models: Mapping[str, int] = field(default_factory=dict)  # How many calls went to which model.
+    # What each took: failed, dropped, tokens_in, tokens_out, cost.
     used: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """What each took: failed, dropped, tokens_in, tokens_out, cost."""
 
     @property
     def tokens(self) -> int:
@@ -58,11 +54,7 @@ class Day:
         return f"{self.day}  {self.calls} calls{failed}  {used}  {models}"
 
 
-class Reserved(NamedTuple):
-    day: str
-    model: str
-    tokens: int
-    cost: float
+Reserved = tuple[str, str, int, float]  # What was set aside for a call: its day, model, tokens and US dollars.
 
 
 class Budget(NamedTuple):
@@ -127,28 +119,30 @@ def reserve(engine: Engine, limits: Limits, model: str, tokens: int, cost: float
 
     day = engine.clock().date().isoformat()
     _change_day(engine, day, add)
-    return Reserved(day, model, tokens, aside)
+    return day, model, tokens, aside
 
 
 def settle(
     engine: Engine, reserved: Reserved, spent: Spent | None, *, failed: bool = False, dropped: bool = False
 ) -> None:
     """Replace a reservation by what was spent; where that is not known, it stays reserved."""
-    tokens_in, tokens_out, cost = spent or NOTHING
-    took = {"failed": failed, "dropped": dropped, "tokens_in": tokens_in, "tokens_out": tokens_out, "cost": cost}
-    freed_tokens, freed_cost = (0, 0.0) if spent is None else (reserved.tokens, reserved.cost)
+    day, model, aside_tokens, aside_cost = reserved
+    names = ("failed", "dropped", "tokens_in", "tokens_out", "cost")
+    took = dict(zip(names, (failed, dropped, *(spent or NOTHING)), strict=True))
+    if spent is None:
+        aside_tokens, aside_cost = 0, 0.0
 
     def add(now: Day) -> Day:
-        before = now.used.get(reserved.model, {})
+        before = now.used.get(model, {})
         return replace(
             now,
             **{name: getattr(now, name) + value for name, value in took.items()},
-            aside_tokens=max(0, now.aside_tokens - freed_tokens),
-            aside_cost=max(0.0, now.aside_cost - freed_cost),
-            used={**now.used, reserved.model: {name: before.get(name, 0) + value for name, value in took.items()}},
+            aside_tokens=max(0, now.aside_tokens - aside_tokens),
+            aside_cost=max(0.0, now.aside_cost - aside_cost),
+            used={**now.used, model: {name: before.get(name, 0) + value for name, value in took.items()}},
         )
 
-    _change_day(engine, reserved.day, add)
+    _change_day(engine, day, add)
 
 
 def _change_day(engine: Engine, day: str, change: Callable[[Day], Day]) -> None:
@@ -182,8 +176,7 @@ class ModelUse:
     dropped: int
     tokens_in: int
     tokens_out: int
-    cost: float
-    """In US dollars; 0 where no prices are known."""
+    cost: float  # In US dollars; 0 where no prices are known.
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +185,8 @@ class Usage:
     model: str
     limits: Limits
     today: Day
-    left: Limits
-    """Of today."""
-    days: tuple[Day, ...]
-    """Newest first."""
+    left: Limits  # Of today.
+    days: tuple[Day, ...]  # Newest first.
 
 
 def usage(engine: Engine, settings: ModelSettings, *, days: int = 30) -> Usage:

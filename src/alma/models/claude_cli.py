@@ -23,7 +23,7 @@ from typing import Any
 from ..errors import ModelOutputError, ModelTimeoutError, ModelUnavailableError
 from ..types.asking import Prompt
 from .budget import NOTHING
-from .client import ANTHROPIC_TOKENS, Provider, check_end, quote_material, write_instructions
+from .client import ANTHROPIC_TOKENS, Provider, check_end, quote_material, read_object, write_instructions
 
 PATH_VARIABLE = "CLAUDE_SMART_CLI_PATH"
 TIMEOUT_VARIABLE = "CLAUDE_SMART_CLI_TIMEOUT"
@@ -89,11 +89,8 @@ class ClaudeCLI(Provider):
                 json.dump(_SETTINGS, file)
             command = [program, *_OPTIONS, "--model", self._model, "--system-prompt", _SYSTEM, "--settings", settings]
             code, output, errors = run_program(command, text, folder=empty, environ=environ, timeout=self._timeout)
-        try:
-            reply = json.loads(output)
-        except (ValueError, RecursionError):
-            reply = None
-        if not isinstance(reply, dict) or reply.get("type") != "result":
+        reply = read_object(output)
+        if reply is None or reply.get("type") != "result":
             if code != 0:
                 raise ModelUnavailableError(f"claude ended with code {code}: {_shorten(errors)}")
             raise ModelOutputError(f"claude printed {len(output)} bytes that are no result")

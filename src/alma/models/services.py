@@ -35,8 +35,16 @@ from ..errors import (
 from ..retry import Secret, read_retry_after
 from ..types.asking import ModelSettings, Prompt
 from .budget import NOTHING, Spent
-from .client import ANTHROPIC_TOKENS, Provider, TransientError, check_end, quote_material, write_instructions
-from .schema import make_strict
+from .client import (
+    ANTHROPIC_TOKENS,
+    Provider,
+    TransientError,
+    check_end,
+    make_strict,
+    quote_material,
+    read_object,
+    write_instructions,
+)
 
 T = TypeVar("T")
 
@@ -93,10 +101,9 @@ class Service(Provider):
     has_usual_key_elsewhere = False
     key_header, key_prefix = "authorization", "Bearer "
     other_headers: ClassVar[Mapping[str, str]] = {}
-    ways: ClassVar[tuple[str, ...]]
-    """How a shape can be demanded, the best first."""
+    ways: ClassVar[tuple[str, ...]]  # How a shape can be demanded, the best first.
+    # The same at another address than the usual one, where that differs.
     ways_elsewhere: ClassVar[tuple[str, ...]] = ()
-    """The same at another address than the usual one, where that differs."""
 
     def __init__(self, settings: ModelSettings, environ: Mapping[str, str]) -> None:
         self.label = kind = settings.provider
@@ -124,8 +131,7 @@ class Service(Provider):
         self._read_timeout = settings.read_timeout or self.timeout
         self._connect_timeout = min(settings.connect_timeout or CONNECT_TIMEOUT, self.timeout)
         self._ways = list(ways) if settings.structured == "auto" else [settings.structured]
-        self._limits = ["max_tokens"]
-        """How the API calls the most tokens of an answer; the first is used."""
+        self._limits = ["max_tokens"]  # How the API calls the most tokens of an answer; the first is used.
         self._lock = threading.Lock()
 
     def address(self, base: str, settings: ModelSettings) -> str:
@@ -147,20 +153,15 @@ class Service(Provider):
             status, headers, data = _run(asyncio.wait_for(self._post(self.body(prompt, way, limit)), self.timeout))
         except TimeoutError as error:
             raise ModelTimeoutError(f"{self.label} gave no answer in {self.timeout:g} s and was ended") from error
-        try:
-            reply = json.loads(data)
-        except (ValueError, RecursionError):
-            reply = None
-        if 200 <= status < 300:
-            if not isinstance(reply, dict):
-                raise ModelOutputError(f"{self.label} answered {len(data)} bytes that are no JSON object")
-            return reply
-        # The message in an error of either API, or the error as it is.
-        reason: Any = data.decode("utf-8", "replace")
-        if isinstance(reply, dict):
-            reason = reply.get("error", reply)
+        reply = read_object(data)
+        if not 200 <= status < 300:
+            # The message in an error of either API, or the error as it is.
+            reason: Any = (reply or {}).get("error", data.decode("utf-8", "replace"))
             reason = reason.get("message", "") if isinstance(reason, dict) else reason
-        raise self._explain_refusal(status, headers, reason if isinstance(reason, str) else "", way, limit)
+            raise self._explain_refusal(status, headers, str(reason), way, limit)
+        if reply is None:
+            raise ModelOutputError(f"{self.label} answered {len(data)} bytes that are no JSON object")
+        return reply
 
     async def _post(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
         """Return the status, the headers and the content of the reply."""
@@ -187,10 +188,8 @@ class Service(Provider):
                     raise ModelOutputError(f"{self.label} answered in an encoding that nobody asked for")
                 async for piece in response.aiter_raw():
                     data += piece
-                    if len(data) > MOST_BYTES and response.is_success:
-                        raise ModelOutputError(f"{self.label} answered more than 4 MB and was ended")
                     if len(data) > MOST_BYTES:
-                        break
+                        raise ModelOutputError(f"{self.label} answered more than 4 MB and was ended")
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
             message = f"{self.label} cannot be reached at {self.url}: {self._shorten(str(error))}"
             raise TransientError(message, NOTHING) from error
@@ -216,25 +215,20 @@ class Service(Provider):
             message = f"{self.label} refused {key} ({status})"
         elif status == 404:
             message = f"{self.label} found nothing (404): check `model` ({self.model}) and `base_url`{more}"
-        elif self._can_ask_otherwise(reason.lower(), way, limit):
-            return TransientError(f"{message}; asked in another way", NOTHING, 0.0)
+        elif any(word in reason.lower() for word in (*self._limits, *_ABOUT_SHAPE)):
+            # What was refused is left out from now on, where there is an alternative to it.
+            is_about_limit = any(name in reason.lower() for name in self._limits)
+            alternatives, refused = (self._limits, limit) if is_about_limit else (self._ways, way)
+            with self._lock:
+                if len(alternatives) > 1:
+                    alternatives[:] = alternatives[alternatives[0] == refused :]
+                    return TransientError(f"{message}; asked in another way", NOTHING, 0.0)
         return ModelUnavailableError(message, NOTHING)
 
     def _shorten(self, text: str) -> str:
         """Return what a service wrote as one short line without the key or any other secret."""
         hidden = text.replace(self.key, "***") if self.key else text
         return " ".join(redact(hidden[:16_000]).split())[:200]
-
-    def _can_ask_otherwise(self, reason: str, way: str, limit: str) -> bool:
-        """Return whether there is an alternative to what was refused, and use it from now on."""
-        is_about_limit = any(name in reason for name in self._limits)
-        alternatives, refused = (self._limits, limit) if is_about_limit else (self._ways, way)
-        with self._lock:
-            if len(alternatives) < 2 or not (is_about_limit or any(word in reason for word in _ABOUT_SHAPE)):
-                return False
-            if alternatives[0] == refused:
-                alternatives.pop(0)
-            return True
 
 
 class Anthropic(Service):
@@ -344,33 +338,24 @@ class LiteLLM(OpenAI):
         litellm: Any = importlib.import_module("litellm")
         litellm.suppress_debug_info = True
         litellm.telemetry = False
-        named = {"api_base": self.url, "api_key": self.key}
         # Every try is paid for, so that only the client may try again.
-        options = {"timeout": self.timeout, "num_retries": 0, "max_retries": 0, "drop_params": True}
-        request = self.body(prompt, self.choose_way(prompt), self._limits[0])
+        options: dict[str, Any] = {"timeout": self.timeout, "num_retries": 0, "max_retries": 0, "drop_params": True}
+        options |= {name: value for name, value in (("api_base", self.url), ("api_key", self.key)) if value}
         try:
-            response = litellm.completion(
-                **request, **options, **{name: value for name, value in named.items() if value}
-            )
+            response = litellm.completion(**self.body(prompt, self.choose_way(prompt), self._limits[0]), **options)
         except litellm.exceptions.openai.OpenAIError as error:
-            raise self._explain_error(error) from None
+            # Named by its status: its text may hold the prompt, and a key that only LiteLLM knows.
+            status, kind = getattr(error, "status_code", None), type(error).__name__
+            if "Timeout" in kind or status == 408:
+                raise ModelTimeoutError(f"{self.label} gave no answer in {self.timeout:g} s") from None
+            if kind == "APIConnectionError":
+                raise TransientError(f"{self.label} cannot be reached") from None
+            raise self._explain_refusal(status or 400, {}, "", "", "") from None
         reply: dict[str, Any] = response.model_dump()
         if isinstance(reply.get("usage"), dict):
             hidden = getattr(response, "_hidden_params", None) or {}
             reply["usage"]["cost"] = hidden.get("response_cost")
         return reply
-
-    def _explain_error(self, error: Exception) -> ModelError:
-        """Name the error by its status: its text may hold the prompt, and a key that only LiteLLM knows."""
-        status, kind = getattr(error, "status_code", None), type(error).__name__
-        if "Timeout" in kind or status == 408:
-            return ModelTimeoutError(f"{self.name} gave no answer in {self.timeout:g} s")
-        if kind == "APIConnectionError":
-            return TransientError(f"{self.name} cannot be reached")
-        if isinstance(status, int) and (status == 429 or status >= 500):
-            return TransientError(f"{self.name} answered with {status}", NOTHING if status in _NOT_SERVED else None)
-        problem = "refused the key" if status in (401, 403) else f"failed: {kind}"
-        return ModelUnavailableError(f"{self.name} {problem} ({status})", NOTHING)
 
     def count(self, reply: Mapping[str, Any]) -> Spent | None:
         spent = super().count(reply)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
+from .local import join_longest_first, load_vocabulary
 from .port import Entities
-from .words import join_longest_first, load_vocabulary
 
 _words = partial(load_vocabulary, "entities.json")
 _MAX_CHARS = 100_000

@@ -6,18 +6,16 @@ handed over to be worked on give nothing. Of an assistant only reports of its ow
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..types.kinds import Result
 from ..types.speech import by_name
+from .local import join_longest_first, load_file, remove_pasted
 from .port import MemoryProposal, Role, Topic, Turn
-from .words import remove_pasted
 
 _SENTENCE_CHARS = 300
 _TASK_CHARS = 120
@@ -35,20 +33,13 @@ _PLACE_OPENERS = frozenset(("new", "st", "old", "east", "west", "north", "south"
 _FIELDS = ("value", "strategy", "reason", "instead", "task")
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(NamedTuple):
     pattern: re.Pattern[str]
     topic: Topic
     by_any: bool
-    language: Mapping[str, Any]
+    who: str
     result: Result | None
     templates: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Forms:
-    forms: tuple[_Form, ...]
-    patterns: Mapping[str, re.Pattern[str]]
 
 
 def find_local_memories(turns: Sequence[Turn]) -> list[MemoryProposal]:
@@ -62,42 +53,31 @@ def find_local_memories(turns: Sequence[Turn]) -> list[MemoryProposal]:
         matches = [proposal for one in sentences if (proposal := _read_sentence(one, index, turn, request))]
         proposals += matches
         if turn.role is Role.USER and sentences and not matches:
-            request = _read_request(sentences[0]) or request
+            first = sentences[0]
+            is_request = len(first) <= _TASK_CHARS and len(first.split()) > 1 and not first.endswith("?")
+            request = (_REQUEST.sub("", first).rstrip(".! ") if is_request else "") or request
     return proposals
-
-
-def _read_request(sentence: str) -> str:
-    is_request = len(sentence) <= _TASK_CHARS and len(sentence.split()) > 1 and not sentence.endswith("?")
-    return _REQUEST.sub("", sentence).rstrip(".! ") if is_request else ""
 
 
 def _own_sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a turn that are the speaker's own, on one line each."""
-    patterns = _load_forms().patterns
+    patterns = _load_forms()[1]
     own = remove_pasted(text).replace("’", "'")
     if patterns["play"].search(own[:_SENTENCE_CHARS]):
         return
-    for line in _join_lines(own):
+    lines: list[str] = []
+    for line in own.splitlines():
+        goes_on = bool(lines) and lines[-1] != "" and lines[-1][-1] not in ".!?:;" and line[:1].islower()
+        lines[-1:] = [f"{lines[-1]} {line.strip()}"] if goes_on else [*lines[-1:], line.strip()]
+    for line in lines:
         for sentence in _END.split(line):
             if patterns["handed_over"].search(sentence[:_SENTENCE_CHARS]):
                 return
             yield " ".join(sentence.split())
 
 
-def _join_lines(text: str) -> list[str]:
-    """Return the lines of a text, with each that goes on in the next one joined to it."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        goes_on = bool(lines) and lines[-1] != "" and lines[-1][-1] not in ".!?:;" and line[:1].islower()
-        if goes_on:
-            lines[-1] = f"{lines[-1]} {line.strip()}"
-        else:
-            lines.append(line.strip())
-    return lines
-
-
 def _read_sentence(sentence: str, index: int, turn: Turn, request: str) -> MemoryProposal | None:
-    patterns = _load_forms().patterns
+    forms, patterns = _load_forms()
     plain = _BULLET.sub("", sentence)
     box = _BOX.match(plain)
     if box:
@@ -111,7 +91,7 @@ def _read_sentence(sentence: str, index: int, turn: Turn, request: str) -> Memor
     if patterns["doubts"].search(plain):
         return None
     is_conditional = patterns["conditions"].search(plain) is not None
-    for form in _load_forms().forms:
+    for form in forms:
         if turn.role is Role.ASSISTANT and not form.by_any:
             continue
         match = form.pattern.fullmatch(plain)
@@ -125,7 +105,7 @@ def _read_sentence(sentence: str, index: int, turn: Turn, request: str) -> Memor
 def _propose(
     form: _Form, match: re.Match[str], plain: str, quote: str, index: int, turn: Turn, request: str
 ) -> MemoryProposal:
-    who = turn.speaker if by_name(turn.speaker or "user", "") else str(form.language["who"])
+    who = turn.speaker if by_name(turn.speaker or "user", "") else form.who
     groups = {name: group.strip(" ,") for name, group in match.groupdict().items() if group}
     filled = {name: template.format_map({**groups, "who": who}) for name, template in form.templates.items()}
     fields = {name: groups[name] for name in _FIELDS if name in groups}
@@ -176,46 +156,37 @@ def _load_file() -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def _load_forms() -> _Forms:
-    data = _load_file()
-    forms = [_compile_form(form, language) for language in data["languages"] for form in language["forms"]]
-    # Folded lines of the file leave a space before each bar.
-    raw = {name: data[name].replace(" |", "|") for name in data if isinstance(data[name], str)}
-    bounded = {name: rf"\b(?:{raw[name]})\b" for name in ("doubts", "conditions")}
-    openers = {
-        "openers": rf"^(?:(?:{raw['openers']})\b[,.!:;]*(?: -)? +)+",
-        "remember": rf"^(?:{raw['remember']})\s",
-    }
-    patterns = {name: re.compile(one, re.IGNORECASE) for name, one in {**raw, **bounded, **openers}.items()}
-    return _Forms(tuple(forms), patterns)
-
-
-@lru_cache(maxsize=1)
-def _load_name_slots() -> Mapping[str, str]:
-    """Return the slot of a known place, and the condition that a name is not known as something else."""
-    names = json.loads(Path(__file__).with_name("entities.json").read_text(encoding="utf-8"))
-    places = "|".join(re.escape(one) for one in sorted(names["places"], key=len, reverse=True))
-    words = {*names["products"], *names["organisations"], *names["not_names"]} - _PLACE_OPENERS
-    others = "|".join(re.escape(one) for one in sorted(words, key=len, reverse=True))
-    return {"place": rf"(?P<name>{places})(?!\w)", "unplaced": rf"(?!(?:{others})(?![\w'-]))"}
-
-
-def _compile_form(form: Mapping[str, str], language: Mapping[str, Any]) -> _Form:
-    slots = {**_load_file()["slots"], **_load_name_slots()}
+def _load_forms() -> tuple[tuple[_Form, ...], Mapping[str, re.Pattern[str]]]:
+    """Return the forms of all languages, and the other patterns of the file by name."""
+    data, names = _load_file(), load_file("entities.json")
+    others = {*names["products"], *names["organisations"], *names["not_names"]} - _PLACE_OPENERS
+    # A known place, and the condition that a name is not known as something else.
+    place, other = (join_longest_first(map(re.escape, sorted(words))) for words in (names["places"], others))
+    slots = data["slots"] | {"place": rf"(?P<name>{place})(?!\w)", "unplaced": rf"(?!(?:{other})(?![\w'-]))"}
 
     def fill(match: re.Match[str]) -> str:
+        if match.string[: match.start()].endswith("(?P"):
+            return match[0]  # A group of the expression itself, (?P<name>…), is no slot.
         name = match[1]
         return f"(?:{slots[name]})" if name in _PLAIN_SLOTS else f"(?P<{name}>{slots[name]})"
 
-    # A group of the expression itself, (?P<name>…), is no slot.
-    source = _SLOT.sub(
-        lambda match: match[0] if match.string[: match.start()].endswith("(?P") else fill(match), form["is"]
-    )
-    return _Form(
-        pattern=re.compile(source, re.IGNORECASE),
-        topic=Topic(form["topic"]),
-        by_any=form.get("by") == "any",
-        language=language,
-        result=Result(form["result"]) if "result" in form else None,
-        templates={name: form[name] for name in ("text", "strategy", "attribute") if name in form},
-    )
+    forms = [
+        _Form(
+            re.compile(_SLOT.sub(fill, form["is"]), re.IGNORECASE),
+            Topic(form["topic"]),
+            form.get("by") == "any",
+            language["who"],
+            Result(form["result"]) if "result" in form else None,
+            {name: form[name] for name in ("text", "strategy", "attribute") if name in form},
+        )
+        for language in data["languages"]
+        for form in language["forms"]
+    ]
+    # Folded lines of the file leave a space before each bar.
+    raw = {name: data[name].replace(" |", "|") for name in data if isinstance(data[name], str)}
+    raw |= {name: rf"\b(?:{raw[name]})\b" for name in ("doubts", "conditions")}
+    raw |= {
+        "openers": rf"^(?:(?:{raw['openers']})\b[,.!:;]*(?: -)? +)+",
+        "remember": rf"^(?:{raw['remember']})\s",
+    }
+    return tuple(forms), {name: re.compile(one, re.IGNORECASE) for name, one in raw.items()}

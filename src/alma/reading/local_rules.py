@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ..types.rules import Reach
+from .local import cut_at_output, remove_pasted
 from .port import Comparer, Known, Pair, Role, RuleProposal, Turn, Verdict
-from .words import cut_at_output, remove_pasted
 
 _LINE_CHARS = 200
 _OWN_CHARS = 600

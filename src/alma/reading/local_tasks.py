@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from itertools import pairwise
 
+from .local import join_longest_first, load_vocabulary, match_any
 from .port import Plan, Task
-from .words import join_longest_first, load_vocabulary, match_any
 
 _words = partial(load_vocabulary, "tasks.json")
 _find = partial(match_any, "tasks.json")
@@ -33,6 +33,10 @@ _INLINE_ITEM = re.compile(r"(?<=\S)\s+(?=\(?[2-9]\)\s)")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|(?<=[。！？])|\n+")
 _LITERAL = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\([^()]*\)")
 _WORD = re.compile(r"\w[\w'-]*")
+_NO_VERBS = frozenset(
+    "about after against also as at before behind beside between by during for from if in inside into of on only onto "
+    "or over than through to under until up when where while with within without not even just maybe is was".split()
+)
 
 
 @dataclass
@@ -181,6 +185,9 @@ def _split_tasks(sentence: str) -> Iterator[tuple[str, str]]:
 def _is_boundary(masked: str, start: int, found: re.Match[str]) -> bool:
     """Return whether a new task begins after a comma, "and" or "then" between two clauses."""
     before, after = _WORD.findall(masked[start : found.start()].lower()), _WORD.findall(masked[found.end() :].lower())
+    if "then" in found[0] and len(after) > 1 and after[1] in _words("determiners"):
+        # "…, then mend the selectors": a word before "the" that is no verb we know, and no preposition.
+        return after[0] not in _words("determiners") and after[0] not in _NO_VERBS
     if not after or after[0] not in _words("verbs"):
         return False
     if "then" in found[0] or ";" in found[0]:

@@ -21,6 +21,7 @@ from ..ports import Model
 from ..types.asking import Prompt
 from ..types.kinds import Result
 from ..types.rules import Reach
+from .local import remove_pasted
 from .port import (
     UNSURE,
     Entities,
@@ -39,7 +40,6 @@ from .port import (
     Turn,
     Verdict,
 )
-from .words import remove_pasted
 
 T = TypeVar("T")
 
@@ -83,24 +83,18 @@ class ModelReader(Reader):
         ids = {one.id for one in known}
         listed = [{"id": one.id, "rule": one.text} for one in known[:_MAX_KNOWN]]
         proposals = []
-        for batch in _split_batches(exchanges, 25):
-            own_words = {entry["n"]: _normalise(str(entry["person"])) for entry in batch}
-            for item in self._ask("rules", {"known": listed, "exchanges": batch})["rules"]:
-                if not self._is_supported(item, own_words, vocabulary, "rule", "general"):
-                    continue
+        for batch, item in self._ask_batches("rules", "rules", 25, "exchanges", exchanges, known=listed):
+            if self._is_supported(item, batch, "person", vocabulary, "rule", "general"):
                 is_known = item.get("known") in ids and "relation" in item
+                texts = {name: item.get(name, "").strip() for name in ("rule", "quote", "trigger", "reason", "general")}
                 proposals.append(
                     RuleProposal(
                         turn=item["n"],
-                        rule=item["rule"].strip(),
                         reach=Reach(item["scope"]),
-                        quote=item["quote"].strip(),
                         is_correction=item["kind"] == "correction",
-                        trigger=item.get("trigger", "").strip(),
-                        reason=item.get("reason", "").strip(),
-                        general=item.get("general", "").strip(),
                         known=item["known"] if is_known else "",
                         verdict=Verdict(item["relation"]) if is_known else Verdict.UNRELATED,
+                        **texts,
                     )
                 )
         return proposals
@@ -114,30 +108,20 @@ class ModelReader(Reader):
         vocabulary = _normalise(" ".join(f"{turn.speaker} {turn.text}" for turn in turns))
         ids = {one.id for one in known}
         listed = [{"id": one.id, "memory": one.text} for one in known[:_MAX_KNOWN]]
-        proposals = []
-        for batch in _split_batches(entries, 40):
-            own_words = {entry["n"]: _normalise(str(entry["text"])) for entry in batch}
-            for item in self._ask("memories", {"known": listed, "turns": batch})["memories"]:
-                if not self._is_supported(item, own_words, vocabulary, "text", "value", "strategy", "instead"):
-                    continue
-                texts = {
-                    name: item.get(name, "").strip()
-                    for name in ("value", "when", "task", "strategy", "reason", "instead")
-                }
-                proposals.append(
-                    MemoryProposal(
-                        turn=item["n"],
-                        topic=Topic(item["kind"]),
-                        text=item["text"].strip(),
-                        quote=item["quote"].strip(),
-                        subject=_normalise(item.get("subject", "")),
-                        attribute=_normalise(item.get("attribute", "")),
-                        result=Result(item["result"]) if "result" in item else None,
-                        replaces=item["replaces"] if item.get("replaces") in ids else "",
-                        **texts,
-                    )
-                )
-        return proposals
+        names = ("text", "quote", "value", "when", "task", "strategy", "reason", "instead")
+        return [
+            MemoryProposal(
+                turn=item["n"],
+                topic=Topic(item["kind"]),
+                subject=_normalise(item.get("subject", "")),
+                attribute=_normalise(item.get("attribute", "")),
+                result=Result(item["result"]) if "result" in item else None,
+                replaces=item["replaces"] if item.get("replaces") in ids else "",
+                **{name: item.get(name, "").strip() for name in names},
+            )
+            for batch, item in self._ask_batches("memories", "memories", 40, "turns", entries, known=listed)
+            if self._is_supported(item, batch, "text", vocabulary, "text", "value", "strategy", "instead")
+        ]
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         entries = [
@@ -145,10 +129,9 @@ class ModelReader(Reader):
             for n, pair in enumerate(pairs)
         ]
         relations: dict[int, Relation] = {}
-        for batch in _split_batches(entries, 40):
-            for item in self._ask("compare", {"pairs": batch})["pairs"]:
-                probability = min(1.0, max(0.0, float(item["probability"])))
-                relations[item["n"]] = Relation(Verdict(item["relation"]), probability)
+        for _, item in self._ask_batches("compare", "pairs", 40, "pairs", entries):
+            probability = min(1.0, max(0.0, float(item["probability"])))
+            relations[item["n"]] = Relation(Verdict(item["relation"]), probability)
         return [relations.get(n, UNSURE) for n in range(len(pairs))]
 
     def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:
@@ -162,15 +145,14 @@ class ModelReader(Reader):
             for n, one in enumerate(repairs)
         ]
         notes: dict[int, str] = {}
-        for batch in _split_batches(entries, 20):
-            for item in self._ask("repairs", {"cases": batch})["cases"]:
-                note = item.get("note", "").strip() if item["lesson"] else ""
-                if note and 0 <= item["n"] < len(repairs):
-                    one = repairs[item["n"]]
-                    if _has_unknown_literal(note, _normalise(f"{one.failed} {one.output} {one.worked}")):
-                        self.dropped[_UNKNOWN_NAME] += 1
-                    else:
-                        notes[item["n"]] = note
+        for _, item in self._ask_batches("repairs", "cases", 20, "cases", entries):
+            note = item.get("note", "").strip() if item["lesson"] else ""
+            if note and 0 <= item["n"] < len(repairs):
+                one = repairs[item["n"]]
+                if _has_unknown_literal(note, _normalise(f"{one.failed} {one.output} {one.worked}")):
+                    self.dropped[_UNKNOWN_NAME] += 1
+                else:
+                    notes[item["n"]] = note
         return [Observation(one, notes.get(n, "")) for n, one in enumerate(repairs)]
 
     def plan_tasks(self, prompt: str) -> Plan:
@@ -200,60 +182,53 @@ class ModelReader(Reader):
         ]
         entries = [{"n": n, "text": text[:_TURN_CHARS]} for n, text in enumerate(texts)]
         entities: dict[int, Entities] = {}
-        for batch in _split_batches(entries, 25):
-            for item in self._ask("entities", {"texts": batch})["texts"]:
-                if not 0 <= item["n"] < len(texts):
-                    continue
-                text = _normalise(texts[item["n"]])
-                names = {one["name"]: one["type"] for one in item["entities"] if _normalise(one["name"]) in text}
-                relations = [
-                    (one["subject"], _SPACE.sub("_", one["relation"].strip().lower()), one["object"])
-                    for one in item.get("relations", ())
-                    if one["subject"] in names and one["object"] in names
-                ]
-                entities[item["n"]] = Entities(tuple(names.items()), tuple(relations))
+        for _, item in self._ask_batches("entities", "texts", 25, "texts", entries):
+            if not 0 <= item["n"] < len(texts):
+                continue
+            text = _normalise(texts[item["n"]])
+            names = {one["name"]: one["type"] for one in item["entities"] if _normalise(one["name"]) in text}
+            relations = [
+                (one["subject"], _SPACE.sub("_", one["relation"].strip().lower()), one["object"])
+                for one in item.get("relations", ())
+                if one["subject"] in names and one["object"] in names
+            ]
+            entities[item["n"]] = Entities(tuple(names.items()), tuple(relations))
         return [entities.get(n, Entities()) for n in range(len(texts))]
 
     def _ask(self, name: str, material: Mapping[str, Any]) -> Any:
         prompt = load_prompt(name)
         text = json.dumps(material, ensure_ascii=False, indent=1)
-        return self._model.ask(
-            Prompt(
-                system=prompt["system"],
-                text=text,
-                schema=prompt["schema"],
-                max_tokens=prompt["max_tokens"],
-                version=f"{name} {prompt['version']}",
-            )
-        ).value
+        fields = {field: prompt[field] for field in ("system", "schema", "max_tokens")}
+        return self._model.ask(Prompt(text=text, version=f"{name} {prompt['version']}", **fields)).value
+
+    def _ask_batches(
+        self, name: str, answer: str, size: int, label: str, entries: Sequence[dict[str, Any]], **shared: Any
+    ) -> Iterator[tuple[list[dict[str, Any]], Any]]:
+        """Ask about the entries in batches that one call can answer; yield each item with its batch."""
+        batch: list[dict[str, Any]] = []
+        chars = 0
+        for entry in (*entries, None):
+            length = sum(len(value) for value in entry.values() if isinstance(value, str)) if entry else 0
+            if batch and (entry is None or len(batch) == size or chars + length > _BATCH_CHARS):
+                for item in self._ask(name, {**shared, label: batch})[answer]:
+                    yield batch, item
+                batch, chars = [], 0
+            if entry is not None:
+                batch.append(entry)
+                chars += length
 
     def _is_supported(
-        self, item: Mapping[str, Any], own_words: Mapping[int, str], vocabulary: str, *fields: str
+        self, item: Mapping[str, Any], batch: Sequence[Mapping[str, Any]], own: str, vocabulary: str, *fields: str
     ) -> bool:
         """Return whether the quote stands in the turn, and every literal of the given fields in the session."""
         quote = _normalise(item["quote"])
-        if item["n"] not in own_words or not quote or quote not in own_words[item["n"]]:
+        if not quote or not any(entry["n"] == item["n"] and quote in _normalise(entry[own]) for entry in batch):
             self.dropped["quote not found in the person's words"] += 1
             return False
         if any(_has_unknown_literal(item.get(field, ""), vocabulary) for field in fields):
             self.dropped[_UNKNOWN_NAME] += 1
             return False
         return True
-
-
-def _split_batches(entries: Sequence[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
-    """Split entries into batches that one call can answer."""
-    batch: list[dict[str, Any]] = []
-    chars = 0
-    for entry in entries:
-        length = sum(len(value) for value in entry.values() if isinstance(value, str))
-        if batch and (len(batch) == size or chars + length > _BATCH_CHARS):
-            yield batch
-            batch, chars = [], 0
-        batch.append(entry)
-        chars += length
-    if batch:
-        yield batch
 
 
 def _normalise(text: str) -> str:

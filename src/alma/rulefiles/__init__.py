@@ -8,8 +8,7 @@ import_(alma, "AGENTS.md")
 
 from __future__ import annotations
 
-from .entries import Change, Side, Verb
-from .exchange import ExportReport, ImportReport, LeftOut, export, import_, plan
+from .exchange import Change, ExportReport, ImportReport, LeftOut, Side, Verb, export, import_, plan
 from .targets import TARGETS, Host, Limit, Target, Unit, is_rule_file
 
 __all__ = [

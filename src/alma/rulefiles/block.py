@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from ..engine.inject.escape import remove_unseen
 from ..errors import ValidationError
 
 # -- text as one line of Markdown that is nothing but text, and back
@@ -22,15 +23,14 @@ from ..errors import ValidationError
 # would load, the marks of our own lines. Code spans stay as they are, but for one that holds a comment, which is seen
 # there too. `decode(encode(text))` is `fold(text)`.
 
+# What a backslash may stand before.
 _MEANT = r"\\`@<!>*_#~\[+-"
-"""What a backslash may stand before."""
 _SPACE = re.compile(r"\s+")
 _UNSEEN = ("Cc", "Cf", "Cs", "Co")
-_JOINERS = "\u200c\u200d"
-"""Persian and Indic spelling and emoji need these."""
+_JOINERS = "\u200c\u200d"  # Persian and Indic spelling and emoji need these.
 _OPENS = re.compile(r"#|~~~|>|[-+*](?:\s|$)|[-*_](?:\s*[-*_]){2,}\s*$|\[[^\]]*\]:|(\*\*|__)(?=.*:\1)")
+# A code span; `{0}` is what may stand between two runs of backticks.
 _CODE = r"(?P<ticks>`++){0}(?:(?!(?P=ticks)(?!`))`++{0})*+(?P=ticks)(?!`)"
-"""A code span; `{0}` is what may stand between two runs of backticks."""
 _STRUCTURE = (
     rf"(?P<code>{_CODE.format(r'(?:[^`<-]++|<(?!!--)|-(?!->))++')})"
     rf"|(?P<slashes>\\\\+|\\(?=[{_MEANT}]))|\\"
@@ -46,8 +46,6 @@ def fold(text: str) -> str:
     flat = _SPACE.sub(" ", text).strip()
     if flat.isascii() and flat.isprintable():
         return flat
-    from ..engine.inject.escape import remove_unseen  # Its patterns take a while to compile.
-
     seen = (sign for sign in remove_unseen(flat) if unicodedata.category(sign) not in _UNSEEN or sign in _JOINERS)
     return _SPACE.sub(" ", "".join(seen)).strip()
 
@@ -69,8 +67,7 @@ def decode(line: str) -> str:
 
 # -- items
 
-_MOST = 10_000
-"""Characters of an item that are looked at; far more than are ever kept."""
+_MOST = 10_000  # Characters of an item that are looked at; far more than are ever kept.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _MARK = re.compile(r"\s*<!--\s*(?P<id>[0-9a-hjkmnp-tv-z]{8})(?:\s+(?P<base>[0-9a-hjkmnp-tv-z]{6}))?\s*-->")
 _HEAD = re.compile(r"(?P<mark>\*\*|__)(?P<head>[^\s].*?):(?P=mark)(?:\s+|$)")
@@ -102,13 +99,10 @@ class Words(NamedTuple):
 class Item(NamedTuple):
     """An item of a list as it stands in a file."""
 
-    said: str
-    """Its Markdown on one line, without the comment."""
-    number: int
-    """The line of the file it begins in."""
+    said: str  # Its Markdown on one line, without the comment.
+    number: int  # The line of the file it begins in.
     id: str = ""
-    base: str = ""
-    """The digest of the words it was written with; empty: it was written by hand."""
+    base: str = ""  # The digest of the words it was written with; empty: it was written by hand.
 
 
 def make_digest(text: str, length: int) -> str:
@@ -167,10 +161,8 @@ class Block(NamedTuple):
     start: int
     end: int
     items: tuple[Item, ...] = ()
-    title: str = ""
-    """The first heading."""
-    other: tuple[tuple[int, str], ...] = ()
-    """Lines that are no item: their number and what they say."""
+    title: str = ""  # The first heading.
+    other: tuple[tuple[int, str], ...] = ()  # Lines that are no item: their number and what they say.
 
 
 def find_block(text: str, name: str) -> Block | None:

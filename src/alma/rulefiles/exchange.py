@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from os import PathLike
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from ..engine import validate
 from ..engine.admit import clean, key_of, reword
 from ..engine.context import Engine
 from ..engine.evidence import believe
 from ..engine.facts import add_records
-from ..engine.rules import Teaching, dress_rule, find_similar_rules, prepare_rules, supersede_rules
+from ..engine.inject.escape import suspicious
+from ..engine.rule_lines import describe_occasion
+from ..engine.rules import (
+    AGENT,
+    RULE_CHARS,
+    Teaching,
+    dress_rule,
+    find_similar_rules,
+    is_old_fix,
+    prepare_rules,
+    supersede_rules,
+)
 from ..engine.transaction import Transaction, write
 from ..errors import NotFoundError, ValidationError, unknown
 from ..memory import ALMA
@@ -24,36 +37,24 @@ from ..opening import Holder
 from ..operations import About, Effect, Group
 from ..reading.local_rules import find_choice
 from ..text import shorten
-from ..types.kinds import MemoryType
-from ..types.record import Origin, Provenance, Status, Trust
-from ..types.rules import Reach, RuleSource
+from ..types.kinds import MemoryType, quoted_why
+from ..types.query import Where
+from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.rules import EVERYWHERE, Reach, RuleSource
 from ..words import AnyAgent
-from .block import Block, Words, find_block, find_newline, list_items_outside, place_block, remove_block, write_item
-from .entries import (
-    FILE_ID,
-    HEADINGS,
-    KINDS,
-    Change,
-    Comparison,
-    Entry,
-    Side,
-    Verb,
-    Wanted,
-    list_changes,
-    read_item_words,
-)
-from .targets import (
-    NAME,
-    TARGETS,
-    Host,
-    Limit,
-    RuleFile,
-    change_file,
-    check_name,
-    find_file,
-    is_rule_file,
-    make_front,
-    read_file,
+from . import targets
+from .block import (
+    Block,
+    Item,
+    Words,
+    find_block,
+    find_newline,
+    list_items_outside,
+    make_digest,
+    place_block,
+    read_words,
+    remove_block,
+    write_item,
 )
 
 operation = Group("rules")
@@ -80,6 +81,333 @@ def find_agent(engine: Engine, agent: str | None) -> str | None:
     return None if agent is None else engine.agent(validate.name("agent", agent))
 
 
+# -- what the memory holds that may stand in a file, and how it reads there
+
+LONGEST = 1_500  # Characters; a longer memory is a document, and no line of a list.
+# Under this name a rule that came from a file keeps the id it has there, so that all who share the file share it.
+FILE_ID = "file_id"
+_PROVEN = 0.6  # How sure, at the low end of the belief, a strategy or fact must be to stand in a file.
+_PART_CHARS = 240
+_AVOID = "Avoid: "
+
+HEADINGS: Mapping[str, str] = {
+    MemoryType.RULE: "",
+    MemoryType.HEURISTIC: "### What works",
+    MemoryType.ANTI_PATTERN: "### What to avoid",
+    MemoryType.DOMAIN_KNOWLEDGE: "### What is known",
+}
+KINDS = tuple(HEADINGS)
+_PARTS = ("text", "head", "why", "instead")
+# Which fields of a body the parts of an item are, in the order of `Words`.
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    MemoryType.RULE: ("rule", "trigger", "why"),
+    MemoryType.HEURISTIC: ("strategy", "condition"),
+    MemoryType.ANTI_PATTERN: ("pattern", "condition", "why_bad", "better_alternative"),
+    MemoryType.DOMAIN_KNOWLEDGE: ("fact",),
+}
+
+
+class Entry(NamedTuple):
+    """A memory as it stands in a file."""
+
+    id: str
+    record: Record
+    words: Words
+    digest: str
+
+
+def make_entry(record: Record) -> Entry:
+    """Return what a reader needs; a trigger or reason that only says the rule over again is left out."""
+    words = Words(*(str(record.body.get(field) or "") for field in _FIELDS[record.kind]))
+    if words.why:
+        words = words._replace(why=quoted_why(record))
+    words = words.folded()
+    if record.kind == MemoryType.ANTI_PATTERN:
+        words = words._replace(text=f"{_AVOID}{words.text}")
+    elif record.kind == MemoryType.RULE:
+        why = "" if words.why.lower() in words.text.lower() else words.why
+        words = words._replace(head=describe_occasion(words.head, words.text), why=why)
+    file_id = record.body.get("metadata", {}).get(FILE_ID)
+    id = file_id if isinstance(file_id, str) and len(file_id) == 8 else make_digest(record.id, 8)
+    return Entry(id, record, words, words.digest)
+
+
+def read_item_words(item: Item, kind: str = MemoryType.RULE) -> Words:
+    return read_words(item.said, _PARTS[: len(_FIELDS[kind])])
+
+
+def list_changes(entry: Entry, words: Words) -> dict[str, str]:
+    """Return the fields that read otherwise now, as the memory keeps them."""
+    kind = entry.record.kind
+    prefix = _AVOID if kind == MemoryType.ANTI_PATTERN else ""
+    new, old = (one._replace(text=one.text.removeprefix(prefix)) for one in (words, entry.words))
+    pairs = list(zip(_FIELDS[kind], new, old, strict=False))
+    changed = {field: after for field, after, before in pairs if after != before}
+    if "rule" in changed:
+        # What only said the old rule over again goes with it.
+        changed |= {field: "" for field, after, before in pairs if not after + before}
+    return changed
+
+
+def find_entries(engine: Engine, kinds: Iterable[str], ids: Iterable[str]) -> dict[str, Entry]:
+    """Return all of these kinds that could ever have stood in a file, whatever became of it, by its id there; when some
+    of the ids are none of those, of every kind."""
+    # The files are the project's: what belongs to one user is not written there.
+    where = Where(kinds={MemoryType.RULE, *kinds}, projects={engine.project, EVERYWHERE}, users={""})
+    entries: dict[str, Entry] = {}
+    for record in sorted(engine.store.scan(where), key=lambda one: (one.status is not Status.ACTIVE, one.id)):
+        one = make_entry(record)
+        entries.setdefault(one.id, one)
+    is_whole = where.kinds == set(KINDS) or all(id in entries for id in ids)
+    return entries if is_whole else find_entries(engine, KINDS, ())
+
+
+def find_reason(
+    engine: Engine,
+    one: Entry,
+    kinds: Collection[str] = KINDS,
+    agent: str | None = None,
+    by_hand: Collection[str] = (),
+    *,
+    everywhere: bool = True,
+) -> str | None:
+    """Return why a memory is left out of a file; empty: it is none of what was asked for; None: it stands there."""
+    record, now = one.record, engine.clock()
+    is_over = record.valid_to is not None and record.valid_to <= now
+    is_other = record.kind not in kinds or agent not in (None, record.agent)
+    if record.status is not Status.ACTIVE or is_other or record.session or is_over:
+        return ""
+    trust, size = record.provenance.trust, len(one.words.line())
+    # A person said it, or it came out well often enough.
+    is_proven = record.provenance.origin is Origin.USER or believe(record, now).low >= _PROVEN
+    is_hostile = trust is not Trust.TRUSTED and suspicious(one.words.line())
+    reasons = {
+        "an agent worked it out, and no person accepted it": is_old_fix(record),
+        "it comes from an untrusted source": trust is Trust.UNTRUSTED,
+        "nobody said it, and it reads like an instruction that was planted": is_hostile,
+        "it holds in all projects, not only in this one": record.project == EVERYWHERE and not everywhere,
+        "it is not proven enough": record.kind != MemoryType.RULE and not is_proven,
+        f"it has {size:,} characters, and an item has at most {LONGEST:,}": size > LONGEST,
+        "it stands in the file already, written by hand": one.digest in by_hand,
+    }
+    return next((reason for reason, is_true in reasons.items() if is_true), None)
+
+
+# -- how a file differs from the memory
+
+
+class Side(StrEnum):
+    """Who is right when both changed."""
+
+    FILE = "file"
+    MEMORY = "memory"
+
+
+class Verb(StrEnum):
+    ADDED = "added"
+    CHANGED = "changed"
+    REMOVED = "removed"
+    CONFLICT = "conflict"  # Changed in the file and in the memory since the export.
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One thing that is different in the file, and what comes of it."""
+
+    verb: Verb
+    line: int = 0  # In the file; 0: it is not there any more.
+    memory_id: str | None = None
+    before: str = ""
+    after: str = ""
+    done: bool = False  # It was taken over, or would be.
+    waits: bool = False  # Taken over as a candidate, which holds when a person says so.
+    why: str = ""
+
+    def __str__(self) -> str:
+        title = f"@@ {self.verb}{'' if self.done else ', left as it is'}{self.why and f': {self.why}'} @@"
+        words = {"-": self.before, "+": self.after}
+        return "\n".join([title, *(f"{sign}{line}" for sign, line in words.items() if line)])
+
+
+# A change, what the file says there, and which memory it is about.
+Difference = tuple[Change, Item | None, Words | None, Entry | None]
+
+
+class Comparison:
+    """A file beside the memory as it is now."""
+
+    def __init__(
+        self,
+        tx: Transaction,
+        name: str,
+        block: Block | None,
+        beside: Iterable[Item] = (),
+        *,
+        kinds: Iterable[str] = (),
+        agent: str | None = None,
+        is_trusted: bool = True,
+        prefer: Side | None = None,
+        retire: bool = False,
+    ) -> None:
+        self._is_trusted, self._prefer = is_trusted, prefer
+        items = block.items if block else ()
+        # The marker of what stood in the file when it was last written or read: the ids and the digests of their words.
+        # Before all else: who writes it between now and then makes us look again.
+        self.ledger_id = "mrk_rules_" + make_digest(f"{tx.engine.project}\x1f{name}", 12)
+        marker = tx.find(self.ledger_id)
+        self.last: dict[str, str] = dict(marker.body["value"]) if marker else {}
+        self.known = find_entries(tx.engine, kinds, {*(item.id for item in items if item.id), *self.last})
+        active = {one.id: one for one in self.known.values() if one.record.status is Status.ACTIVE}
+        self._by_words = {one.digest: one for one in active.values()}
+        agents = Counter(self.known[item.id].record.agent for item in items if item.id in self.known)
+        self.agent = agent or next((one for one, _ in agents.most_common(1)), AGENT)
+        rules = [one for one in self.known.values() if one.record.kind == MemoryType.RULE and not one.record.session]
+        self._keys = {
+            one.record.key: one
+            for status in (Status.ARCHIVED, Status.CANDIDATE, Status.ACTIVE)
+            for one in rules
+            if (one.record.status, one.record.agent) == (status, self.agent)
+        }
+        self.differences: list[Difference] = []
+        self.unchanged = self.newer = 0
+        self.standing: dict[str, str] = {}  # What stands in the file and is in the memory, for the ledger.
+        self.present: set[str] = set()  # The ids of the memories that stand in the file.
+        self._added: set[str] = set()
+        seen: set[str] = {""}
+        fresh: list[Item] = []
+        for item in items:
+            one = self.known.get(item.id)
+            if one is None or item.id in seen:
+                # It may be a copy of another item, id and all.
+                fresh.append(item if item.id not in seen else item._replace(id="", base=""))
+            else:
+                self.present.add(one.record.id)
+                self._compare_known(item, one)
+            seen.add(item.id)
+        for item in (*fresh, *beside):
+            self._compare_new(item)
+        if block is not None:
+            self._note_removed(tx.engine, active, done=retire and is_trusted)
+
+    def _note_removed(self, engine: Engine, active: Mapping[str, Entry], *, done: bool) -> None:
+        """Note what stood in the file and does not any more."""
+        for id, digest in self.last.items():
+            one = active.get(id)
+            if one is not None and one.record.id not in self.present and find_reason(engine, one) is None:
+                if not done:
+                    self.standing[id] = digest
+                self._note(Verb.REMOVED, entry=one, done=done, why="" if done else "it stays in the memory")
+
+    def _compare_known(self, item: Item, one: Entry) -> None:
+        words = read_item_words(item, one.record.kind)
+        # What both last agreed on: others may have written to the file since.
+        base = self.last.get(item.id, item.base)
+        is_active = one.record.status is Status.ACTIVE
+        if is_active:
+            self.standing[one.id] = base
+        if is_active and words.digest == one.digest:
+            self.standing[one.id] = one.digest
+            self.unchanged += 1
+        elif words.digest == base:
+            # The memory changed it or let go of it; the next export brings that into the file.
+            self.newer += 1
+        elif self._prefer is Side.FILE or (is_active and base in ("", one.digest)):
+            self._change(item, one, words)
+        else:
+            why = "the memory has changed it too since the export" if is_active else "the memory has let go of it since"
+            if self._prefer is Side.MEMORY:
+                # Seen and decided: the next export may write over it.
+                self.standing[one.id] = words.digest
+                why = f"{why}; the memory's words are kept"
+            self._note(Verb.CONFLICT, item, words, one, why=why)
+
+    def _compare_new(self, item: Item) -> None:
+        words = read_item_words(item)
+        if not words.text:
+            return
+        known, key = self._by_words.get(words.digest), self._key(words)
+        same = self._keys.get(key)
+        if known is not None:
+            self.present.add(known.record.id)
+            self.standing[known.id] = known.digest
+            self.unchanged += 1
+        elif problem := _find_problem(words, MemoryType.RULE):
+            self._note(Verb.REFUSED, item, words, why=problem)
+        elif self.last.get(item.id) in [read_item_words(item, kind).digest for kind in KINDS]:
+            # It was deleted from the memory, and nobody touched it here.
+            self.newer += 1
+        elif key in self._added or (same is not None and same.record.id in self.present):
+            self._note(Verb.REFUSED, item, words, same, why="the file says the same twice")
+        elif same is not None:
+            # The memory has it under another id, waiting or put away, or with another occasion or reason.
+            self.present.add(same.record.id)
+            self._change(item, same, words)
+        else:
+            self._added.add(key)
+            if item.id:
+                self.standing[item.id] = words.digest
+            self._note(Verb.ADDED, item, words, done=True)
+
+    def _change(self, item: Item, one: Entry, words: Words) -> None:
+        same, must_wait = self._keys.get(self._key(words)), self._must_wait(words)
+        # These words wait for a person already.
+        is_waiting = must_wait and same is not None and same.record.status is Status.CANDIDATE
+        if problem := _find_problem(words, one.record.kind):
+            self._note(Verb.REFUSED, item, words, one, why=problem)
+        elif is_waiting or (one.record.status is Status.ACTIVE and not list_changes(one, words)):
+            self.unchanged += 1
+        else:
+            if not must_wait:
+                self.standing[one.id] = words.digest
+            self._note(Verb.CHANGED, item, words, one, done=True)
+
+    def _must_wait(self, words: Words) -> bool:
+        """Whether a person has to see it first: an untrusted file, or words that read like a planted instruction."""
+        return not self._is_trusted or bool(suspicious(words.line()))
+
+    def _key(self, words: Words) -> str:
+        return key_of(MemoryType.RULE, self.agent, "", {"rule": words.text})
+
+    def _note(
+        self,
+        verb: Verb,
+        item: Item | None = None,
+        words: Words | None = None,
+        entry: Entry | None = None,
+        *,
+        done: bool = False,
+        why: str = "",
+    ) -> None:
+        waits = done and words is not None and self._must_wait(words)
+        if waits and self._is_trusted:
+            why = "it reads like a planted instruction and waits for your review"
+        change = Change(
+            verb=verb,
+            line=item.number if item else 0,
+            memory_id=entry.record.id if entry else None,
+            before=f"- {entry.words.line()}" if entry else "",
+            after=f"- {words.line()}" if words else "",
+            done=done,
+            waits=waits,
+            why=why,
+        )
+        self.differences.append((change, item, words, entry))
+
+
+def _find_problem(words: Words, kind: str) -> str:
+    """Return why these words cannot be kept as they are; empty when they can."""
+    if not words.text:
+        return "it says nothing"
+    if kind != MemoryType.RULE:
+        return "" if len(words.line()) <= LONGEST else f"it is longer than {LONGEST:,} characters"
+    limits = {"the rule": RULE_CHARS, "when": _PART_CHARS, "why": _PART_CHARS}
+    for (what, most), text in zip(limits.items(), words, strict=False):
+        if len(text) > most:
+            return f"{what} has {len(text):,} characters, and at most {most:,} are kept: make two of it"
+    return ""
+
+
 # -- export
 
 
@@ -95,19 +423,15 @@ class LeftOut:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
     to: str
-    path: str
-    """The file, below the root of its repository."""
+    path: str  # The file, below the root of its repository.
     root: str
-    items: int
-    """How many memories stand in the file now, or would."""
-    changed: bool
-    """The file is not what it should be (with `check`), or was not until now."""
+    items: int  # How many memories stand in the file now, or would.
+    changed: bool  # The file is not what it should be (with `check`), or was not until now.
     written: bool
-    diff: str
-    """A unified diff; empty when nothing changes."""
+    diff: str  # A unified diff; empty when nothing changes.
     left_out: tuple[LeftOut, ...] = ()
+    # What was edited by hand and not imported yet, a sentence each; an export would take it away.
     hand_edits: tuple[str, ...] = ()
-    """What was edited by hand and not imported yet, a sentence each; an export would take it away."""
     size: str
     limit: str
 
@@ -115,7 +439,7 @@ class ExportReport:
 @operation(Effect.CHANGES, "export_rules", idempotent=True, on_files=True)
 def export(
     alma: ALMA | None,
-    to: Annotated[str, About("which agent's file", tuple(TARGETS))],
+    to: Annotated[str, About("which agent's file", tuple(targets.TARGETS))],
     path: Annotated[
         str | PathLike[str] | None, About("another file than that agent's usual one", local=True, rule_file=True)
     ] = None,
@@ -125,7 +449,7 @@ def export(
     agent: AnyAgent = None,
     everywhere: Annotated[bool, About("rules of all projects, too; they are personal")] = False,
     include: Annotated[Iterable[str] | None, About("what else that is proven, beside rules", KINDS)] = None,
-    name: Annotated[str, About("the name of a skill or of a file among others")] = NAME,
+    name: Annotated[str, About("the name of a skill or of a file among others")] = targets.NAME,
     limit: Annotated[int | None, About("another limit than that agent's, in its own unit")] = None,
     check: Annotated[bool, About("write nothing, only say whether the file is current")] = False,
     force: Annotated[bool, About("overwrite what was edited by hand and not imported")] = False,
@@ -141,93 +465,62 @@ def export(
     imported is not overwritten unless `force`. With `remove` the block is taken out of the file instead; a file that
     holds nothing else is deleted.
     """
-    host = validate.choice("target", to, Host)
+    host = validate.choice("target", to, targets.Host)
     kinds = validate.names("include", include or (MemoryType.RULE,))
     for kind in set(kinds) - set(KINDS):
         raise ValidationError(unknown("memory type to include", kind, KINDS))
-    most = TARGETS[host].limit
+    most = targets.TARGETS[host].limit
     most = most if limit is None else most._replace(most=validate.whole("limit", limit, 1, _MOST))
-    file = find_file(path, root, TARGETS[host].path.format(name=check_name(name)))
-    if path is None and not is_rule_file(PurePosixPath(file.name)):
+    file = targets.find_file(path, root, targets.TARGETS[host].path.format(name=targets.check_name(name)))
+    if path is None and not targets.is_rule_file(PurePosixPath(file.name)):
         raise ValidationError(
             f"{file.path} is a link to {file.name}, which is no file for rules; pass a path to write there"
         )
-    if host is Host.SKILL and file.real.name == "SKILL.md":
+    if host is targets.Host.SKILL and file.real.name == "SKILL.md":
         # A skill is called what its folder is called.
-        name = check_name(file.real.parent.name)
+        name = targets.check_name(file.real.parent.name)
     with open_engine(alma, project_id) as engine:
-        wanted = Wanted(frozenset(kinds), find_agent(engine, agent), everywhere)
-        front = make_front(host, file.name, name)
-        return _write_block(engine, host, file, front, wanted, most, check=check, force=force, remove=remove)
-
-
-def _write_block(
-    engine: Engine,
-    host: Host,
-    file: RuleFile,
-    front: str,
-    wanted: Wanted,
-    most: Limit,
-    *,
-    check: bool,
-    force: bool,
-    remove: bool,
-) -> ExportReport:
-    before = read_file(file)
-    text = before or ""
-    block = find_block(text, file.name)
-    comparison = Comparison(Transaction(engine), file.name, block, kinds=wanted.kinds)
-    by_hand = {read_item_words(one).digest for one in list_items_outside(text, block)}
-    fitting, left_out = _choose_entries(engine, comparison, wanted, by_hand)
-    after, standing = before, dict[str, str]()
-    if remove:
-        # The file goes too when nothing else is in it.
-        rest = remove_block(text, file.name)
-        after = "" if rest.strip() == front.strip() else rest
-    elif block or fitting:
-        after, standing = _fill_block(engine, text, block, front, fitting, most)
-        cut_off = [one for one in fitting if one.id not in standing]
-        left_out += [LeftOut(one.record.id, one.words.text, f"the file has room for {most}") for one in cut_off]
-    edits = _list_hand_edits(block, comparison, fitting) if block else []
-    is_changed = after != before
-    if edits and is_changed and not (check or force):
-        raise _refuse_edits(file.name, edits)
-    if not check and after is not None:
-        if is_changed:
-            change_file(file, after or None, before)
-        if standing != comparison.last:
-            write(engine, lambda tx: tx.set_marker(comparison.ledger_id, {"value": standing}))
-    old, new = ([row.removesuffix("\r") for row in one.split("\n")] if one else [] for one in (text, after))
+        before = targets.read_file(file)
+        block = find_block(before or "", file.name)
+        comparison = Comparison(Transaction(engine), file.name, block, kinds=kinds)
+        by_hand = {read_item_words(one).digest for one in list_items_outside(before or "", block)}
+        owner, known = find_agent(engine, agent), comparison.known
+        reasons = {
+            id: find_reason(engine, one, kinds, owner, by_hand, everywhere=everywhere) for id, one in known.items()
+        }
+        fitting = [one for id, one in known.items() if reasons[id] is None and one.words.text]
+        left_out = {id: why for id, why in reasons.items() if why}
+        front = targets.make_front(host, file.name, name)
+        after, standing = before, dict[str, str]()
+        if remove:
+            # The file goes too when nothing else is in it.
+            rest = remove_block(before or "", file.name)
+            after = "" if rest.strip() == front.strip() else rest
+        elif block or fitting:
+            after, standing = _fill_block(engine, before or "", block, front, fitting, most)
+            left_out |= {one.id: f"the file has room for {most}" for one in fitting if one.id not in standing}
+        edits = _list_hand_edits(block, comparison, fitting) if block else []
+        if edits and after != before and not (check or force):
+            raise _refuse_edits(file.name, edits)
+        if not check and after is not None:
+            if after != before:
+                targets.change_file(file, after or None, before)
+            if standing != comparison.last:
+                write(engine, lambda tx: tx.set_marker(comparison.ledger_id, {"value": standing}))
+    old, new = ([row.removesuffix("\r") for row in one.split("\n")] if one else [] for one in (before, after))
     return ExportReport(
         to=host,
         path=file.name,
         root=str(file.root),
         items=len(standing),
-        changed=text != (after or ""),
-        written=not check and is_changed,
+        changed=(before or "") != (after or ""),
+        written=not check and after != before,
         diff="\n".join(difflib.unified_diff(old, new, f"a/{file.name}", f"b/{file.name}", n=2, lineterm="")),
-        left_out=tuple(left_out),
+        left_out=tuple(LeftOut(known[id].record.id, known[id].words.text, why) for id, why in left_out.items()),
         hand_edits=tuple(edits),
         size=str(most._replace(most=most.unit.of(after or ""))),
         limit=str(most),
     )
-
-
-def _choose_entries(
-    engine: Engine, comparison: Comparison, wanted: Wanted, by_hand: Collection[str]
-) -> tuple[list[Entry], list[LeftOut]]:
-    """Return the memories that are to stand in the file, and those that are left out for a reason."""
-    fitting: list[Entry] = []
-    left_out: list[LeftOut] = []
-    for one in comparison.known.values():
-        why = wanted.why_not(engine, one)
-        if why is None and one.digest in by_hand:
-            why = "it stands in the file already, written by hand"
-        if why:
-            left_out.append(LeftOut(one.record.id, one.words.text, why))
-        elif why is None and one.words.text:
-            fitting.append(one)
-    return fitting, left_out
 
 
 def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
@@ -252,7 +545,7 @@ def _list_hand_edits(block: Block, comparison: Comparison, fitting: Sequence[Ent
 
 
 def _fill_block(
-    engine: Engine, text: str, block: Block | None, front: str, entries: Sequence[Entry], most: Limit
+    engine: Engine, text: str, block: Block | None, front: str, entries: Sequence[Entry], most: targets.Limit
 ) -> tuple[str, dict[str, str]]:
     """Return the file with as many entries as the limit has room for, the most proven first, and their digests."""
     # The ids that are in the file, in its order, matched by id or, failing that, by text. What is new goes to the end,
@@ -305,37 +598,19 @@ class ImportReport:
     dry_run: bool
     changes: tuple[Change, ...] = ()
     unchanged: int = 0
-    newer: int = 0
-    """Items that the memory knows better by now; an export brings them into the file."""
-    replaced: tuple[str, ...] = ()
-    """The ids of rules that are not in the file and that a new one contradicts."""
-    ignored: tuple[str, ...] = ()
-    """What is in the block and is no item of a list, a sentence each."""
-    diff: str = ""
-    """What becomes of the memory, one item after the other."""
+    newer: int = 0  # Items that the memory knows better by now; an export brings them into the file.
+    replaced: tuple[str, ...] = ()  # The ids of rules that are not in the file and that a new one contradicts.
+    ignored: tuple[str, ...] = ()  # What is in the block and is no item of a list, a sentence each.
+    diff: str = ""  # What becomes of the memory, one item after the other.
 
     def of(self, verb: Verb) -> tuple[Change, ...]:
         return tuple(one for one in self.changes if one.verb is verb)
 
-    @property
-    def added(self) -> tuple[Change, ...]:
-        return self.of(Verb.ADDED)
-
-    @property
-    def changed(self) -> tuple[Change, ...]:
-        return self.of(Verb.CHANGED)
-
-    @property
-    def removed(self) -> tuple[Change, ...]:
-        return self.of(Verb.REMOVED)
-
-    @property
-    def conflicts(self) -> tuple[Change, ...]:
-        return self.of(Verb.CONFLICT)
-
-    @property
-    def refused(self) -> tuple[Change, ...]:
-        return self.of(Verb.REFUSED)
+    added = property(lambda self: self.of(Verb.ADDED))
+    changed = property(lambda self: self.of(Verb.CHANGED))
+    removed = property(lambda self: self.of(Verb.REMOVED))
+    conflicts = property(lambda self: self.of(Verb.CONFLICT))
+    refused = property(lambda self: self.of(Verb.REFUSED))
 
 
 @operation(Effect.CHANGES, "import_rules", idempotent=True, on_files=True, defaults={"path": "AGENTS.md"})
@@ -363,8 +638,8 @@ def import_(
     for a person, and nothing else happens. With `dry_run` nothing is written.
     """
     side = None if prefer is None else validate.choice("prefer", prefer, Side)
-    file = find_file(path, root, "AGENTS.md")
-    text = read_file(file)
+    file = targets.find_file(path, root, "AGENTS.md")
+    text = targets.read_file(file)
     if text is None:
         raise NotFoundError(f"there is no file {file.path}")
     block = find_block(text, file.name)
@@ -382,15 +657,16 @@ def import_(
                 tx, file.name, block, beside, agent=owner, is_trusted=trusted, prefer=side, retire=retire
             )
             replaced = [] if dry_run else _make_changes(tx, comparison, file.name)
+            changes = tuple(change for change, *_ in comparison.differences)
             return ImportReport(
                 path=file.name,
                 dry_run=dry_run,
-                changes=tuple(one.change for one in comparison.differences),
+                changes=changes,
                 unchanged=comparison.unchanged,
                 newer=comparison.newer,
                 replaced=tuple(replaced),
                 ignored=tuple(f"line {number}: {line[:_SAMPLE]}" for number, line in (block.other if block else ())),
-                diff="\n".join(str(one.change) for one in comparison.differences),
+                diff="\n".join(map(str, changes)),
             )
 
         return take_over(Transaction(engine)) if dry_run else write(engine, take_over)

@@ -58,11 +58,9 @@ class Host(StrEnum):
 
 
 class Target(NamedTuple):
-    path: str
-    """Where the file is in a repository; `{name}` is what the caller calls it."""
+    path: str  # Where the file is in a repository; `{name}` is what the caller calls it.
     limit: Limit
-    fields: str = ""
-    """The fields that a new file begins with, as YAML."""
+    fields: str = ""  # The fields that a new file begins with, as YAML.
 
 
 TARGETS = {
@@ -121,11 +119,9 @@ MOST_BYTES = 1_000_000
 class RuleFile(NamedTuple):
     """A file in a repository."""
 
-    path: Path
-    """As it was named."""
+    path: Path  # As it was named.
     root: Path
-    real: Path
-    """Where it really is, links followed."""
+    real: Path  # Where it really is, links followed.
 
     @property
     def name(self) -> str:

@@ -25,10 +25,8 @@ from .memory import DictStore
 
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _LOCK_SECONDS = 60.0
-_FEW = 64
-"""A file with so few entries is not worth writing anew."""
-_MARK = 64
-"""So many bytes before the place reached tell that it is still the same file."""
+_FEW = 64  # A file with so few entries is not worth writing anew.
+_MARK = 64  # So many bytes before the place reached tell that it is still the same file.
 
 
 class FileStore(DictStore):

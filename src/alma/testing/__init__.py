@@ -9,8 +9,7 @@
 Run it with pytest; `hypothesis` is needed for the random histories.
 """
 
-from .contract import StoreContract, capabilities
-from .fakes import FakeEmbedder, FrozenClock, make_record
+from .contract import MOMENT, FakeEmbedder, FrozenClock, StoreContract, capabilities, make_record
 from .graphs import GraphContract
 
-__all__ = ["FakeEmbedder", "FrozenClock", "GraphContract", "StoreContract", "capabilities", "make_record"]
+__all__ = ["MOMENT", "FakeEmbedder", "FrozenClock", "GraphContract", "StoreContract", "capabilities", "make_record"]

@@ -10,22 +10,79 @@ to open the same records again (`open_again`).
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
-from datetime import timedelta, timezone
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import SkipTest
 
 from ..errors import ConflictError, StorageError, ValidationError
 from ..ports import Checkable, Countable, Searchable, Store
+from ..stores.memory import MemoryStore
 from ..types.evidence import Evidence
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.vector import cosine, quantize
-from .fakes import MOMENT, make_record
+from ..types.vector import Vector, cosine, quantize
+
+with suppress(ImportError):  # Only the random histories need it.
+    from hypothesis import HealthCheck, Phase, given, settings
+    from hypothesis import strategies as st
+    from hypothesis.strategies import SearchStrategy
+
+# --- stand-ins that do the same thing every time
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+
+class FrozenClock:
+    """Stands still until it is told to go on."""
+
+    def __init__(self, moment: datetime = MOMENT) -> None:
+        self.moment = moment
+
+    def __call__(self) -> datetime:
+        return self.moment
+
+    def advance(self, **by: float) -> datetime:
+        """`advance(days=1)`: the arguments of timedelta."""
+        self.moment += timedelta(**by)
+        return self.moment
+
+
+class FakeEmbedder:
+    """Texts that share words are near each other; nothing is understood."""
+
+    passage_chars = 1000
+
+    def __init__(self, dim: int = 64) -> None:
+        self.dim = dim
+        self.name = f"fake-{dim}"
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        vectors = []
+        for text in texts:
+            values = [0.0] * self.dim
+            for word in text.lower().split():
+                digest = hashlib.blake2b(word.encode(), digest_size=8).digest()
+                values[int.from_bytes(digest[:4], "big") % self.dim] += 1.0 if digest[4] & 1 else -1.0
+            vectors.append(quantize(values))
+        return vectors
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+
+def make_record(id: str = "a", **fields: Any) -> Record:
+    """A record with as little in it as possible."""
+    given: dict[str, Any] = {"kind": "heuristic", "project": "p", "created_at": MOMENT, "updated_at": MOMENT} | fields
+    return Record(id=id, **given)
+
+
+# --- the contract
 
 EAST = quantize([1.0, 0.0])
 NORTH = quantize([0.0, 1.0])
@@ -70,8 +127,7 @@ class Room:
 
 
 class StoreContract(Room):
-    histories = 40
-    """How many random histories are compared with the in-memory store."""
+    histories = 40  # How many random histories are compared with the in-memory store.
 
     def make_store(self) -> Store:
         raise NotImplementedError("say how an empty store is made, below self.folder")
@@ -366,11 +422,10 @@ class StoreContract(Room):
             assert self.store.count(where) == found
 
     def test_it_agrees_with_the_in_memory_store_on_random_histories(self) -> None:
-        from .strategies import agree
-
         agree(self._make_empty, self.histories)
 
 
+# A value of each field that a condition is about.
 CONDITIONS: dict[str, Any] = {
     "kind": "outcome",
     "project": "q",
@@ -383,7 +438,6 @@ CONDITIONS: dict[str, Any] = {
     "links": ("l1", "l2"),
     "tags": ("t1", "t2"),
 }
-"""A value of each field that a condition is about."""
 
 
 def full_record() -> Record:
@@ -405,3 +459,141 @@ def full_record() -> Record:
         superseded_by="z",
         vectors=(bytes(range(256)), b"\x01\x02\x03", bytes(range(256))),
     )
+
+
+# --- random histories, drawn from tiny domains so that values collide
+
+
+def run_examples(
+    run: Callable[[Any], None], values: SearchStrategy[Any], examples: int, *, shrink: bool = True
+) -> None:
+    """Run a check on random values, the same way on every machine."""
+    phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    checks = list(HealthCheck)
+    bounds = settings(max_examples=examples, deadline=None, database=None, phases=phases, suppress_health_check=checks)
+    settings(bounds, report_multiple_bugs=False)(given(values)(run))()
+
+
+def call_safely(target: object, verb: str, *args: object, **options: object) -> object:
+    """Return what a method returns, or the type of what it raises."""
+    try:
+        result = getattr(target, verb)(*args, **options)
+        return list(result) if isinstance(result, Iterator) else result
+    except Exception as error:  # noqa: BLE001 - that both raise the same is what is compared
+        return type(error)
+
+
+def draw_some(values: Sequence[Any], *, unique: bool = False) -> SearchStrategy[tuple[Any, ...]]:
+    return st.lists(st.sampled_from(values), max_size=2, unique=unique).map(tuple)
+
+
+IDS = ("a", "b", "c", "d", "é")
+WORDS = ("alpha", "beta", "gamma")
+TEXTS = ("", "alpha", "alpha beta", "gamma beta beta", "delta")
+MOMENTS = tuple(MOMENT + timedelta(microseconds=i) for i in range(3))
+VECTORS = (b"\x7f\x00", b"\x00\x7f", b"\x7f\x7f", b"\x81\x01", b"\x00\x00", b"\x7f\x00\x01", b"\x01\x02\x03", b"\x05")
+NAMES: dict[str, tuple[str, ...]] = {
+    "kind": ("heuristic", "outcome"),
+    "project": ("p", "q"),
+    "agent": ("", "x"),
+    "user": ("", "u"),
+    "session": ("", "s"),
+    "status": (Status.ACTIVE, Status.ARCHIVED),
+    "key": ("", "k"),
+    "embedder": ("", "e"),
+}
+
+
+class Ask(NamedTuple):
+    where: Where
+    vector: bytes
+    words: str
+    limit: int
+
+
+Step = tuple[str, Sequence[object]] | Ask
+# What is asked after every write.
+ALWAYS = (
+    Ask(Where(), VECTORS[0], " ".join(WORDS), 9),
+    # A store that ranks before it filters finds too little here.
+    Ask(Where(agents=("x",)), VECTORS[0], " ".join(WORDS), 1),
+    Ask(Where(statuses=(Status.ACTIVE,)), VECTORS[0], " ".join(WORDS), 1),
+)
+
+
+def records() -> SearchStrategy[Record]:
+    moments = st.sampled_from(MOMENTS)
+    recent = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0.0, 0.5, 1.0])), max_size=2).map(tuple)
+    return st.builds(
+        Record,
+        id=st.sampled_from(IDS),
+        text=st.sampled_from(TEXTS),
+        body=st.dictionaries(st.sampled_from("xü"), st.none() | st.integers(0, 1) | st.just([1.5, "y"]), max_size=2),
+        evidence=st.builds(Evidence, successes=st.integers(0, 2), recent=recent, last_used=st.none() | moments),
+        provenance=st.builds(Provenance, st.sampled_from(Origin), st.sampled_from(Trust), draw_some(IDS)),
+        links=draw_some(IDS[:3]),
+        tags=draw_some(("red", "blue", "green")),
+        version=st.integers(1, 4),
+        superseded_by=st.sampled_from(("", "a")),
+        vectors=st.lists(st.sampled_from(VECTORS), max_size=3).map(tuple),
+        **dict.fromkeys(("created_at", "updated_at"), moments),
+        **{name: st.none() | moments for name in ("valid_from", "valid_to")},
+        **{name: st.sampled_from(values) for name, values in NAMES.items()},
+    )
+
+
+def wheres() -> SearchStrategy[Where]:
+    fields = {"statuses" if name == "status" else f"{name}s": draw_some(values) for name, values in NAMES.items()}
+    fields |= {"linked": draw_some(IDS[:2]), "tagged": draw_some(("red", "blue"))}
+    times: dict[str, Any] = dict.fromkeys(("created_from", "created_to", "valid_at"), st.sampled_from(MOMENTS))
+    conditions = {**fields, **times}
+    # Few conditions at a time, or hardly any record would ever be found.
+    names = st.lists(st.sampled_from(sorted(conditions)), max_size=3, unique=True)
+    return names.flatmap(lambda some: st.builds(Where, **{name: conditions[name] for name in some}))
+
+
+def steps() -> SearchStrategy[Step]:
+    put = st.tuples(st.just("put"), st.lists(records(), min_size=1, max_size=3))
+    delete = st.tuples(st.just("delete"), st.lists(st.sampled_from((*IDS, "unknown")), max_size=3))
+    words = st.lists(st.sampled_from((*WORDS, "unknown", '"', "*")), max_size=3).map(" ".join)
+    ask = st.builds(Ask, wheres(), st.sampled_from(VECTORS), words, st.integers(0, 6))
+    return put | put | ask | ask | delete
+
+
+def agree(make_store: Callable[[], Store], examples: int = 40, *, shrink: bool = True) -> None:
+    """A fresh store gives the same answers as the in-memory store, whatever happens to both.
+
+    `shrink` looks for the shortest history that shows the difference.
+    """
+
+    def run(history: list[Step]) -> None:
+        store, model = make_store(), MemoryStore()
+        try:
+            for step in history:
+                if isinstance(step, Ask):
+                    _compare_answers(store, model, step)
+                    continue
+                assert call_safely(store, *step) == call_safely(model, *step)
+                assert store.get(IDS) == model.get(IDS)
+                for ask in ALWAYS:
+                    _compare_answers(store, model, ask)
+            assert not isinstance(store, Checkable) or store.check() == []
+        finally:
+            store.close()
+
+    run_examples(run, st.lists(steps(), min_size=1, max_size=12), examples, shrink=shrink)
+
+
+def _compare_answers(store: Store, model: Store, ask: Ask) -> None:
+    for limit in (None, ask.limit):
+        assert call_safely(store, "scan", ask.where, limit) == call_safely(model, "scan", ask.where, limit)
+    near, wanted = (one.nearest(ask.vector, ask.where, ask.limit) for one in (store, model))
+    assert [hit.id for hit in near] == [hit.id for hit in wanted]
+    assert all(abs(a.score - b.score) < 1e-6 for a, b in zip(near, wanted, strict=True))
+    if not isinstance(store, Searchable):
+        return
+    hits, words = store.match(ask.words, ask.where, ask.limit), set(ask.words.split())
+    matching = {record.id for record in model.scan(ask.where) if words & set(record.text.split())}
+    assert {hit.id for hit in hits} <= matching
+    assert len({hit.id for hit in hits}) == len(hits) == min(len(matching), ask.limit)
+    assert hits == sorted(hits, key=lambda hit: -hit.score)

@@ -21,7 +21,7 @@ class Prompt:
     text: str
     """What it is to be done with. May come from anywhere; secrets are taken out before it leaves."""
     schema: Mapping[str, Any]
-    """The shape of the answer, in the part of JSON Schema that `alma.models.schema` knows."""
+    """The shape of the answer, in the part of JSON Schema that `alma.models.client` knows."""
     max_tokens: int = 2000
     """Of the answer."""
     version: str = ""

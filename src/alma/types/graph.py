@@ -106,6 +106,7 @@ class Subgraph:
     relationships: tuple[Relationship, ...]
     depths: Mapping[str, int]  # How many steps away each entity is, by id.
     truncated: bool = False  # There was more than the limit allows.
+    paths: tuple[Path, ...] = ()  # The ways to the entity that was asked for, shortest first.
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +137,4 @@ class GraphStats:
     current: int  # Those that hold now.
     entity_types: Mapping[str, int]
     relationship_types: Mapping[str, int]
+    suggestions: tuple[Suggestion, ...] = ()  # Pairs that may be one, where they were asked for.

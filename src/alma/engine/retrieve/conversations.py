@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import NamedTuple
 
-from ...reading.times import remove_times
+from ...reading.questions import remove_times
 from ...text import STOP, agreement, content_words, is_common, stems, words
 from ...types.evidence import NONE
 from ...types.kinds import Episode, Turn

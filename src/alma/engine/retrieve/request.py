@@ -8,8 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from ...reading.questions import Question, read_question
-from ...reading.times import Window, find_windows
+from ...reading.questions import Question, Window, find_windows, read_question
 from ...types.kinds import MemoryType
 from ...types.query import Where, visible_users
 from ...types.record import Status

@@ -2,10 +2,10 @@
 
 How to add a format
 -------------------
-1. Write `formats/NAME.py` with a function that recognises the format and one that reads it: it takes a `FileReading`
-   and yields `ChatStart`s with the messages that follow them, or `Document`s. `chat.py` is a short example. `common.py`
-   has what most formats need: `reading.objects()` (JSON Lines), `reading.items()` (a JSON text), `reading.lines()`,
-   `make_message`.
+1. Write `formats/NAME.py`, or a part of `agents.py`, `exports.py` or `texts.py`, with a function that recognises the
+   format and one that reads it: it takes a `FileReading` and yields `ChatStart`s with the messages that follow them, or
+   `Document`s. `read_chat` is a short example. `common.py` has what most formats need: `reading.objects()` (JSON
+   Lines), `reading.items()` (a JSON text), `reading.lines()`, `make_message`.
 2. Below, add its name to `Format` and a `FormatReader` to `FORMATS`. The first that recognises a file reads it.
 3. Add a sample conversation to `benchmarks/_chat_formats.py`: `tests/ingestion/test_format_laws.py` then checks it.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ..sources import FileHead, Source
 from ..streams import JsonObject, JsonStream, parse_json
-from . import agents, chat, cursor, exports, slack, texts
+from . import agents, exports, texts
 from .common import FileReading, Items
 
 
@@ -54,23 +54,30 @@ class FormatReader:
     is_value: Callable[[JsonObject], bool] | None = None  # An element of a JSON list, or a whole JSON object.
     is_text: Callable[[str], object] | None = None  # The beginning of a text that is not JSON.
     is_database: Callable[[Path], bool] | None = None  # An SQLite database.
-    sign: re.Pattern[str] | None = None  # How a line or value begins that is too long to be looked at as a whole.
+    sign: str = ""  # A pattern in a line or value that is too long to be looked at as a whole.
     reason: str = ""  # Why a file of this kind is not read by itself.
 
 
 FORMATS = (
-    FormatReader(Format.CLAUDE_CODE, agents.read_claude_code, is_line=agents.is_claude_code, sign=agents.CLAUDE_SIGN),
-    FormatReader(Format.CODEX, agents.read_codex, is_line=agents.is_codex, sign=agents.CODEX_SIGN),
+    FormatReader(
+        Format.CLAUDE_CODE, agents.read_claude_code, is_line=agents.is_claude_code, sign=r'"message"\s*:\s*\{'
+    ),
+    FormatReader(Format.CODEX, agents.read_codex, is_line=agents.is_codex, sign=r'"payload"\s*:\s*\{'),
     FormatReader(Format.GEMINI, agents.read_gemini_lines, is_line=agents.is_gemini_line),
-    FormatReader(Format.CHATGPT, exports.read_chatgpt, is_value=exports.is_chatgpt, sign=exports.CHATGPT_SIGN),
-    FormatReader(Format.CLAUDE_AI, exports.read_claude_ai, is_value=exports.is_claude_ai, sign=exports.CLAUDE_AI_SIGN),
-    FormatReader(Format.SLACK, slack.read, is_value=slack.is_user, reason=slack.USERS_REASON),
-    FormatReader(Format.SLACK, slack.read, is_value=slack.is_message),
+    FormatReader(Format.CHATGPT, exports.read_chatgpt, is_value=exports.is_chatgpt, sign=r'"mapping"\s*:\s*\{'),
+    FormatReader(
+        Format.CLAUDE_AI,
+        exports.read_claude_ai,
+        is_value=exports.is_claude_ai,
+        sign=r'"(?:chat_messages|docs)"\s*:\s*\[',
+    ),
+    FormatReader(Format.SLACK, exports.read_slack, is_value=exports.is_slack_user, reason=exports.USERS_REASON),
+    FormatReader(Format.SLACK, exports.read_slack, is_value=exports.is_slack_message),
     FormatReader(Format.GEMINI, agents.read_gemini, is_value=agents.is_gemini_element),
-    FormatReader(Format.CHAT, chat.read_lines, is_line=chat.is_message, sign=chat.SIGN),
-    FormatReader(Format.CHAT, chat.read, is_value=chat.is_message),
+    FormatReader(Format.CHAT, exports.read_chat_lines, is_line=exports.is_chat, sign=r'"(?:role|speaker)"\s*:\s*"'),
+    FormatReader(Format.CHAT, exports.read_chat, is_value=exports.is_chat),
     FormatReader(Format.GEMINI, agents.read_gemini, is_value=agents.is_gemini_recording),
-    FormatReader(Format.CURSOR, cursor.read, is_database=cursor.is_database),
+    FormatReader(Format.CURSOR, agents.read_cursor, is_database=agents.is_cursor),
     FormatReader(Format.AIDER, texts.read_aider, is_text=texts.AIDER.search),
     FormatReader(Format.SPECSTORY, texts.read_specstory, is_text=texts.SPECSTORY.search),
     FormatReader(Format.CURSOR, texts.read_cursor, is_text=texts.CURSOR.search),
@@ -84,6 +91,7 @@ IN_PROJECTS = frozenset({Format.AIDER, Format.SPECSTORY, Format.CURSOR, Format.C
 _LINES = 50
 _ELEMENTS = 8
 _LISTS = frozenset("conversations projects messages history items data turns".split())
+_DATA = re.compile(r'\{\s*"|\[\s*[{"]')  # A note may begin with a bracket, too.
 _MARKDOWN_NAMES = (".md", ".markdown", ".mdx", ".rst", ".adoc", ".asciidoc")
 
 
@@ -92,6 +100,8 @@ def detect_format(source: Source, head: FileHead) -> FormatReader | str:
     if head.binary == "a database":
         known = (one for one in FORMATS if source.path and one.is_database and one.is_database(source.path))
         return next(known, "a database, but none of Cursor's")
+    if head.binary == "an archive":
+        return "an archive in an archive; unpack it first"
     start = head.text.lstrip("\ufeff \t\r\n")
     if head.binary or not start.strip("\0 \t\r\n"):
         return head.binary or "empty"
@@ -99,7 +109,7 @@ def detect_format(source: Source, head: FileHead) -> FormatReader | str:
         reader = _detect_json(start, head.is_whole)
         if reader is not None:
             return reader.reason or reader
-        if _is_json(start, head.is_whole, source.leaf):
+        if _DATA.match(start) or source.leaf.lower().endswith((".json", ".jsonl", ".ndjson")):
             return "JSON, but no conversation in a format that is known"
     reader = next((one for one in FORMATS if one.is_text and one.is_text(head.text)), None)
     return reader or (MARKDOWN if source.leaf.lower().endswith(_MARKDOWN_NAMES) else TEXT)
@@ -125,17 +135,8 @@ def _detect_json(start: str, is_whole: bool) -> FormatReader | None:
             values.append(item.value)
         if number >= _ELEMENTS and item.number >= 0:
             break
-    # The first value may be longer than the beginning that is looked at.
-    is_long_line = not is_whole and len(listed) == 1
     known = (one for one in FORMATS if one.is_value and any(map(one.is_value, values)))
-    signed = (one for one in FORMATS if one.sign and (one.is_value or is_long_line) and one.sign.search(start))
+    # The first line or value may be longer than the beginning that is looked at.
+    is_long_line = not is_whole and len(listed) == 1
+    signed = (one for one in FORMATS if one.sign and (one.is_value or is_long_line) and re.search(one.sign, start))
     return next(chain(known, signed), None)
-
-
-def _is_json(start: str, is_whole: bool, leaf: str) -> bool:
-    """Whether a text that begins with a bracket is data, and not a note that begins with one."""
-    if leaf.lower().endswith((".json", ".jsonl", ".ndjson")) or (is_whole and not parse_json(start)[1]):
-        return True
-    damages: list[str] = []
-    items = list(JsonStream([start], lambda place, _: damages.append(place)).read())
-    return len(items) > 1 and len(damages) <= 1

@@ -1,4 +1,4 @@
-"""The transcripts of coding agents in terminals: Claude Code, Codex and Gemini CLI.
+"""The transcripts of coding agents: Claude Code, Codex, Gemini CLI, and Cursor's own database.
 
 What a person typed and what the assistant said is kept. What tools printed, what the host wrote in the person's name,
 and the talk of sub-agents is only counted.
@@ -7,11 +7,27 @@ and the talk of sub-agents is only counted.
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
-from ...coding.calls import extract_reason, is_refusal
-from ...coding.prompts import extract_spoken, parse_command, restore_typed
-from ..streams import JsonObject, as_dict, as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
+from ...coding.events import extract_spoken, parse_command, restore_typed
+from ...coding.session import extract_reason, is_refusal
+from ..streams import (
+    LIMIT,
+    JsonObject,
+    as_dict,
+    as_dicts,
+    get_dict,
+    get_dicts,
+    get_text,
+    join_blocks,
+    parse_json,
+    parse_time,
+)
 from .common import ChatMessage, ChatStart, FileReading, Items, make_message
 
 # -- Claude Code: one JSON object a line
@@ -19,9 +35,6 @@ from .common import ChatMessage, ChatStart, FileReading, Items, make_message
 _CLAUDE_TYPES = frozenset(
     "user assistant system summary attachment file-history-snapshot queue-operation progress ai-title custom-title "
     "agent-name pr-link last-prompt permission-mode tag".split()
-)
-CLAUDE_SIGN = re.compile(
-    r'\A\{(?:[^{]*"(?:parentUuid|isSidechain)"\s*:|\s*"type"\s*:\s*"(?:user|assistant)"\s*,\s*"message"\s*:\s*\{)'
 )
 _HOST_SIGNS = ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
 _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
@@ -98,7 +111,6 @@ _ITEMS = frozenset(
     "web_search_call ghost_snapshot compaction tool_search_call tool_search_output image_generation_call "
     "compaction_summary context_compaction other".split()
 )
-CODEX_SIGN = re.compile(r'\A\{\s*"timestamp"\s*:\s*"[^"]*"\s*,\s*"type"\s*:\s*"\w+"\s*,\s*"payload"\s*:')
 _STREAM = re.compile(r"(?:thread|turn|item)\.[a-z_]+|error")
 _MADE_BY_HOST = re.compile(
     r"\s*(?:<(?:user_instructions|environment_context|turn_aborted|permissions[ _]instructions|INSTRUCTIONS"
@@ -163,16 +175,10 @@ def _read_codex_line(kind: str, line: JsonObject, reading: FileReading) -> tuple
         return role, _REQUEST.sub("", text), ""
     if role == "assistant":
         return role, text, get_text(item, "id")
-    if kind == "compacted":
-        reading.leave_out("summaries of the host")
-    elif kind == "item.completed":
-        reading.leave_out("calls of tools")
-    elif "call" in item_kind and kind != "event_msg":
+    if kind == "item.completed" or ("call" in item_kind and kind != "event_msg"):
         reading.leave_out("calls and outputs of tools")
-    elif role:
+    elif role or kind in ("compacted", "response_item", *_ITEMS):
         reading.leave_out("lines of the host")
-    elif kind == "response_item" or kind in _ITEMS:
-        reading.leave_out("thoughts and notes of the host")
     return "", "", ""
 
 
@@ -253,3 +259,109 @@ def _read_gemini_message(values: JsonObject, reading: FileReading) -> ChatMessag
         reading.leave_out("lines of the host")
     id = get_text(values, "id") or str(values.get("messageId", ""))
     return None if is_host else make_message(role, text, parse_time(values.get("timestamp")), id)
+
+
+# -- Cursor: a table of keys and JSON values (`state.vscdb`), read without touching it; what is understood is taken
+
+# What a damaged database raises; its complaint may quote bytes that are no text.
+_FAULTS = (sqlite3.Error, UnicodeDecodeError)
+_TABLES = ("cursorDiskKV", "ItemTable")
+
+
+def is_cursor(path: Path) -> bool:
+    try:
+        with closing(_open_database(path)) as database:
+            return bool(_list_tables(database))
+    except _FAULTS:
+        return False
+
+
+def _list_tables(database: sqlite3.Connection) -> list[str]:
+    """Return its tables that may hold chats; none when it is not a database of Cursor's."""
+    tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    return [name for name in _TABLES if name in tables]
+
+
+def _open_database(path: Path, options: str = "mode=ro") -> sqlite3.Connection:
+    """Open it to read only. Where not even that is allowed (another's folder), as the file is now."""
+    database = sqlite3.connect(f"{path.resolve().as_uri()}?{options}", uri=True, timeout=5)
+    try:
+        database.text_factory = lambda text: text.decode("utf-8", "replace")
+        # A file from elsewhere may carry code in its schema.
+        database.execute("PRAGMA trusted_schema = OFF")
+        database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    except _FAULTS as error:
+        database.close()
+        if isinstance(error, sqlite3.OperationalError) and options == "mode=ro":
+            return _open_database(path, "mode=ro&immutable=1")
+        raise
+    return database
+
+
+def read_cursor(reading: FileReading) -> Items:
+    if reading.source.path is None:
+        return
+    try:
+        with closing(_open_database(reading.source.path)) as database:
+            for table in _list_tables(database):
+                reader = _read_composers if table == "cursorDiskKV" else _read_tabs
+                for id, title, messages in reader(database, reading):
+                    first = next((one.text for one in messages if one), "")
+                    yield ChatStart(title=title, session=reading.name_session(id, first))
+                    yield from messages
+    except _FAULTS as error:
+        reading.damage("", f"the database could not be read further: {error}")
+
+
+def _read_value(database: sqlite3.Connection, table: str, key: str, reading: FileReading) -> Any:
+    """Return the JSON of a key; None when there is none."""
+    query = f"SELECT substr(value, 1, ?) FROM {table} WHERE key = ? AND value IS NOT NULL"
+    for (content,) in database.execute(query, (LIMIT + 1, key)):
+        text = content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content)
+        is_long = len(text) > LIMIT
+        value, reason = (None, f"longer than {LIMIT:,} characters; passed over") if is_long else parse_json(text)
+        if reason:
+            reading.damage(key, reason)
+        return value
+    return None
+
+
+Conversations = Iterator[tuple[str, str, list[ChatMessage | None]]]
+
+
+def _read_composers(database: sqlite3.Connection, reading: FileReading) -> Conversations:
+    """Yield the id, the title and the messages of each conversation."""
+    rows = database.execute("SELECT key FROM cursorDiskKV WHERE key >= 'composerData:' AND key < 'composerData;'")
+    for (key,) in rows:
+        composer = as_dict(_read_value(database, "cursorDiskKV", str(key), reading))
+        id = get_text(composer, "composerId") or str(key).partition(":")[2]
+        mapped = [as_dict(one) for one in get_dict(composer, "conversationMap").values()]
+        inline = get_dicts(composer, "conversation") or mapped
+        messages = []
+        for header in inline or get_dicts(composer, "fullConversationHeadersOnly"):
+            name = get_text(header, "bubbleId")
+            stored = None if inline else _read_value(database, "cursorDiskKV", f"bubbleId:{id}:{name}", reading)
+            bubble = header if inline else as_dict(stored)
+            role = "user" if header.get("type", bubble.get("type")) == 1 else "assistant"
+            at = parse_time(bubble.get("createdAt")) or parse_time(composer.get("createdAt"))
+            message = make_message(role, get_text(bubble, "text"), at, name)
+            reading.leave_out("calls of tools and empty messages", message is None)
+            messages.append(message)
+        yield id, get_text(composer, "name", "subtitle"), messages
+
+
+def _read_tabs(database: sqlite3.Connection, reading: FileReading) -> Conversations:
+    """Yield the id, the title and the messages of each conversation that older versions stored, and the prompts."""
+    chats = _read_value(database, "ItemTable", "workbench.panel.aichat.view.aichat.chatdata", reading)
+    for tab in get_dicts(as_dict(chats), "tabs"):
+        bubbles = []
+        for one in get_dicts(tab, "bubbles"):
+            role = "user" if one.get("type") == "user" else "assistant"
+            bubbles.append(make_message(role, get_text(one, "text", "rawText"), id=get_text(one, "id")))
+        yield get_text(tab, "tabId"), get_text(tab, "chatTitle"), bubbles
+    prompts = as_dicts(_read_value(database, "ItemTable", "aiService.prompts", reading))
+    yield (
+        f"prompts:{reading.source.folder}",
+        "Prompts",
+        [make_message("user", get_text(one, "text")) for one in prompts],
+    )

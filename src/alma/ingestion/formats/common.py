@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from ..sources import CHUNK, Source
 from ..streams import JsonItem, JsonObject, JsonStream, read_lines, read_objects
 
 if TYPE_CHECKING:
-    from ..types import IngestResult
+    from ..intake import IngestResult
     from . import Format
 
 PART_MESSAGES = 200
@@ -45,27 +44,18 @@ class ChatMessage(NamedTuple):
     id: str = ""  # The host's own, if it has one.
 
 
-class Chat(NamedTuple):
-    """A conversation, or a part of a long one. The parts of one have the same session."""
+class Piece(NamedTuple):
+    """A conversation or a document, or a part of a long one. The parts of one have the same session.
+
+    A document is one message; its name is the speaker.
+    """
 
     format: Format
     session: str
     messages: Sequence[ChatMessage]
     title: str = ""
     part: str = ""  # The same part has the same name when it is read again.
-
-
-class Document(NamedTuple):
-    """A text, or a part of a long one."""
-
-    format: Format
-    session: str
-    name: str
-    text: str
-    title: str = ""
-    part: str = ""
-    at: datetime | None = None
-    voice: Speaker = Speaker.OTHER
+    is_document: bool = False
 
 
 @dataclass(slots=True)
@@ -76,13 +66,13 @@ class ChatStart:
     title: str = ""
     session: str = ""  # Its name, where the format names it; otherwise it is made of the id, or of how it begins.
     fallback: str | None = None  # What stands for the id when there is none; the name of the file by default.
-    first: str = ""  # A digest of its first message, and how many parts there are so far.
-    parts: int = 0
+    part: str = ""  # How the names of its parts begin, where it goes on in other files.
+    parts: int = 0  # How many there are so far.
+    first: str = ""  # A digest of its first message.
 
 
-Piece = Chat | Document
+# What the reader of a format yields: messages after the start of their conversation, or whole pieces.
 Items = Iterator[ChatStart | ChatMessage | Piece | None]
-"""What the reader of a format yields: messages after the start of their conversation, or whole pieces."""
 
 
 @dataclass(slots=True)
@@ -101,27 +91,17 @@ class FileReading:
     shared: dict[str, Any] = field(default_factory=dict)  # For what the files of one run have in common.
     chunks: Iterator[str] = field(init=False)
     bytes_read: int = 0
-    digest: str = ""
 
     def __post_init__(self) -> None:
         self.chunks = self._decode()
 
     def _decode(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(self.encoding)("replace")
-        hasher = hashlib.sha256()
         for block in self.source.read_blocks(CHUNK):
             text = decoder.decode(block)
             yield text if self.bytes_read else text.removeprefix("\ufeff")
             self.bytes_read += len(block)
-            hasher.update(block)
-        self.digest = hasher.hexdigest()
         yield decoder.decode(b"", True)
-
-    def finish(self) -> str:
-        """Read what is left and return the digest of all bytes: the file may have changed since it was surveyed."""
-        for _ in self.chunks:
-            pass
-        return self.digest
 
     def read_pieces(self, read: Callable[[FileReading], Items]) -> Iterator[Piece]:
         """Yield what a reader finds, with messages gathered into parts of a size that can be written at once."""
@@ -138,7 +118,7 @@ class FileReading:
                 start.parts += 1
                 fallback = self.source.stem if start.fallback is None else start.fallback
                 session = start.session or name_session(self.format, start.native, fallback, start.first)
-                yield Chat(self.format, session, messages, start.title, str(start.parts))
+                yield Piece(self.format, session, messages, start.title, f"{start.part}{start.parts}")
                 messages = []
             if isinstance(item, ChatStart):
                 start = item
@@ -174,8 +154,19 @@ class FileReading:
     def name_session(self, native: str, *otherwise: str) -> str:
         return name_session(self.format, native, *otherwise)
 
-    def make_document(self, session: str, name: str, text: str, **fields: Any) -> Document:
-        return Document(self.format, session, name, text, **{"title": name, **fields})
+    def make_document(
+        self,
+        session: str,
+        name: str,
+        text: str,
+        *,
+        title: str = "",
+        part: str = "",
+        at: datetime | None = None,
+        voice: Speaker = Speaker.OTHER,
+    ) -> Piece:
+        message = ChatMessage(name, text, voice, at)
+        return Piece(self.format, session, [message], title or name, part, is_document=True)
 
     def damage(self, place: str, reason: str) -> None:
         self.result.damage(self.source.name, place, reason)

@@ -23,8 +23,8 @@ class TextTurn(NamedTuple):
     is_aside: bool = False
 
 
+# Takes a line and the present turn; returns the turn that begins here, if any, and the words of the line, if any.
 FindTurn = Callable[[str, TextTurn | None], tuple[TextTurn | None, str | None]]
-"""Takes a line and the present turn; returns the turn that begins here, if any, and the words of the line, if any."""
 
 
 def _split_turns(reading: FileReading, find_turn: FindTurn, end: str = r"\s*") -> Iterator[tuple[TextTurn | None, str]]:

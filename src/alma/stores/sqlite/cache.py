@@ -26,7 +26,7 @@ from ...errors import MissingExtraError
 from ...types.query import Hit
 from ...types.vector import Vector, norm
 from . import vectors
-from .filters import Filter
+from .search import Filter
 
 try:
     import numpy as np
@@ -36,15 +36,13 @@ except ImportError as error:
 Array = np.ndarray[Any, Any]
 
 SEGMENT = 65_536
-EXACT = 65_536
-"""Up to so many vectors are all scored by their codes."""
+EXACT = 65_536  # Up to so many vectors are all scored by their codes.
 CANDIDATES = 8_192
+# Of so many candidates one is believed. Of a million vectors of MiniLM, the hundred nearest are among the 8,192 nearest
+# by sign to 99.3 %, the ten nearest to 99.9 %.
 BELIEVED = 80
-"""Of so many candidates one is believed. Of a million vectors of MiniLM, the hundred nearest are among the 8,192
-nearest by sign to 99.3 %, the ten nearest to 99.9 %."""
 
-_SLICE = 1024
-"""So many dimensions are summed exactly in float32."""
+_SLICE = 1024  # So many dimensions are summed exactly in float32.
 _ROWS = 1024
 _SAMPLE = 4096
 _TELLING = 0.75
@@ -121,8 +119,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
-        self._last: dict[int, Segment] = {}
-        """The segment of each kind that has room for more."""
+        self._last: dict[int, Segment] = {}  # The segment of each kind that has room for more.
         self._middle: Array | None = None
         self._tells = False
 
@@ -227,8 +224,7 @@ def _score_parts(parts: list[Part], vector: Vector) -> tuple[Array, Array, Array
 
 class Cache:
     def __init__(self) -> None:
-        self._shelves: dict[int, Shelf] = {}
-        """By length."""
+        self._shelves: dict[int, Shelf] = {}  # By length.
         self._kinds: dict[str, int] = {}
         self._generation = -1
         self._next_v = 0

@@ -8,14 +8,17 @@ to do.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from ... import forks
@@ -23,13 +26,15 @@ from ...errors import (
     ALMAError,
     BusyError,
     CorruptStoreError,
+    NewerStoreError,
     ReadOnlyError,
     StorageError,
     StorageFullError,
     ValidationError,
 )
-from ...files import create_private, make_private_folder
-from . import schema
+from ...files import create_private, make_new_file, make_private_folder
+from ...types.kinds import KINDS
+from . import vectors
 
 FIRST, SECOND = "first", "second"
 _SETTINGS = (
@@ -40,14 +45,13 @@ _SETTINGS = (
     "journal_size_limit = 16777216",
 )
 
-_NOTE_SECONDS = 0.05
-"""How long the writer of a note waits for other writers."""
+_NOTE_SECONDS = 0.05  # How long the writer of a note waits for other writers.
 _REFUSED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN)
 
 Stamp = tuple[int, ...]
 
+# Connections that came through a fork: using or closing one could damage the file its parent is writing.
 _left_to_parents: list[sqlite3.Connection] = []
-"""Connections that came through a fork: using or closing one could damage the file its parent is writing."""
 
 
 class Database:
@@ -55,18 +59,17 @@ class Database:
         self.path = path
         self.read_only = read_only
         self._busy_timeout = busy_timeout
+        # The connection `FIRST`, and `SECOND` for reading while another thread writes over the first.
         self._open_files: dict[str, tuple[sqlite3.Connection, Stamp, weakref.finalize[..., Database]]] = {}
-        """The connection `FIRST`, and `SECOND` for reading while another thread writes over the first."""
         self._closed = False
         self._lock = threading.RLock()
+        # Acquired before the other: what readers remember of the file is for one of them at a time.
         self._reading = threading.RLock()
-        """Acquired before the other: what readers remember of the file is for one of them at a time."""
         self._pid = os.getpid()
+        # The connection of the thread that has `_reading`, while it reads a snapshot.
         self._snapshot: sqlite3.Connection | None = None
-        """The connection of the thread that has `_reading`, while it reads a snapshot."""
         self._mode = ""
-        self.openings = 0
-        """Goes up whenever the file was opened again: what was remembered about it may not hold."""
+        self.openings = 0  # Goes up whenever the file was opened again: what was remembered about it may not hold.
         forks.hold_at_fork(self)
         with self.use():
             pass
@@ -219,14 +222,14 @@ class Database:
             for setting in _SETTINGS:
                 db.execute(f"PRAGMA {setting}")
             if mode != "mode=rw":
-                schema.refuse_old(db, self.path)
+                refuse_old(db, self.path)
             else:
-                if schema.read_version(db, self.path) == 0:
+                if read_version(db, self.path) == 0:
                     db.execute("PRAGMA page_size = 8192")
                 self._use_wal(db)
-                if not schema.is_current(db, self.path):
+                if not is_current(db, self.path):
                     with _transaction(db, "BEGIN IMMEDIATE"):
-                        schema.migrate(db, self.path)
+                        migrate(db, self.path)
         except BaseException:
             db.close()
             raise
@@ -342,3 +345,286 @@ def _make_error(error: sqlite3.Error, path: Path) -> ALMAError:
     if "no such module" in str(error):
         return StorageError("the SQLite of this Python has no full-text search (FTS5); use another Python build")
     return StorageError(f"{path}: {error}; run `alma doctor` to check the file")
+
+
+# --- the tables, how an older file becomes a newer one, and the views a person reads
+
+APPLICATION_ID = 0x414C4D41  # "ALMA"
+TOKENIZER = "porter unicode61"
+
+_FIRST = f"""
+CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+INSERT INTO meta VALUES ('next_v', 1), ('generation', 0), ('views', '');
+
+CREATE TABLE scope (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL, project TEXT NOT NULL, agent TEXT NOT NULL, user TEXT NOT NULL, embedder TEXT NOT NULL,
+    UNIQUE (project, kind, agent, user, embedder)
+);
+
+CREATE TABLE record (
+    n INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    scope INTEGER NOT NULL REFERENCES scope (id),
+    session TEXT NOT NULL,
+    status TEXT NOT NULL,
+    key TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    valid_from INTEGER,
+    valid_to INTEGER,
+    superseded_by TEXT NOT NULL,
+    v_first INTEGER NOT NULL,
+    v_count INTEGER NOT NULL,
+    v_hash TEXT NOT NULL,
+    evidence TEXT NOT NULL,
+    provenance TEXT NOT NULL,
+    text TEXT NOT NULL,
+    body TEXT NOT NULL
+);
+CREATE INDEX record_newest ON record (scope, created_at DESC, id DESC);
+CREATE INDEX record_key ON record (key, scope) WHERE key <> '';
+CREATE INDEX record_session ON record (session, created_at) WHERE session <> '';
+CREATE INDEX record_status ON record (status, scope, created_at DESC, id DESC);
+
+CREATE TABLE link (n INTEGER, i INTEGER, target TEXT NOT NULL, PRIMARY KEY (n, i)) WITHOUT ROWID;
+CREATE INDEX link_target ON link (target, n);
+CREATE TABLE tag (n INTEGER, i INTEGER, name TEXT NOT NULL, PRIMARY KEY (n, i)) WITHOUT ROWID;
+CREATE INDEX tag_name ON tag (name, n);
+
+CREATE VIEW word_source AS SELECT n, text, 's' || scope AS scope FROM record WHERE text <> '';
+CREATE VIRTUAL TABLE words USING fts5 (
+    text, scope, content = 'word_source', content_rowid = 'n', tokenize = '{TOKENIZER}'
+);
+CREATE VIRTUAL TABLE word USING fts5vocab (words, 'col');
+
+CREATE TABLE vector_tail (
+    v INTEGER PRIMARY KEY, dim INTEGER NOT NULL, n INTEGER NOT NULL, scope INTEGER NOT NULL, codes BLOB NOT NULL
+);
+CREATE INDEX vector_tail_dim ON vector_tail (dim, v);
+CREATE TABLE vector_block (
+    first_v INTEGER PRIMARY KEY, last_v INTEGER NOT NULL, dim INTEGER NOT NULL, codes BLOB NOT NULL
+);
+CREATE INDEX vector_block_range ON vector_block (last_v, first_v, dim);
+CREATE TABLE vector_block_meta (first_v INTEGER PRIMARY KEY, rows BLOB NOT NULL);
+"""
+
+
+def _create_tables(db: sqlite3.Connection) -> None:
+    for statement in _FIRST.split(";\n"):
+        db.execute(statement)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+# Migration number i brings a file from version i to i + 1. Only ever append.
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create_tables]
+
+
+def read_version(db: sqlite3.Connection, path: Path) -> int:
+    """The version of the file, 0 for a new one; raises when it is not ours or newer than this program."""
+    (application,), (version,) = (
+        db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+    )
+    if application == 0 and version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+        return 0
+    if application != APPLICATION_ID:
+        raise CorruptStoreError(f"{path} is not an alma database; name another path for the store")
+    if version > len(MIGRATIONS):
+        raise NewerStoreError(f"{path} has format {version}, this alma knows up to {len(MIGRATIONS)}: update alma")
+    return int(version)
+
+
+def is_current(db: sqlite3.Connection, path: Path) -> bool:
+    return read_version(db, path) == len(MIGRATIONS) and _read_views(db) == _digest_views(_define_views())
+
+
+def refuse_old(db: sqlite3.Connection, path: Path) -> None:
+    """What is opened to be read only cannot be brought up to date."""
+    version = read_version(db, path)
+    if version < len(MIGRATIONS):
+        raise ReadOnlyError(
+            f"{path} has format {version}, older than {len(MIGRATIONS)}; open it once for writing to update it"
+        )
+
+
+def migrate(db: sqlite3.Connection, path: Path) -> None:
+    """To be called inside a write transaction: another process may have been faster."""
+    for number in range(read_version(db, path), len(MIGRATIONS)):
+        MIGRATIONS[number](db)
+        db.execute(f"PRAGMA user_version = {number + 1}")
+    definitions, before = _define_views(), _read_views(db)
+    if before != _digest_views(definitions):
+        for name in {*before.split(" ")[1:], *definitions}:
+            db.execute(f'DROP VIEW IF EXISTS "{name}"')
+        for definition in definitions.values():
+            db.execute(definition)
+        db.execute("UPDATE meta SET value = ? WHERE name = 'views'", (_digest_views(definitions),))
+
+
+def _read_views(db: sqlite3.Connection) -> str:
+    return str(db.execute("SELECT value FROM meta WHERE name = 'views'").fetchone()[0])
+
+
+def _digest_views(definitions: dict[str, str]) -> str:
+    """What the file remembers of its views: whether they are the same, and their names."""
+    return f"{hashlib.sha256(''.join(definitions.values()).encode()).hexdigest()[:16]} {' '.join(definitions)}"
+
+
+_TABLES = {"meta", "scope", "record", "link", "tag", "words", "word", "word_source"}
+_COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")
+_TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
+
+
+def _define_views() -> dict[str, str]:
+    """A view per kind, by name."""
+    views = {}
+    for kind in KINDS.values():
+        if not kind.name.isidentifier():
+            continue
+        is_taken = kind.name in _TABLES or kind.name.startswith(("sqlite_", "vector_", "words_"))
+        name = f"{kind.name}_view" if is_taken else kind.name
+        columns = ["r.id", "s.project", "s.agent", "s.user", "r.session", "r.status", "r.text"]
+        taken = {column.split(".")[1] for column in columns} | {*_COUNTS, *_TIMES, "version", "superseded_by"}
+        for field in kind.fields:
+            shown = f"body_{field}" if field in taken else field
+            columns.append(f"""json_extract(r.body, '$."{field}"') AS "{shown}\"""")
+        columns += [f"coalesce(json_extract(r.evidence, '$.{count}'), 0) AS {count}" for count in _COUNTS]
+        for moment in _TIMES:
+            seconds = f"strftime('%Y-%m-%dT%H:%M:%S', r.{moment} / 1000000, 'unixepoch')"
+            columns.append(f"{seconds} || printf('.%06dZ', r.{moment} % 1000000) AS {moment}")
+        columns += ["r.version", "r.superseded_by"]
+        views[name] = (
+            f'CREATE VIEW "{name}" AS SELECT {", ".join(columns)}'
+            f" FROM record r JOIN scope s ON s.id = r.scope WHERE s.kind = '{kind.name}'"
+        )
+    return views
+
+
+# --- looking for damage, figures about the file, and a copy of it taken while others go on writing
+
+_PAGES = 2048  # So many are copied before it is told how far the copy is.
+
+Progress = Callable[[int, int], None]
+
+
+def find_problems(db: sqlite3.Connection, path: Path, *, can_write: bool) -> list[str]:
+    """What is wrong. The index of words checks itself by a statement that only a writer may run."""
+    problems: list[str] = []
+    for check in (_check_file, *([_check_words] if can_write else []), _check_rows, _check_vectors):
+        try:
+            problems += check(db)
+        except sqlite3.DatabaseError as error:
+            # Damage may be such that looking for it fails.
+            if not is_damage(error):
+                raise
+            problems.append(f"the file is damaged: {error}")
+    mode = path.stat().st_mode & 0o777
+    if os.name == "posix" and mode & 0o077:
+        problems.append(f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}")
+    return problems
+
+
+def _check_file(db: sqlite3.Connection) -> list[str]:
+    lines = [line for (line,) in db.execute("PRAGMA integrity_check(20)")]
+    return [f"the file is damaged: {line}" for line in lines if line != "ok"]
+
+
+def _check_words(db: sqlite3.Connection) -> list[str]:
+    try:
+        db.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        return [f"the index of words does not agree with the records: {error}"]
+    return []
+
+
+_ORPHANS = {
+    "links without a record": "link WHERE n NOT IN (SELECT n FROM record)",
+    "tags without a record": "tag WHERE n NOT IN (SELECT n FROM record)",
+    "records without a scope": "record WHERE scope NOT IN (SELECT id FROM scope)",
+    "scopes without a record": "scope WHERE id NOT IN (SELECT scope FROM record)",
+    "records with a body, evidence or provenance that is not JSON": (
+        "record WHERE NOT (json_valid(body) AND json_valid(evidence) AND json_valid(provenance))"
+    ),
+}
+
+
+def _check_rows(db: sqlite3.Connection) -> Iterator[str]:
+    for what, rows in _ORPHANS.items():
+        (count,) = db.execute(f"SELECT count(*) FROM {rows}").fetchone()
+        if count:
+            yield f"{count} {what}"
+
+
+def _check_vectors(db: sqlite3.Connection) -> Iterator[str]:
+    stored: Counter[tuple[int, int, int]] = Counter()
+    for v, n, scope, dim, length in db.execute("SELECT v, n, scope, dim, length(codes) FROM vector_tail"):
+        stored[v, n, scope] += 1
+        if dim != length:
+            yield f"vector {v} has {length} codes instead of {dim}"
+    select = (
+        "SELECT first_v, b.last_v, b.dim, length(b.codes), m.rows"
+        " FROM vector_block b LEFT JOIN vector_block_meta m USING (first_v)"
+    )
+    for first_v, last_v, dim, length, packed in db.execute(select):
+        if packed is None or length != dim * (len(packed) // vectors.ROW_BYTES):
+            yield f"the block of vectors {first_v} to {last_v} is not whole"
+            continue
+        meta = vectors.unpack_meta(packed)
+        if meta.v != sorted(set(meta.v)) or (meta.v[0], meta.v[-1]) != (first_v, last_v):
+            yield f"the block of vectors {first_v} to {last_v} is out of order"
+        stored.update(row for row in zip(meta.v, meta.n, meta.scope, strict=True) if row[1] != vectors.HOLE)
+    select = "SELECT n, scope, v_first, v_count FROM record WHERE v_count > 0"
+    wanted = {(v, n, scope) for n, scope, first, count in db.execute(select) for v in range(first, first + count)}
+    for count, what in (
+        (len(wanted - stored.keys()), "vectors of records are missing"),
+        (len(stored.keys() - wanted), "vectors without a record"),
+        (sum(count > 1 for count in stored.values()), "vectors are there more than once"),
+    ):
+        if count:
+            yield f"{count} {what}"
+
+
+def collect_stats(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
+    by_kind: dict[str, dict[str, int]] = {}
+    select = (
+        "SELECT s.kind, r.status, count(*) FROM record r JOIN scope s ON s.id = r.scope"
+        " GROUP BY s.kind, r.status ORDER BY s.kind, r.status"
+    )
+    for kind, status, count in db.execute(select):
+        by_kind.setdefault(kind, {})[status] = count
+    select = "SELECT coalesce(sum(v_count), 0), (SELECT count(*) FROM vector_tail) FROM record"
+    vector_count, waiting = db.execute(select).fetchone()
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return {
+        "path": str(path),
+        "bytes": sum(part.stat().st_size for part in (path, Path(f"{path}-wal")) if part.exists()),
+        "format": version,
+        "records": sum(sum(statuses.values()) for statuses in by_kind.values()),
+        "kinds": by_kind,
+        "vectors": vector_count,
+        "vectors_waiting": waiting,
+    }
+
+
+def copy_file(uri: str, source: Path, target: Path, progress: Progress | None = None) -> None:
+    """Copy what the file at `uri` holds at one moment, whole and checked; `source` is its path, for messages."""
+    with make_new_file(target) as part:
+        reading = sqlite3.connect(uri, uri=True, isolation_level=None)
+        writing = sqlite3.connect(part, isolation_level=None)
+        try:
+            # Without a transaction the copy would begin anew whenever another process writes in between.
+            reading.execute("BEGIN")
+            reading.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            report = (lambda _, left, total: progress(total - left, total)) if progress is not None else None
+            reading.backup(writing, pages=_PAGES, progress=report)
+            # One file and nothing beside it, until somebody opens it for writing.
+            writing.execute("PRAGMA journal_mode = DELETE")
+            [(verdict,)] = writing.execute("PRAGMA quick_check(1)").fetchall()
+        finally:
+            writing.close()
+            reading.close()
+        if verdict != "ok":
+            raise CorruptStoreError(f"{source} is damaged ({verdict}), so no backup was made; run `alma doctor`")

@@ -26,29 +26,26 @@ from ...types.record import Provenance, Record, Status
 from ...types.times import from_micros, to_micros
 from ...types.vector import Vector
 from ..memory import refuse_record, refuse_version
-from . import check, filters, vectors
-from . import words as index
-from .check import Progress
-from .database import Database
+from . import database, search, vectors
+from .database import Database, Progress
 
 if TYPE_CHECKING:
     from .cache import Cache
 
 _PAGE = 256
 _FEW_CELLS = 128
-_MANY_SCOPES = 200
-"""More scopes than this are not looked for in the index of words."""
+_MANY_SCOPES = 200  # More scopes than this are not looked for in the index of words.
 
 SCOPE = ("kind", "project", "agent", "user", "embedder")
+# Columns that some index is made of: an update that leaves them out leaves the indexes alone.
 PLACE = ("session", "status", "key", "created_at")
-"""Columns that some index is made of: an update that leaves them out leaves the indexes alone."""
 CONTENT = (
     *("version", "updated_at", "valid_from", "valid_to", "superseded_by"),
     *("v_hash", "evidence", "provenance", "text", "body"),
 )
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
+# The column of a side table, and the field of a record that it holds.
 _SIDES = {"link": ("target", "links"), "tag": ("name", "tags")}
-"""The column of a side table, and the field of a record that it holds."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _STATUSES = {str(status): status for status in Status}
@@ -102,7 +99,7 @@ class SQLiteStore:
 
     def get(self, ids: Sequence[str]) -> list[Record]:
         with self._db.read() as db:
-            clause = filters.match_names("id", ids)
+            clause = search.match_names("id", ids)
             numbers = dict(db.execute(f"SELECT id, n FROM record WHERE {clause.sql}", clause.params))
             records = _read_rows(db, numbers.values())
         return [records[numbers[id]] for id in ids if id in numbers]
@@ -115,7 +112,7 @@ class SQLiteStore:
         with self._db.write() as db:
             stored = _find_stored(db, ids)
             vectors.remove_spans(db, [one.span for one in stored])
-            index.replace_rows(db, [(one.n, one.text, one.scope) for one in stored])
+            search.replace_rows(db, [(one.n, one.text, one.scope) for one in stored])
             for table in ("link", "tag", "record"):
                 db.executemany(f"DELETE FROM {table} WHERE n = ?", [(one.n,) for one in stored])
             _forget_scopes(db, {one.scope for one in stored})
@@ -137,7 +134,7 @@ class SQLiteStore:
         return read_pages()
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
-        condition = filters.compile_filter(where)
+        condition = search.compile_filter(where)
         if limit <= 0:
             return []
         from .cache import Cache
@@ -149,16 +146,16 @@ class SQLiteStore:
             return self._cache.nearest(db, vector, condition, limit)
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
-        condition = filters.compile_filter(where)
+        condition = search.compile_filter(where)
         if limit <= 0:
             return []
         with self._db.read() as db:
             self._notice_opening()
-            return index.match(db, self._frequencies, words, condition, limit, _MANY_SCOPES)
+            return search.match(db, self._frequencies, words, condition, limit, _MANY_SCOPES)
 
     def count(self, where: Where) -> dict[tuple[str, str, str], int]:
-        condition = filters.compile_filter(where)
-        clause = filters.join_clauses(condition.scope, condition.record)
+        condition = search.compile_filter(where)
+        clause = search.join_clauses(condition.scope, condition.record)
         select = (
             "SELECT s.kind, s.agent, r.status, count(*) FROM record r JOIN scope s ON s.id = r.scope"
             f"{clause.after('WHERE')} GROUP BY s.kind, s.agent, r.status"
@@ -170,15 +167,15 @@ class SQLiteStore:
         """Nobody writes meanwhile; it takes about as long as reading the whole file."""
         try:
             with self._db.write() as db:
-                return check.find_problems(db, self.path, can_write=True)
+                return database.find_problems(db, self.path, can_write=True)
         except ReadOnlyError:
             with self._db.read() as db:
-                return check.find_problems(db, self.path, can_write=False)
+                return database.find_problems(db, self.path, can_write=False)
 
     def stats(self) -> dict[str, Any]:
         """What a person wants to know about the file."""
         with self._db.read() as db:
-            return check.collect_stats(db, self.path)
+            return database.collect_stats(db, self.path)
 
     def vacuum(self) -> None:
         """Leave no byte of deleted records in the file, and give unused space back.
@@ -200,7 +197,7 @@ class SQLiteStore:
         with self._db.read():
             pass
         with self._db.translate_errors():
-            check.copy_file(self._db.reading_uri, self.path, Path(target), progress)
+            database.copy_file(self._db.reading_uri, self.path, Path(target), progress)
 
     def close(self) -> None:
         self._db.close()
@@ -214,13 +211,13 @@ class SQLiteStore:
     def _forget(self, opening: int) -> None:
         self._opening = opening
         self._cache = None
-        self._frequencies = index.Frequencies()
+        self._frequencies = search.Frequencies()
 
 
 def _find_newest(db: sqlite3.Connection, where: Where, limit: int | None) -> Sequence[int]:
     most = -1 if limit is None else max(limit, 0)
     newest = "ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
-    condition = filters.compile_filter(where)
+    condition = search.compile_filter(where)
     if limit is not None and not condition.shortcut.sql:
         scopes = condition.scopes(db)
         if scopes is None:
@@ -228,7 +225,7 @@ def _find_newest(db: sqlite3.Connection, where: Where, limit: int | None) -> Seq
         statuses = None if where.statuses is None else sorted({str.__str__(status) for status in where.statuses})
         if len(scopes) * (1 if statuses is None else len(statuses)) <= _FEW_CELLS:
             # Within one scope and status the newest are found by walking an index; over several all would be sorted.
-            rest = filters.compile_filter(replace(where, statuses=None)).record
+            rest = search.compile_filter(replace(where, statuses=None)).record
             cells = product(scopes) if statuses is None else product(scopes, statuses)
             cell_sql = "r.scope = ?" if statuses is None else "r.scope = ? AND r.status = ?"
             select = f"SELECT r.created_at, r.id, r.n FROM record r WHERE {cell_sql}{rest.after('AND')} {newest}"
@@ -239,7 +236,7 @@ def _find_newest(db: sqlite3.Connection, where: Where, limit: int | None) -> Seq
 
 
 def _find_stored(db: sqlite3.Connection, ids: Collection[str]) -> list[StoredRow]:
-    clause = filters.match_names("id", ids)
+    clause = search.match_names("id", ids)
     columns = f"id, n, version, v_hash, text, scope, v_first, v_count, {', '.join(PLACE)}"
     rows = db.execute(f"SELECT {columns} FROM record WHERE {clause.sql}", clause.params)
     return [StoredRow._make((*row[:6], row[6:8], row[8:])) for row in rows]
@@ -294,7 +291,7 @@ def _write_changes(db: sqlite3.Connection, changes: list[RowChange]) -> None:
             indexed.append((n, row.record.text, scope))
         if before.scope != scope:
             left.add(before.scope)
-    index.replace_rows(db, unindexed, indexed)
+    search.replace_rows(db, unindexed, indexed)
     for statement, values in ((_INSERT, inserts), (_UPDATE, updates), (_MOVE, moves)):
         db.executemany(statement, values)
     known = [change.n for change in changes if change.before]

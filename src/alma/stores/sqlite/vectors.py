@@ -25,16 +25,13 @@ from ...types.vector import Vector
 
 BLOCK = 1024
 HOLE = -1
-NOWHERE = 0
-"""The scope of a hole."""
+NOWHERE = 0  # The scope of a hole.
+# In `vector_block_meta.rows`, for each vector: n and v as int64 and scope as int32, little-endian, field by field.
 ROW_BYTES = 20
-"""In `vector_block_meta.rows`, for each vector: n and v as int64 and scope as int32, little-endian, field by field."""
 
-_MANY = 200
-"""More vectors of a block than this are read with the whole of it."""
+_MANY = 200  # More vectors of a block than this are read with the whole of it.
 
-Span = tuple[int, int]
-"""v_first, v_count"""
+Span = tuple[int, int]  # v_first, v_count
 
 
 class VectorEntry(NamedTuple):

@@ -1,12 +1,10 @@
-"""Words on disk: an FTS5 index over text, with one token for the scope of a record.
+"""Searching by words, and conditions on records in the form in which SQLite's planner finds them quickly.
 
-The scope is inside the index so that the filter by kind, project, agent and user can be applied before the ranking,
-by the index itself. It has no weight in the score. Where it leaves most records in, it is left out of the query and
-the best are looked at one by one: the index counts each token of a query anew, and that of a scope may be in all.
+Conditions are kept in two halves. Those on `scope` name what seldom changes (kind, project, agent, user, embedder)
+and is kept once per combination in the table `scope`, known here as `s`; the rest are on `record`, known as `r`.
 
-Ranking costs time for every record that holds any of the words, so a word that most records hold would cost most
-and tell least. The rarest words are ranked first, as many as a budget allows; the common ones are left to fill up
-the answer when too few records were found, and then only the newest of the records that hold them are looked at.
+The planner knows nothing about how often a value occurs, and takes an index on status or scope to be as good as any. A
+session, key, link or tag selects far less than those do, so where one is given the others are kept from being used.
 """
 
 from __future__ import annotations
@@ -14,23 +12,130 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ...types.query import Hit
-from .filters import Clause, Filter
-from .schema import TOKENIZER
+from ...types.query import Hit, Where
+from ...types.times import to_micros
+from .database import TOKENIZER
 
-Indexed = tuple[int, str, int]
-"""n, text, scope"""
+FEW = 500  # More names than this are sent as one parameter.
 
-BUDGET = 15_000
-"""So many records are ranked without a second thought."""
-POOL = 2_000
-"""So many of the newest records are looked at when the words are too common to rank them all."""
-_PASSING = 0.15
-"""What it costs to pass over a record, as a part of what it costs to rank it."""
+_SCOPE = {"kinds": "s.kind", "projects": "s.project", "agents": "s.agent", "users": "s.user", "embedders": "s.embedder"}
+_SELECTIVE = {
+    "keys": ("record", "r.key"),
+    "linked": ("link", "r.target"),
+    "sessions": ("record", "r.session"),
+    "tagged": ("tag", "r.name"),
+}
+
+
+class Clause(NamedTuple):
+    """Text that is true or false for a row; empty when nothing is asked."""
+
+    sql: str = ""
+    params: tuple[Any, ...] = ()
+
+    def after(self, word: str) -> str:
+        return f" {word} {self.sql}" if self.sql else ""
+
+
+def join_clauses(*clauses: Clause) -> Clause:
+    params = tuple(param for clause in clauses for param in clause.params)
+    return Clause(" AND ".join(clause.sql for clause in clauses if clause.sql), params)
+
+
+def match_names(column: str, names: Collection[str] | None) -> Clause:
+    if names is None:
+        return Clause()
+    # A member of an enumeration is bound as the plain string it equals.
+    values = [str.__str__(name) for name in names]
+    if len(values) > FEW:
+        # SQLite's JSON ends a string at its first NUL, which would turn the name into another one.
+        odd = [name for name in values if "\0" in name]
+        listed = json.dumps([name for name in values if "\0" not in name])
+        marks = ", ".join("?" * len(odd))
+        return Clause(f"({column} IN (SELECT value FROM json_each(?)) OR {column} IN ({marks}))", (listed, *odd))
+    if len(values) == 1:
+        return Clause(f"{column} = ?", tuple(values))
+    return Clause(f"{column} IN ({', '.join('?' * len(values))})", tuple(values))
+
+
+class Filter(NamedTuple):
+    scope: Clause  # On `s`, where everything is looked up by an index anyway.
+    record: Clause  # On `r`.
+    shortcut: Clause  # What a session, key, link or tag alone selects; nothing when none is given.
+    whole: Clause  # The condition, on `r` alone.
+    listing: Clause  # The same, never empty, for going through all that is asked for.
+
+    def select_numbers(self) -> Clause:
+        """A statement for the numbers of all that is asked for."""
+        return Clause(f"SELECT r.n FROM record r WHERE {self.listing.sql}", self.listing.params)
+
+    def select_superset(self) -> Clause:
+        """The same, and perhaps some numbers more, where those are quicker to list."""
+        return self.shortcut if self.shortcut.sql else self.select_numbers()
+
+    def scopes(self, db: sqlite3.Connection) -> list[int] | None:
+        """The ids of the scopes that are asked for; None when all are."""
+        if not self.scope.sql:
+            return None
+        return [id for (id,) in db.execute(f"SELECT s.id FROM scope s WHERE {self.scope.sql}", self.scope.params)]
+
+
+def compile_filter(where: Where) -> Filter:
+    shortcut, conditions = Clause(), []
+    for name, (table, column) in _SELECTIVE.items():
+        names = getattr(where, name)
+        asked = match_names(column, names)
+        if names is None:
+            continue
+        # The indexes leave empty values out, and are used only for a query that says so too.
+        is_indexed = "" not in names
+        if is_indexed:
+            asked = Clause(f"{asked.sql} AND {column} <> ''", asked.params)
+        listing = Clause(f"SELECT r.n FROM {table} r WHERE {asked.sql}", asked.params)
+        conditions.append(asked if table == "record" else Clause(f"r.n IN ({listing.sql})", asked.params))
+        # By an index alone, without looking at any record.
+        if is_indexed and not shortcut.sql:
+            shortcut = listing
+    mark = "+" if shortcut.sql else ""
+    conditions.append(match_names(f"{mark}r.status", where.statuses))
+    for moment, condition in (
+        (where.created_from, "r.created_at >= ?"),
+        (where.created_to, "r.created_at < ?"),
+        (where.valid_at, "(r.valid_from IS NULL OR r.valid_from <= ?)"),
+        (where.valid_at, "(r.valid_to IS NULL OR r.valid_to > ?)"),
+    ):
+        if moment is not None:
+            conditions.append(Clause(condition, (to_micros(moment),)))
+    for name, value in (where.fields or {}).items():
+        conditions.append(Clause("json_extract(r.body, ?) IS ?", (f'$."{name}"', value)))
+    scope = join_clauses(*(match_names(column, getattr(where, name)) for name, column in _SCOPE.items()))
+    record = join_clauses(*conditions)
+    within = Clause(f"{mark}r.scope IN (SELECT s.id FROM scope s{scope.after('WHERE')})", scope.params)
+    joined = join_clauses(within, record)
+    whole = joined if scope.sql else record
+    # Even when every scope will do: for each of them an index can find a span of time.
+    return Filter(scope, record, shortcut, whole, whole if shortcut.sql else joined)
+
+
+# --- words on disk: an FTS5 index over text, with one token for the scope of a record
+#
+# The scope is inside the index so that the filter by kind, project, agent and user can be applied before the ranking,
+# by the index itself. It has no weight in the score. Where it leaves most records in, it is left out of the query and
+# the best are looked at one by one: the index counts each token of a query anew, and that of a scope may be in all.
+#
+# Ranking costs time for every record that holds any of the words, so a word that most records hold would cost most
+# and tell least. The rarest words are ranked first, as many as a budget allows; the common ones are left to fill up
+# the answer when too few records were found, and then only the newest of the records that hold them are looked at.
+
+Indexed = tuple[int, str, int]  # n, text, scope
+
+BUDGET = 15_000  # So many records are ranked without a second thought.
+POOL = 2_000  # So many of the newest records are looked at when the words are too common to rank them all.
+_PASSING = 0.15  # What it costs to pass over a record, as a part of what it costs to rank it.
 _MOST = 0.25
 _NEARLY_ALL = 0.9
 _REMEMBERED = 20_000
@@ -50,8 +155,8 @@ class Frequencies:
         self._known: dict[tuple[str, bytes], int] = {}
         self._records = 0
         self._shares: dict[tuple[int, ...], float] = {}
+        # What the index makes of a word. Bytes, because FTS5 cuts a token at 32,768 bytes, even inside a character.
         self.terms: dict[str, list[bytes]] = {}
-        """What the index makes of a word. Bytes, because FTS5 cuts a token at 32,768 bytes, even inside a character."""
 
     def share(self, db: sqlite3.Connection, scopes: Sequence[int] | None) -> float:
         """The part of all records that is in these scopes."""
@@ -92,13 +197,10 @@ def replace_rows(db: sqlite3.Connection, gone: Iterable[Indexed], fresh: Iterabl
 class Search(NamedTuple):
     db: sqlite3.Connection
     filter: Filter
-    scopes: list[int] | None
-    """What the index is asked for; None: its answer has to be looked at."""
-    rest: Clause
-    """What the index has not answered yet, when it was asked for the scopes."""
+    scopes: list[int] | None  # What the index is asked for; None: its answer has to be looked at.
+    rest: Clause  # What the index has not answered yet, when it was asked for the scopes.
     limit: int
-    first: int
-    """So many of the best are looked at first."""
+    first: int  # So many of the best are looked at first.
 
 
 def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter, limit: int, many: int) -> list[Hit]:
