@@ -67,8 +67,8 @@ operation = Group("work", lambda alma: ProgressTracker(alma=alma, project_id=alm
 By = Annotated[str | None, About("who does it; not what another has claimed", check=validate.name, shown_as="agent")]
 ItemId = Annotated[str, About("the work item's id", check=validate.name)]
 Names = Iterable[str] | None
-Blockers = Annotated[Names, About("ids of items that must be done first", check=validate.names)]
-Priority = About("0 to 100; the greater, the sooner", least=0, most=100)
+Blockers = Annotated[Names, About("ids of items to be done first", check=validate.names)]
+Priority = About("0 to 100, the most urgent", least=0, most=100)
 Notes = Annotated[str | None, About("a word about it")]
 Lease = Annotated[float, About("for so many seconds", least=1.0, most=30 * 86_400.0)]
 
@@ -128,7 +128,7 @@ class ProgressTracker(Holder):
         item_type: Annotated[str, About("such as task, feature, bug")] = "task",
         priority: Annotated[int, Priority] = 50,
         agent: Annotated[str | None, About("whose it is; without it anybody's", check=validate.name)] = None,
-        parent_id: Annotated[str | None, About("the item it is a part of", check=validate.name)] = None,
+        parent_id: Annotated[str | None, About("the item it is part of", check=validate.name)] = None,
         blocked_by: Blockers = None,
         blocks: Annotated[Names, About("ids of items that wait for it", check=validate.names)] = None,
         tests: Annotated[Names, About("tests that must pass", check=validate.names)] = None,
@@ -251,7 +251,7 @@ class ProgressTracker(Holder):
         item_type: Annotated[str | None, About("new type", check=validate.name)] = None,
         priority: Annotated[int | None, Priority] = None,
         owner: Annotated[str | None, About("whose it is; '' for anybody's")] = None,
-        parent_id: Annotated[str | None, About("the item it is a part of; '' for none")] = None,
+        parent_id: Annotated[str | None, About("the item it is part of; '' for none")] = None,
         blocked_by: Blockers = None,
         unblocked_by: Annotated[Names, About("ids it need not wait for", check=validate.names)] = None,
         tests: Annotated[Names, About("all its tests", check=validate.names)] = None,

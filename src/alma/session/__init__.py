@@ -110,7 +110,7 @@ SessionId = Annotated[str, About("the session's id, as start_session gave it", c
 Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about", local=True)]
 Texts = Annotated[Iterable[str] | None, About("short texts", check=handoff.read_lines)]
 Files = Annotated[Iterable[str] | None, About("short texts", check=handoff.read_paths)]
-Tests = Annotated[Mapping[str, bool] | None, About("by name, whether each test passes")]
+Tests = Annotated[Mapping[str, bool] | None, About("by name, whether it passes")]
 Level = Annotated[float | None, About("0 to 1: how well it is going", least=0.0, most=1.0)]
 
 

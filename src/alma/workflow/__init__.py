@@ -626,7 +626,7 @@ class WorkflowMemory(Holder):
         self,
         states: Annotated[list[dict[str, Any]] | None, About("the states of the branches")] = None,
         reducers: Reducers = None,
-        base: Annotated[dict[str, Any] | None, About("the state that all of them began at")] = None,
+        base: Annotated[dict[str, Any] | None, About("the state they all began at")] = None,
         default: Default = None,
         *,
         run_id: Annotated[str | None, About("instead of states: a run", check=check_id)] = None,
@@ -683,16 +683,17 @@ class WorkflowMemory(Holder):
         *,
         node_id: AnyNode = None,
         name: Annotated[str | None, About("a name for it", check=validate.name)] = None,
-        kind: Annotated[str, About("what sort of thing it is", check=validate.name)] = "file",
-        digest: Annotated[str | None, About("its SHA-256; of a file it is taken")] = None,
-        size: Annotated[int | None, About("in bytes; of a file it is taken", least=0, most=2**63)] = None,
+        kind: Annotated[str, About("what sort it is", check=validate.name)] = "file",
+        digest: Annotated[str | None, About("its SHA-256")] = None,
+        size: Annotated[int | None, About("in bytes", least=0, most=2**63)] = None,
         agent: By = None,
         metadata: words.Metadata = None,
     ) -> Artifact:
         """Note what a run made: a file or a URI.
 
         Notes:
-            Linked again, the same place in the same run and node is one artifact, with the digest it has then.
+            The digest and the size of a file are taken from it. Linked again, the same place in the same run and node
+            is one artifact, with the digest it has then.
         """
         content = read_content(location, digest, size)
         content |= {"kind": kind, "metadata": metadata or {}, "name": name or content["name"]}
