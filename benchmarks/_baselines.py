@@ -11,7 +11,7 @@ import numpy as np
 
 from alma.text import passages
 from alma.types import speech
-from alma.types.vector import Vector
+from alma.types.record import Vector
 
 from ._data import Haystack, Turn
 from ._embedder import Remembering

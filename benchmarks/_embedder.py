@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from alma.ports import Embedder
-from alma.types.vector import Vector
+from alma.types.record import Vector
 
 from ._data import DataError
 

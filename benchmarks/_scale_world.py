@@ -29,9 +29,8 @@ from numpy.typing import NDArray
 from alma import ALMA
 from alma.embedders.local import LocalEmbedder
 from alma.stores.sqlite import SQLiteStore
-from alma.types.record import Record, Status
-from alma.types.scope import MemoryScope
-from alma.types.vector import Vector
+from alma.types.query import MemoryScope
+from alma.types.record import Record, Status, Vector
 
 SENTENCES = 20_000
 QUERIES = 400

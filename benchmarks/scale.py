@@ -181,7 +181,7 @@ import sys
 from alma import ALMA
 from alma.embedders.local import LocalEmbedder
 from alma.stores.sqlite import SQLiteStore
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope
 path, project, query, reader, *others = sys.argv[1:]
 agents = [MemoryScope(reader), *(MemoryScope(name, share_with=(reader,)) for name in others)]
 with ALMA(SQLiteStore(path), LocalEmbedder(), project_id=project, agents=agents) as alma:

@@ -30,7 +30,7 @@ from alma.app import open_memory
 from alma.config import Config
 from alma.embedders.local import LocalEmbedder
 from alma.stores.sqlite import SQLiteStore
-from alma.types.vector import Vector
+from alma.types.record import Vector
 
 _VERBS = "deploy test fix refactor migrate profile document review release monitor cache validate parse index".split()
 _THINGS = (

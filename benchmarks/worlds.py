@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from alma import ALMA
-from alma.engine.upkeep.reconcile import list_unresolved, read_pair, reconcile, split_pairs
+from alma.engine.upkeep import list_unresolved, read_pair, reconcile, split_pairs
 from alma.errors import ModelUnavailableError
 from alma.models.registry import Recorded
 from alma.reading.model import ModelReader

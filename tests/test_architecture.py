@@ -161,13 +161,13 @@ for _feature in FEATURES:
     MAY_IMPORT[_feature] |= {"memory", "operations", "words", "answers"}
 # Inside the engine, too: a module imports those of its own step and of earlier ones.
 ENGINE_STEPS = (
-    {"evidence", "patterns", "redact", "safety", "settings", "validate", "rule_lines", "context", "inject"},
+    {"evidence", "redact", "validate", "context", "escape"},
     {"admit", "transaction", "view"},
     {"search", "things"},
     {"episodes", "facts", "outcomes"},
     {"erase", "rules", "predict", "retrieve"},
-    {"edit", "feedback", "observations", "coding_sessions", "session_reading"},
-    {"upkeep"},
+    {"edit", "observations", "coding_sessions", "prompt"},
+    {"upkeep", "transfer"},
 )
 # Only these may look inside a memory: faces go through its operations.
 MAY_REACH_ENGINE = FEATURES | {"engine", "memory", "models", "hooks", "app", "doctor"}

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.engine.settings import Settings, Weights
+from alma.engine.context import Settings, Weights
 from alma.errors import ALMAError, ValidationError
 
 Call = Callable[[ALMA], Any]

@@ -13,7 +13,7 @@ import pytest
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
-from alma.engine.upkeep import transfer
+from alma.engine import transfer
 from alma.errors import NotFoundError
 from alma.graph import build, create_graph_store
 from alma.stores.file import FileStore

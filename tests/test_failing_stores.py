@@ -15,7 +15,7 @@ from alma.embedders.local import LocalEmbedder
 from alma.errors import BusyError, CorruptStoreError, NewerStoreError, ReadOnlyError, StorageFullError
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
-from alma.types.vector import cosine
+from alma.types.record import cosine
 
 GOOD = {"agent": "dev", "task": "Deploy auth service", "outcome": "success", "strategy_used": "Canary"}
 

@@ -28,7 +28,7 @@ from alma.progress import ProgressTracker, WorkItem
 from alma.session import SessionInitializer, SessionManager
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope
 from alma.types.slice import MemorySlice
 
 TEXT = (Path(__file__).parent / "seed_examples" / "prd.md").read_text(encoding="utf-8")

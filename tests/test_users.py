@@ -14,7 +14,7 @@ from alma import ALMA
 from alma.confidence import ConfidenceEngine
 from alma.context import MemoryStack
 from alma.embedders.hash import HashEmbedder
-from alma.engine.settings import Settings
+from alma.engine.context import Settings
 from alma.extraction import AutoLearner
 from alma.graph import build, create_graph_store
 from alma.session import SessionManager

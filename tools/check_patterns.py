@@ -142,7 +142,7 @@ def collect_patterns() -> dict[tuple[str | bytes, int], str]:
                 # The hook runs as it is imported.
                 if module.name not in ("claude_smart.hook",) and not module.name.endswith("__main__"):
                     importlib.import_module(module.name)
-        from alma.engine.inject.escape import suspicious
+        from alma.engine.escape import suspicious
         from alma.engine.redact import redact
         from alma.reading.local import LocalReader
         from alma.reading.port import Role, Turn

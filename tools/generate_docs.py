@@ -19,7 +19,7 @@ from typing import Union, get_args, get_origin, get_type_hints
 from alma import ALMA, errors
 from alma.cli.table import build_parser
 from alma.config import Config
-from alma.engine.settings import Settings, Weights
+from alma.engine.context import Settings, Weights
 from alma.operations import Operation, Parameter
 from alma.types import MemoryScope, kinds
 from alma.types.asking import Limits, ModelSettings, Prices

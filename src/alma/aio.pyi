@@ -5,12 +5,11 @@ from typing import Any, Literal, overload
 
 from . import words
 from .answers import Health
-from .engine.feedback import FeedbackReport
-from .engine.retrieve.explain import Why
-from .engine.upkeep import reconcile as reconciling
-from .engine.upkeep import reindex as reindexing
-from .engine.upkeep.forget import Forgotten as Forgotten
-from .engine.upkeep.reconcile import Reconciled
+from .engine import upkeep
+from .engine.edit import FeedbackReport
+from .engine.retrieve.pipeline import Why
+from .engine.upkeep import Forgotten as Forgotten
+from .engine.upkeep import Reconciled
 from .engine.view import Stats
 from .memory import ALMA, ListOf, M, Matches, Memories, P, R, Rows
 from .ports import Clock, Model
@@ -229,13 +228,13 @@ class AsyncALMA:
         below_confidence: float = 0.3,
         dry_run: bool = False,
     ) -> Forgotten: ...
-    async def reconcile(self, limit: int = reconciling.MAX_PAIRS) -> Reconciled: ...
+    async def reconcile(self, limit: int = upkeep.MAX_PAIRS) -> Reconciled: ...
     async def get_stats(self, agent: words.AnyAgent = None, user_id: str | None = None) -> Stats: ...
     async def playbook(
         self, agent: words.AnyAgent = None, max_tokens: words.MaxTokens = 4000, user_id: words.User = None
     ) -> str: ...
     async def health(self) -> Health: ...
-    async def reindex(self, progress: reindexing.Progress = reindexing.ignore_progress) -> int: ...
+    async def reindex(self, progress: upkeep.Progress = upkeep.ignore_progress) -> int: ...
     async def vacuum(self) -> None: ...
     @overload
     async def list(

@@ -105,3 +105,19 @@ class Health:
     embedder: str
     """Its name; empty when memories are found by words only."""
     problems: list[str]
+
+
+def to_deleted(nothing: None, memory_id: str) -> Deleted:
+    return Deleted(memory_id)
+
+
+def to_erased(counts: dict[str, int], user_id: str) -> ErasedUser:
+    return ErasedUser(user_id, counts)
+
+
+def to_forgotten(gone: Any, dry_run: bool) -> ForgottenMemories:
+    return ForgottenMemories(int(gone), list(gone.ids), dry_run)
+
+
+def to_changes(changes: list[dict[str, Any]]) -> list[Change]:
+    return [Change(**one) for one in changes]

@@ -14,8 +14,9 @@ from . import embedders, stores, trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
 from .domains import govern_as_kept
 from .engine.context import Engine
+from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
-from .memory import ALMA, find_mismatch
+from .memory import ALMA
 from .ports import Clock, Model
 from .types import times
 from .types.asking import ModelSettings

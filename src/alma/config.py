@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import trust_register
-from .engine.settings import Settings, Weights
+from .engine.context import Settings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
 from .types.asking import Limits, ModelSettings, Prices
-from .types.scope import MemoryScope, Scopes
+from .types.query import MemoryScope, Scopes
 
 T = TypeVar("T")
 

@@ -29,8 +29,8 @@ from . import words
 from .answers import Text
 from .engine import things, validate
 from .engine.context import Engine
-from .engine.inject.escape import escape
-from .engine.inject.prompt import quote_data, tokens
+from .engine.escape import escape
+from .engine.prompt import quote_data, tokens
 from .engine.retrieve.pipeline import retrieve
 from .errors import ValidationError
 from .memory import ALMA, build_request

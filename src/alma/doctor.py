@@ -25,8 +25,8 @@ from . import embedders, stores
 from .app import TOKEN_FILES, read_config
 from .config import Config
 from .embedders.local import EXTRA
-from .engine.settings import Settings
-from .engine.upkeep import reindex
+from .engine.context import Settings
+from .engine.upkeep import find_stale
 from .errors import (
     ALMAError,
     ConfigError,
@@ -249,7 +249,7 @@ def check_integrity(store: Store) -> Iterator[Finding]:
 
 def _check_vectors(alma: ALMA) -> Iterator[Finding]:
     stored, configured = read_embedders(alma)
-    waiting = len(reindex.pending(alma.engine))
+    waiting = len(find_stale(alma.engine))
     if stored and configured and stored != configured:
         detail = f"the store was embedded by {stored!r}, but {configured!r} is configured"
         yield FAILED, detail, "alma reindex, or set the embedder back"

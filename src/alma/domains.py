@@ -32,9 +32,9 @@ from .opening import Closeable
 from .operations import About, Effect, Group
 from .text import digest
 from .types import times
+from .types.kinds import EVERYWHERE
+from .types.query import MemoryScope, Scopes, plain
 from .types.record import Status, new_id
-from .types.rules import EVERYWHERE
-from .types.scope import MemoryScope, Scopes, plain
 
 if TYPE_CHECKING:
     from .memory import ALMA

@@ -29,7 +29,7 @@ from .errors import ALMAError, EmbeddingError, StorageError, ValidationError, un
 from .opening import Holder
 from .text import shorten
 from .types.kinds import MemoryType, Outcome, Result
-from .types.scope import MemoryScope, plain
+from .types.query import MemoryScope, plain
 from .types.slice import MemorySlice
 
 if TYPE_CHECKING:

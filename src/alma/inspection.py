@@ -12,10 +12,9 @@ from .answers import copy_fields
 from .engine import transaction, view
 from .errors import ValidationError
 from .memory import ALMA
-from .types.evidence import Evidence
 from .types.kinds import KINDS, Episode, Memory, MemoryType, Outcome
 from .types.query import Where
-from .types.record import Provenance, Status
+from .types.record import Evidence, Provenance, Status
 
 _LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
 _LESSON_VERBS = ("formed", "restored", "faded", "withdrawn")

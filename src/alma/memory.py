@@ -3,40 +3,33 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, get_type_hints, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from . import words
-from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Health, Match, Text, to_found
-from .engine import edit, episodes, feedback, transaction, validate
-from .engine import erase as erasing
-from .engine.admit import Draft, OutcomeDraft
-from .engine.context import Encoder, Engine
-from .engine.episodes import Conversation, Said
-from .engine.feedback import FeedbackReport
-from .engine.outcomes import draft_lesson, learn_outcomes
-from .engine.retrieve.explain import Why, explain_retrieval
-from .engine.retrieve.pipeline import find_memories
+from .answers import Health, Match, Text, to_changes, to_deleted, to_erased, to_forgotten, to_found
+from .engine import edit, episodes, erase, transaction, upkeep, validate
+from .engine.admit import build_outcome
+from .engine.context import Encoder, Engine, Settings
+from .engine.edit import FeedbackReport
+from .engine.outcomes import learn_outcomes
+from .engine.retrieve.pipeline import Why, explain_retrieval, find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.retrieve.request import Level, Mode, Request
-from .engine.rules import RULE_CHARS, Teaching
-from .engine.settings import Settings
-from .engine.upkeep import forget as forgetting
-from .engine.upkeep import reconcile as reconciling
-from .engine.upkeep import reindex as reindexing
-from .engine.upkeep.forget import Forgotten as Forgotten
-from .engine.upkeep.reconcile import Reconciled
+from .engine.rules import RULE_CHARS
+from .engine.upkeep import Forgotten as Forgotten
+from .engine.upkeep import Reconciled
 from .engine.view import Stats, render_slice, stats, view
-from .errors import EmbedderMismatchError, StorageError, ValidationError, unknown
+from .errors import StorageError, ValidationError
 from .opening import Closeable
-from .operations import OPERATIONS, About, Effect, Group, Parameter, describe_methods, read_parameter
+from .operations import OPERATIONS, About, Effect, Group, describe_methods
 from .ports import Clock, Embedder, Model, Store
-from .schema import CLASSES, TYPES, list_options, plain
+from .schema import TYPES
 from .types import times
 from .types.kinds import (
-    KINDS,
+    EVERYWHERE,
     MEMORY_KINDS,
     AntiPattern,
     DomainKnowledge,
@@ -46,15 +39,12 @@ from .types.kinds import (
     Memory,
     MemoryType,
     Outcome,
-    Result,
     Rule,
     Turn,
     UserPreference,
 )
-from .types.query import Where, visible_users
-from .types.record import Origin, Provenance, Record, Status, Trust, new_id
-from .types.rules import EVERYWHERE, Reach, RuleSource
-from .types.scope import MemoryScope, Scopes
+from .types.query import MemoryScope, Scopes, Where, visible_users
+from .types.record import Record, Status
 from .types.slice import MemorySlice
 
 if TYPE_CHECKING:
@@ -68,7 +58,6 @@ ListOf = list[M]
 Memories = list[Memory]
 Matches = list[Match]
 Rows = Iterable[Mapping[str, Any]]
-Proposal = Draft | Teaching
 
 operation = Group("memories")
 many = Group("many")
@@ -76,30 +65,6 @@ _PLAYBOOK = 200
 _CHANGE = ("verb", "why", "before", "by", "after")
 _BY_AGENT = {"source": words.AGENT}
 _RECORDED = {MemoryType.OUTCOME: "learn or learn_many", MemoryType.EPISODE: "add_episode or add_episodes"}
-_DRAFTED = {
-    "strategy_used": "strategy",
-    "outcome": "result",
-    "error_message": "error",
-    "retrieval_id": "retrieval",
-    "user_id": "user",
-}
-"""What arguments of `learn` are called in a draft."""
-
-
-def _show_deleted(nothing: None, memory_id: str) -> Deleted:
-    return Deleted(memory_id)
-
-
-def _show_erased(counts: dict[str, int], user_id: str) -> ErasedUser:
-    return ErasedUser(user_id, counts)
-
-
-def _show_forgotten(gone: Forgotten, dry_run: bool) -> ForgottenMemories:
-    return ForgottenMemories(int(gone), list(gone.ids), dry_run)
-
-
-def _show_history(changes: list[dict[str, Any]]) -> list[Change]:
-    return [Change(**one) for one in changes]
 
 
 class ALMA(Closeable):
@@ -319,7 +284,7 @@ class ALMA(Closeable):
         return self._keep([OPERATIONS["add_episode"].complete(one) for one in conversations])
 
     def _keep(self, conversations: list[dict[str, Any]]) -> list[Episode]:
-        drafts = [build_conversation(self.engine, one) for one in conversations]
+        drafts = [episodes.build_conversation(self.engine, one) for one in conversations]
         return _views(self.engine, episodes.record_conversations(self.engine, drafts), Episode) if drafts else []
 
     # -- what somebody states
@@ -447,7 +412,7 @@ class ALMA(Closeable):
             Facts and preferences with an explicit key replace their predecessors; others are added unless the same text
             is held.
         """
-        proposals = [build_proposal(self.engine, *_read_row(one)) for one in memories]
+        proposals = [edit.build_proposal(self.engine, *_read_row(one)) for one in memories]
         return _views(self.engine, edit.add_memories(self.engine, proposals), Memory)
 
     batch_save_outcomes = learn_many
@@ -461,7 +426,7 @@ class ALMA(Closeable):
         return self.add_many([{"type": MemoryType.DOMAIN_KNOWLEDGE, **one} for one in knowledge])
 
     def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
-        proposal = build_proposal(self.engine, MemoryType(TYPES[kind]), given)
+        proposal = edit.build_proposal(self.engine, MemoryType(TYPES[kind]), given)
         [record] = edit.add_memories(self.engine, [proposal], compare_texts=True)
         return cast("M", view(record, self.engine.clock()))
 
@@ -527,7 +492,7 @@ class ALMA(Closeable):
         )
         return view(record, self.engine.clock())
 
-    @operation(Effect.ERASES, answer=_show_deleted)
+    @operation(Effect.ERASES, answer=to_deleted)
     def delete(self, memory_id: words.MemoryId) -> None:
         """Erase a memory for good. It is not learned again by itself. What a person said, only a person erases.
 
@@ -537,7 +502,7 @@ class ALMA(Closeable):
         """
         edit.delete_memory(self.engine, memory_id)
 
-    @operation(Effect.ERASES, idempotent=True, answer=_show_erased)
+    @operation(Effect.ERASES, idempotent=True, answer=to_erased)
     def erase_user(
         self, user_id: Annotated[str, About("the user whose memories are erased", check=validate.name)]
     ) -> dict[str, int]:
@@ -547,9 +512,9 @@ class ALMA(Closeable):
             That includes conversations, outcomes, lessons, rules, preferences, facts, notes of what was retrieved for
             the user, and tombstones. The store is vacuumed. Returns how many memories of each kind were erased.
         """
-        return erasing.erase_user(self.engine, user_id)
+        return erase.erase_user(self.engine, user_id)
 
-    @operation(Effect.READS, answer=_show_history)
+    @operation(Effect.READS, answer=to_changes)
     def history(self, memory_id: words.MemoryId) -> list[dict[str, Any]]:
         """What happened to a memory or a work item since it was made, oldest first."""
         record = edit.find_memory(self.engine, memory_id, "work_item")
@@ -593,7 +558,7 @@ class ALMA(Closeable):
         tag: str | None = None,
         fields: Mapping[str, Any] | None = None,
     ) -> Where:
-        kinds, values = match_fields(MEMORY_KINDS if memory_type is None else (memory_type,), fields)
+        kinds, values = words.match_fields(MEMORY_KINDS if memory_type is None else (memory_type,), fields)
         return Where(
             kinds=kinds,
             fields=values,
@@ -628,7 +593,7 @@ class ALMA(Closeable):
         query: Annotated[str, About("what was asked")] = "",
     ) -> FeedbackReport:
         """Say which of the memories shown were used. Used ones rise in later retrievals, passed-over ones sink."""
-        signals = feedback.usage(list(retrieved_memory_ids), list(used_memory_ids))
+        signals = edit.read_usage(list(retrieved_memory_ids), list(used_memory_ids))
         return self._judge(signals, memory_type, agent)
 
     @operation(Effect.CHANGES)
@@ -646,11 +611,11 @@ class ALMA(Closeable):
     def _judge(self, signals: Mapping[str, FeedbackSignal], memory_type: Any, agent: str | None) -> FeedbackReport:
         if agent is not None:
             self.engine.agent(agent)
-        return feedback.feedback(self.engine, signals, memory_type)
+        return edit.record_feedback(self.engine, signals, memory_type)
 
     # -- upkeep
 
-    @operation(Effect.CHANGES, idempotent=True, answer=_show_forgotten)
+    @operation(Effect.CHANGES, idempotent=True, answer=to_forgotten)
     def forget(
         self,
         agent: words.AnyAgent = None,
@@ -659,19 +624,13 @@ class ALMA(Closeable):
         dry_run: Annotated[bool, About("only say what would be archived")] = False,
     ) -> Forgotten:
         """Archive what nobody used or confirmed for long and has faded. Nothing is erased."""
-        policy = forgetting.Policy(
-            agent=None if agent is None else self.engine.agent(agent),
-            older_than_days=older_than_days,
-            below_confidence=below_confidence,
-        )
-        if dry_run:
-            return Forgotten([record.id for record in forgetting.forgettable(self.engine, policy)])
-        return Forgotten(forgetting.forget(self.engine, policy))
+        name = None if agent is None else self.engine.agent(agent)
+        return upkeep.forget(self.engine, name, older_than_days, below_confidence, dry_run)
 
     @operation(Effect.CHANGES, idempotent=True)
     def reconcile(
         self,
-        limit: Annotated[int, About("compare at most so many pairs", least=1, most=100_000)] = reconciling.MAX_PAIRS,
+        limit: Annotated[int, About("compare at most so many pairs", least=1, most=100_000)] = upkeep.MAX_PAIRS,
     ) -> Reconciled:
         """Ask the configured model how memories that look alike relate, and supersede what is out of date.
 
@@ -681,7 +640,7 @@ class ALMA(Closeable):
         Notes:
             Without a model nothing is compared, and `problem` says so.
         """
-        return reconciling.reconcile_by_model(self.engine, self.model, limit)
+        return upkeep.reconcile_by_model(self.engine, self.model, limit)
 
     @operation(Effect.READS, "stats")
     def get_stats(
@@ -728,7 +687,7 @@ class ALMA(Closeable):
         memories = 0
         try:
             memories = self.get_stats()["total_count"]
-            if mismatch := find_mismatch(self.engine):
+            if mismatch := transaction.find_mismatch(self.engine):
                 problems.append(str(mismatch))
         except StorageError as error:
             # Others may read this over the network: where the store lies is not for them.
@@ -742,13 +701,13 @@ class ALMA(Closeable):
             problems=problems,
         )
 
-    def reindex(self, progress: reindexing.Progress = reindexing.ignore_progress) -> int:
+    def reindex(self, progress: upkeep.Progress = upkeep.ignore_progress) -> int:
         """Embed everything anew with the configured embedder; resumes where an earlier run stopped."""
-        return reindexing.reindex(self.engine, progress)
+        return upkeep.reindex(self.engine, progress)
 
     def vacuum(self) -> None:
         """Leave no byte of deleted memories in the store's files, and give their space back."""
-        erasing.vacuum(self.engine)
+        erase.vacuum(self.engine)
 
     # Last, because within the class its name hides the builtin.
     @overload
@@ -800,14 +759,6 @@ class ALMA(Closeable):
 describe_methods(ALMA)
 
 
-def find_mismatch(engine: Engine) -> EmbedderMismatchError | None:
-    """Return the error that names both embedders when another one than the configured made the store's vectors."""
-    marker, name = transaction.find_embedder_marker(engine), engine.embedder_name
-    if marker is None or not name or marker.body["value"] == name:
-        return None
-    return transaction.describe_mismatch(marker.body["value"], name)
-
-
 # -- from checked arguments to what the engine takes
 
 
@@ -823,96 +774,9 @@ def build_request(engine: Engine, given: Mapping[str, Any]) -> Request:
     if given.get("fields"):
         # What conversations hold is in their turns, which have no such fields.
         asked = [one for one in (MEMORY_KINDS if types is None else types) if one != MemoryType.EPISODE]
-        types, values = match_fields(asked, given["fields"])
+        types, values = words.match_fields(asked, given["fields"])
     named |= {"types": None if types is None else frozenset(map(MemoryType, types)), "fields": values}
     return Request(**named)
-
-
-def match_fields(
-    kinds: Collection[str], given: Mapping[str, Any] | None
-) -> tuple[Collection[str], dict[str, Any] | None]:
-    """Return those of the kinds that declare all these fields, and the values by the names they are stored under."""
-    if not given:
-        return kinds, None
-    values: dict[str, Any] = {}
-    for name, value in given.items():
-        declared = {kind: list_fields(kind) for kind in kinds}
-        kinds = [kind for kind in kinds if name in declared[kind]]
-        if not kinds:
-            valid = dict.fromkeys(one for names in declared.values() for one in names)
-            raise ValidationError(unknown("field", name, valid))
-        stored, parameter = declared[kinds[0]][name]
-        values[stored] = plain(parameter.check(value))
-    return kinds, values
-
-
-@functools.cache
-def list_fields(kind: str) -> Mapping[str, tuple[str, Parameter]]:
-    """Return the fields of a kind that memories can be selected by: where each is stored, and what its values are."""
-    memory = CLASSES[kind]
-    hints, simple = get_type_hints(memory), {str, int, float, bool, type(None)}
-    declared = {}
-    for one in fields(memory):
-        parameter = read_parameter(one.name, hints[one.name], None) if "stored" in one.metadata else None
-        if parameter is not None and set(list_options(parameter.type)) <= simple:
-            declared[one.name] = one.metadata["stored"] or one.name, parameter
-    return declared
-
-
-def build_outcome(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:
-    """Return the draft that the arguments of `learn` describe. One that a field is named after is stored in it."""
-    values: dict[str, Any] = {
-        _DRAFTED.get(name, name): value for name, value in given.items() if value not in (None, "")
-    }
-    own = OutcomeDraft._fields
-    values |= {"agent": engine.agent(given["agent"]), "result": Result(given["outcome"])}
-    return OutcomeDraft(
-        **{name: value for name, value in values.items() if name in own},
-        more={name: values[name] for name in KINDS["outcome"].fields if name in values and name not in own},
-    )
-
-
-def build_conversation(engine: Engine, given: Mapping[str, Any]) -> Conversation:
-    """Return the conversation that the arguments of `add_episode` describe."""
-    provenance = validate.provenance("source", given["source"] or "conversation")
-    if provenance.trust is not Trust.UNTRUSTED:
-        # That it was said is certain; whether it is true is another matter.
-        provenance = replace(provenance, origin=Origin.IMPORT, trust=Trust.LEARNED)
-    turns = [_read_turn(f"turns[{at}]", one, provenance) for at, one in enumerate(given["turns"])]
-    return Conversation(
-        agent=engine.agent(given["agent"]),
-        session=given["session_id"],
-        turns=tuple(turn for turn in turns if turn is not None),
-        user=given["user_id"] or "",
-        title=given["title"],
-        provenance=provenance,
-        tags=given["tags"] or (),
-        metadata=given["metadata"] or {},
-    )
-
-
-def _read_turn(label: str, given: Any, provenance: Provenance) -> Said | None:
-    """Return one turn; None when nothing was said in it. `role` and `content`, as model APIs call them, will do."""
-    if not isinstance(given, Mapping):
-        raise ValidationError(f"{label}, a turn, takes a mapping of arguments, not {type(given).__name__}")
-    valid = ("speaker", "text", "at", "id", "role", "content")
-    for name in given:
-        if name not in valid:
-            raise ValidationError(unknown(f"argument of {label}, a turn,", name, valid))
-    speaker, text = (
-        next((given[name] for name in names if given.get(name) not in (None, "")), given.get(names[0]))
-        for names in (("speaker", "role"), ("text", "content"))
-    )
-    said = validate.output(f"{label} text", text)
-    if said is None:
-        return None
-    return Said(
-        speaker=validate.name(f"{label} speaker", speaker),
-        text=said,
-        at=validate.moment(f"{label} at", given.get("at")),
-        id=validate.optional_text(f"{label} id", given.get("id")) or "",
-        provenance=provenance,
-    )
 
 
 def _read_row(given: Any) -> tuple[MemoryType, dict[str, Any]]:
@@ -925,33 +789,6 @@ def _read_row(given: Any) -> tuple[MemoryType, dict[str, Any]]:
     rest = {name: value for name, value in given.items() if name != "type"}
     operation = OPERATIONS[f"add_{kind.removeprefix('user_').removeprefix('domain_')}"]
     return kind, operation.complete({**rest, "source": rest.get("source") or "user_stated"})
-
-
-def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -> Proposal:
-    """Return the proposal that the checked arguments of an `add_` method describe."""
-    provenance = validate.provenance("source", given["source"] or "user_stated")
-    if given.get("subject") is not None and given.get("attribute") is None:
-        raise ValidationError("subject needs attribute: together they are the key that a later fact replaces")
-    shared: dict[str, Any] = {"user": given["user_id"] or "", "provenance": provenance, "tags": given["tags"] or ()}
-    if "agent" in given:
-        shared["agent"] = engine.agent(given["agent"])
-    metadata = dict(given["metadata"] or {})
-    body = {name: given[name] for name in KINDS[kind].fields if given.get(name) is not None and name != "source"}
-    if kind is MemoryType.RULE:
-        by_person = provenance.origin is Origin.USER
-        source = RuleSource.NOTE if by_person else RuleSource.IMPORT
-        body["reach"] = Reach(body["reach"])
-        # Only a person's words become a rule at once; what anybody else writes waits for a person.
-        shared |= {"id": new_id("tea"), "at": engine.clock(), "source": source, "sure": by_person}
-        return Teaching(**body, **shared, metadata=metadata)
-    body["metadata"] = metadata
-    if kind in (MemoryType.USER_PREFERENCE, MemoryType.DOMAIN_KNOWLEDGE):
-        return Draft(kind=kind, body=body, category=given.get("domain", ""), **shared)
-    strategy = body.pop("pattern" if kind is MemoryType.ANTI_PATTERN else "strategy")
-    category = given["category"] or ""
-    return draft_lesson(
-        kind=kind, condition=body.pop("condition"), strategy=strategy, body=body, category=category, **shared
-    )
 
 
 def _views(engine: Engine, records: Iterable[Record], kind: type[M]) -> list[M]:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from .types.asking import Answer, Prompt
 from .types.query import Hit, Where
-from .types.record import Record
-from .types.vector import Vector
+from .types.record import Record, Vector
 
 
 class Store(Protocol):

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from .domains import SCHEMA_KIND, govern_as_kept
 from .engine import validate
-from .engine.settings import Settings
+from .engine.context import Settings
 from .errors import ScopeError, ValidationError
 from .ports import Countable, Searchable, Store, Vacuumable
-from .types.query import Hit, Where
-from .types.record import Record
-from .types.rules import EVERYWHERE
-from .types.scope import Scopes
-from .types.vector import Vector
+from .types.kinds import EVERYWHERE
+from .types.query import Hit, Scopes, Where
+from .types.record import Record, Vector
 
 if TYPE_CHECKING:
     from .memory import ALMA

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 
 from . import errors
 from .answers import Change, Deleted, ErasedUser, ForgottenMemories, Found, Text, copy_fields
+from .engine.upkeep import Progress, ignore_progress
 from .engine.view import render_slice
 from .errors import ALMAError, BusyError, ConfigError, MissingExtraError, StorageError, ValidationError, unknown
 from .listening import is_local
@@ -122,6 +123,14 @@ class RemoteALMA(ALMA):
         """Close the connections; the server goes on."""
         self._http.close()
 
+    def reindex(self, progress: Progress = ignore_progress) -> int:
+        """Refuse: it is done where the store is."""
+        raise ConfigError("the store of a memory that is served elsewhere is there: run `alma reindex` beside it")
+
+    def vacuum(self) -> None:
+        """Refuse: it is done where the store is."""
+        raise ConfigError("the store of a memory that is served elsewhere is there: run `alma vacuum` beside it")
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or name not in operations():
             raise AttributeError(
@@ -177,6 +186,8 @@ class RemoteALMA(ALMA):
         """Return what the server answers, as JSON. ALMAError when it refuses or cannot be reached."""
         import httpx
 
+        if self._http.is_closed:
+            raise StorageError("this memory is closed; open it again with ALMA.connect")
         try:
             body = json.dumps(arguments, allow_nan=False).encode("ascii")
         except (TypeError, ValueError, RecursionError) as error:

@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
-from .engine.upkeep import transfer
-from .engine.upkeep.reindex import ignore_progress
-from .engine.upkeep.transfer import ImportTrust, Taken
+from .engine import transfer
+from .engine.transfer import ImportTrust, Taken
+from .engine.upkeep import ignore_progress
 from .errors import StorageError, ValidationError
 from .files import make_new_file
 from .memory import ALMA

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal, get_type_hints
 
 from .engine import validate
-from .operations import About
-from .schema import TYPES
+from .errors import ValidationError, unknown
+from .operations import About, Parameter, read_parameter
+from .schema import CLASSES, TYPES, list_options, plain
 from .types.kinds import FeedbackSignal, Memory, MemoryType, Result
 from .types.record import Status
 
@@ -71,3 +74,34 @@ Fields = Annotated[Mapping[str, Any] | None, About('values of its fields, such a
 AGENT = "agent"
 """The source of what is written through a face. Where a person calls it, as in a terminal, that face says so."""
 MaxTokens = Annotated[int, About("the prompt's budget in tokens")]
+
+
+def match_fields(
+    kinds: Collection[str], given: Mapping[str, Any] | None
+) -> tuple[Collection[str], dict[str, Any] | None]:
+    """Return those of the kinds that declare all these fields, and the values by the names they are stored under."""
+    if not given:
+        return kinds, None
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        declared = {kind: list_fields(kind) for kind in kinds}
+        kinds = [kind for kind in kinds if name in declared[kind]]
+        if not kinds:
+            valid = dict.fromkeys(one for names in declared.values() for one in names)
+            raise ValidationError(unknown("field", name, valid))
+        stored, parameter = declared[kinds[0]][name]
+        values[stored] = plain(parameter.check(value))
+    return kinds, values
+
+
+@cache
+def list_fields(kind: str) -> Mapping[str, tuple[str, Parameter]]:
+    """Return the fields of a kind that memories can be selected by: where each is stored, and what its values are."""
+    memory = CLASSES[kind]
+    hints, simple = get_type_hints(memory), {str, int, float, bool, type(None)}
+    declared = {}
+    for one in fields(memory):
+        parameter = read_parameter(one.name, hints[one.name], None) if "stored" in one.metadata else None
+        if parameter is not None and set(list_options(parameter.type)) <= simple:
+            declared[one.name] = one.metadata["stored"] or one.name, parameter
+    return declared

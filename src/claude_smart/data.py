@@ -28,10 +28,9 @@ from alma.hooks.paths import DEFAULTS, DataDir, check_setting, list_own_files, r
 from alma.hooks.privacy import remove_private
 from alma.models.budget import meter
 from alma.text import digest
-from alma.types.kinds import MemoryType
+from alma.types.kinds import EVERYWHERE, LASTING, MemoryType, Reach, RuleSource
 from alma.types.query import Where
 from alma.types.record import LIVE, Status
-from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import from_iso
 
 from . import rules as desks

@@ -36,10 +36,9 @@ from alma.hooks.privacy import remove_private
 from alma.hooks.project import clean_path, find_copy, locate_project, read_copies
 from alma.reading.local_rules import find_choice, word_rule
 from alma.text import stems
-from alma.types.kinds import MemoryType
+from alma.types.kinds import EVERYWHERE, LASTING, MemoryType, Reach, RuleSource
 from alma.types.query import Where
 from alma.types.record import LIVE, Record, Status
-from alma.types.rules import EVERYWHERE, LASTING, Reach, RuleSource
 from alma.types.times import now
 
 PATIENCE = 20.0

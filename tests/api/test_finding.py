@@ -10,7 +10,7 @@ from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.errors import NotFoundError, ScopeError, StorageError, ValidationError
 from alma.stores.memory import MemoryStore
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope
 
 AGENTS = (MemoryScope("dev"), MemoryScope("ops"))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks._embedder import Remembering, finishing
 
 from alma.embedders.hash import HashEmbedder
-from alma.types.vector import Vector
+from alma.types.record import Vector
 
 
 class Counting(HashEmbedder):

@@ -38,6 +38,10 @@ def test_explain_says_why_or_why_not(project: Path, deployed: dict[str, str], ru
     assert run(*ask, "Bake a cake").out.startswith("not retrieved: it is not near enough")
     why = run(*ask, "Deploy the auth service", "--json").json
     assert (why["retrieved"], why["memory_id"]) == (True, deployed["heuristic"])
+    retrieved = run("retrieve", "Deploy the auth service", "--agent", "ops", "--json").json["explanations"]
+    [same] = [one for one in retrieved if one["memory_id"] == deployed["heuristic"]]
+    assert why["explanation"]["factors"]["similarity"] == same["factors"]["similarity"]
+    assert why["explanation"]["score"] == pytest.approx(same["score"], abs=1e-5)
 
 
 def test_playbook_is_exactly_the_page(project: Path, deployed: dict[str, str], run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,11 @@ def test_explain_shows_factors_that_add_up(project: Path, deployed: dict[str, st
         for name, part in why["factors"].items()
     )
     assert total == pytest.approx(why["score"])
-    assert f"{why['score']:.3f}" in ran.out
+    # What is shown adds up, too.
+    formula = next(line for line in ran.out.splitlines() if line.startswith(f"{why['score']:.3f} = similarity"))
+    score, similarity, weight, *pairs = map(float, re.findall(r"\d\.\d+", formula))
+    others = sum(value * share for value, share in zip(pairs[::2], pairs[1::2], strict=True))
+    assert similarity * (weight + others) == pytest.approx(score, abs=0.002)
 
 
 def test_nothing_relevant_is_said_so(project: Path, deployed: dict[str, str], run: Run) -> None:

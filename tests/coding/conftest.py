@@ -18,6 +18,6 @@ def happens() -> Happening:
 
     def happen(name: str, agent_id: str = "", **data: Any) -> Event:
         number = next(numbers)
-        return Event(f"e{number}", name, 1000.0 + number, "s", "git:x/y", "/w", agent_id, data, number * 10)
+        return Event(f"e{number}", name, 1000.0 + number, "s", "git:x/y", agent_id, data, number * 10)
 
     return happen

@@ -32,7 +32,7 @@ def ids(journal: bytes) -> list[str]:
 
 def test_a_line_is_an_event_with_all_it_says() -> None:
     written = line("a", event="UserPromptSubmit", agent_id="x", data={"prompt": "hé"}) + b"\n"
-    expected = Event("a", "UserPromptSubmit", 1.5, "s", "p", "/w", "x", {"prompt": "hé"}, len(written))
+    expected = Event("a", "UserPromptSubmit", 1.5, "s", "p", "x", {"prompt": "hé"}, len(written))
     assert parse_journal(written) == ([expected], [])
 
 
@@ -114,7 +114,7 @@ def test_what_looks_like_a_line_inside_a_text_is_none() -> None:
 
 def test_fields_of_another_type_say_nothing() -> None:
     found, _ = parse_journal(line("a", session=None, project=3, cwd=[], agent_id={}) + b"\n")
-    assert (found[0].session, found[0].project, found[0].cwd, found[0].agent_id) == ("", "", "", "")
+    assert (found[0].session, found[0].project, found[0].agent_id) == ("", "", "")
 
 
 def test_half_a_surrogate_pair_does_not_reach_the_store() -> None:

@@ -77,7 +77,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
     happened = draw(st.lists(st.tuples(HAPPENINGS, st.sampled_from(["", "", "", "a1"])), max_size=14))
     names = [draw(st.sampled_from([number, number, number, 1])) for number in range(1, len(happened) + 1)]
     return [
-        Event(f"e{names[number - 1]}", name, float(number), "s", "p", "/w", agent, data, number)
+        Event(f"e{names[number - 1]}", name, float(number), "s", "p", agent, data, number)
         for number, ((name, data), agent) in enumerate(happened, start=1)
     ]
 

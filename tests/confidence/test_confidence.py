@@ -14,7 +14,7 @@ from alma.confidence import ConfidenceEngine, ConfidenceSignal, OpportunitySigna
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ScopeError, ValidationError
 from alma.stores.sqlite import SQLiteStore
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope
 
 FORM = "Test the registration form with five fields"
 STEPS, ONCE = "Use incremental validation", "Submit everything at once"

@@ -15,8 +15,7 @@ from alma.errors import EmbedderMismatchError, ValidationError
 from alma.ports import Store
 from alma.stores.sqlite import SQLiteStore
 from alma.types.query import Hit, Where
-from alma.types.record import Record
-from alma.types.vector import Vector
+from alma.types.record import Record, Vector
 
 TASK, WAY = "Reconcile the ledger of the Lisbon office", "sort the entries by date first"
 

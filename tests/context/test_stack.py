@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from alma import ALMA
 from alma.context import MemoryStack
-from alma.engine.admit import Draft, build
+from alma.engine.admit import draft_record
 from alma.engine.context import Engine
-from alma.engine.inject.prompt import tokens
+from alma.engine.prompt import tokens
 from alma.errors import ScopeError, ValidationError
 from alma.session import SessionManager
 from alma.stores.memory import MemoryStore
+from alma.types.query import MemoryScope
 from alma.types.record import Record
-from alma.types.scope import MemoryScope
 
 if TYPE_CHECKING:
     from tests.conftest import Clock, Opener
@@ -117,7 +117,7 @@ def test_what_is_old_and_proven_is_not_buried_by_what_is_new(alma: ALMA) -> None
 
 def test_rules_of_one_session_are_not_told_in_another(alma: ALMA) -> None:
     from alma.engine import rules
-    from alma.types.rules import Reach, RuleSource
+    from alma.types.kinds import Reach, RuleSource
 
     one = rules.Teaching(
         id="t",
@@ -149,7 +149,7 @@ KINDS = {
 def long_memory(engine: Engine, kind: str, number: int) -> Record:
     body = {name: text.replace("{}", str(number)) for name, text in KINDS[kind].items()}
     own = {"user": "ann"} if kind == "user_preference" else {"agent": "helena"}
-    return build(engine, Draft(kind=kind, body={**body, "metadata": {}}, **own), ())
+    return draft_record(engine, kind, {**body, "metadata": {}}, **own)
 
 
 def test_wake_up_keeps_to_900_tokens_with_10_000_long_memories(open_alma: Opener) -> None:

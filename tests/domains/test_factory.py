@@ -11,7 +11,7 @@ from alma.domains import PRESETS, DomainMemoryFactory, get_research_schema, get_
 from alma.errors import NotFoundError, ScopeError, ValidationError
 from alma.progress import ProgressTracker
 from alma.stores.memory import MemoryStore
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope
 
 CONFIG = "alma:\n  project_id: my-project\n  storage: sqlite\n  embedding_provider: hash\n"
 

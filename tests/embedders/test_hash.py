@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from alma.embedders.hash import HashEmbedder
-from alma.types.vector import cosine
+from alma.types.record import cosine
 
 
 def close(a: str, b: str) -> float:

@@ -17,7 +17,7 @@ import pytest
 from alma.embedders import local
 from alma.embedders.local import FOLDER, LocalEmbedder
 from alma.errors import EmbeddingError, MissingExtraError
-from alma.types.vector import codes, cosine, quantize
+from alma.types.record import codes, cosine, quantize
 
 if importlib.util.find_spec("onnxruntime") is None:
     pytest.skip("onnxruntime is not installed", allow_module_level=True)

@@ -15,7 +15,7 @@ import pytest
 from alma.embedders.remote import BATCH, AzureEmbedder, OpenAIEmbedder, choose_pause
 from alma.errors import ConfigError, EmbeddingError, MissingExtraError
 from alma.retry import LONGEST_WAIT, read_retry_after
-from alma.types.vector import quantize
+from alma.types.record import quantize
 
 KEY = "sk-very-secret"
 DIM = 3

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from alma.engine.evidence import believe, rate, standing, strength
 from alma.types import Evidence, MemoryType, Origin, Provenance, Record, Trust
-from alma.types.evidence import NONE
+from alma.types.record import NONE
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 S, P, F = 1.0, 0.5, 0.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from alma import ALMA
-from alma.engine.admit import Draft
+from alma.engine.admit import draft_record
 from alma.engine.edit import add_memories
 from alma.errors import ValidationError
 from alma.types.record import Origin, Provenance, Record, Trust
@@ -27,14 +27,10 @@ def tell(alma: ALMA) -> Tell:
     def told(
         fact: str, provenance: Provenance = PERSON, at: datetime | None = None, key: str = KEY, **more: Any
     ) -> Record:
-        draft = Draft(
-            kind="domain_knowledge",
-            agent="dev",
-            body={"domain": "project", "fact": fact, "metadata": {}} | ({"attribute": key} if key else {}),
-            provenance=provenance,
-            valid_from=at,
-        )
-        [made] = add_memories(alma.engine, [draft._replace(**more)], compare_texts=True)
+        body = {"domain": "project", "fact": fact, "metadata": {}} | ({"attribute": key} if key else {})
+        fields = {"agent": "dev", "provenance": provenance, "valid_from": at, **more}
+        draft = draft_record(alma.engine, "domain_knowledge", fields.pop("body", body), **fields)
+        [made] = add_memories(alma.engine, [draft], compare_texts=True)
         return made
 
     return told
@@ -76,11 +72,12 @@ def test_an_older_fact_told_later_goes_straight_to_history(alma: ALMA, tell: Tel
 
 def test_facts_of_one_batch_follow_on_each_other(alma: ALMA) -> None:
     drafts = [
-        Draft(
-            kind="domain_knowledge",
+        draft_record(
+            alma.engine,
+            "domain_knowledge",
+            {"domain": "p", "fact": fact, "attribute": KEY, "metadata": {}},
             agent="dev",
             provenance=PERSON,
-            body={"domain": "p", "fact": fact, "attribute": KEY, "metadata": {}},
         )
         for fact in ("The retry limit is 3", "The retry limit is 5", "The retry limit is 7")
     ]

@@ -135,7 +135,7 @@ def test_wrong_arguments_are_named(alma: ALMA, open_alma: Any) -> None:
 
 
 def test_an_agent_that_is_not_declared_is_refused(open_alma: Any) -> None:
-    from alma.types.scope import MemoryScope
+    from alma.types.query import MemoryScope
 
     alma = open_alma(agents=[MemoryScope("helena", can_learn=["testing"])])
     assert AutoLearner(alma).learn_from_conversation(TALK, "helena")["new"] == 2

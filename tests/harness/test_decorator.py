@@ -17,7 +17,7 @@ from alma.errors import ScopeError, ValidationError
 from alma.harness import learns
 from alma.stores.memory import MemoryStore
 from alma.types.kinds import Outcome
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope
 
 
 def learned(alma: ALMA) -> list[Outcome]:

@@ -18,8 +18,7 @@ from alma.harness import Agent, Context, Harness, HarnessResult, MemorySchema, S
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import Outcome
-from alma.types.query import Where
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope, Where
 
 TASK = "Test the login form validation"
 CODING = MemorySchema("coding", ("testing_strategies", "error_handling", "api_design_patterns"), ("credentials",))

@@ -16,9 +16,8 @@ import claude_smart
 from alma.engine.rules import AGENT, dress_rule
 from alma.hooks.paths import DataDir
 from alma.stores.sqlite import SQLiteStore
-from alma.types.evidence import Evidence
 from alma.types.kinds import KINDS
-from alma.types.record import Record, Status, new_id
+from alma.types.record import Evidence, Record, Status, new_id
 
 HOOK = str(Path(claude_smart.__file__).with_name("hook.py"))
 PROJECT = "git:github.com/acme/app"

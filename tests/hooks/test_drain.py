@@ -137,7 +137,7 @@ class TestOnce:
             raise StorageError("killed here")
 
         with monkeypatch.context() as patch:
-            patch.setattr("alma.engine.coding_sessions.write", killed)
+            patch.setattr("alma.engine.coding_sessions.learn_rules", killed)
             report = drain(place)
         assert report.problems
         assert len(held(place, "turn")) == 2

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from alma.engine import edit, session_reading
+from alma.engine import coding_sessions, edit
 from alma.hooks import worker
 from alma.hooks.drain import ProjectMemories, drain, read_sessions
+from alma.types.kinds import EVERYWHERE
 from alma.types.record import Origin, Provenance, Status
-from alma.types.rules import EVERYWHERE
 from claude_smart.cli import main
 
 UNKNOWN = "hm, the house style here is tabs, you know"
@@ -106,7 +106,7 @@ class Session:
 
     def waiting(self) -> list[str]:
         with ProjectMemories(self.host.place) as memory:
-            found = session_reading.list_progress(memory.engine(EVERYWHERE))
+            found = coding_sessions.list_progress(memory.engine(EVERYWHERE))
         return [one.session for one in found if one.is_waiting]
 
 
@@ -210,16 +210,16 @@ def test_only_the_persons_own_words_are_sent_and_no_secret(work: Session) -> Non
 
 def test_what_is_said_while_claude_reads_is_read_next(work: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     work.says(UNKNOWN)
-    read = session_reading.read_part
+    read = coding_sessions.read_part
 
-    def read_slowly(*args: Any) -> session_reading.Reading:
+    def read_slowly(*args: Any) -> coding_sessions.Reading:
         reading = read(*args)
         if len(work.calls()) == 1:
             work.says("tests live in spec, as everyone knows")
             assert not drain(work.host.place).busy
         return reading
 
-    monkeypatch.setattr(session_reading, "read_part", read_slowly)
+    monkeypatch.setattr(coding_sessions, "read_part", read_slowly)
     work.drain()
     work.drain()
     assert ["as everyone knows" in one for one in work.calls()] == [False, True]
@@ -331,16 +331,16 @@ def test_a_crash_between_answer_and_commit_does_not_pay_twice(
 ) -> None:
     work.answers(TABS)
     work.says(UNKNOWN)
-    apply = session_reading.apply_reading
+    apply = coding_sessions.apply_reading
 
     def crash(*args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(session_reading, "apply_reading", crash)
+    monkeypatch.setattr(coding_sessions, "apply_reading", crash)
     drain(work.host.place)
     with ProjectMemories(work.host.place) as memory, pytest.raises(KeyboardInterrupt):
         read_sessions(work.host.place, memory)
-    monkeypatch.setattr(session_reading, "apply_reading", apply)
+    monkeypatch.setattr(coding_sessions, "apply_reading", apply)
     work.drain()
     assert active(work.rules(capsys)) == ["Indent with tabs"]
     assert len(work.calls()) == 1

@@ -187,7 +187,6 @@ def test_a_fitting_rule_is_told_once(host: Any, teach: Teach) -> None:
         "rules": [id],
         "where": "UserPromptSubmit",
         "text": "install lodash with npm",
-        "prompt_id": "p7",
     }
     assert Path(host.place.shown("s1")).read_text() == f"{id}\n"
     assert host.send("PreToolUse", "s2", **EVENTS["PreToolUse"]) != ""

@@ -60,6 +60,17 @@ def test_it_has_the_methods_of_a_memory_that_is_open_here() -> None:
 def test_what_is_not_there_is_told(remote: RemoteALMA) -> None:
     with pytest.raises(AttributeError, match="served elsewhere"):
         remote.engine  # noqa: B018 - asking for it is the test
+    for upkeep in (remote.reindex, remote.vacuum):
+        with pytest.raises(ConfigError, match=f"served elsewhere .*run `alma {upkeep.__name__}`"):
+            upkeep()
+
+
+def test_a_closed_one_says_so(site: Site) -> None:
+    remote = ALMA.connect(f"https://{HOST}", site.secrets["admin"], transport=Within(site))
+    assert remote.list() == []
+    remote.close()
+    with pytest.raises(StorageError, match="this memory is closed; open it again with ALMA.connect"):
+        remote.list()
 
 
 def test_it_learns_and_retrieves(remote: RemoteALMA, site: Site) -> None:

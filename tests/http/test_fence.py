@@ -16,9 +16,9 @@ from alma.ports import Countable, Searchable, Store
 from alma.projects import Fence
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
+from alma.types.kinds import EVERYWHERE
 from alma.types.query import Where
 from alma.types.record import Record
-from alma.types.rules import EVERYWHERE
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -12,7 +12,7 @@ import pytest
 from alma.ingestion.catalogue import Catalogue
 from alma.ingestion.formats.common import FileReading, Piece
 from alma.ingestion.intake import IngestResult
-from alma.ingestion.sources import Source, survey
+from alma.ingestion.sources import Source
 
 Pieces = tuple[list[Piece], IngestResult]
 
@@ -34,7 +34,7 @@ def read_all(path: Path, **asked: Any) -> Pieces:
                 entry.source,
                 entry.reader.format,
                 result,
-                encoding=survey(entry.source)[1],
+                encoding=entry.encoding,
                 known_as=entry.known_as,
                 find_beside=find_beside,
                 **asked,

@@ -152,15 +152,15 @@ def test_a_file_that_vanishes_is_said_and_the_others_are_read(
 ) -> None:
     (tmp_path / "a.md").write_text("First words.")
     (tmp_path / "b.md").write_text("Second words.")
-    survey = sources.survey
+    digest_bytes = sources.digest_bytes
 
-    def vanishing(source: sources.Source) -> tuple[str, str, str]:
-        found = survey(source)
+    def vanishing(source: sources.Source) -> str:
+        found = digest_bytes(source)
         if source.leaf == "a.md":
             (tmp_path / "a.md").unlink()
         return found
 
-    monkeypatch.setattr("alma.ingestion.intake.survey", vanishing)
+    monkeypatch.setattr("alma.ingestion.intake.digest_bytes", vanishing)
     result = ingest(tmp_path, "dev", alma=held)
     assert [(Path(one.path).name, one.reason[:30]) for one in result.damaged] == [
         ("a.md", "it could not be read further: ")
@@ -172,16 +172,16 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     tmp_path: Path, held: ALMA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.md").write_text("First words.")
-    survey = sources.survey
+    digest_bytes = sources.digest_bytes
 
-    def growing(source: sources.Source) -> tuple[str, str, str]:
-        found = survey(source)
+    def growing(source: sources.Source) -> str:
+        found = digest_bytes(source)
         with (tmp_path / "a.md").open("a") as file:
             file.write("\n\n# More\n\nWords that came later.")
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr("alma.ingestion.intake.survey", growing)
+        patch.setattr("alma.ingestion.intake.digest_bytes", growing)
         ingest(tmp_path, "dev", alma=held)
     assert "files unchanged" not in ingest(tmp_path, "dev", alma=held).counts
     assert ingest(tmp_path, "dev", alma=held).counts["files unchanged"] == 1

@@ -9,8 +9,7 @@ import pytest
 from alma import ALMA
 from alma.errors import NotFoundError, ScopeError, ValidationError
 from alma.progress import ProgressTracker, Status, WorkItem
-from alma.types.query import Where
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope, Where
 
 CONFIG = "alma:\n  project_id: my-project\n  storage: sqlite\n  embedding_provider: hash\n"
 

@@ -14,7 +14,7 @@ from alma.engine.coding_sessions import make_teaching
 from alma.reading.local import LocalReader
 from alma.reading.local_rules import find_choice, is_worth_reading
 from alma.reading.port import Known, Role, RuleProposal, Turn, Verdict
-from alma.types.rules import Reach
+from alma.types.kinds import Reach
 
 DATA = Path(__file__).parent / "data"
 LASTING = (Reach.PROJECT, Reach.ALWAYS)

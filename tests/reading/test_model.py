@@ -11,7 +11,7 @@ from alma.reading.local import remove_pasted
 from alma.reading.model import ModelReader, load_prompt
 from alma.reading.port import Known, Pair, Repair, Role, Turn, Verdict
 from alma.types.asking import Answer, Prompt
-from alma.types.rules import Reach
+from alma.types.kinds import Reach
 
 QUESTIONS = ("rules", "memories", "compare", "repairs", "tasks", "entities")
 

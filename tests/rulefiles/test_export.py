@@ -13,7 +13,7 @@ from alma.engine.rules import Teaching, teach
 from alma.errors import ValidationError
 from alma.rulefiles import TARGETS, Unit
 from alma.rulefiles.block import BEGIN, END
-from alma.types.rules import Reach, RuleSource
+from alma.types.kinds import Reach, RuleSource
 
 
 def test_a_new_file_holds_the_rules_in_the_order_they_were_made(desk: Any) -> None:

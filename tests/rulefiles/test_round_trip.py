@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.engine.inject.escape import suspicious
+from alma.engine.escape import suspicious
 from alma.errors import ALMAError
 from alma.rulefiles import export, import_
 from alma.rulefiles.block import BEGIN, END, encode

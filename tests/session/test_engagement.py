@@ -6,7 +6,7 @@ import pytest
 
 from alma import ALMA
 from alma.session import Engagement, find_engagement, is_gate
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope
 
 if TYPE_CHECKING:
     from tests.conftest import Opener

@@ -11,13 +11,13 @@ import pytest
 
 from alma import ALMA
 from alma.domains import get_sales_schema
-from alma.engine.inject.prompt import tokens
+from alma.engine.prompt import tokens
 from alma.errors import ConfigError, ModelUnavailableError, ScopeError, ValidationError
 from alma.models.client import check
 from alma.progress import ProgressTracker
 from alma.session import InitializationResult, SessionInitializer, SessionManager
 from alma.types.asking import Answer, Prompt
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope
 
 if TYPE_CHECKING:
     from tests.conftest import Opener

@@ -14,7 +14,7 @@ from alma import ALMA
 from alma.errors import NotFoundError, ScopeError, ValidationError
 from alma.progress import ProgressTracker
 from alma.session import LastOutcome, SessionHandoff, SessionManager, SessionState
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope
 
 if TYPE_CHECKING:
     from tests.conftest import Clock, Opener

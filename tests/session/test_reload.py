@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.engine.inject.prompt import tokens
+from alma.engine.prompt import tokens
 from alma.errors import ValidationError
 from alma.progress import ProgressSummary, Status, WorkItem
 from alma.session import LastOutcome, Session, SessionHandoff, SessionManager

@@ -28,10 +28,9 @@ from alma.errors import (
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore, database, search
 from alma.testing import MOMENT, make_record
-from alma.types.evidence import Evidence
 from alma.types.kinds import KINDS
 from alma.types.query import Hit, Where
-from alma.types.record import Status
+from alma.types.record import Evidence, Status
 
 
 @pytest.fixture

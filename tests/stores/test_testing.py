@@ -13,7 +13,7 @@ from alma.stores.memory import MemoryStore
 from alma.testing import MOMENT, FakeEmbedder, FrozenClock, StoreContract, make_record
 from alma.testing.contract import agree
 from alma.types.query import Hit, Where
-from alma.types.vector import cosine
+from alma.types.record import cosine
 
 
 class WritesInPart(MemoryStore):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from alma.types import KINDS, Belief, Evidence, Outcome, Provenance, Record
-from alma.types.kind import Kind, declare, derived, stored, taken
+from alma.types.kinds import Kind, declare, derived, stored, taken
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 BELIEF = Belief(0.8, 0.6, 0.9)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.types.vector import cosine, quantize, unit
+from alma.types.record import cosine, quantize, unit
 
 floats = st.floats(-1, 1).filter(lambda x: x == 0 or abs(x) > 1e-6)
 vectors = st.lists(floats, min_size=1, max_size=40)

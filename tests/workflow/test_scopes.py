@@ -12,7 +12,7 @@ from alma.embedders.hash import HashEmbedder
 from alma.errors import NotFoundError, ScopeError, ValidationError
 from alma.stores.memory import MemoryStore
 from alma.types.kinds import Memory
-from alma.types.scope import MemoryScope
+from alma.types.query import MemoryScope
 from alma.workflow import Scope, WorkflowMemory
 
 TASK = "Deploy the payment service"

@@ -355,6 +355,7 @@ def show_retrieval(out: Output, found: Any) -> None:
 def show_explanation(out: Output, why: Any) -> None:
     out.line(f"\n{why.memory_type.replace('_', ' ')} {why.memory_id}: {why.score:.3f}", "bold")
     out.show(why.factors)
+    out.line(why.formula)
     out.line(why.reason, "dim")
 
 

@@ -51,7 +51,6 @@ class Event:
     at: float
     session: str = ""
     project: str = ""
-    cwd: str = ""
     agent_id: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     offset: int = 0
@@ -89,15 +88,14 @@ def parse_journal(journal: bytes, offset: int = 0) -> tuple[list[Event], list[in
 def _parse_event(line: bytes, offset: int) -> Event | None:
     fields = parse_line(line)
     at, data = fields.get("at", -1), fields.get("data", {})
-    name, id, session, project, cwd, agent, entry = (
-        get_text(fields, key) for key in ("event", "id", "session", "project", "cwd", "agent_id", "entry")
-    )
+    keys = ("event", "id", "session", "project", "agent_id", "entry")
+    name, id, session, project, agent, entry = (get_text(fields, key) for key in keys)
     if fields.get("v") != 1 or not name or not id or not is_moment(at) or not isinstance(data, dict):
         return None
     attendance = None
     if not fields.keys().isdisjoint(("entry", "attended")):
         attendance = find_attendance(entry, declared=fields.get("attended") is True)
-    return Event(id, name, float(at), session, project, cwd, agent, data, offset, attendance)
+    return Event(id, name, float(at), session, project, agent, data, offset, attendance)
 
 
 def parse_line(line: bytes) -> dict[str, Any]:

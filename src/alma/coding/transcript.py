@@ -202,7 +202,6 @@ class TranscriptReader:
             name=name,
             at=self._at,
             session=get_text(entry, "sessionId"),
-            cwd=get_text(entry, "cwd"),
             agent_id=(get_text(entry, "agentId") or "sidechain") if entry.get("isSidechain") is True else "",
             data=data,
             offset=self._offset,

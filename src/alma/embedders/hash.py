@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Sequence
 from functools import lru_cache, partial
 
-from ..types.vector import Vector, codes, quantize
+from ..types.record import Vector, codes, quantize
 
 WORD = re.compile(r"\w+")
 CACHED_WORDS = 16_384

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from ..errors import EmbeddingError, MissingExtraError
 from ..forks import hold_at_fork
-from ..types.vector import Vector
+from ..types.record import Vector
 
 PACKAGES = ("numpy", "onnxruntime")
 EXTRA = "local"
@@ -152,7 +152,7 @@ def _load(folder: Path, tokenizer: WordPiece) -> Run:
 
 
 def quantize_array(numpy: Any, values: Any) -> Vector:
-    """Return what `alma.types.vector.quantize` returns, for an array."""
+    """Return what `alma.types.record.quantize` returns, for an array."""
     exact = values.astype(numpy.float64)
     return bytes(numpy.rint(127 * exact / numpy.abs(exact).max()).astype(numpy.int8).tobytes())
 
@@ -234,19 +234,19 @@ class Characters(dict[int, str]):
     def __missing__(self, code: int) -> str:
         _, last, what = self._lines[bisect_right(self._starts, code) - 1].split(" ")
         if code in SURROGATES:
-            found = self[ord("?")]
+            text = self[ord("?")]
         elif code in HANGUL:
             # Its letters, by the rule of the Unicode standard.
             block, tail = divmod(code - HANGUL.start, 28)
             lead, vowel = divmod(block, 21)
-            found = chr(0x1100 + lead) + chr(0x1161 + vowel) + (chr(0x11A7 + tail) if tail else "")
+            text = chr(0x1100 + lead) + chr(0x1161 + vowel) + (chr(0x11A7 + tail) if tail else "")
         elif code > int(last, 16):
-            found = chr(code)
+            text = chr(code)
         else:
-            found = _DONE[what].format(chr(code)) if what in _DONE else what.translate(self)
+            text = _DONE[what].format(chr(code)) if what in _DONE else what.translate(self)
         if len(self) < MANY_CHARACTERS:
-            self[code] = found
-        return found
+            self[code] = text
+        return text
 
 
 class WordPiece:

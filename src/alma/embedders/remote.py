@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from ..errors import ConfigError, EmbeddingError, MissingExtraError
 from ..retry import BACKOFF, LONGEST_WAIT, Secret, call_with_retries, read_retry_after
-from ..types.vector import Vector, quantize
+from ..types.record import Vector, quantize
 
 if TYPE_CHECKING:
     import httpx

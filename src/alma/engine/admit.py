@@ -1,6 +1,6 @@
 """What is proposed becomes a record: without secrets, within the agent's scope, with a look-up key and vectors.
 
-All of it needs no store, and happens before a transaction begins. `facts.add_records` adds what was prepared here.
+All of it needs no store, and happens before a transaction begins. `facts.add_records` adds what was drafted here.
 """
 
 from __future__ import annotations
@@ -14,25 +14,7 @@ from ..errors import ScopeError
 from ..text import fingerprint
 from ..types.kinds import KINDS, Result
 from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
-from ..types.vector import Vector
 from .context import Engine
-
-
-class Draft(NamedTuple):
-    """A memory to be stored as it is stated."""
-
-    kind: str
-    body: Mapping[str, Any]
-    agent: str = ""
-    user: str = ""
-    session: str = ""
-    category: str = ""  # What the agent's `can_learn` and `cannot_learn` are asked about; empty: nothing to ask.
-    key: str = ""  # The look-up key that recognises a repetition; set when the draft is screened.
-    provenance: Provenance = Provenance()
-    tags: tuple[str, ...] = ()
-    valid_from: datetime | None = None
-    valid_to: datetime | None = None
-    vectors: tuple[Vector, ...] = ()  # Set when the draft is prepared.
 
 
 class OutcomeDraft(NamedTuple):
@@ -55,6 +37,29 @@ class OutcomeDraft(NamedTuple):
     metadata: Mapping[str, Any] = {}
     at: datetime | None = None  # When it happened; None: now.
     more: Mapping[str, Any] = {}  # Further fields that the kind of outcomes declares, as they are stored.
+
+
+# What arguments of `learn` are called in a draft.
+_DRAFTED = {
+    "strategy_used": "strategy",
+    "outcome": "result",
+    "error_message": "error",
+    "retrieval_id": "retrieval",
+    "user_id": "user",
+}
+
+
+def build_outcome(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:
+    """Return the draft that the arguments of `learn` describe. One that a field is named after is stored in it."""
+    values: dict[str, Any] = {
+        _DRAFTED.get(name, name): value for name, value in given.items() if value not in (None, "")
+    }
+    own = OutcomeDraft._fields
+    values |= {"agent": engine.agent(given["agent"]), "result": Result(given["outcome"])}
+    return OutcomeDraft(
+        **{name: value for name, value in values.items() if name in own},
+        more={name: values[name] for name in KINDS["outcome"].fields if name in values and name not in own},
+    )
 
 
 def clean(value: Any) -> Any:
@@ -110,67 +115,55 @@ def allow(engine: Engine, agent: str, category: str) -> None:
     raise ScopeError(f"agent {agent!r} may not learn {category!r}. It may learn: {learnable}.")
 
 
-def screen(engine: Engine, draft: Draft) -> Draft:
-    """Return the draft without secrets and with its look-up key.
+def draft_record(
+    engine: Engine,
+    kind: str,
+    body: Mapping[str, Any],
+    *,
+    category: str = "",
+    agent: str = "",
+    provenance: Provenance = Provenance(),  # noqa: B008 - it is frozen
+    tags: Iterable[str] = (),
+    **fields: Any,
+) -> Record:
+    """Return a new record of what somebody states: without secrets, with its look-up key, not embedded yet.
 
-    Untrusted content that reads like an attempt to instruct a model is tagged for its reviewer.
+    The agent's `can_learn` and `cannot_learn` are asked about the category; empty: nothing to ask. Untrusted content
+    waits for a person or for evidence, and is tagged if it reads like an attempt to instruct a model.
     """
-    allow(engine, draft.agent, draft.category)
+    allow(engine, agent, category)
     # The names of a body's own fields are ours; only what is in them comes from outside.
-    body = {name: clean(value) for name, value in draft.body.items()}
-    tags = tuple(map(clean, draft.tags))
-    if draft.provenance.trust is Trust.UNTRUSTED:
-        from .inject.escape import suspicious
+    body = {name: clean(value) for name, value in body.items()}
+    tags, status = tuple(map(clean, tags)), Status.ACTIVE
+    if provenance.trust is Trust.UNTRUSTED:
+        from .escape import suspicious
 
-        if reasons := suspicious(KINDS[draft.kind].text(body)):
+        status = Status.CANDIDATE
+        if reasons := suspicious(KINDS[kind].text(body)):
             body["metadata"] = {**body.get("metadata", {}), "suspicious": list(reasons)}
             tags = (*tags, "suspicious")
-    return draft._replace(body=body, tags=tags, key=key_of(draft.kind, draft.agent, draft.user, body))
-
-
-def prepare(engine: Engine, drafts: Iterable[Draft]) -> list[Draft]:
-    """Screen drafts and embed them, all in one pass of the embedder."""
-    return embed_drafts(engine, [screen(engine, draft) for draft in drafts])
-
-
-def embed_drafts(engine: Engine, drafts: Sequence[Draft]) -> list[Draft]:
-    """Return screened drafts with their vectors."""
-    if engine.encoder is None:
-        return list(drafts)
-    vectors = engine.encoder.encode([KINDS[draft.kind].passages(draft.body) for draft in drafts])
-    return [draft._replace(vectors=own) for draft, own in zip(drafts, vectors, strict=True)]
-
-
-def build(engine: Engine, draft: Draft, vectors: tuple[Vector, ...] = (), **changes: Any) -> Record:
-    """Return the first version of the record that a screened draft becomes."""
-    kind = KINDS[draft.kind]
-    now = engine.clock()
-    vectors = vectors or draft.vectors
-    fields: dict[str, Any] = {
-        **draft._asdict(),
-        "project": engine.project,
-        # What comes from untrusted content waits for a person or for evidence.
-        "status": Status.CANDIDATE if draft.provenance.trust is Trust.UNTRUSTED else Status.ACTIVE,
-        "text": kind.text(draft.body),
-        "created_at": now,
-        "updated_at": now,
-        "embedder": engine.embedder_name if vectors else "",
-        "vectors": vectors,
-        **changes,
-    }
-    del fields["category"]
-    if "id" not in changes:
-        fields["id"] = new_id(kind.prefix)
-    if "links" not in changes and any(map(draft.body.get, kind.keys)):
-        fields["links"] = link_key(draft.kind, draft.agent, draft.user, draft.body)
-    return Record(**fields)
+    owner = (kind, agent, fields.get("user", ""), body)
+    fields = {"status": status, "key": key_of(*owner), "links": link_key(*owner), **fields}
+    return make_record(engine, kind, body, agent=agent, provenance=provenance, tags=tags, **fields)
 
 
 def make_record(
     engine: Engine, kind: str, body: Mapping[str, Any], origin: Origin = Origin.SYSTEM, **fields: Any
 ) -> Record:
-    """Return a new record of a kind that the engine keeps for itself."""
-    return build(engine, Draft(kind=kind, body=body, provenance=Provenance(origin)), **fields)
+    """Return a new record with this very body: of a kind that the engine keeps for itself, or cleaned before."""
+    declared, now = KINDS[kind], engine.clock()
+    derived = {"id": new_id(declared.prefix), "project": engine.project, "text": declared.text(body)}
+    dated = {"provenance": Provenance(origin), "created_at": now, "updated_at": now}
+    return Record(kind=kind, body=body, **{**derived, **dated, **fields})
+
+
+def embed_records(engine: Engine, records: Sequence[Record]) -> list[Record]:
+    """Return the records with their vectors, all in one pass of the embedder."""
+    if engine.encoder is None:
+        return list(records)
+    vectors = engine.encoder.encode([KINDS[one.kind].passages(one.body) for one in records])
+    name = engine.embedder_name
+    return [replace(one, vectors=own, embedder=name if own else "") for one, own in zip(records, vectors, strict=True)]
 
 
 def place_of(record: Record) -> dict[str, Any]:
@@ -189,9 +182,3 @@ def reword(engine: Engine, record: Record, body: Mapping[str, Any]) -> dict[str,
         "embedder": engine.embedder_name if vectors else "",
         "links": link_key(record.kind, record.agent, record.user, body) or record.links,
     }
-
-
-def rewrite(engine: Engine, record: Record, body: Mapping[str, Any], **changes: Any) -> Record:
-    """Return the next version with another body, its text and vectors along with it."""
-    fields = {**reword(engine, record, body), "updated_at": engine.clock(), "version": record.version + 1}
-    return replace(record, **(fields | changes))

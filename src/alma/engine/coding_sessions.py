@@ -1,33 +1,60 @@
-"""Stores a coding session: its turns, what they teach, what was shown, and which rules were followed.
+"""Stores a coding session: its turns, what they teach, what was shown and followed, and what a model says about it.
 
 The turns are stored first; they are known by their ids, so repeating them stores nothing twice. All that counts
 something (rules, their repetition, what was followed) is stored in one transaction with the mark of how far the journal
 was read: whichever process drains it, and whenever it is killed, each event counts once.
+
+A model proposes. `ModelReader` has checked that its quote occurs in the person's own words. Here a proposal refines the
+rule that the local reader made of the same turn, repeats or replaces a rule that is known, or becomes a new rule. All
+changes of one reading are stored in one transaction with the mark of how far the session was read.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from ..coding.events import Attendance
 from ..coding.session import NOTED, CodingSession, SessionTurn, Signal
+from ..ports import Model
 from ..reading.local import LocalReader
-from ..reading.local_rules import find_choice, word_rule
-from ..reading.port import Role, RuleProposal, Turn
-from ..text import digest, shorten
-from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.rules import Reach, RuleSource
+from ..reading.local_rules import find_choice, is_worth_reading, word_rule
+from ..reading.model import ModelReader
+from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
+from ..text import digest, is_common, shorten, stems
+from ..types.kinds import EVERYWHERE, LASTING, Reach, RuleSource
+from ..types.query import Where
+from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.speech import quote_output
-from .admit import clean, make_record
+from .admit import clean, key_of, make_record, reword
 from .context import Engine
 from .episodes import Conversation, Said, record_conversations
-from .observations import prepare_repairs, record_repairs
-from .rules import AGENT, Taught, Teaching, learn_rules, prepare_rules
+from .escape import suspicious
+from .observations import (
+    draft_observation,
+    explain_observation,
+    find_observation,
+    find_weakening,
+    prepare_repairs,
+    record_repairs,
+)
+from .rules import (
+    AGENT,
+    RULE_CHARS,
+    Taught,
+    Teaching,
+    contradicts,
+    dress_rule,
+    find_similar_rules,
+    learn_rules,
+    prepare_rules,
+    supersede_rules,
+)
 from .transaction import Transaction, write
 
 _TITLE_CHARS = 80
@@ -54,8 +81,7 @@ class JournalMark(NamedTuple):
 
     file: str = ""
     offset: int = 0
-    transcript: int = 0
-    """How far the host's own transcript was read, in bytes."""
+    transcript: int = 0  # How far the host's own transcript was read, in bytes.
 
 
 def mark_id(session: str) -> str:
@@ -218,8 +244,8 @@ def _find_swap(change: str) -> tuple[str, str] | None:
 
 def _judge_rules(tx: Transaction, story: CodingSession, since: int, taught: Sequence[Taught]) -> dict[str, bool]:
     """Return True for a rule that was followed, False for one that was shown and had to be repeated or was broken."""
+    # From where on each rule that was shown can be followed: shown as a command starts, it comes too late for that.
     known: dict[str, int] = {}
-    """From where on each rule that was shown can be followed: shown as a command starts, it comes too late for that."""
     for shown in story.shown:
         is_late = shown.where == "PreToolUse"
         started = next((ran.offset for ran in story.calls if ran.offset > shown.offset), 0) if is_late else 0
@@ -231,7 +257,7 @@ def _judge_rules(tx: Transaction, story: CodingSession, since: int, taught: Sequ
     calls = [ran for ran in story.calls if start < ran.offset <= end]
     repeated = {one.record.id for one in taught if one.record and one.verb in ("repeated", "promoted")}
     verdicts: dict[str, bool] = {}
-    for one in tx.read_stored(sorted(known)):
+    for one in tx.get(sorted(known), as_stored=True):
         if one.kind == "rule" and one.status is Status.ACTIVE:
             verdict = judge_rule(one, [ran.command for ran in calls if ran.offset > known[one.id]])
             if verdict is not None or one.id in repeated:
@@ -259,3 +285,338 @@ def count_followed(tx: Transaction, verdicts: Mapping[str, bool]) -> None:
     for rule in tx.get(verdicts):
         evidence = replace(rule.evidence.with_result(float(verdicts[rule.id]), now), last_used=now)
         tx.update(rule, evidence=evidence, updated_at=rule.updated_at)
+
+
+TAG = "reading"
+_MAX_TURNS = 75
+_MAX_KNOWN = 60
+_MAX_REPAIRS = 20
+_SCRIPTS = 0x2E80  # Where the Chinese, Japanese and Korean characters begin.
+_BREAK = re.compile(r"[;,.:]\s+|\s+(?:and|but|instead)\s+")
+_PROHIBITION = re.compile(r"\W*(?:never|do not|don't|don’t|avoid|stop)\b(?!.*\b(?:without|unless|forget|skip)\b)", re.I)
+READS_LIKE_AN_ATTACK = "reads like an instruction to the model"
+
+
+# -- how far a model has read a session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far the model has read a session, and what became of the last attempt.
+
+    While `is_waiting`, the journal `file` has turns beyond `offset` that a model may read. `answers` holds what the
+    model answered already, by the digest of the prompt, until that is applied.
+    """
+
+    session: str
+    project: str
+    file: str = ""
+    offset: int = 0
+    is_waiting: bool = False
+    has_ended: bool = False
+    tries: int = 0
+    next_try: float = 0.0
+    error: str = ""
+    failed_at: float = 0.0
+    read_at: float = 0.0
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+_NO_ATTEMPT: dict[str, Any] = {"tries": 0, "next_try": 0.0, "error": "", "failed_at": 0.0, "answers": {}}
+
+
+def progress_id(session: str) -> str:
+    return f"mrk_reading_{digest(session)}"
+
+
+def list_progress(engine: Engine) -> list[Progress]:
+    """Return the progress of every session of every project, oldest first."""
+    return [_decode(one) for one in engine.store.scan(Where(kinds={"marker"}, tagged={TAG}))][::-1]
+
+
+def _decode(record: Record) -> Progress:
+    known = {one.name for one in fields(Progress)}
+    return Progress(**{name: value for name, value in record.body["value"].items() if name in known})
+
+
+def _change(tx: Transaction, progress: Progress, **changes: Any) -> None:
+    # It belongs to its project, so that it is erased with it.
+    place = {"session": progress.session, "project": progress.project, "tags": (TAG,)}
+    tx.set_marker(progress_id(progress.session), {"value": asdict(replace(progress, **changes))}, **place)
+
+
+def change_progress(engine: Engine, session: str, **changes: Any) -> None:
+    """Change what is noted about a session, if anything is."""
+
+    def step(tx: Transaction) -> None:
+        if stored := tx.find(progress_id(session)):
+            _change(tx, _decode(stored), **changes)
+
+    write(engine, step)
+
+
+def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *, is_allowed: bool) -> None:
+    """Note that a session has turns beyond `since` for a model to read; without leave, that it has none.
+
+    What was recorded while no model was allowed is never read later.
+    """
+
+    def step(tx: Transaction) -> None:
+        held = tx.find(progress_id(story.session))
+        stored = _decode(held) if held else Progress(session=story.session, project=engine.project)
+        is_same = stored.file == file
+        start = max(since, stored.offset) if is_same else since
+        if is_same and stored.is_waiting:
+            if not is_allowed or stored.has_ended != story.ended:
+                _change(tx, stored, is_waiting=is_allowed, has_ended=story.ended)
+        elif is_allowed and any(one.offset > start and is_candidate(one) for one in story.heard):
+            queued = {"project": engine.project, "file": file, "offset": start, "has_ended": story.ended}
+            _change(tx, stored, **_NO_ATTEMPT, **queued, is_waiting=True)
+
+    write(engine, step)
+
+
+# -- what a model reads
+
+
+class Part(NamedTuple):
+    """The turns of a session that a model is asked about, from one offset of its journal to another."""
+
+    story: CodingSession
+    since: int
+    until: int
+    heard: list[SessionTurn]
+    known: list[Known]
+    repairs: dict[str, Repair]  # Repaired commands that nobody has explained yet, by the ids of their observations.
+
+
+class Reading(NamedTuple):
+    """What a model proposed that passed the checks, and how many proposals failed each of them."""
+
+    proposals: list[RuleProposal]
+    dropped: Mapping[str, int]
+    # What repaired commands show, by the id of their observation; empty when they show nothing.
+    notes: Mapping[str, str] = {}
+
+
+def is_candidate(heard: SessionTurn) -> bool:
+    """Return whether a turn is a person's own and may teach something."""
+    return heard.attendance is Attendance.PERSON and heard.is_typed and is_worth_reading(heard.heard)
+
+
+def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -> Part:
+    """Return what a model is asked about: candidate turns, and the rules that are known where they were said."""
+    tx = Transaction(engine)
+    heard = [one for one in story.heard if since < one.offset <= until and is_candidate(one)][-_MAX_TURNS:]
+    ids = {one.id for one in heard}
+    known = [
+        one
+        for one in _find_rules(tx)
+        if one.session in ("", story.session)
+        and one.agent == AGENT
+        and one.body["source"] != RuleSource.MODEL
+        and one.provenance.trust is not Trust.UNTRUSTED
+        and not ids.issuperset(one.body["metadata"].get("sources", [""]))
+    ]
+    known.sort(key=lambda one: one.status is not Status.ACTIVE)
+    repairs = {}
+    for repair in [one for one in story.repairs if since < one.offset <= until][-_MAX_REPAIRS:]:
+        observation = find_observation(tx, draft_observation(engine, repair.failed, repair.worked))
+        if observation is not None and "note" not in observation.body["metadata"]:
+            repairs[observation.id] = Repair(repair.failed, repair.error, repair.worked)
+    return Part(story, since, until, heard, [Known(one.id, one.body["rule"]) for one in known[:_MAX_KNOWN]], repairs)
+
+
+def _find_rules(tx: Transaction, *more: Status) -> list[Record]:
+    return tx.scan(Where(kinds={"rule"}, projects={tx.engine.project, EVERYWHERE}, statuses={*LIVE, *more}))
+
+
+def read_part(model: Model, part: Part) -> Reading:
+    """Ask the model about a part of a session. Raises ModelError when there is no usable answer."""
+    reader = ModelReader(model)
+    turns = []
+    for one in part.heard:
+        turns += [Turn(Role.ASSISTANT, clean(one.before)), Turn(Role.USER, clean(one.heard))]
+    proposals = []
+    for proposal in reader.find_rules(turns, part.known):
+        if any(map(suspicious, (proposal.rule, proposal.trigger, proposal.reason, proposal.general))):
+            reader.dropped[READS_LIKE_AN_ATTACK] += 1
+        else:
+            # Two turns for each exchange; the person's has the odd index.
+            proposals.append(proposal._replace(turn=proposal.turn // 2))
+    return Reading(proposals, dict(reader.dropped))
+
+
+def read_repairs(model: Model, part: Part) -> dict[str, str]:
+    """Ask the model what the repaired commands of a part show. Raises ModelError when there is no usable answer."""
+    reader = ModelReader(model)
+    notes = [one.note for one in reader.explain_repairs(list(part.repairs.values()))]
+    # A note that was dropped does not say that there is no lesson.
+    return {
+        id: note
+        for id, note in zip(part.repairs, notes, strict=True)
+        if (note or not reader.dropped) and not suspicious(note)
+    }
+
+
+# -- what the model's answer changes
+
+
+class Changes(NamedTuple):
+    """What a reading taught, and the rules that it refined and archived."""
+
+    taught: list[Taught]
+    refined: list[Record]
+    archived: list[Record]
+
+
+def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progress) -> Changes | None:
+    """Store what a reading teaches, and that the session was read so far. None when somebody else was faster."""
+    local_texts = {one.id: one.rule for one in find_teachings(part.story, part.since)}
+
+    def step(tx: Transaction) -> Changes | None:
+        held = tx.find(progress_id(progress.session))
+        stored = _decode(held) if held else progress
+        if held is None or (stored.file, stored.offset) != (progress.file, part.since):
+            return None
+        changes = _apply_proposals(tx, part, reading, local_texts)
+        # A rule that was shown in the session and that the person had to repeat was not followed.
+        shown = {rule for one in part.story.shown for rule in one.rules}
+        again = {one.record.id for one in changes.taught if one.record and one.verb in ("repeated", "promoted")}
+        count_followed(tx, dict.fromkeys(again & shown, False))
+        for one in tx.get(reading.notes):
+            if "note" not in one.body["metadata"]:
+                explain_observation(tx, one, reading.notes[one.id])
+        mark = find_mark(engine, stored.session, tx)
+        # More of the session may have been taken in while the model was reading.
+        is_waiting = mark.file == stored.file and mark.offset > part.until
+        dropped = dict(Counter(stored.dropped) + Counter(reading.dropped))
+        read_at = engine.clock().timestamp()
+        _change(tx, stored, **_NO_ATTEMPT, offset=part.until, is_waiting=is_waiting, read_at=read_at, dropped=dropped)
+        return changes
+
+    return write(engine, step)
+
+
+def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts: Mapping[str, str]) -> Changes:
+    """Store what proposals teach. `local_texts` holds, by the id of the turn, what the local reader read there."""
+    rules = {one.id: one for one in _find_rules(tx)}
+    local, settled = _find_local_rules(tx, part, local_texts)
+    taught: list[Taught] = []
+    refined, archived = [], []
+    proposed: set[str] = set()
+    for number, proposal in enumerate(reading.proposals):
+        heard = part.heard[proposal.turn]
+        own = local.get(heard.id) if heard.id not in proposed else None
+        id = f"{heard.id}:{number}" if heard.id in proposed else heard.id
+        proposed.add(heard.id)
+        known = rules.get(proposal.known)
+        if heard.id in settled or (proposal.known and known is None):
+            continue
+        if known is not None and Known(known.id, known.body["rule"]) not in part.known:
+            # It was changed since the model was asked.
+            known = None
+        prefer, avoid = find_choice(proposal.rule)
+        checked = proposal._replace(is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
+        lesson = make_teaching(checked, heard, part.story.session)
+        assert lesson is not None, "only turns of a person are read"
+        lesson = lesson._replace(id=id, metadata={**lesson.metadata, "reader": "model"})
+        lessons = []
+        if proposal.verdict is Verdict.SAME and known is not None:
+            # The known rule in its own words, said once more.
+            own_words = {"rule": known.body["rule"], "trigger": known.body["trigger"], "why": ""}
+            is_sure, reach = not weakens_safety(known.body["rule"]), Reach(known.body["reach"])
+            lessons.append(lesson._replace(id=heard.id, **own_words, reach=reach, sure=is_sure))
+            if own is not None and not known.session:
+                why = f"the model says that it repeats: {known.body['rule']}"
+                tx.add_history(own, "superseded", why, {"status": str(own.status)}, known.id)
+                tx.update(own, status=Status.SUPERSEDED, superseded_by=known.id)
+        elif proposal.verdict is not Verdict.SAME and own is None:
+            lessons.append(lesson._replace(supersedes=(known.id,) if known else ()))
+        elif own is not None and proposal.verdict is not Verdict.SAME:
+            refined += _refine_rule(tx, part, own, checked, known)
+        if proposal.general:
+            wide: dict[str, Any] = {"rule": proposal.general, "trigger": "", "why": "", "prefer": (), "avoid": ()}
+            wide |= {"reach": Reach.PROJECT, "source": RuleSource.MODEL, "sure": False}
+            lessons.append(lesson._replace(id=f"{heard.id}:general", **wide))
+        taught += learn_rules(tx, prepare_rules(tx.engine, lessons))
+    # Only a complete reading says that a turn taught nothing. A person can restore these rules.
+    for turn, own in local.items() if not reading.dropped else ():
+        if turn not in proposed and own.status is Status.CANDIDATE and not tx.is_changed(own.id):
+            tx.add_history(own, "doubted", "by the model: it is no rule")
+            archived.append(tx.update(own, status=Status.ARCHIVED))
+    return Changes(taught, refined, archived)
+
+
+def _find_local_rules(
+    tx: Transaction, part: Part, local_texts: Mapping[str, str]
+) -> tuple[dict[str, Record], Collection[str]]:
+    """Return by turn the rules that the local reader made of single turns, and the turns that are settled.
+
+    A turn is settled if a person deleted or edited its rule, or if it counts for another rule: in other words, such a
+    rule would come back or stand there twice.
+    """
+    turns = {one.id for one in part.heard}
+    local, counted = {}, set()
+    for one in _find_rules(tx, Status.ARCHIVED, Status.SUPERSEDED):
+        sources = turns.intersection(one.body["metadata"].get("sources", ()))
+        is_heard = one.body["source"] in (RuleSource.CORRECTION, RuleSource.PREFERENCE)
+        is_untouched = one.provenance.origin is not Origin.USER and not one.body.get("put_away")
+        if one.status in LIVE and is_heard and is_untouched and list(sources) == one.body["metadata"].get("sources"):
+            local[sources.pop()] = one
+        counted |= sources
+    keys = {
+        key_of("rule", AGENT, "", {"rule": shorten(clean(text), RULE_CHARS)}): turn
+        for turn, text in local_texts.items()
+    }
+    counted |= {keys[key] for key in tx.find_tombstones(keys)}
+    return local, counted - local.keys()
+
+
+def _refine_rule(
+    tx: Transaction, part: Part, local: Record, proposal: RuleProposal, known: Record | None
+) -> list[Record]:
+    """Take the model's words for a local rule; return the rule if it changed. They never turn it round, nor widen it.
+
+    A rule that only now holds takes the place of those that it contradicts, or that the model named.
+    """
+    is_active = local.status is Status.ACTIVE
+    is_contrary = contradicts({**local.body, "rule": proposal.rule}, local.body)
+    if tx.is_changed(local.id) or (is_active and not proposal.is_sure) or is_contrary:
+        return []
+    reach = Reach(local.body["reach"]) if is_active else proposal.reach
+    # What the model writes may hold a secret that it saw.
+    texts = clean({"rule": proposal.rule, "trigger": proposal.trigger, "why": proposal.reason})
+    body = {**local.body, **texts, "why": texts["why"] or local.body["why"], "reach": str(reach)}
+    body["metadata"] = {**local.body["metadata"], "reader": "model"}
+    fresh = tx.update(
+        local,
+        **reword(tx.engine, local, dress_rule(body)),
+        status=Status.ACTIVE if proposal.is_sure else local.status,
+        session="" if reach in LASTING else part.story.session,
+        project=EVERYWHERE if reach is Reach.ALWAYS else local.project,
+        key=key_of(local.kind, local.agent, local.user, body),
+    )
+    tx.add_history(fresh, "refined", "by the model", {"rule": local.body["rule"]})
+    if fresh.status is Status.ACTIVE and (not is_active or known is not None):
+        similar = [one for one in find_similar_rules(tx, fresh, tx.engine.project) if not tx.is_changed(one.id)]
+        supersede_rules(tx, fresh, similar, [known.id] if known and not tx.is_changed(known.id) else [])
+    return [fresh]
+
+
+def _is_sound(proposal: RuleProposal, heard: SessionTurn) -> bool:
+    """Return whether a proposal may be active at once: in words of the session, and no weaker safety."""
+    said = f"{heard.heard} {heard.before}"
+    words = stems(proposal.rule)
+    telling = {word for word in words if not is_common(word)} or words
+    # Scripts without spaces have no words to compare.
+    is_said = not telling.isdisjoint(stems(said)) or any(
+        ord(sign) > _SCRIPTS and sign in said for sign in proposal.rule
+    )
+    return is_said and not weakens_safety(proposal.rule)
+
+
+def weakens_safety(rule: str) -> bool:
+    """Return whether a rule asks for a command that weakens safety. One that only forbids it does not."""
+    return any(find_weakening(clause) and not _PROHIBITION.match(clause) for clause in _BREAK.split(rule[:RULE_CHARS]))

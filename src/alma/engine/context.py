@@ -1,4 +1,4 @@
-"""What every step of the engine works with."""
+"""What every step of the engine works with: the store, the embedder, the clock, and what can be set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 
-from ..errors import BusyError, ScopeError, StorageError, unknown
+from ..errors import BusyError, ScopeError, StorageError, ValidationError, unknown
 from ..forks import hold_at_fork
 from ..ports import Clock, Embedder, Lingual, Store
 from ..reading.local import LocalReader
@@ -19,10 +19,52 @@ from ..reading.port import Comparer
 from ..text import passages
 from ..types import times
 from ..types.kinds import MemoryType
-from ..types.record import Record, Status, Trust
-from ..types.scope import MemoryScope, Scopes
-from ..types.vector import Vector
-from .settings import Settings
+from ..types.query import MemoryScope, Scopes
+from ..types.record import Record, Status, Trust, Vector
+from .validate import number, whole
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each factor counts; only their ratios matter."""
+
+    similarity: float = 0.55
+    recency: float = 0.10
+    success: float = 0.20
+    confidence: float = 0.15
+
+    def __post_init__(self) -> None:
+        total = 0.0
+        for name in self.__slots__:
+            total += number(f"weight {name!r}", getattr(self, name), 0.0)
+        if not total:
+            raise ValidationError("at least one retrieval weight must be greater than 0")
+
+    def shares(self) -> dict[str, float]:
+        total = self.similarity + self.recency + self.success + self.confidence
+        return {name: getattr(self, name) / total for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    weights: Weights = field(default_factory=Weights)
+    min_occurrences_for_heuristic: int = 3
+    min_failures_for_anti_pattern: int = 2
+    recency_half_life_days: float = 30.0
+    # How many of a user's preferences, and of the rules in force, are shown without matching the task.
+    max_preferences: int = 5
+    keep_retrievals: bool = True
+    # Whether what is learned from one user's outcomes and words is shown to other users.
+    share_between_users: bool = False
+
+    def __post_init__(self) -> None:
+        whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
+        whole("min_failures_for_anti_pattern", self.min_failures_for_anti_pattern, 1, 1000)
+        number("recency_half_life_days", self.recency_half_life_days, 0.01)
+        whole("max_preferences", self.max_preferences, 0, 1000)
+        if not isinstance(self.share_between_users, bool):
+            raise ValidationError(f"share_between_users must be true or false, not {self.share_between_users!r}")
+
 
 _LOG = logging.getLogger("alma")
 _CLOSING_SECONDS = 1.0
@@ -121,11 +163,10 @@ class Engine:
     scopes: Scopes = field(default_factory=lambda: Scopes({}))
     settings: Settings = field(default_factory=Settings)
     clock: Clock = times.now
-    reader: Comparer = field(default_factory=LocalReader)
-    """Compares texts that are written: strategies, facts."""
+    reader: Comparer = field(default_factory=LocalReader)  # Compares texts that are written: strategies, facts.
     notes: Notes = field(default_factory=Notes)
+    # Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active.
     may_approve: bool = True
-    """Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active."""
 
     def may_activate(self, record: Record) -> bool:
         is_waiting_rule = record.kind == MemoryType.RULE and record.status is not Status.ACTIVE

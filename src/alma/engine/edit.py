@@ -1,16 +1,18 @@
-"""What people do to memories: add some, change one, delete one, look up what happened to it."""
+"""What people do to memories: add some, change, judge or delete one, look up what happened to it."""
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import NotFoundError, ScopeError, ValidationError, unknown
-from ..types.kinds import KINDS, READABLE_KINDS, MemoryType
-from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE
-from .admit import Draft, allow, clean, embed_drafts, key_of, reword, screen
+from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, FeedbackSignal, MemoryType, Reach, RuleSource
+from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust, new_id
+from . import validate
+from .admit import allow, clean, draft_record, embed_records, key_of, reword
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory
@@ -19,16 +21,41 @@ from .outcomes import prepare_lessons, readable_body, state_lessons
 from .rules import Teaching, dress_rule, learn_rules, prepare_rules
 from .transaction import LESSONS, Transaction, refuse_activation, write
 
+Proposal = Record | Teaching
 
-def add_memories(engine: Engine, proposals: Sequence[Draft | Teaching], *, compare_texts: bool = False) -> list[Record]:
+
+def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -> Proposal:
+    """Return the proposal that the checked arguments of an `add_` method describe."""
+    provenance = validate.provenance("source", given["source"] or "user_stated")
+    if given.get("subject") is not None and given.get("attribute") is None:
+        raise ValidationError("subject needs attribute: together they are the key that a later fact replaces")
+    shared: dict[str, Any] = {"user": given["user_id"] or "", "provenance": provenance, "tags": given["tags"] or ()}
+    if "agent" in given:
+        shared["agent"] = engine.agent(given["agent"])
+    metadata = dict(given["metadata"] or {})
+    body = {name: given[name] for name in KINDS[kind].fields if given.get(name) is not None and name != "source"}
+    if kind is MemoryType.RULE:
+        by_person = provenance.origin is Origin.USER
+        source = RuleSource.NOTE if by_person else RuleSource.IMPORT
+        body["reach"] = Reach(body["reach"])
+        # Only a person's words become a rule at once; what anybody else writes waits for a person.
+        shared |= {"id": new_id("tea"), "at": engine.clock(), "source": source, "sure": by_person}
+        return Teaching(**body, **shared, metadata=metadata)
+    body["metadata"] = metadata
+    category = given.get("domain", "")
+    if kind in LESSONS:
+        body["task_type"] = category = given["category"] or ""
+    return draft_record(engine, kind, body, category=category, **shared)
+
+
+def add_memories(engine: Engine, proposals: Sequence[Proposal], *, compare_texts: bool = False) -> list[Record]:
     """Add facts, preferences, stated lessons and rules in one transaction; return each as it is stored.
 
     Without `compare_texts` only an equal text is recognised as a repetition of a fact.
     """
     teachings = [one for one in proposals if isinstance(one, Teaching)]
-    stated = [one for one in proposals if isinstance(one, Draft) and one.kind in LESSONS]
-    others = [one for one in proposals if isinstance(one, Draft) and one.kind not in LESSONS]
-    facts = embed_drafts(engine, [screen(engine, one) for one in others])
+    stated = [one for one in proposals if isinstance(one, Record) and one.kind in LESSONS]
+    facts = embed_records(engine, [one for one in proposals if isinstance(one, Record) and one.kind not in LESSONS])
     lessons = prepare_lessons(engine, stated) if stated else []
     rules = prepare_rules(engine, teachings) if teachings else []
 
@@ -158,3 +185,55 @@ def delete_memory(engine: Engine, memory_id: str) -> None:
     record = find_memory(engine, memory_id)
     _refuse_overruling(engine, record, "delete")
     erase_memory(engine, record)
+
+
+_LOG = logging.getLogger("alma")
+_COUNTS = {
+    FeedbackSignal.USED: "uses",
+    FeedbackSignal.IGNORED: "skips",
+    FeedbackSignal.THUMBS_UP: "ups",
+    FeedbackSignal.THUMBS_DOWN: "downs",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackReport:
+    recorded: tuple[str, ...]
+    unknown: tuple[str, ...]  # Ids that are not held (any more); feedback on them changes nothing.
+
+
+def record_feedback(
+    engine: Engine, signals: Mapping[str, FeedbackSignal], kind: MemoryType | None = None
+) -> FeedbackReport:
+    """Count one signal for each memory, all or none; with a `kind`, memories of other kinds are an error."""
+
+    def step(tx: Transaction) -> list[str]:
+        records = [record for record in tx.get(signals) if is_own(engine, record)]
+        for record in records:
+            if kind is not None and record.kind != kind:
+                raise ValidationError(f"memory {record.id!r} is of type {record.kind}, not {kind}")
+            signal, evidence = signals[record.id], record.evidence
+            changes: dict[str, Any] = {_COUNTS[signal]: getattr(evidence, _COUNTS[signal]) + 1}
+            if signal is not FeedbackSignal.IGNORED:
+                changes["last_used"] = engine.clock()
+            # `updated_at` stays: being talked about is not being confirmed.
+            tx.update(record, evidence=replace(evidence, **changes), updated_at=record.updated_at)
+        return [record.id for record in records]
+
+    known = write(engine, step)
+    unknown = [id for id in signals if id not in known]
+    if unknown:
+        _LOG.warning("feedback on memories that are not held was left out: %s", ", ".join(unknown))
+    return FeedbackReport(tuple(known), tuple(unknown))
+
+
+def read_usage(retrieved: list[str], used: list[str]) -> dict[str, FeedbackSignal]:
+    strangers = [name for name in used if name not in retrieved]
+    if strangers:
+        raise ValidationError(
+            f"used_memory_ids must be among retrieved_memory_ids; these are not: {', '.join(strangers)}"
+        )
+    repeated = [name for name, times in Counter(retrieved).items() if times > 1]
+    if repeated:
+        raise ValidationError(f"retrieved_memory_ids names these more than once: {', '.join(repeated)}")
+    return {name: FeedbackSignal.USED if name in used else FeedbackSignal.IGNORED for name in retrieved}

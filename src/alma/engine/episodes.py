@@ -12,18 +12,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ..errors import ValidationError, unknown
 from ..text import digest
 from ..types import speech
 from ..types.kinds import KINDS
 from ..types.query import Where
-from ..types.record import Provenance, Record, Status
+from ..types.record import Origin, Provenance, Record, Status, Trust
 from ..types.times import to_iso
-from .admit import Draft, build, clean, embed_drafts, screen
+from . import validate
+from .admit import clean, draft_record, embed_records
 from .context import Engine
 from .transaction import Transaction, write
 
+# So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands.
 SAID_CHARS = 20_000
-"""So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands."""
 
 
 class Said(NamedTuple):
@@ -46,8 +48,52 @@ class Conversation(NamedTuple):
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
 
-    def draft(self, kind: str, body: Mapping[str, Any], provenance: Provenance) -> Draft:
-        return Draft(kind, body, self.agent, self.user, self.session, provenance=provenance, tags=self.tags)
+    def draft(self, engine: Engine, kind: str, body: Mapping[str, Any], provenance: Provenance) -> Record:
+        place = {"agent": self.agent, "user": self.user, "session": self.session}
+        return draft_record(engine, kind, body, provenance=provenance, tags=self.tags, **place)
+
+
+def build_conversation(engine: Engine, given: Mapping[str, Any]) -> Conversation:
+    """Return the conversation that the arguments of `add_episode` describe."""
+    provenance = validate.provenance("source", given["source"] or "conversation")
+    if provenance.trust is not Trust.UNTRUSTED:
+        # That it was said is certain; whether it is true is another matter.
+        provenance = replace(provenance, origin=Origin.IMPORT, trust=Trust.LEARNED)
+    turns = [_read_turn(f"turns[{at}]", one, provenance) for at, one in enumerate(given["turns"])]
+    return Conversation(
+        agent=engine.agent(given["agent"]),
+        session=given["session_id"],
+        turns=tuple(turn for turn in turns if turn is not None),
+        user=given["user_id"] or "",
+        title=given["title"],
+        provenance=provenance,
+        tags=given["tags"] or (),
+        metadata=given["metadata"] or {},
+    )
+
+
+def _read_turn(label: str, given: Any, provenance: Provenance) -> Said | None:
+    """Return one turn; None when nothing was said in it. `role` and `content`, as model APIs call them, will do."""
+    if not isinstance(given, Mapping):
+        raise ValidationError(f"{label}, a turn, takes a mapping of arguments, not {type(given).__name__}")
+    valid = ("speaker", "text", "at", "id", "role", "content")
+    for name in given:
+        if name not in valid:
+            raise ValidationError(unknown(f"argument of {label}, a turn,", name, valid))
+    speaker, text = (
+        next((given[name] for name in names if given.get(name) not in (None, "")), given.get(names[0]))
+        for names in (("speaker", "role"), ("text", "content"))
+    )
+    said = validate.output(f"{label} text", text)
+    if said is None:
+        return None
+    return Said(
+        speaker=validate.name(f"{label} speaker", speaker),
+        text=said,
+        at=validate.moment(f"{label} at", given.get("at")),
+        id=validate.optional_text(f"{label} id", given.get("id")) or "",
+        provenance=provenance,
+    )
 
 
 def episode_of(turn_id: str) -> str:
@@ -85,7 +131,7 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
     # What is held is not embedded again: a host may tell the whole conversation after each turn.
     fresh = [turn for turns in prepared.values() for turn in turns if turn.key not in known]
     # Of two with one key the first counts.
-    embedded = {turn.key: turn for turn in reversed(embed_drafts(engine, fresh))}
+    embedded = {turn.key: turn for turn in reversed(embed_records(engine, fresh))}
     drafts = {id: [embedded.get(turn.key, turn) for turn in turns] for id, turns in prepared.items()}
 
     def step(tx: Transaction) -> dict[str, Record]:
@@ -102,7 +148,7 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
     return [episodes[id] for id in ids]
 
 
-def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[Draft]:
+def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[Record]:
     """Return the turns without secrets, each with the key that deduplicates it.
 
     Turns are deduplicated by id, then by timestamp and text, then by position and text. The turns of a session often
@@ -116,13 +162,13 @@ def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[
             said = ("said", str(to_iso(turn.at) or place), turn.speaker, turn.text)
             seen[said] += 1
             identity = (*said, str(seen[said]))
-        draft = conversation.draft("turn", {"speaker": turn.speaker, "text": turn.text}, turn.provenance)
-        drafts.append(screen(engine, draft)._replace(key=digest(id[4:], *identity)))
+        draft = conversation.draft(engine, "turn", {"speaker": turn.speaker, "text": turn.text}, turn.provenance)
+        drafts.append(replace(draft, key=digest(id[4:], *identity)))
     return drafts
 
 
 def _grow_episode(
-    tx: Transaction, id: str, conversation: Conversation, drafts: Sequence[Draft], known: set[str]
+    tx: Transaction, id: str, conversation: Conversation, drafts: Sequence[Record], known: set[str]
 ) -> Record:
     """Store the turns that are new, and return their episode as it is now."""
     if id in known:
@@ -139,8 +185,8 @@ def _grow_episode(
         if draft.key in known:
             continue
         known.add(draft.key)
-        draft = draft._replace(body={**draft.body, "index": number})
-        record = build(tx.engine, draft, id=turn_id(id, number), links=(id,), created_at=last)
+        numbered = {**draft.body, "index": number}
+        record = replace(draft, body=numbered, id=turn_id(id, number), links=(id,), created_at=last)
         if held is not None:
             # What waits for a person goes on waiting.
             status = record.status if record.status is Status.CANDIDATE else held.status
@@ -174,10 +220,10 @@ def _grow_episode(
 def _begin_episode(engine: Engine, id: str, conversation: Conversation) -> Record:
     """Return an episode in which nothing has been said yet."""
     body = {"title": conversation.title, "metadata": dict(conversation.metadata)}
-    draft = screen(engine, conversation.draft("episode", body, conversation.provenance))
+    draft = conversation.draft(engine, "episode", body, conversation.provenance)
     started = next((turn.at for turn in conversation.turns if turn.at is not None), None) or engine.clock()
     begun = {"speakers": [], "turns": 0, "next": 0, "ended_at": to_iso(started), "said": ""}
-    return build(engine, draft._replace(body={**draft.body, **begun}), id=id, created_at=started)
+    return replace(draft, body={**draft.body, **begun}, id=id, created_at=started)
 
 
 def remove_turn(tx: Transaction, turn: Record) -> None:

@@ -15,16 +15,24 @@ from typing import Any, TypeVar
 
 from ..ports import Vacuumable
 from ..text import fingerprint
-from ..types.evidence import Evidence
-from ..types.kinds import KINDS, READABLE_KINDS, MemoryType, Result
+from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
-from ..types.record import Origin, Record, Status
-from ..types.rules import EVERYWHERE
+from ..types.record import Evidence, Origin, Record, Status
 from .admit import make_record, place_of, reword
 from .context import Engine
 from .episodes import find_turns, remove_turn
 from .outcomes import add_error, lesson_id, settle_lessons, share_label
-from .transaction import LESSONS, SALT_MARKER, Transaction, hash_key, key_of_deleted, strategy_of, tombstone_id, write
+from .transaction import (
+    LESSONS,
+    SALT_MARKER,
+    Transaction,
+    hash_key,
+    key_of_deleted,
+    of_owner,
+    strategy_of,
+    tombstone_id,
+    write,
+)
 
 _REPLACED = "a later memory took its place, and was deleted since"
 _BATCH = 500
@@ -173,9 +181,7 @@ def _rebuild_group(tx: Transaction, group: Record, sources: Sequence[Record]) ->
 
 def _recommend_instead(tx: Transaction, group: Record, strategy: str, instead: str) -> None:
     """Change the warnings that recommend the strategy of a group by its old words."""
-    projects = {tx.engine.project}
-    where = Where(kinds={MemoryType.ANTI_PATTERN}, projects=projects, agents={group.agent}, users={group.user})
-    for warning in tx.scan(where):
+    for warning in tx.scan(of_owner(tx.engine, group, MemoryType.ANTI_PATTERN)):
         if warning.provenance.origin is Origin.OUTCOME and warning.body["better_alternative"] == strategy:
             tx.update(warning, body={**warning.body, "better_alternative": instead})
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 from datetime import datetime
 
-from ..types.evidence import Belief, Evidence
 from ..types.kinds import MemoryType, Result
-from ..types.record import Origin, Record, Trust
+from ..types.record import Belief, Evidence, Origin, Record, Trust
 
 _BY_ORDER = 0.93
 _HALF_LIFE_DAYS = 180.0
 _DAY = 86_400.0
 
-WORKS = 0.55
-"""The weighted success rate from which a strategy is recommended."""
-FAILS = 0.40
-"""The rate up to which it is warned of. Between the two the evidence is mixed, and nothing is claimed."""
+WORKS = 0.55  # The weighted success rate from which a strategy is recommended.
+FAILS = 0.40  # The rate up to which it is warned of. Between the two the evidence is mixed, and nothing is claimed.
 
 
 def weigh(evidence: Evidence, now: datetime) -> tuple[float, float]:

@@ -20,22 +20,20 @@ from ..text import fingerprint, normalise, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
-from .admit import Draft, build
 from .context import Engine
 from .search import by_words
-from .transaction import Transaction
+from .transaction import Transaction, of_owner
 
 _ALIKE = 16
 _WORTH_COMPARING = 0.3
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
 _KEPT = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
-RecordPair = tuple[Record, Record]
-"""The older record and the newer one."""
+RecordPair = tuple[Record, Record]  # The older record and the newer one.
 APART = frozenset({Verdict.VARIANT, Verdict.UNRELATED})
 
 
-def add_records(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
-    """Add prepared drafts; a repeated one confirms the memory that is there instead of doubling it."""
+def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
+    """Add drafted records; a repeated one confirms the memory that is there instead of doubling it."""
     engine = tx.engine
     keys = {draft.key for draft in drafts if draft.key}
     where = Where(projects={engine.project}, keys=keys, statuses=_KEPT, kinds={draft.kind for draft in drafts})
@@ -47,8 +45,7 @@ def add_records(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
         # Deleted before, and now stated by somebody else: it stays a candidate until a person accepts it.
         is_unwanted = stone is not None and draft.provenance.origin is not Origin.USER
         if held is None:
-            record = build(engine, draft)
-            record = tx.put(replace(record, status=Status.CANDIDATE) if is_unwanted else record)
+            record = tx.put(replace(draft, status=Status.CANDIDATE) if is_unwanted else draft)
             if stone is not None and not is_unwanted:
                 # A memory said again by its person is wanted again.
                 tx.update(stone, status=Status.RETIRED)
@@ -69,9 +66,9 @@ def add_records(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
 
 
 def add_facts(
-    tx: Transaction, drafts: Sequence[Draft], *, compare_texts: bool = True, replaces: Sequence[str] = ()
+    tx: Transaction, drafts: Sequence[Record], *, compare_texts: bool = True, replaces: Sequence[str] = ()
 ) -> list[Record]:
-    """Add prepared drafts as `add_records` does; keyed facts replace their predecessors.
+    """Add drafted records as `add_records` does; keyed facts replace their predecessors.
 
     A draft's `valid_from` is when it was said; without one it is said now. `replaces` names, for each draft, the id of
     a memory of the same kind, agent and user that it replaces as if they had the same key; "" for none. Without
@@ -103,13 +100,7 @@ def _place_fact(tx: Transaction, record: Record, later: Collection[str], replace
     key = set(record.links)
     if record.status is not Status.ACTIVE or not (key or replaced or compare_texts):
         return ""
-    where = Where(
-        kinds={record.kind},
-        projects={record.project},
-        agents={record.agent},
-        users={record.user},
-        statuses={Status.ACTIVE},
-    )
+    where = of_owner(tx.engine, record, record.kind, projects={record.project}, statuses={Status.ACTIVE})
     keyed = [one for one in tx.scan(replace(where, linked=key)) if one.id not in later] if key else []
     same = _find_same(tx, record, where, later, keyed) if compare_texts else []
     for held in same:

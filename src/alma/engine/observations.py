@@ -2,29 +2,74 @@
 
 An observation quotes both commands and how often each failed or worked. It is never one of the user's rules: it
 becomes one only when a person accepts it. One whose commands weaken safety or read like an instruction is stored, but
-not shown until then.
+not shown until then. In doubt a command counts as weakening: the cost of that is an observation that is not shown.
 """
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..coding.session import RepairedCommand
 from ..reading.local import LocalReader, find_programs, names_change, split_command
 from ..reading.port import Repair
 from ..text import shorten
+from ..types.kinds import RuleSource
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from ..types.rules import RuleSource
 from ..types.speech import quote_output
-from .admit import Draft, build, clean, screen
+from .admit import clean, draft_record
 from .context import Engine
 from .erase import make_tombstone
-from .inject.escape import escape, suspicious
+from .escape import escape, read_patterns, suspicious
 from .rules import AGENT, is_old_fix
-from .safety import find_doubtful_change, find_weakening
 from .transaction import Transaction, write
+
+_DATA = read_patterns("safety")
+_WEAKENING = [(reason, re.compile("|".join(patterns), re.I)) for reason, patterns in _DATA["weakening"].items()]
+_PATTERNS = {name: re.compile("".join(pattern)) for name, pattern in _DATA["patterns"].items()}
+_MOST_CHARS = 1000
+
+
+def find_weakening(command: str) -> str:
+    """Return how a command line weakens safety, in two or three words; empty when it does not seem to."""
+    if len(command) > _MOST_CHARS:
+        return "too long to check"
+    return next((reason for reason, pattern in _WEAKENING if pattern.search(command)), "")
+
+
+def find_doubtful_change(failed: str, worked: str) -> str:
+    """Return what in the change from one command to the other a person should see first; empty for a plain change.
+
+    A plain change exchanges or adds ordinary words, paths and long options without a warning sign in their names, in
+    one simple command. Everything else is doubtful: nobody can list all the ways to switch a safeguard off.
+    """
+    if re.search(r"[|;&<>`$(){}\n\\#*?!]", worked):
+        return "more than a simple command"
+    try:
+        before, after = (Counter(shlex.split(command)) for command in (failed, worked))
+    except ValueError:
+        return "quotes that do not end"
+    words = worked.split()
+    for word in after - before:
+        if not _PATTERNS["plain_word"].fullmatch(word) or ":/" in word or _PATTERNS["assignment"].match(word):
+            return "an address, a variable or a quoted text"
+        if word.startswith("-") and word != "--":
+            runs_module = word == "-m" and "python" in words[max(0, words.index(word) - 1)]
+            if not runs_module and (
+                not _PATTERNS["long_option"].match(word) or _PATTERNS["doubtful_option"].search(word)
+            ):
+                return "an option that may switch something off"
+        if _PATTERNS["negative"].search(word):
+            return "an option that may switch something off"
+    if any(word.startswith("-") and _PATTERNS["doubtful_option"].search(word) for word in before - after):
+        return "an option that was dropped"
+    return ""
+
 
 OBSERVATION = "observation"
 NO_LESSON = "the model sees no lesson in it"
@@ -33,7 +78,7 @@ _NOTE_CHARS = 200
 _SOURCES = 50
 
 
-def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[tuple[RepairedCommand, Draft, bool]]:
+def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[tuple[RepairedCommand, Record, bool]]:
     """Return the repairs that show something, what each would become, and whether it shows that at once.
 
     It does if the output names what was changed, and nothing else was edited in between that may have helped.
@@ -50,7 +95,7 @@ def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[
 
 
 def record_repairs(
-    tx: Transaction, session: str, prepared: Sequence[tuple[RepairedCommand, Draft, bool]]
+    tx: Transaction, session: str, prepared: Sequence[tuple[RepairedCommand, Record, bool]]
 ) -> list[Record]:
     """Count each repair once for its observation; return the observations that changed. A deleted one stays away."""
     changed: dict[str, Record] = {}
@@ -58,7 +103,7 @@ def record_repairs(
         held = find_observation(tx, draft)
         if held is None and tx.is_buried(draft.key):
             continue
-        record = held or build(tx.engine, draft, status=Status.CANDIDATE)
+        record = held or replace(draft, status=Status.CANDIDATE)
         metadata, source = record.body["metadata"], ":".join(repair.ids)
         if source in metadata["sources"] or record.status not in LIVE:
             continue
@@ -80,7 +125,7 @@ def record_repairs(
     return list(changed.values())
 
 
-def draft_observation(engine: Engine, failed: str, worked: str, **fields: Any) -> Draft:
+def draft_observation(engine: Engine, failed: str, worked: str, **fields: Any) -> Record:
     weakening = find_weakening(failed) or find_weakening(worked) or find_doubtful_change(failed, worked)
     is_suspicious = suspicious(failed) or suspicious(worked)
     body = {
@@ -97,7 +142,7 @@ def draft_observation(engine: Engine, failed: str, worked: str, **fields: Any) -
         **fields,
     }
     source = Provenance(Origin.OUTCOME, Trust.LEARNED, source=str(RuleSource.FIX))
-    return screen(engine, Draft(kind=OBSERVATION, agent=AGENT, body=dress_observation(body), provenance=source))
+    return draft_record(engine, OBSERVATION, dress_observation(body), agent=AGENT, provenance=source)
 
 
 def _quote(command: str) -> str:
@@ -117,7 +162,7 @@ def count_times(number: int) -> str:
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
-def find_observation(tx: Transaction, draft: Draft) -> Record | None:
+def find_observation(tx: Transaction, draft: Record) -> Record | None:
     where = Where(kinds={OBSERVATION}, projects={tx.engine.project}, keys={draft.key})
     return next(iter(tx.scan(where, 1)), None)
 
@@ -154,6 +199,6 @@ def adopt_old_fixes(engine: Engine) -> None:
                 names = {name: rule.body[name] for name in ("trigger", "prefer", "avoid")}
                 draft = draft_observation(engine, failed, worked, failures=seen, successes=seen, **names)
                 status = Status.CANDIDATE if draft.body["concern"] else rule.status
-                tx.put(build(engine, draft, project=rule.project, status=status, created_at=rule.created_at))
+                tx.put(replace(draft, project=rule.project, status=status, created_at=rule.created_at))
 
     write(engine, step)

@@ -16,7 +16,7 @@ again, and finds the group.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -27,20 +27,18 @@ from ..errors import NotFoundError, ValidationError
 from ..reading.local import are_opposites
 from ..reading.port import Pair
 from ..text import STOP, digest, fingerprint, shorten, stem, stems, words
-from ..types.evidence import Evidence
 from ..types.kinds import KINDS, MemoryType, Result, quoted_why
-from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.scope import plain
+from ..types.query import Where, plain
+from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, cosine
 from ..types.speech import quote_output
-from ..types.vector import cosine
-from .admit import Draft, OutcomeDraft, build, embed_drafts, make_record, place_of, screen
+from .admit import OutcomeDraft, draft_record, embed_records, make_record, place_of
 from .context import Engine
 from .evidence import WORKS, believe, rate, standing
 from .search import find_near
-from .transaction import LESSONS, Transaction, lesson_key, strategy_of, tombstone_id, write
+from .transaction import LESSONS, Transaction, lesson_key, of_owner, strategy_of, tombstone_id, write
 
 _LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
+_BY_AGENT = Provenance(Origin.OUTCOME, Trust.TRUSTED)
 _MAX_ERRORS = 5
 _ERROR_CHARS = 240
 _FEW = 12
@@ -57,17 +55,18 @@ _ALIKE, _UNLIKE = 0.65, 0.5
 # -- strategy groups
 
 
-def draft_group(source: Draft, user: str) -> Draft:
+def draft_group(engine: Engine, source: Record, user: str) -> Record:
     """Return what an outcome or a stated lesson is about, one way of doing one task, as the group that it would begin.
 
     `user` is whose group it counts for; empty: that of nobody in particular, which all users see.
     """
     strategy, task = strategy_of(source.body), source.body.get("task") or source.body.get("condition", "")
     body = {"strategy": strategy, "task": task, "task_type": source.body["task_type"], "errors": []}
-    return Draft("strategy", body, source.agent, user, provenance=_LEARNED, key=fingerprint(strategy))
+    place: dict[str, Any] = {"agent": source.agent, "user": user, "key": fingerprint(strategy)}
+    return make_record(engine, "strategy", body, provenance=_LEARNED, **place)
 
 
-def is_of_task(approach: Draft | Record, record: Record) -> bool:
+def is_of_task(approach: Record, record: Record) -> bool:
     """Whether a group, or the lesson formed from it, is about the same sort of task as an approach."""
     mine, theirs, body = approach.vectors[1:2], record.vectors[1:2], record.body
     alike = cosine(mine[0], theirs[0]) if mine and theirs and len(mine[0]) == len(theirs[0]) else None
@@ -126,23 +125,23 @@ def lesson_id(group: Record, kind: str) -> str:
     return f"{KINDS[kind].prefix}_{group.id.split('_', 1)[1]}"
 
 
-def marker_id(engine: Engine, approach: Draft) -> str:
+def marker_id(engine: Engine, approach: Record) -> str:
     return f"mrk_groups_{fingerprint(engine.project, approach.agent, *filter(None, (approach.user,)))}"
 
 
-def find_or_make_group(tx: Transaction, approach: Draft) -> Record:
+def find_or_make_group(tx: Transaction, approach: Record) -> Record:
     """Return the group that an approach counts for: one that is surely of this strategy, or a new one."""
     engine, strategy = tx.engine, approach.body["strategy"]
     # Read before the search: it says as of when the search found nothing.
     marker = tx.find(marker_id(engine, approach))
-    where = _of_owner(engine, approach, "strategy")
+    where = of_owner(engine, approach, "strategy")
     fresh = _find_new(tx, approach, "strategy")
     exact = tx.see(engine.store.scan(replace(where, keys={approach.key})))
     group = _pick_same(tx, approach, [*exact, *(one for one in fresh if one.key == approach.key)])
     if group is None:
         group = _pick_same(tx, approach, [*_find_near(tx, approach, "strategy", where, _NEAR), *fresh])
     if group is None:
-        group = tx.put(build(engine, approach))
+        group = tx.put(approach)
         count = {"value": marker.body["value"] + 1 if marker else 1}
         tx.set_marker(marker_id(engine, approach), count, agent=approach.agent, user=approach.user)
         for word in stems(strategy) | stems(approach.body["task"]):
@@ -150,17 +149,13 @@ def find_or_make_group(tx: Transaction, approach: Draft) -> Record:
     return group
 
 
-def _of_owner(engine: Engine, approach: Draft | Record, kind: str) -> Where:
-    return Where(kinds={kind}, projects={engine.project}, agents={approach.agent}, users={approach.user})
-
-
-def _find_near(tx: Transaction, approach: Draft | Record, field: str, where: Where, limit: int) -> list[Record]:
+def _find_near(tx: Transaction, approach: Record, field: str, where: Where, limit: int) -> list[Record]:
     """Return the stored records that are near the strategy or the task of an approach."""
     vectors = dict(zip(("strategy", "task"), approach.vectors, strict=False))
     return tx.get(find_near(tx.engine, vectors.get(field), approach.body[field], where, limit))
 
 
-def _find_new(tx: Transaction, approach: Draft | Record, field: str) -> list[Record]:
+def _find_new(tx: Transaction, approach: Record, field: str) -> list[Record]:
     """Return the groups made in this transaction that share words with the strategy or the task of an approach."""
     if not tx.unindexed:
         return []
@@ -168,7 +163,7 @@ def _find_new(tx: Transaction, approach: Draft | Record, field: str) -> list[Rec
     return tx.get(id for place in places for id in tx.unindexed.get(place, ())[-_NEAR:])
 
 
-def _pick_same(tx: Transaction, approach: Draft, groups: Iterable[Record]) -> Record | None:
+def _pick_same(tx: Transaction, approach: Record, groups: Iterable[Record]) -> Record | None:
     """Return the first of the groups that is surely of this strategy, for this sort of task."""
     fitting = [group for group in groups if is_of_task(approach, group)]
     pairs = [Pair(group.body["strategy"], approach.body["strategy"]) for group in fitting]
@@ -183,8 +178,8 @@ class PreparedOutcome(NamedTuple):
     """An outcome that was screened and embedded."""
 
     outcome: OutcomeDraft
-    draft: Draft
-    approach: Draft
+    draft: Record
+    approach: Record
     receipt: str  # The id of the receipt that it would be recorded under; empty when every call counts.
     arguments: str  # A digest of the arguments that it is recorded with.
 
@@ -201,11 +196,11 @@ def learn_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[Rec
 
 def prepare_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[PreparedOutcome]:
     """Screen and embed outcomes."""
-    drafts = [screen(engine, draft_outcome(episode)) for episode in episodes]
+    drafts = [draft_outcome(engine, episode) for episode in episodes]
     owners = ["" if one.shared else group_owner(engine, one.user) for one in episodes]
-    groups = [draft_group(draft, owner) for draft, owner in zip(drafts, owners, strict=True)]
+    groups = [draft_group(engine, draft, owner) for draft, owner in zip(drafts, owners, strict=True)]
     # Short outcomes and their groups have the same passages, which are embedded once.
-    drafts = embed_drafts(engine, [*drafts, *groups])
+    drafts = embed_records(engine, [*drafts, *groups])
     prepared = []
     for episode, draft, approach in zip(episodes, drafts, drafts[len(episodes) :], strict=False):
         receipt = arguments = ""
@@ -226,17 +221,18 @@ def group_owner(engine: Engine, user: str) -> str:
     return "" if engine.settings.share_between_users else user
 
 
-def draft_outcome(episode: OutcomeDraft) -> Draft:
+def draft_outcome(engine: Engine, episode: OutcomeDraft, provenance: Provenance = _BY_AGENT) -> Record:
     names = ("task", "strategy", "task_type", "duration_ms", "error", "feedback", "retrieval")
     body = {name: getattr(episode, name) for name in names}
-    return Draft(
+    return draft_record(
+        engine,
         MemoryType.OUTCOME,
         {**body, "outcome": str(episode.result), "metadata": dict(episode.metadata), **episode.more},
         agent=episode.agent,
         user=episode.user,
         session=episode.session,
         category=episode.task_type,
-        provenance=Provenance(Origin.OUTCOME, Trust.TRUSTED),
+        provenance=provenance,
         tags=episode.tags,
     )
 
@@ -279,8 +275,7 @@ def _record_outcome(tx: Transaction, one: PreparedOutcome) -> Record:
     body = one.draft.body
     result = Result(body["outcome"])
     # An outcome of last year weighs as one of last year.
-    at = one.outcome.at
-    now = at or tx.engine.clock()
+    now = one.outcome.at or tx.engine.clock()
     group = find_or_make_group(tx, one.approach)
     worked = _is_working(group, now)
     errors = list(group.body["errors"])
@@ -294,8 +289,7 @@ def _record_outcome(tx: Transaction, one: PreparedOutcome) -> Record:
         _advise_warnings(tx, group, one.approach, now, has_turned)
     links = (group.id, body["retrieval"]) if body["retrieval"] else (group.id,)
     evidence = Evidence().with_result(result.value_of, now)
-    dated: dict[str, Any] = {} if at is None else {"created_at": now, "updated_at": now}
-    return tx.put(build(tx.engine, one.draft, links=links, evidence=evidence, **dated))
+    return tx.put(replace(one.draft, links=links, evidence=evidence, created_at=now, updated_at=now))
 
 
 def add_error(errors: Sequence[str], error: str | None) -> list[str]:
@@ -313,7 +307,7 @@ def _is_working(group: Record, now: datetime) -> bool:
 # -- lessons that are learned
 
 
-def settle_lessons(tx: Transaction, group: Record, approach: Draft | Record, now: datetime) -> bool:
+def settle_lessons(tx: Transaction, group: Record, approach: Record, now: datetime) -> bool:
     """Bring a group's heuristic and anti-pattern in line with its evidence; return whether one came, went or returned.
 
     `approach` is what changed the evidence; the group itself, when its words may have changed.
@@ -335,9 +329,10 @@ def settle_lessons(tx: Transaction, group: Record, approach: Draft | Record, now
             if tx.find_deleted([id]) or tx.is_buried(lesson_key(kind, group.agent, group.user, words)):
                 continue
             body = _describe_lesson(tx, group, approach, kind, now)
-            draft = Draft(kind, body, agent=group.agent, user=group.user, provenance=_LEARNED, key=id)
             moment: dict[str, Any] = {"created_at": now, "updated_at": now}
-            lesson = build(tx.engine, draft, group.vectors, id=id, evidence=group.evidence, links=(group.id,), **moment)
+            own: dict[str, Any] = {"id": id, "key": id, "links": (group.id,), "provenance": _LEARNED}
+            own |= {name: getattr(group, name) for name in ("agent", "user", "evidence", "vectors", "embedder")}
+            lesson = make_record(tx.engine, kind, body, **own, **moment)
             tx.add_history(tx.put(lesson), "formed", _describe_results(group), **moment)
             has_turned = True
     return has_turned
@@ -348,7 +343,7 @@ def _describe_results(group: Record) -> str:
 
 
 def _update_lesson(
-    tx: Transaction, lesson: Record, group: Record, approach: Draft | Record, verdict: str | None, now: datetime
+    tx: Transaction, lesson: Record, group: Record, approach: Record, verdict: str | None, now: datetime
 ) -> bool:
     """Move a lesson's evidence and standing; return whether its status changed."""
     is_stated = lesson.provenance.origin is not Origin.OUTCOME
@@ -377,7 +372,7 @@ def _update_lesson(
 
 
 def _describe_lesson(
-    tx: Transaction, group: Record, approach: Draft | Record, kind: MemoryType, now: datetime
+    tx: Transaction, group: Record, approach: Record, kind: MemoryType, now: datetime
 ) -> dict[str, Any]:
     """Return the body of the lesson that a group teaches."""
     strategy = group.body["strategy"]
@@ -393,9 +388,9 @@ def _describe_lesson(
     }
 
 
-def _find_alternative(tx: Transaction, approach: Draft | Record, but: tuple[str, ...], now: datetime) -> str:
+def _find_alternative(tx: Transaction, approach: Record, but: tuple[str, ...], now: datetime) -> str:
     """Return the strategy that most surely works for the same sort of task, other than these groups'."""
-    near = _find_near(tx, approach, "task", _of_owner(tx.engine, approach, "strategy"), _NEAR)
+    near = _find_near(tx, approach, "task", of_owner(tx.engine, approach, "strategy"), _NEAR)
     working = {
         lesson_id(group, MemoryType.HEURISTIC): group
         for group in (*near, *_find_new(tx, approach, "task"))
@@ -406,13 +401,13 @@ def _find_alternative(tx: Transaction, approach: Draft | Record, but: tuple[str,
     return str(best.body["strategy"]) if best else ""
 
 
-def _advise_warnings(tx: Transaction, group: Record, approach: Draft | Record, now: datetime, has_turned: bool) -> None:
+def _advise_warnings(tx: Transaction, group: Record, approach: Record, now: datetime, has_turned: bool) -> None:
     """Keep the other warnings for this sort of task true to what works.
 
     A strategy that begins to work may be what a warning without an alternative was waiting for; one whose standing has
     turned may be what another warning recommends.
     """
-    where = replace(_of_owner(tx.engine, approach, MemoryType.ANTI_PATTERN), statuses={Status.ACTIVE})
+    where = of_owner(tx.engine, approach, MemoryType.ANTI_PATTERN, statuses={Status.ACTIVE})
     warnings = tx.see(tx.engine.store.scan(where, _FEW + 1))
     if len(warnings) > _FEW:
         warnings = _find_near(tx, approach, "task", where, _NEAREST)
@@ -430,43 +425,26 @@ def _advise_warnings(tx: Transaction, group: Record, approach: Draft | Record, n
 # -- lessons that are stated
 
 
-def draft_lesson(
-    kind: MemoryType,
-    agent: str,
-    condition: str,
-    strategy: str,
-    *,
-    body: Mapping[str, Any],
-    category: str = "",
-    **fields: Any,
-) -> Draft:
-    """Return a heuristic or an anti-pattern that somebody states instead of letting it be learned."""
-    name = "strategy" if kind is MemoryType.HEURISTIC else "pattern"
-    stated = {"condition": condition, name: strategy, "task_type": category, "metadata": {}, **body}
-    return Draft(kind, stated, agent=agent, category=category, **fields)
+def prepare_lessons(engine: Engine, drafts: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """Return each stated lesson, embedded as its strategy group is, with the group that it would begin."""
+    groups = embed_records(engine, [draft_group(engine, draft, draft.user) for draft in drafts])
+    pairs = zip(drafts, groups, strict=True)
+    return [(replace(draft, vectors=group.vectors, embedder=group.embedder), group) for draft, group in pairs]
 
 
-def prepare_lessons(engine: Engine, drafts: Iterable[Draft]) -> list[Draft]:
-    """Screen stated lessons, and embed them as their strategy groups are."""
-    screened = [screen(engine, draft) for draft in drafts]
-    groups = embed_drafts(engine, [draft_group(draft, draft.user) for draft in screened])
-    return [draft._replace(vectors=group.vectors) for draft, group in zip(screened, groups, strict=True)]
-
-
-def state_lessons(tx: Transaction, drafts: Sequence[Draft]) -> list[Record]:
-    """Make each prepared draft the lesson of its strategy group, so that later outcomes count for or against it."""
+def state_lessons(tx: Transaction, prepared: Sequence[tuple[Record, Record]]) -> list[Record]:
+    """Make each draft the lesson of its strategy group, so that later outcomes count for or against it."""
     ids = []
-    for draft in drafts:
+    for draft, approach in prepared:
         if draft.provenance.trust is Trust.UNTRUSTED:
             # It waits on its own: nothing that is learned takes words or standing from it.
-            ids.append(tx.put(build(tx.engine, draft)).id)
-            continue
-        approach = draft_group(draft, draft.user)._replace(vectors=draft.vectors)
-        ids.append(_state_lesson(tx, draft, find_or_make_group(tx, approach)))
+            ids.append(tx.put(draft).id)
+        else:
+            ids.append(_state_lesson(tx, draft, find_or_make_group(tx, approach)))
     return [tx.get([id])[0] for id in ids]
 
 
-def _state_lesson(tx: Transaction, draft: Draft, group: Record) -> str:
+def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
     """Store the lesson of a group as it is stated now; return its id."""
     id, weight = lesson_id(group, draft.kind), draft.provenance.weight
     held = tx.find(id)
@@ -496,10 +474,13 @@ def _state_lesson(tx: Transaction, draft: Draft, group: Record) -> str:
     given = {name: value for name, value in draft.body.items() if value}
     body = {**draft.body, **(readable_body(held) if held else {}), **given}
     tags = tuple(dict.fromkeys((*(held.tags if held else ()), *draft.tags)))
-    record = build(
-        tx.engine,
-        draft._replace(body=body, tags=tags),
-        group.vectors,
+    record = replace(
+        draft,
+        body=body,
+        text=KINDS[draft.kind].text(body),
+        tags=tags,
+        vectors=group.vectors,
+        embedder=group.embedder,
         id=id,
         key=id,
         status=Status.CANDIDATE if is_waiting else Status.ACTIVE,

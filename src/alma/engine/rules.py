@@ -1,4 +1,4 @@
-"""Rules: what a person's corrections and notes teach, and what a person does to them.
+"""Rules: what a person's corrections and notes teach, how a rule reads, and what a person does to it.
 
 A rule that is taught again is the same rule, said once more: a candidate becomes active when it is said in a form that
 leaves no doubt, and what held for one session holds for the project when others need it too. What was said of one
@@ -23,25 +23,90 @@ from ..errors import NotFoundError, ValidationError
 from ..reading.local import LocalReader
 from ..reading.port import Pair
 from ..text import content_words, is_common, normalise, shorten, stem, stems
-from ..types.kinds import KINDS, MemoryType
+from ..types.kinds import EVERYWHERE, KINDS, LASTING, MACHINE_TAUGHT, MemoryType, Reach, RuleSource
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE, LASTING, MACHINE_TAUGHT, Reach, RuleSource
-from .admit import Draft, build, clean, embed_drafts, key_of, reword, screen
+from ..types.speech import is_quoted_output, quote_output
+from .admit import clean, draft_record, embed_records, key_of, reword
 from .context import Engine
 from .erase import erase_memory
-from .rule_lines import format_line
 from .search import by_meaning, by_words
-from .transaction import Transaction, write
+from .transaction import Transaction, of_owner, write
 
-AGENT = "claude-code"
-"""Whom the rules of a coding agent belong to."""
+LINE_CHARS = 400
+_TRIGGER_CHARS = 100
+_TRIGGER_WORDS = 14
+_LEADS = frozenset(
+    "when whenever before after if unless until while during once in inside within for on at with without under".split()
+)
+_SUBJECTS = frozenset("you i we they it he she somebody someone anybody claude".split())
+_PREDICATES = frozenset(
+    """is are was were has have does fail fails break breaks hang hangs crash crashes change changes pass passes start
+    starts end ends run runs exist exists ask asks say says need needs use uses""".split()
+)
+_ACTIVITY = re.compile(r"[a-z]*[aeiouy][a-z]*ing")
+_ANY_WORK = frozenset(map(stem, ("using", "doing", "making", "working")))
+# A phrase that ends with one of these words is cut off: "when using", "running tests without".
+_OPEN_ENDED = frozenset(
+    """a an the this that these those my your our its to of in on at by for from with without into about and or but
+    nor so as than because since when if while before after until unless using doing making having being getting is
+    are was were be not no""".split()
+)
+_SENTENCE_END = re.compile(r"[.!?;:…]\s|[!?;:…]$|\n")
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_PAIRS = (("(", ")"), ("[", "]"), ("{", "}"), ("“", "”"))
+
+
+def format_line(body: Mapping[str, Any]) -> str:
+    """Return the rule as one line of Markdown that cannot break out of its list."""
+    # Loaded here: its patterns take a while to compile.
+    from .escape import escape
+
+    rule, why = escape(str(body["rule"])), str(body["why"])
+    if why and body.get("source") in MACHINE_TAUGHT and not is_quoted_output(why):
+        why = quote_output(why)
+    why = escape(why)
+    occasion = escape(describe_occasion(str(body["trigger"]), str(body["rule"])))
+    when = f"**{occasion}:** " if occasion else ""
+    because = f" *Why:* {why}" if why and why.lower() not in rule.lower() else ""
+    if len(when + rule + because) > LINE_CHARS and is_quoted_output(why):
+        # Cut in two, a quotation would not end where it should.
+        because = ""
+    return shorten(f"{when}{rule}{because}", LINE_CHARS)
+
+
+def describe_occasion(trigger: str, rule: str) -> str:
+    """Return the trigger as the phrase in front of its rule ("When committing"), without a colon.
+
+    It is empty when the phrase would not read well, or when the rule already says it.
+    """
+    phrase = " ".join(trigger.split()).rstrip(" ,.:;")
+    words = [word.lower() for word in _WORD.findall(phrase)]
+    topics = stems(phrase) - _ANY_WORK
+    if (
+        not words
+        or len(phrase) > _TRIGGER_CHARS
+        or len(words) > _TRIGGER_WORDS
+        or words[-1] in _OPEN_ENDED
+        or _SENTENCE_END.search(trigger.strip().rstrip(",.:;"))
+        or any(phrase.count(quote) % 2 for quote in '`"')
+        or any(phrase.count(opening) != phrase.count(closing) for opening, closing in _PAIRS)
+        or (topics and topics <= stems(rule))
+    ):
+        return ""
+    if words[0] in _LEADS or not words[0].isascii():
+        return phrase[0].upper() + phrase[1:]
+    is_activity = phrase[0].isalpha() and _ACTIVITY.fullmatch(words[0]) is not None
+    is_clause = len(words) > 1 and (words[0] in _SUBJECTS or not _PREDICATES.isdisjoint(words[1:]))
+    return f"{'When' if is_activity or is_clause else 'For'} {phrase}"
+
+
+AGENT = "claude-code"  # Whom the rules of a coding agent belong to.
 RULE_CHARS = 600
 _CHARS = {"rule": RULE_CHARS, "trigger": 240, "why": 240, "said": 500}
 _ALIKE = 12
 _SOURCES = 50
-_HABIT = 3
-"""In so many sessions a person says "for this session" before it is taken for more."""
+_HABIT = 3  # In so many sessions a person says "for this session" before it is taken for more.
 _SPOKEN = frozenset((RuleSource.NOTE, RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.IMPORT))
 _ORIGINS = {RuleSource.NOTE: Origin.USER, RuleSource.MODEL: Origin.MODEL, RuleSource.IMPORT: Origin.IMPORT}
 _READER = LocalReader()
@@ -49,8 +114,7 @@ _FORBIDDING = re.compile(r"\A(?:please\s+)?(?:never|don['’]t|do not|stop|avoid
 _ASKING = re.compile(r"\A(?:please\s+|always\s+)+", re.IGNORECASE)
 _FIELDS = ("rule", "trigger", "why", "prefer", "avoid", "source")
 _BY_PERSON = ("edited", "accepted", "restored")
-_LEAST_QUOTE = 12
-"""A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule."""
+_LEAST_QUOTE = 12  # A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule.
 
 
 def dress_rule(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,7 +181,7 @@ def teach(engine: Engine, teachings: Sequence[Teaching]) -> list[Taught]:
     return write(engine, lambda tx: learn_rules(tx, prepared))
 
 
-def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[Teaching, Draft]]:
+def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[Teaching, Record]]:
     """Screen and embed the rules that teachings would become."""
     drafts = []
     for one in teachings:
@@ -127,7 +191,8 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[T
         is_learned = one.source in (RuleSource.FIX, RuleSource.MODEL)
         trust = Trust.UNTRUSTED if one.is_outside else Trust.LEARNED if is_learned else Trust.TRUSTED
         origin = _ORIGINS.get(one.source, Origin.CORRECTION)
-        draft = Draft(
+        draft = draft_record(
+            engine,
             MemoryType.RULE,
             body,
             agent=one.agent,
@@ -136,9 +201,8 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[T
             provenance=one.provenance or Provenance(origin, trust, one.episodes, str(one.source)),
             tags=one.tags,
         )
-        screened = screen(engine, draft)
-        drafts.append(screened._replace(body=dress_rule(screened.body)))
-    return list(zip(teachings, embed_drafts(engine, drafts), strict=True))
+        drafts.append(replace(draft, body=dress_rule(draft.body)))
+    return list(zip(teachings, embed_records(engine, drafts), strict=True))
 
 
 # -- the same, or contrary: in doubt they are two rules
@@ -185,20 +249,15 @@ def _apply_elsewhere(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return bool(first and second) and not first & second
 
 
-def _describe_similar(rule: Draft | Record, project: str) -> Where:
-    return Where(
-        kinds={MemoryType.RULE},
-        projects={project, EVERYWHERE},
-        agents={rule.agent},
-        users={rule.user},
-        statuses={*LIVE, Status.ARCHIVED},
-    )
+def _describe_similar(engine: Engine, rule: Record, project: str) -> Where:
+    conditions = {"projects": {project, EVERYWHERE}, "statuses": {*LIVE, Status.ARCHIVED}}
+    return of_owner(engine, rule, MemoryType.RULE, **conditions)
 
 
-def find_similar_rules(tx: Transaction, rule: Draft | Record, project: str) -> list[Record]:
+def find_similar_rules(tx: Transaction, rule: Record, project: str) -> list[Record]:
     """Return the rules of the same agent and user that might be the same or contradict it, likeliest first."""
     engine, body = tx.engine, rule.body
-    where = _describe_similar(rule, project)
+    where = _describe_similar(engine, rule, project)
     ids = dict.fromkeys(record.id for record in tx.see(engine.store.scan(replace(where, keys={rule.key}))))
     for text in (f"{body['trigger']} {body['rule']}", *body["prefer"], *body["avoid"]):
         ids |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
@@ -210,14 +269,14 @@ def find_similar_rules(tx: Transaction, rule: Draft | Record, project: str) -> l
 # -- learning
 
 
-def learn_rules(tx: Transaction, prepared: Sequence[tuple[Teaching, Draft]]) -> list[Taught]:
+def learn_rules(tx: Transaction, prepared: Sequence[tuple[Teaching, Record]]) -> list[Taught]:
     """Add each rule, count it as repeated, or let it replace the rules it contradicts."""
     return [_learn_rule(tx, teaching, draft) for teaching, draft in prepared]
 
 
-def _learn_rule(tx: Transaction, given: Teaching, draft: Draft) -> Taught:
+def _learn_rule(tx: Transaction, given: Teaching, draft: Record) -> Taught:
     project = tx.engine.project
-    exact = tx.scan(replace(_describe_similar(draft, project), keys={draft.key}))
+    exact = tx.scan(replace(_describe_similar(tx.engine, draft, project), keys={draft.key}))
     joined = next((held for held in exact if held.session in ("", draft.session)), None)
     if joined is not None:
         # It is known in these very words: nothing like it needs to be looked for.
@@ -235,13 +294,13 @@ def _learn_rule(tx: Transaction, given: Teaching, draft: Draft) -> Taught:
     is_waiting = not given.sure or is_unwanted
     status = Status.CANDIDATE if is_waiting else Status.ACTIVE
     project = EVERYWHERE if given.reach is Reach.ALWAYS else tx.engine.project
-    record = tx.put(build(tx.engine, draft, project=project, status=status, links=given.episodes))
+    record = tx.put(replace(draft, project=project, status=status, links=given.episodes))
     if stone is not None and not is_unwanted:
         tx.update(stone, status=Status.RETIRED)
     return Taught(given, record, "made", () if is_waiting else supersede_rules(tx, record, similar, given.supersedes))
 
 
-def _pick_joined(given: Teaching, draft: Draft, same: Sequence[Record]) -> Record | None:
+def _pick_joined(given: Teaching, draft: Record, same: Sequence[Record]) -> Record | None:
     """Return which of the rules that say the same it adds to: none, while it may be a wish of several moments."""
     near = [
         held for held in same if held.session in ("", draft.session) or given.id in held.body["metadata"]["sources"]
@@ -259,7 +318,7 @@ def _pick_joined(given: Teaching, draft: Draft, same: Sequence[Record]) -> Recor
 
 
 def _repeat_rule(
-    tx: Transaction, given: Teaching, draft: Draft, held: Record, similar: Sequence[Record] | None
+    tx: Transaction, given: Teaching, draft: Record, held: Record, similar: Sequence[Record] | None
 ) -> Taught:
     """Count a rule as taught once more, which may activate it or make it reach further."""
     metadata = dict(held.body.get("metadata", {}))
@@ -292,7 +351,7 @@ def _repeat_rule(
                 changes["provenance"] = draft.provenance
     body = dress_rule(body)
     if body["rule"] != held.body["rule"]:
-        changes |= {"vectors": draft.vectors, "embedder": tx.engine.embedder_name if draft.vectors else ""}
+        changes |= {"vectors": draft.vectors, "embedder": draft.embedder}
     key = key_of(held.kind, held.agent, held.user, body)
     fresh = tx.update(held, body=body, text=KINDS[held.kind].text(body), key=key, **changes)
     before = {"status": str(held.status), "reach": held.body.get("reach"), "rule": held.body.get("rule")}

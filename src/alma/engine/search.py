@@ -11,8 +11,7 @@ from dataclasses import replace
 from ..ports import Searchable, Snapshots, Store
 from ..text import content_words, stem, words
 from ..types.query import Hit, Where
-from ..types.record import Record
-from ..types.vector import Vector, cosines
+from ..types.record import Record, Vector, cosines
 from .context import Engine
 from .transaction import describe_mismatch, find_embedder_marker
 

@@ -11,15 +11,15 @@ from typing import Any
 
 from ..types.query import Where
 from ..types.record import Record
-from .admit import Draft, build, clean, prepare, rewrite
+from .admit import clean, draft_record, embed_records, reword
 from .context import Engine
 from .transaction import Transaction
 
 
 def add(tx: Transaction, kind: str, body: Mapping[str, Any], **fields: Any) -> Record:
     """Store a new thing; `agent`, `id`, `links` and other fields of its record may be given."""
-    [prepared] = prepare(tx.engine, [Draft(kind=kind, body=body)])
-    return tx.put(build(tx.engine, prepared, **fields))
+    [record] = embed_records(tx.engine, [draft_record(tx.engine, kind, body, **fields)])
+    return tx.put(record)
 
 
 def change(tx: Transaction, record: Record, body: Mapping[str, Any], **fields: Any) -> Record:
@@ -27,7 +27,7 @@ def change(tx: Transaction, record: Record, body: Mapping[str, Any], **fields: A
     fresh = {name: clean(value) for name, value in body.items()}
     if fresh == record.body and not fields:
         return record
-    return tx.put(rewrite(tx.engine, record, fresh, **fields))
+    return tx.update(record, **{**reword(tx.engine, record, fresh), **fields})
 
 
 def scan(engine: Engine, kind: str, limit: int | None = None, **conditions: Any) -> list[Record]:

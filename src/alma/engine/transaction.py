@@ -21,10 +21,9 @@ from typing import Any, TypeVar
 
 from ..errors import BusyError, ConflictError, EmbedderMismatchError, ScopeError
 from ..text import fingerprint
-from ..types.kinds import KINDS, MemoryType
+from ..types.kinds import EVERYWHERE, KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status, Trust
-from ..types.rules import EVERYWHERE
 from .admit import make_record, place_of
 from .context import Engine
 
@@ -73,10 +72,6 @@ class Transaction:
     def find(self, id: str) -> Record | None:
         records = self.get((id,))
         return records[0] if records else None
-
-    def read_stored(self, ids: Iterable[str]) -> list[Record]:
-        """Return the records with these ids as they are stored, before the changes of this transaction."""
-        return self.get(ids, as_stored=True)
 
     def see(self, stored: Iterable[Record]) -> list[Record]:
         """Return records that were just read from the store as this transaction has them."""
@@ -201,6 +196,12 @@ class Transaction:
         return {names[stone.id] for stone in self.get(names) if stone.status is Status.ACTIVE}
 
 
+def of_owner(engine: Engine, record: Record, kind: str, **conditions: Any) -> Where:
+    """Return the filter for records of a kind that have the agent and the user of this one."""
+    place = {"projects": {engine.project}, "agents": {record.agent}, "users": {record.user}}
+    return Where(kinds={kind}, **{**place, **conditions})
+
+
 def tombstone_id(record_id: str) -> str:
     return f"tom_{record_id}"
 
@@ -276,7 +277,7 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
 def _refuse_promotion(tx: Transaction) -> None:
     """Raise ScopeError where a rule or outside content would become active, or trusted, without a person."""
     changed = {record.id: record for record in tx.changed if record.version > 1}
-    for held in tx.read_stored(changed):
+    for held in tx.get(changed, as_stored=True):
         fresh = changed[held.id]
         is_outside = held.provenance.trust is Trust.UNTRUSTED
         becomes_active = fresh.status is Status.ACTIVE and held.status is not Status.ACTIVE
@@ -306,3 +307,11 @@ def describe_mismatch(held: str, wanted: str) -> EmbedderMismatchError:
         f"the memories of this store were embedded by {held!r}, but {wanted!r} is configured, and their vectors cannot "
         f"be compared. Set the embedder back, or move the store over with: alma reindex"
     )
+
+
+def find_mismatch(engine: Engine) -> EmbedderMismatchError | None:
+    """Return the error that names both embedders when another one than the configured made the store's vectors."""
+    marker, name = find_embedder_marker(engine), engine.embedder_name
+    if marker is None or not name or marker.body["value"] == name:
+        return None
+    return describe_mismatch(marker.body["value"], name)

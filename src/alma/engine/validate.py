@@ -132,10 +132,7 @@ def moment(label: str, value: object) -> datetime | None:
 
 
 def choice(label: str, value: object, options: type[E]) -> E:
-    try:
-        return options(str(value))
-    except ValueError:
-        raise ValidationError(unknown(label, value, list(options))) from None
+    return options(one_of(label, value, list(options)))
 
 
 _TRUST = {"user": Trust.TRUSTED, "agent": Trust.TRUSTED, "import": Trust.LEARNED}

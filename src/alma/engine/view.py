@@ -26,7 +26,7 @@ def view(record: Record, now: datetime) -> Memory:
 
 def render_slice(memories: MemorySlice, max_tokens: int) -> str:
     # Loaded when a prompt is wanted: its patterns take longer to compile than a small retrieval takes.
-    from .inject.prompt import render
+    from .prompt import render
 
     return render(memories, max_tokens)
 
@@ -34,13 +34,11 @@ def render_slice(memories: MemorySlice, max_tokens: int) -> str:
 class Stats(TypedDict):
     project_id: str
     agent: str | None
-    total_count: int
-    """Memories in use: active and candidate."""
+    total_count: int  # Memories in use: active and candidate.
     by_type: dict[str, int]
     by_status: dict[str, int]
     by_agent: dict[str, int]
-    turn_count: int
-    """What was said in all conversations."""
+    turn_count: int  # What was said in all conversations.
     retrieval_count: int
     embedder: str
 

@@ -20,12 +20,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from .. import words
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import Draft, OutcomeDraft, clean, prepare
+from ..engine.admit import OutcomeDraft, clean, draft_record, embed_records
 from ..engine.context import Engine
-from ..engine.inject.escape import suspicious
+from ..engine.escape import suspicious
 from ..engine.search import by_meaning, by_words
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -39,10 +40,9 @@ from ..reading.model import ModelReader
 from ..reading.port import Known, MemoryProposal, Role, Topic, Turn, ask_in_time
 from ..text import digest, fingerprint, normalise, passages, shorten
 from ..types import kinds
-from ..types.kinds import Memory, MemoryType, Result
+from ..types.kinds import Memory, MemoryType, Reach, Result, RuleSource
 from ..types.query import Where
 from ..types.record import QUOTED, Origin, Provenance, Record, Status, Trust
-from ..types.rules import Reach, RuleSource
 from ..types.speech import by_name, is_person
 
 if TYPE_CHECKING:
@@ -120,7 +120,11 @@ FORBIDS = re.compile(r"(?:please )?(?:never|don't|do not|avoid|no|not|stop) ", r
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _SECONDS = 60.0  # So long a call waits for the model; then the local reading is used.
+_CACHED = 64
 _MAX_KNOWN = 40
+_Reading = tuple[list[MemoryProposal], dict[str, int]]
+# The last answers of each model, by the content they are about.
+_readings: WeakKeyDictionary[Model, dict[str, _Reading]] = WeakKeyDictionary()
 _QUERIES = 12
 _QUERY_CHARS = 500
 
@@ -200,13 +204,12 @@ def extract_messages(
     dropped: Counter[str] = Counter()
     failed = used = ""
     if model is not None:
-        reader = ModelReader(model)
         try:
-            answered = ask_in_time(lambda: reader.find_memories(messages, known), _SECONDS)
+            answered, drops = _ask_model(model, messages, known)
             # A model is not asked for rules, and reads those that were stated plainly as preferences.
             rules = [one for one in proposals if one.topic is Topic.RULE]
             proposals = [*(one for one in answered if not _is_covered(one, rules)), *rules]
-            dropped.update(reader.dropped)
+            dropped.update(drops)
             used = model.name
         except ModelError as error:
             failed = f"{type(error).__name__}: {error}"
@@ -255,6 +258,22 @@ def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool,
         key=digest(message.key, kind, _find_sentence(message.text, proposal.quote)),
         model="" if topic is Topic.RULE else model,
     )
+
+
+def _ask_model(model: Model, turns: Sequence[Turn], known: Sequence[Known]) -> _Reading:
+    """Return the proposals of a model and why others were dropped. The same content is asked about once."""
+    try:
+        readings = _readings.setdefault(model, {})
+    except TypeError:  # It cannot be hashed or referenced weakly.
+        readings = {}
+    content = digest(*(f"{turn.role}\x1e{turn.speaker}\x1e{turn.text}" for turn in turns))
+    if content not in readings:
+        reader = ModelReader(model)
+        proposals = ask_in_time(lambda: reader.find_memories(turns, known), _SECONDS)
+        while len(readings) >= _CACHED:
+            readings.pop(next(iter(readings)))
+        readings[content] = proposals, dict(reader.dropped)
+    return readings[content]
 
 
 def _is_covered(proposal: MemoryProposal, rules: Sequence[MemoryProposal]) -> bool:
@@ -692,13 +711,13 @@ class _Keeper:
         A fact that was said before a person deleted it stays away; what waits does so whenever it was said.
         """
         drafts = []
-        for item, draft in zip(items, prepare(tx.engine, map(self._make_draft, items)), strict=True):
+        for item, draft in zip(items, embed_records(tx.engine, list(map(self._make_draft, items))), strict=True):
             if item.finding.kind is Kind.OUTCOME:
-                draft = draft._replace(key=fingerprint("heard", item.mark))
+                draft = replace(draft, key=fingerprint("heard", item.mark))
             elif item.finding.kind not in _FACTS:
                 words = (str(draft.body["condition"]), str(draft.body.get("strategy") or draft.body.get("pattern")))
                 owner = [draft.user] if draft.user else []
-                draft = draft._replace(key=fingerprint("heard", draft.kind, draft.agent, *owner, *words))
+                draft = replace(draft, key=fingerprint("heard", draft.kind, draft.agent, *owner, *words))
             drafts.append(draft)
         stones = tx.find_tombstones([one.key for one in drafts])
         wanted = []
@@ -711,18 +730,19 @@ class _Keeper:
         written = dict(zip(wanted, records, strict=True))
         return [written.get(at) for at in range(len(items))]
 
-    def _make_draft(self, item: _Item) -> Draft:
+    def _make_draft(self, item: _Item) -> Record:
         fields, is_preference = item.fields, item.finding.kind is Kind.PREFERENCE
         if item.finding.kind is Kind.OUTCOME:
-            return outcomes.draft_outcome(self._draft_outcome(item))._replace(provenance=item.provenance)
+            return outcomes.draft_outcome(self._engine, self._draft_outcome(item), item.provenance)
         if item.finding.kind not in _FACTS:
             # A rule of others waits as a lesson, too.
             return self._draft_lesson(item)
         names = ("category", "preference") if is_preference else ("domain", "fact")
         keys = [name for name in ("subject", "attribute") if fields[name]]
-        return Draft(
-            kind=MemoryType.USER_PREFERENCE if is_preference else MemoryType.DOMAIN_KNOWLEDGE,
-            body={name: fields[name] for name in (*names, *keys)} | {"metadata": item.metadata},
+        return draft_record(
+            self._engine,
+            MemoryType.USER_PREFERENCE if is_preference else MemoryType.DOMAIN_KNOWLEDGE,
+            {name: fields[name] for name in (*names, *keys)} | {"metadata": item.metadata},
             user=item.user if is_preference or fields["domain"] == "user" else item.owner,
             provenance=item.provenance,
             tags=item.tags,
@@ -731,17 +751,18 @@ class _Keeper:
             session="" if is_preference else self._session,
         )
 
-    def _draft_lesson(self, item: _Item) -> Draft:
+    def _draft_lesson(self, item: _Item) -> Record:
         kind, fields = item.finding.kind, item.fields
         is_warning = kind is Kind.ANTI_PATTERN or (kind is Kind.CORRECTION and FORBIDS.match(item.finding.text))
         advice = {"why_bad": fields["why_bad"] or fields["why"], "better_alternative": fields["better_alternative"]}
-        return outcomes.draft_lesson(
-            kind=MemoryType.ANTI_PATTERN if is_warning else MemoryType.HEURISTIC,
+        name = "pattern" if is_warning else "strategy"
+        words = {"condition": fields["condition"], name: fields[name] or fields["rule"], "task_type": ""}
+        return draft_record(
+            self._engine,
+            MemoryType.ANTI_PATTERN if is_warning else MemoryType.HEURISTIC,
+            {**words, "metadata": item.metadata, **(advice if is_warning else {})},
             agent=self._agent,
-            condition=fields["condition"],
-            strategy=fields["pattern" if is_warning else "strategy"] or fields["rule"],
             user=item.owner,
-            body={"metadata": item.metadata, **(advice if is_warning else {})},
             provenance=item.provenance,
             tags=item.tags,
         )

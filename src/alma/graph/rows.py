@@ -13,7 +13,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from ..engine.admit import Draft, build
+from ..engine.admit import make_record
 from ..engine.context import Engine
 from ..engine.transaction import Transaction, write
 from ..errors import StorageError
@@ -21,7 +21,7 @@ from ..text import digest
 from ..types.graph import Direction, Entity, Relationship, end_tags
 from ..types.kinds import KINDS
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, new_id
+from ..types.record import Record, Status, new_id
 from ..types.times import from_micros, to_micros
 
 T = TypeVar("T")
@@ -82,9 +82,8 @@ Attempt = Callable[[RowReader], tuple[T, GraphChange]]
 
 
 class Rows(RowReader, Protocol):
-    @property
-    def place(self) -> str:
-        """Where the rows lie: the same for everybody who sees the same ones."""
+    place: str
+    """Where the rows lie: the same for everybody who sees the same ones."""
 
     def change(self, attempt: Attempt[T]) -> T:
         """Write what `attempt` makes of what is stored; nobody else writes in between. It may be called again."""
@@ -126,8 +125,6 @@ def make_item(kind: type[Item], **values: Any) -> Item:
 
 class MemoryRows(Rows):
     """The graph that lives as long as its process: the model that every other must agree with."""
-
-    place = ""
 
     def __init__(self) -> None:
         self.place = new_id("memory")
@@ -222,7 +219,13 @@ class RecordRows(Rows):
             records = list(store.scan(wanted, limit))
         if self._read is not None:
             self._read = {one.id: one for one in records} | self._read
-        return [_decode(kind, one) for one in records]
+        items = []
+        for one in records:
+            values: dict[str, Any] = {**one.body, "id": one.body[one.kind], "sources": one.links}
+            values |= {"valid_from": one.valid_from, "valid_to": one.valid_to} if kind is Relationship else {}
+            del values[one.kind]
+            items.append(make_item(kind, **values, created_at=one.created_at))
+        return items
 
     def change(self, attempt: Attempt[T]) -> T:
         removed: list[str] = []
@@ -252,8 +255,7 @@ class RecordRows(Rows):
             if stored := read.get(id):
                 tx.update(stored, body=body, text=KINDS[kind].text(body), status=Status.ACTIVE, **changes)
             else:
-                draft = Draft(kind=kind, body=body, provenance=Provenance(Origin.SYSTEM))
-                tx.put(build(self._engine, draft, (), id=id, **changes))
+                tx.put(make_record(self._engine, kind, body, id=id, **changes))
         removed = [self._name_record(kind, id) for kind, _, ids in tables for id in ids]
         for id in removed:
             if id in read:
@@ -280,11 +282,3 @@ def _encode(one: Entity | Relationship) -> tuple[str, dict[str, Any], dict[str, 
     ends = (*end_tags(one.subject, Direction.OUT), *end_tags(one.object, Direction.IN))
     tags = (*ends, f"{one.subject} → {one.object}")
     return kind, body, {**changes, "tags": tags, "valid_from": one.valid_from, "valid_to": one.valid_to}
-
-
-def _decode(kind: type[Item], record: Record) -> Item:
-    values: dict[str, Any] = dict(record.body)
-    if kind is Relationship:
-        values |= {"valid_from": record.valid_from, "valid_to": record.valid_to}
-    id = values.pop(record.kind)
-    return make_item(kind, **values, id=id, sources=record.links, created_at=record.created_at)

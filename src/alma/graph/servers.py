@@ -69,8 +69,6 @@ _SQL_CONDITIONS = {
 class PostgresRows(Rows):
     """`dsn` is a connection string or URL of libpq. The tables are made in `schema` when they are first needed."""
 
-    place = ""
-
     def __init__(self, dsn: str, project: str, schema: str = "public") -> None:
         try:
             psycopg: Any = import_module("psycopg")
@@ -312,8 +310,7 @@ class BoltRows(CypherRows):
             raise MissingExtraError("neo4j", "neo4j", f"The graph in {flavour}") from error
         super().__init__(self._read, project)
         self.place = f"{flavour}:{uri}/{database or ''}"
-        self._flavour = flavour
-        self._database = database
+        self._flavour, self._database = flavour, database
         self._failures = (neo4j.exceptions.Neo4jError, neo4j.exceptions.DriverError)
         self._lock = threading.Lock()
         self._is_prepared = self._is_closed = False

@@ -24,14 +24,24 @@ from ..coding.events import parse_journal
 from ..coding.session import CodingSession, build_session
 from ..coding.transcript import find_unreported
 from ..config import Config
-from ..engine import session_reading
+from ..engine import coding_sessions
 from ..engine.admit import clean
-from ..engine.coding_sessions import JournalMark, StoredSession, find_mark, mark_id, store_session
+from ..engine.coding_sessions import (
+    JournalMark,
+    Part,
+    Progress,
+    Reading,
+    StoredSession,
+    change_progress,
+    find_mark,
+    list_progress,
+    mark_id,
+    store_session,
+)
 from ..engine.context import Engine
 from ..engine.observations import adopt_old_fixes
 from ..engine.retrieve.pipeline import find_rules
 from ..engine.rules import Taught
-from ..engine.session_reading import Part, Progress, Reading, change_progress, list_progress
 from ..engine.transaction import Transaction, write
 from ..errors import ALMAError, ModelError, ModelOutputError, OverBudgetError
 from ..files import try_lock
@@ -42,9 +52,9 @@ from ..models.claude_cli import PATH_VARIABLE, ClaudeCLI
 from ..models.registry import digest_prompt
 from ..ports import Model
 from ..types.asking import Answer, Prompt
+from ..types.kinds import EVERYWHERE
 from ..types.query import Where
 from ..types.record import LIVE, Record, Status
-from ..types.rules import EVERYWHERE
 from . import journal
 from .paths import DataDir, describe_error, is_model_allowed, list_own_files, read_settings
 from .project import find_moved
@@ -193,7 +203,7 @@ def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> Sto
     content, transcript = _add_unreported(data_dir, path, content, mark.transcript)
     # First of all: once it is taken in, nobody would know that a model has not read it.
     is_allowed = is_model_allowed(data_dir)
-    session_reading.queue_session(engine, content.story, content.file, mark.offset, is_allowed=is_allowed)
+    coding_sessions.queue_session(engine, content.story, content.file, mark.offset, is_allowed=is_allowed)
     until = JournalMark(content.file, content.size, transcript)
     return store_session(engine, replace(content.story, project=project), until)
 
@@ -304,13 +314,13 @@ def _read_session(
     if mark.file != content.file or mark.offset <= progress.offset:
         # Not taken in yet.
         return True
-    part = session_reading.collect_part(engine, content.story, progress.offset, mark.offset)
+    part = coding_sessions.collect_part(engine, content.story, progress.offset, mark.offset)
     try:
         reading = _ask_model(data_dir, engine, part, progress, timeout)
     except ModelError as error:
         report.problem = _note_failure(memory.engine(EVERYWHERE), progress, error)
         return isinstance(error, ModelOutputError)
-    if changes := session_reading.apply_reading(engine, part, reading, progress):
+    if changes := coding_sessions.apply_reading(engine, part, reading, progress):
         report.sessions += 1
         report.turns += len(part.heard)
         report.dropped.update(reading.dropped)
@@ -330,12 +340,12 @@ def _ask_model(data_dir: DataDir, engine: Engine, part: Part, progress: Progress
     assert claude is not None
     limits = Limits(calls=settings["daily_calls"])
     model = _StoringModel(Budgeted(claude, replace(engine, project=EVERYWHERE), limits), engine, progress)
-    reading = session_reading.read_part(model, part)
+    reading = coding_sessions.read_part(model, part)
     if reading.dropped and not reading.proposals:
         raise ModelOutputError(f"nothing in the answer passed the checks: {describe_dropped(reading.dropped)}")
     if part.repairs and timeout is None:
         try:
-            return reading._replace(notes=session_reading.read_repairs(model, part))
+            return reading._replace(notes=coding_sessions.read_repairs(model, part))
         except ModelError:
             # Repaired commands are worth one call, and no second try.
             return reading
@@ -474,7 +484,7 @@ def _remove_journal(engine: Engine, path: str) -> None:
     if content and mark.file == content.file:
         if mark.offset < content.size:
             return
-        engine.store.delete([mark_id(session), session_reading.progress_id(session)])
+        engine.store.delete([mark_id(session), coding_sessions.progress_id(session)])
     for one in (path, f"{os.path.splitext(path)[0]}.shown"):
         with suppress(FileNotFoundError):
             os.remove(one)

@@ -383,8 +383,7 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
         data = line["data"]
         asked = data.get("prompt") or data.get("tool_input") or data.get("source") or ""
         text = asked if isinstance(asked, str) else json.dumps(asked, ensure_ascii=False)
-        about = {"prompt_id": data["prompt_id"]} if "prompt_id" in data else {}
-        shown = {"rules": ids, "where": call.name, "text": cut_redacted(text, _TEXT), **about}
+        shown = {"rules": ids, "where": call.name, "text": cut_redacted(text, _TEXT)}
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": shown}
         journal.append_line(data_dir, call.session, event, settings["journal_mb"])
     if injection.text:

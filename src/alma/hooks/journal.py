@@ -42,23 +42,20 @@ _SHORT = (1000, 0)
 _PROMPT = (24_000, 8000)
 _REPLY = (4000, 12_000)
 _OUTPUT = (1000, 3000)
-_TOOL = {"tool_name": _SHORT, "tool_use_id": _SHORT, "duration_ms": None}
+_TOOL: dict[str, tuple[int, int] | None] = {"tool_name": _SHORT, "tool_use_id": _SHORT}
 # Each event's fields: texts with their lengths; None for a flag or a number.
 _FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
-    "SessionStart": dict.fromkeys(("source", "model", "transcript_path", "parent"), _SHORT),
+    "SessionStart": dict.fromkeys(("source", "transcript_path", "parent"), _SHORT),
     "UserPromptSubmit": {"prompt": _PROMPT, "prompt_id": _SHORT, "source": _SHORT},
     "UserPromptExpansion": {"command_name": _SHORT, "command_args": _PROMPT, "prompt": _PROMPT, "prompt_id": _SHORT},
     "PreToolUse": _TOOL,
     "PostToolUse": _TOOL,
     "PostToolUseFailure": {**_TOOL, "error": _OUTPUT, "is_interrupt": None},
     "PermissionDenied": {**_TOOL, "reason": (3000, 1000)},
-    "Stop": {"last_assistant_message": _REPLY, "stop_hook_active": None, "prompt_id": _SHORT},
-    "SubagentStop": {
-        **dict.fromkeys(("agent_id", "agent_type", "agent_transcript_path"), _SHORT),
-        "last_assistant_message": _REPLY,
-    },
-    "PreCompact": {"trigger": _SHORT},
-    "SessionEnd": {"reason": _SHORT},
+    "Stop": {"last_assistant_message": _REPLY, "prompt_id": _SHORT},
+    "SubagentStop": {"agent_id": _SHORT, "agent_type": _SHORT, "last_assistant_message": _REPLY},
+    "PreCompact": {},
+    "SessionEnd": {},
 }
 EVENTS = _FIELDS.keys()
 
@@ -237,9 +234,9 @@ def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_
 
 def append_event(data_dir: DataDir, session: str, event: Event, project: str) -> None:
     """Add an event that no hook reported, such as one found in a transcript."""
-    origin = {"cwd": event.cwd, "agent_id": event.agent_id}
     line = {"v": 1, "id": event.id, "at": event.at, "event": event.name, "session": session, "project": project}
-    append_line(data_dir, session, {**line, **origin, "data": Trimmer(32_000).trim(dict(event.data))})
+    data = Trimmer(32_000).trim(dict(event.data))
+    append_line(data_dir, session, {**line, "agent_id": event.agent_id, "data": data})
 
 
 def _encode(line: Mapping[str, Any]) -> bytes:

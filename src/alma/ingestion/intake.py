@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 from ..engine import episodes, validate
 from ..engine.admit import clean
 from ..engine.episodes import Conversation, Said
-from ..engine.inject.escape import suspicious
+from ..engine.escape import suspicious
 from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError
@@ -33,7 +33,7 @@ from ..types.record import Origin, Provenance, Status, Trust
 from .catalogue import DOCUMENT_BYTES, Catalogue, FileEntry, Plan, Skipped, Wanted
 from .formats import Format
 from .formats.common import ASSISTANTS, ChatMessage, FileReading, Piece, Speaker, name_session
-from .sources import survey
+from .sources import digest_bytes
 
 if TYPE_CHECKING:
     from ..memory import ALMA
@@ -102,7 +102,7 @@ class IngestResult(Kept):
     files: dict[str, str] = field(default_factory=dict)  # The files read, and their formats.
     skipped: list[Skipped] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
-    left_out: dict[str, int] = field(default_factory=dict)  # What was deliberately not kept, and how often.
+    left_out: dict[str, int] = field(default_factory=dict)  # What was deliberately not stored, and how often.
     notes: list[str] = field(default_factory=list)  # What one should know, such as an encoding that was guessed.
 
     @property
@@ -142,7 +142,7 @@ class Options(TypedDict, total=False):
     # Whether the person's own words are read: those are learned from, others' wait for a person. None: chats are,
     # unless they lie in a git repository; documents are not.
     own: bool | None
-    branches: bool  # Whether abandoned branches of conversations are kept, as conversations of their own.
+    branches: bool  # Whether abandoned branches of conversations are stored, as conversations of their own.
     max_file_bytes: int  # Larger documents that are found in a folder are skipped.
     progress: Callable[[Progress], None] | None
     dry_run: bool  # Read everything, store nothing, and count what is found.
@@ -212,15 +212,15 @@ def ingest_conversation(
     if isinstance(conversation, str | os.PathLike):
         return ingest_conversations(conversation, agent, project_id, **options)
     messages = []
-    for number, given in enumerate(validate.many("messages", conversation)):
+    for number, message in enumerate(validate.many("messages", conversation)):
         label = f"messages[{number}]"
-        if not isinstance(given, Mapping):
-            raise ValidationError(f"{label} must be a mapping with role and content, not {type(given).__name__}")
-        speaker = validate.name(f"{label} role", given.get("role") or given.get("speaker"))
-        content = given.get("content") if given.get("content") is not None else given.get("text")
+        if not isinstance(message, Mapping):
+            raise ValidationError(f"{label} must be a mapping with role and content, not {type(message).__name__}")
+        speaker = validate.name(f"{label} role", message.get("role") or message.get("speaker"))
+        content = message.get("content") if message.get("content") is not None else message.get("text")
         text = validate.output(f"{label} content", content) or ""
-        at = validate.moment(f"{label} at", given.get("at", given.get("timestamp")))
-        id = validate.optional_text(f"{label} id", given.get("id")) or ""
+        at = validate.moment(f"{label} at", message.get("at", message.get("timestamp")))
+        id = validate.optional_text(f"{label} id", message.get("id")) or ""
         voice = Speaker.TOOL if speaker.casefold() in _TOOLS else Speaker.PERSON
         voice = Speaker.ASSISTANT if speaker.casefold() in ASSISTANTS else voice
         messages.append(ChatMessage(speaker, text, voice, at, id))
@@ -314,8 +314,7 @@ class _Ingestion:
     def _read_file(self, entry: FileEntry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
         """Yield the pieces of a file, unless all of it was stored before, with how many bytes were read by then."""
         source, reader, result = entry.source, entry.reader, self.result
-        bytes_digest, encoding, note = ("", "utf-8", "") if reader.is_database else survey(source)
-        content = self._sign(digest(bytes_digest, str(entry.own)))
+        content = self._sign(digest("" if reader.is_database else digest_bytes(source), str(entry.own)))
         result.increment("files")
         if len(result.files) < SHOWN:
             result.files[source.name] = str(reader.format)
@@ -327,7 +326,7 @@ class _Ingestion:
             source,
             reader.format,
             result,
-            encoding=encoding,
+            encoding=entry.encoding,
             known_as=entry.known_as,
             voice=Speaker.PERSON if entry.own else Speaker.OTHER,
             user=self._user,
@@ -335,11 +334,10 @@ class _Ingestion:
             find_beside=lambda name: catalogue.find_beside(source, name),
             shared=shared,
         )
-        result.note(note)
         for piece in reading.read_pieces(reader.read):
             yield piece, reading.bytes_read
         if not reader.is_database:
-            # Of a file that changed since it was surveyed the digest is another one the next time.
+            # Of a file that changed meanwhile the digest is another one the next time.
             self._files[marker] = content
             if len(self._files) >= _BATCH_PIECES:
                 self.flush()
@@ -443,7 +441,7 @@ class _Ingestion:
         for is_trusted, findings in self._extract(one).items():
             if not findings:
                 continue
-            kept = keep(
+            stored = keep(
                 self._alma,
                 findings,
                 agent=self._agent,
@@ -454,13 +452,13 @@ class _Ingestion:
                 trusted=is_trusted,
             )
             for name in LISTS:
-                for memory in getattr(kept, name):
+                for memory in getattr(stored, name):
                     result.add(name, memory)
                     result.increment("waiting", getattr(memory, "status", "") == Status.CANDIDATE)
-            result.increment("known", kept.known)
-            result.known += kept.known
-            result.superseded = [*result.superseded, *kept.superseded][:SHOWN]
-            for reason in kept.refused:
+            result.increment("known", stored.known)
+            result.known += stored.known
+            result.superseded = [*result.superseded, *stored.superseded][:SHOWN]
+            for reason in stored.refused:
                 result.add("refused", reason)
 
 

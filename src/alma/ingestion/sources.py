@@ -16,7 +16,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_LATIN = "cp1252"
+LATIN = "cp1252"
 _CONTROL = bytes(set(range(1, 32)) - {7, 8, 9, 10, 12, 13, 27}) + b"\x7f"
 _MAX_CONTROL = 0.05
 _MAX_ZEROS = 0.4  # A file that was being written when the machine stopped has whole blocks of them.
@@ -149,18 +148,19 @@ class FileHead(NamedTuple):
     text: str  # Decoded as far as it goes; empty when it is not text.
     is_whole: bool  # Whether that is all of the file.
     binary: str  # What it is instead of text; empty when it is text.
+    encoding: str
 
 
 def read_head(source: Source) -> FileHead:
     start = source.read_start(HEAD)
     binary = next((what for what, magic in _BINARY.items() if start.startswith(magic)), "")
     encoding = _guess_encoding(start)
-    if start and not binary and encoding.startswith(("utf-8", _LATIN)):
+    if start and not binary and encoding.startswith(("utf-8", LATIN)):
         control = len(start) - len(start.translate(None, _CONTROL))
         is_strange = control > _MAX_CONTROL * len(start) or start.count(0) > _MAX_ZEROS * len(start)
         binary = "not text" if is_strange else ""
     text = "" if binary else codecs.getincrementaldecoder(encoding)("replace").decode(start).removeprefix("\ufeff")
-    return FileHead(text, len(start) < HEAD, binary)
+    return FileHead(text, len(start) < HEAD, binary, encoding)
 
 
 def _guess_encoding(content: bytes) -> str:
@@ -170,28 +170,12 @@ def _guess_encoding(content: bytes) -> str:
     text = codecs.getincrementaldecoder("utf-8")("replace").decode(content)
     bad = text.count("\ufffd") - content.count("\ufffd".encode())
     is_latin = bad > 3 and bad > (sum(one > "\x7f" for one in text) - bad) // 4
-    return _LATIN if is_latin else "utf-8"
+    return LATIN if is_latin else "utf-8"
 
 
-def survey(source: Source) -> tuple[str, str, str]:
-    """Read all of it: the digest by which it is recognised, the encoding that fits every byte, and a note about it."""
+def digest_bytes(source: Source) -> str:
+    """Read all of it, and return the digest by which it is recognised."""
     hasher = hashlib.sha256()
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    first = torn = b""
-    for block in chain(source.read_blocks(4 * CHUNK), [b""]):
-        first = first or block
+    for block in source.read_blocks(4 * CHUNK):
         hasher.update(block)
-        try:
-            decoder.decode(b"" if torn else block, not block and not torn)
-        except UnicodeDecodeError:
-            torn = block or first
-    encoding = _guess_encoding(first)
-    if encoding == "utf-8" and torn:
-        encoding = _guess_encoding(torn)
-    notes = {
-        "utf-8": "some bytes are not UTF-8 and were replaced" if torn else "",
-        "utf-8-sig": "",
-        _LATIN: "not UTF-8; read as Windows-1252 (Latin-1)",
-    }
-    note = notes.get(encoding, f"read as {encoding.upper()}")
-    return hasher.hexdigest(), encoding, f"{source.name}: {note}" if note else ""
+    return hasher.hexdigest()

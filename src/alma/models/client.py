@@ -11,7 +11,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -281,33 +281,28 @@ def problems(value: Any, schema: Schema, path: str = "$") -> list[str]:
     if types and not any(_has_type(value, name) for name in types):
         actual = next(name for name in _TYPES if _has_type(value, name))
         return [f"{path}: must be {' or '.join(types)}, not {actual}"]
-    return list(_find_problems(value, schema, path))
-
-
-def _find_problems(value: Any, schema: Schema, path: str) -> Iterator[str]:
+    places: list[str] = []
     # To Python True equals 1; to JSON it does not.
     choices = [(isinstance(one, bool), one) for one in schema.get("enum", ())]
     if choices and (isinstance(value, bool), value) not in choices:
-        yield f"{path}: must be one of {', '.join(map(json.dumps, schema['enum']))}"
+        places.append(f"{path}: must be one of {', '.join(map(json.dumps, schema['enum']))}")
     if isinstance(value, str) and len(value) > schema.get("maxLength", len(value)):
-        yield f"{path}: must have at most {schema['maxLength']} characters, not {len(value)}"
+        places.append(f"{path}: must have at most {schema['maxLength']} characters, not {len(value)}")
     if isinstance(value, list):
         if len(value) > schema.get("maxItems", len(value)):
-            yield f"{path}: must have at most {schema['maxItems']} items, not {len(value)}"
-            return
+            return [*places, f"{path}: must have at most {schema['maxItems']} items, not {len(value)}"]
         for index, item in enumerate(value):
-            yield from problems(item, schema.get("items", {}), f"{path}[{index}]")
+            places += problems(item, schema.get("items", {}), f"{path}[{index}]")
     if isinstance(value, dict):
         properties, more = schema.get("properties", {}), schema.get("additionalProperties", True)
-        for name in schema.get("required", ()):
-            if name not in value:
-                yield f"{path}: {name!r} is missing"
+        places += [f"{path}: {name!r} is missing" for name in schema.get("required", ()) if name not in value]
         for name, item in value.items():
             if name in properties or isinstance(more, Mapping):
-                yield from problems(item, properties.get(name, more), f"{path}.{name}")
+                places += problems(item, properties.get(name, more), f"{path}.{name}")
             elif not more:
                 shown = repr(name) if name.isidentifier() and len(name) <= 30 else "something"
-                yield f"{path}: has {shown}, which nobody asked for"
+                places.append(f"{path}: has {shown}, which nobody asked for")
+    return places
 
 
 def _list_types(schema: Schema) -> list[str]:

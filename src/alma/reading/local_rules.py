@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..types.rules import Reach
+from ..types.kinds import Reach
 from .local import cut_at_output, remove_pasted
 from .port import Comparer, Known, Pair, Role, RuleProposal, Turn, Verdict
 

@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 
 from ..ports import Model
 from ..types.asking import Prompt
-from ..types.kinds import Result
-from ..types.rules import Reach
+from ..types.kinds import Reach, Result
 from .local import remove_pasted
 from .port import (
     UNSURE,

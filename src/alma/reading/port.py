@@ -9,8 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
 from ..errors import ModelTimeoutError
-from ..types.kinds import Result
-from ..types.rules import Reach
+from ..types.kinds import Reach, Result
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from ..engine.inject.escape import remove_unseen
+from ..engine.escape import remove_unseen
 from ..errors import ValidationError
 
 # -- text as one line of Markdown that is nothing but text, and back
@@ -53,8 +53,8 @@ def fold(text: str) -> str:
 def encode(text: str, *, head: bool = False) -> str:
     """Return the text on one line of Markdown; as a head, it holds nothing that would end one."""
 
-    def escape(found: re.Match[str]) -> str:
-        return found[0] * 2 if found["slashes"] else re.sub(".", r"\\\g<0>", found[0]) if found["mark"] else found[0]
+    def escape(match: re.Match[str]) -> str:
+        return match[0] * 2 if match["slashes"] else re.sub(".", r"\\\g<0>", match[0]) if match["mark"] else match[0]
 
     flat = fold(text)
     line = (_HEAD_TEXT if head else _TEXT).sub(escape, flat)
@@ -62,7 +62,7 @@ def encode(text: str, *, head: bool = False) -> str:
 
 
 def decode(line: str) -> str:
-    return fold(_WRITTEN.sub(lambda found: found["meant"] or found[0], line))
+    return fold(_WRITTEN.sub(lambda match: match["meant"] or match[0], line))
 
 
 # -- items
@@ -224,10 +224,10 @@ def list_items_outside(text: str, block: Block | None) -> list[Item]:
     """Return the items of lists that a person wrote around the marked part, not those in code or comments."""
     if block is not None:
         text = text[: block.start] + _blank(text[block.start : block.end]) + text[block.end :]
-    text = _FRONT.sub(lambda found: _blank(found[0]), text, 1) if _FRONT.match(text) else text
+    text = _FRONT.sub(lambda match: _blank(match[0]), text, 1) if _FRONT.match(text) else text
     # Beyond the last end there is no comment, and looking for one would take long.
     last = text.rfind("-->") + len("-->")
-    bare = _COMMENT.sub(lambda found: found[0] if _MARK.fullmatch(found[0]) else _blank(found[0]), text[:last])
+    bare = _COMMENT.sub(lambda match: match[0] if _MARK.fullmatch(match[0]) else _blank(match[0]), text[:last])
     text = bare + text[last:]
     return list(_read_lines(_hide_code(text).split("\n"), 1, signs="-*+.)")[0])
 

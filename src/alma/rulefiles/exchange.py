@@ -16,14 +16,14 @@ from typing import Annotated, Any, NamedTuple
 from ..engine import validate
 from ..engine.admit import clean, key_of, reword
 from ..engine.context import Engine
+from ..engine.escape import suspicious
 from ..engine.evidence import believe
 from ..engine.facts import add_records
-from ..engine.inject.escape import suspicious
-from ..engine.rule_lines import describe_occasion
 from ..engine.rules import (
     AGENT,
     RULE_CHARS,
     Teaching,
+    describe_occasion,
     dress_rule,
     find_similar_rules,
     is_old_fix,
@@ -37,10 +37,9 @@ from ..opening import Holder
 from ..operations import About, Effect, Group
 from ..reading.local_rules import find_choice
 from ..text import shorten
-from ..types.kinds import MemoryType, quoted_why
+from ..types.kinds import EVERYWHERE, MemoryType, Reach, RuleSource, quoted_why
 from ..types.query import Where
 from ..types.record import Origin, Provenance, Record, Status, Trust
-from ..types.rules import EVERYWHERE, Reach, RuleSource
 from ..words import AnyAgent
 from . import targets
 from .block import (

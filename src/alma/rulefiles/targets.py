@@ -100,13 +100,13 @@ def is_rule_file(path: PurePath) -> bool:
     return _RULE_FILES.fullmatch("/".join(parts[at:])) is not None
 
 
-def check_name(given: str) -> str:
+def check_name(value: str) -> str:
     """Return a name for a file or a skill: small letters, digits and single hyphens, at most 64 of them."""
-    name = validate.name("name", given)
+    name = validate.name("name", value)
     if not _SKILL_NAME.fullmatch(name) or len(name) > _SKILL_NAME_CHARS:
         raise ValidationError(
             f"name must be small letters, digits and single hyphens, at most {_SKILL_NAME_CHARS} of them, such as "
-            f"{NAME!r}; not {given!r}"
+            f"{NAME!r}; not {value!r}"
         )
     return name
 

@@ -31,8 +31,7 @@ from ..engine.context import Engine
 from ..engine.evidence import strength
 from ..engine.retrieve.pipeline import retrieve
 from ..engine.retrieve.request import Request
-from ..engine.rule_lines import describe_occasion
-from ..engine.rules import is_old_fix
+from ..engine.rules import describe_occasion, is_old_fix
 from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ValidationError
@@ -41,11 +40,9 @@ from ..opening import Holder
 from ..operations import About, Effect, Group
 from ..progress import ProgressSummary, ProgressTracker, WorkItem
 from ..text import shorten
-from ..types.kinds import MemoryType, Outcome, quoted_why
-from ..types.query import Where, visible_users
+from ..types.kinds import EVERYWHERE, MemoryType, Outcome, quoted_why
+from ..types.query import MemoryScope, Where, visible_users
 from ..types.record import Record, Status, Trust
-from ..types.rules import EVERYWHERE
-from ..types.scope import MemoryScope
 from . import handoff
 from .codebase import orient as look_around
 from .handoff import (

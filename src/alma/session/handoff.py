@@ -28,18 +28,17 @@ from ..codec import decode_record
 from ..engine import things, validate
 from ..engine.admit import clean
 from ..engine.context import Engine
-from ..engine.inject.escape import escape
-from ..engine.inject.prompt import tokens
+from ..engine.escape import escape
+from ..engine.prompt import tokens
 from ..engine.transaction import Transaction
 from ..errors import NotFoundError, ValidationError
 from ..progress import ProgressSummary, WorkItem
 from ..text import normalise, shorten
 from ..types.kinds import Heuristic, Outcome
 from ..types.query import visible_users
-from ..types.record import Record, Status
+from ..types.record import Record, Status, unit
 from ..types.slice import MemorySlice
 from ..types.times import from_iso, to_iso
-from ..types.vector import unit
 
 Body = Mapping[str, Any]
 

@@ -26,8 +26,8 @@ from ..reading.local import LocalReader
 from ..reading.port import Plan, Task, ask_in_time
 from ..text import normalise, shorten
 from ..types.kinds import KINDS, Memory
+from ..types.query import MemoryScope
 from ..types.record import new_id
-from ..types.scope import MemoryScope
 from . import Engagement, Folder, SessionManager, codebase, find_engagement
 from .handoff import InitializationResult, Ready, SessionContext, SessionHandoff
 

@@ -14,9 +14,8 @@ from heapq import nlargest, nsmallest
 from ..errors import ConflictError, StorageError, ValidationError
 from ..forks import hold_at_fork
 from ..types.query import Hit, Where
-from ..types.record import Record, to_json
+from ..types.record import Record, Vector, cosine, to_json
 from ..types.times import utc
-from ..types.vector import Vector, cosine
 
 
 class DictStore(ABC):
@@ -32,10 +31,10 @@ class DictStore(ABC):
 
     def put(self, records: Sequence[Record]) -> None:
         fresh = [_own(record) for record in records]
-        with self._open(to_write=True) as held:
+        with self._open(to_write=True) as stored:
             changed: dict[str, Record] = {}
             for record in fresh:
-                present = changed.get(record.id) or held.get(record.id)
+                present = changed.get(record.id) or stored.get(record.id)
                 if present is not None and record.version <= present.version:
                     raise refuse_version(record, present.version)
                 changed[record.id] = record
@@ -43,26 +42,26 @@ class DictStore(ABC):
                 self._keep(changed)
 
     def get(self, ids: Sequence[str]) -> list[Record]:
-        with self._open() as held:
-            return [_copy(held[id]) for id in ids if id in held]
+        with self._open() as stored:
+            return [_copy(stored[id]) for id in ids if id in stored]
 
     def delete(self, ids: Sequence[str]) -> int:
-        with self._open(to_write=True) as held:
-            gone = {id: None for id in ids if id in held}
+        with self._open(to_write=True) as stored:
+            gone = {id: None for id in ids if id in stored}
             if gone:
                 self._keep(gone)
             return len(gone)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
-        with self._open() as held:
-            found = [record for record in held.values() if where.accepts(record)]
-            most = len(found) if limit is None else limit
-            return map(_copy, nlargest(most, found, key=lambda record: (record.created_at, record.id)))
+        with self._open() as stored:
+            matching = [record for record in stored.values() if where.accepts(record)]
+            most = len(matching) if limit is None else limit
+            return map(_copy, nlargest(most, matching, key=lambda record: (record.created_at, record.id)))
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
         hits = []
-        with self._open() as held:
-            for record in held.values():
+        with self._open() as stored:
+            for record in stored.values():
                 scores = [cosine(vector, other) for other in record.vectors if len(other) == len(vector)]
                 if scores and where.accepts(record):
                     hits.append(Hit(record.id, max(scores)))
@@ -86,12 +85,12 @@ class MemoryStore(DictStore):
             yield self._records
 
     def _keep(self, records: Mapping[str, Record | None]) -> None:
-        with self._open() as held:
+        with self._open() as stored:
             for id, record in records.items():
                 if record is None:
-                    del held[id]
+                    del stored[id]
                 else:
-                    held[id] = record
+                    stored[id] = record
 
 
 def refuse_version(record: Record, version: int) -> ConflictError:

@@ -16,30 +16,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    system: str
-    """What is to be done: our own words."""
-    text: str
-    """What it is to be done with. May come from anywhere; secrets are taken out before it leaves."""
-    schema: Mapping[str, Any]
-    """The shape of the answer, in the part of JSON Schema that `alma.models.client` knows."""
-    max_tokens: int = 2000
-    """Of the answer."""
-    version: str = ""
-    """Which wording of which question this is. A new wording makes recorded answers stale."""
+    system: str  # What is to be done: our own words.
+    text: str  # What it is to be done with. May come from anywhere; secrets are taken out before it leaves.
+    schema: Mapping[str, Any]  # The shape of the answer, in the part of JSON Schema that `alma.models.client` knows.
+    max_tokens: int = 2000  # Of the answer.
+    version: str = ""  # Which wording of which question this is. A new wording makes recorded answers stale.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    value: Any
-    """Fits the prompt's schema."""
+    value: Any  # Fits the prompt's schema.
     model: str
     tokens_in: int = 0
     tokens_out: int = 0
-    cost: float = 0.0
-    """In US dollars, as the provider counts it."""
+    cost: float = 0.0  # In US dollars, as the provider counts it.
     seconds: float = 0.0
-    metered: bool = True
-    """Whether the provider told what it took; otherwise what was set aside counts as spent."""
+    metered: bool = True  # Whether the provider told what it took; otherwise what was set aside counts as spent.
 
 
 # --- settings --------------------------------------------------------------------------------------
@@ -48,6 +40,7 @@ _HTTP = (
     "model", "base_url", "api_key_env", "allow_http", "structured", "prices",
     "timeout", "connect_timeout", "read_timeout", "retries",
 )  # fmt: skip
+# Every provider with the settings that mean something to it.
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "claude-cli": ("model", "path", "timeout", "prices"),
@@ -57,7 +50,6 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "litellm": ("model", "base_url", "api_key_env", "allow_http", "structured", "prices", "timeout", "retries"),
     "recorded": ("path", "dump"),
 }
-"""Every provider with the settings that mean something to it."""
 STRUCTURED = ("auto", "json_schema", "tool", "json_object", "text")
 LONGEST_TIMEOUT = 3600.0
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
@@ -69,10 +61,9 @@ class Limits:
 
     calls: int | None = 100
     tokens: int | None = None
-    cost: float | None = None
-    """In US dollars."""
+    cost: float | None = None  # In US dollars.
+    # What one question may take at most where no prices are known; set aside while it is asked.
     cost_of_a_call: float = 0.05
-    """What one question may take at most where no prices are known; set aside while it is asked."""
 
     def __post_init__(self) -> None:
         for name in ("calls", "tokens"):
@@ -109,12 +100,11 @@ class ModelSettings:
     provider: str = "none"
     model: str | None = None
     base_url: str | None = None
+    # The name of the environment variable that holds the key. The key itself is nowhere but there.
     api_key_env: str | None = None
-    """The name of the environment variable that holds the key. The key itself is nowhere but there."""
     api_version: str | None = None
     path: str | None = None
-    dump: str | None = None
-    """For `recorded`: the file that prompts without an answer are written to."""
+    dump: str | None = None  # For `recorded`: the file that prompts without an answer are written to.
     timeout: float | None = None
     connect_timeout: float | None = None
     read_timeout: float | None = None

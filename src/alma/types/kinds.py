@@ -1,24 +1,188 @@
 """The kinds of record: what a body holds, how it reads as text, and the value a person gets to see.
 
-A new field of a memory is declared here; see `kind` for what follows from it.
+A kind is declared once. A memory is a dataclass whose fields say where they come from: `stored` in the body of the
+record, `taken` from an attribute of the record, or `derived` from the record by a function. How a record becomes a
+memory, what is searched, what is embedded, and which fields may be edited follow from that. A new field of a memory is
+declared here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
+from ..text import index_unspaced
 from . import speech
-from .kind import Kind as Kind
-from .kind import declare, derived, stored, taken
-from .record import Origin, Record
-from .rules import MACHINE_TAUGHT, Reach, RuleSource
+from .record import Belief, Origin, Record
 from .speech import is_quoted_output, quote_output
 from .times import from_iso, from_micros
+
+EVERYWHERE = "everywhere"  # The project whose rules hold in all projects.
+
+
+class Reach(StrEnum):
+    """How far a rule goes: this one time, this session, this project, or everything its person does."""
+
+    ONCE = "once"
+    SESSION = "session"
+    PROJECT = "project"
+    ALWAYS = "always"
+
+
+LASTING = (Reach.PROJECT, Reach.ALWAYS)  # A rule with such a reach holds beyond its session.
+
+
+class RuleSource(StrEnum):
+    """What taught it."""
+
+    NOTE = "note"
+    CORRECTION = "correction"
+    PREFERENCE = "preference"
+    FIX = "fix"
+    EDIT = "edit"
+    DENIAL = "denial"
+    MODEL = "model"
+    IMPORT = "import"
+
+
+MACHINE_TAUGHT = (RuleSource.FIX, RuleSource.DENIAL)  # The reason of such a rule is what a program printed.
+
+
+Body = Mapping[str, Any]
+Read = Callable[[Any], Any] | None
+Decode = Callable[[Record, Belief], "Memory"]
+
+
+class Kind(NamedTuple):
+    """`text` is what is searched, `passages` what is embedded, `decode` gives what is shown."""
+
+    name: str
+    prefix: str
+    fields: tuple[str, ...]  # What the body holds.
+    text: Callable[[Body], str] = lambda body: ""
+    passages: Callable[[Body], tuple[str, ...]] = lambda body: ()
+    decode: Decode | None = None
+    editable: tuple[str, ...] = ()
+    # The fields that make it the same memory when it is told again; none: every one is a new one.
+    unique: tuple[str, ...] = ()
+    # The optional fields of an explicit key: within the first unique field, a key has one active value.
+    keys: tuple[str, ...] = ()
+    passing: bool = False  # A note that a power cut may take, and that may wait in memory while others write.
+
+
+def stored(
+    name: str = "",
+    *,
+    read: Read = None,
+    derive: Callable[[Record], Any] | None = None,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+    **marks: int,
+) -> Any:
+    """Return a field that the body holds, under `name` where it has another name there.
+
+    The marks are `searched`, `embedded`, `editable`, `unique` and `key`. `searched` fields form the searched text in
+    ascending order, those with equal numbers as they are declared; the embedded ones follow the same order. `read`
+    turns the JSON value into the field's; with `derive` a function makes it from the record.
+    """
+    source = {"taken": derive} if derive else {}
+    metadata = {"stored": name, "read": read, **marks, **source}
+    return field(default=default, default_factory=default_factory, metadata=metadata)
+
+
+def taken(path: str, read: Read = None, default: Any = MISSING) -> Any:
+    """Return a field that is an attribute of the record, such as "evidence.successes"."""
+    return field(default=default, metadata={"taken": attrgetter(path), "read": read})
+
+
+def derived(function: Callable[[Record], Any], default: Any = MISSING) -> Any:
+    """Return a field that a function makes from the record."""
+    return field(default=default, metadata={"taken": function})
+
+
+def declare(
+    name: str,
+    prefix: str,
+    memory: type[Memory] | None = None,
+    more: str = "",
+    *,
+    searched: str = "",
+    unique: str = "",
+    passage_chars: int = 0,
+    text: Callable[[Body], str] | None = None,
+    passages: Callable[[Body], tuple[str, ...]] | None = None,
+    extra_text: Callable[[Body], str] | None = None,
+    passing: bool = False,
+) -> Kind:
+    """Return a kind. `more` names what the body holds beside the memory's fields, separated by spaces.
+
+    A kind without a memory names its `searched` and `unique` fields; with `passage_chars` the beginnings of the
+    searched ones are embedded, each short enough to be one passage, so that vectors and fields correspond.
+    `extra_text` is searched after the fields; `text` and `passages` replace what the fields say.
+    """
+    marked: dict[str, dict[str, Any]] = {}
+    for part in fields(memory) if memory else ():
+        if "stored" in part.metadata and part.name != "metadata":
+            marked[part.metadata["stored"] or part.name] = dict(part.metadata)
+    marked |= {one: {} for one in more.split()}
+    for mark, names in (("searched", searched), ("unique", unique)):
+        for number, one in enumerate(names.split()):
+            marked[one][mark] = number
+
+    def select(mark: str) -> tuple[str, ...]:
+        return tuple(one for one in marked if mark in marked[one])
+
+    search = sorted(select("searched"), key=lambda one: marked[one]["searched"])
+    embed = search if passage_chars else [one for one in search if "embedded" in marked[one]]
+    return Kind(
+        name,
+        prefix,
+        tuple(marked),
+        text or _join_fields(search, extra_text),
+        passages or (lambda body: tuple(str(body[one])[: passage_chars or None] for one in embed if body.get(one))),
+        _make_decoder(memory) if memory else None,
+        editable=select("editable"),
+        unique=select("unique"),
+        keys=select("key"),
+        passing=passing,
+    )
+
+
+def _join_fields(names: list[str], extra_text: Callable[[Body], str] | None) -> Callable[[Body], str]:
+    def join(body: Body) -> str:
+        lines = [str(body[name]) for name in names if body.get(name)]
+        extra = extra_text(body) if extra_text else ""
+        text = "\n".join([*lines, extra] if extra else lines)
+        return text if text.isascii() else index_unspaced(text)
+
+    return join
+
+
+def _make_decoder(memory: type[Memory]) -> Decode:
+    # Read once: a retrieval decodes many records.
+    declared = [(one, one.metadata, one.metadata.get("read")) for one in fields(memory)]
+    from_record = [(one.name, marks["taken"], read) for one, marks, read in declared if "taken" in marks]
+    from_body = [
+        (one, marks["stored"] or one.name, read)
+        for one, marks, read in declared
+        if "stored" in marks and "taken" not in marks
+    ]
+
+    def decode(record: Record, belief: Belief) -> Memory:
+        body = record.body
+        values = {name: read(take(record)) if read else take(record) for name, take, read in from_record}
+        for one, name, read in from_body:
+            # A body that was written before the field existed leaves it to its default.
+            if name in body or (one.default is MISSING and one.default_factory is MISSING):
+                values[one.name] = read(body[name]) if read else body[name]
+        return memory(confidence=belief.mean, confidence_interval=(belief.low, belief.high), **values)
+
+    return decode
 
 
 class MemoryType(StrEnum):
@@ -93,19 +257,19 @@ class Memory:
     id: str = taken("id")
     agent: str = taken("agent")
     project_id: str = taken("project")
+    # Whose it is; empty: it belongs to nobody in particular, and every user sees it.
     user_id: str = taken("user", default="")
-    """Whose it is; empty: it belongs to nobody in particular, and every user sees it."""
     status: str = taken("status", str, default="active")
+    # Where it came from: user, agent, tool, content or import. What comes from tool and content is only quoted.
     origin: str = taken("provenance.canonical_source", default="user")
-    """Where it came from: user, agent, tool, content or import. What comes from tool and content is only quoted."""
     confidence: float = 1.0
     confidence_interval: tuple[float, float] = (1.0, 1.0)
     created_at: datetime = taken("created_at")
     updated_at: datetime = taken("updated_at")
     tags: tuple[str, ...] = taken("tags", default=())
     metadata: Mapping[str, Any] = stored(default_factory=dict)
+    # When retrieved: the id of a newer memory that seems to be about the same thing; the newest, if several do.
     newer: str = ""
-    """When retrieved: the id of a newer memory that seems to be about the same thing; the newest, if several do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +287,8 @@ class Heuristic(Memory):
 
     condition: str = stored(searched=1, embedded=True, editable=True)
     strategy: str = stored(searched=2, embedded=True, editable=True)
+    # When retrieved: strategies for the same sort of task that may be the same in other words.
     similar: tuple[Similar, ...] = ()
-    """When retrieved: strategies for the same sort of task that may be the same in other words."""
     occurrence_count: int = taken("evidence.results", default=0)
     success_count: int = taken("evidence.successes", default=0)
     success_rate: float = derived(_measure_success, default=0.0)
@@ -156,10 +320,9 @@ class UserPreference(Memory):
     category: str = stored(searched=1, editable=True, unique=True)
     preference: str = stored(searched=2, embedded=True, editable=True, unique=True)
     source: str = taken("provenance.source")
+    # The explicit key, if one was given: a later preference with it replaces this one.
     attribute: str = stored(key=True, default="")
-    """The explicit key, if one was given: a later preference with it replaces this one."""
-    timestamp: datetime = derived(last_stated)
-    """When it was last stated."""
+    timestamp: datetime = derived(last_stated)  # When it was last stated.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,10 +331,9 @@ class DomainKnowledge(Memory):
     fact: str = stored(searched=2, embedded=True, editable=True, unique=True)
     source: str = taken("provenance.source")
     subject: str = stored(key=True, default="")
+    # With `subject` the explicit key, if one was given: a later fact with it replaces this one.
     attribute: str = stored(key=True, default="")
-    """With `subject` the explicit key, if one was given: a later fact with it replaces this one."""
-    last_verified: datetime = derived(last_stated)
-    """When it was last stated."""
+    last_verified: datetime = derived(last_stated)  # When it was last stated.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,19 +353,17 @@ class Rule(Memory):
     """What a person wants done or not done, taught by a correction, a note or a mistake that was made good."""
 
     rule: str = stored(searched=2, embedded=True, editable=True, unique=True)
+    # When it applies; empty: whenever its words fit.
     trigger: str = stored(searched=1, embedded=True, editable=True, default="")
-    """When it applies; empty: whenever its words fit."""
     why: str = stored(searched=3, editable=True, derive=quoted_why, default="")
     reach: Reach = stored(read=Reach)
     source: RuleSource = stored(read=RuleSource)
-    said: str = stored(default="")
-    """The words that taught it."""
-    session_id: str = taken("session", default="")
-    """The session it holds in; empty: in all."""
+    said: str = stored(default="")  # The words that taught it.
+    session_id: str = taken("session", default="")  # The session it holds in; empty: in all.
     followed: int = taken("evidence.successes", default=0)
     violated: int = taken("evidence.failures", default=0)
+    # How often it had to be said again.
     repeats: int = derived(lambda record: int(record.body.get("metadata", {}).get("repeats", 0)), default=0)
-    """How often it had to be said again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,8 +372,7 @@ class Turn(Memory):
 
     session_id: str = taken("session")
     episode_id: str = derived(lambda record: record.links[0])
-    index: int = stored()
-    """Its place in the conversation, from 0."""
+    index: int = stored()  # Its place in the conversation, from 0.
     speaker: str = stored()
     text: str = stored()
     said_at: datetime = taken("created_at")
@@ -229,8 +388,8 @@ class Episode(Memory):
     turn_count: int = stored("turns", default=0)
     started_at: datetime = taken("created_at")
     ended_at: datetime = stored(derive=lambda record: from_iso(record.body["ended_at"]) or record.created_at)
+    # Retrieved: the turns that matter, as they were said. From `get`: all of them. In a list: none.
     turns: tuple[Turn, ...] = ()
-    """Retrieved: the turns that matter, as they were said. From `get`: all of them. In a list: none."""
 
 
 # --- kinds -----------------------------------------------------------------------------------------
@@ -327,5 +486,4 @@ _ALL = (
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _ALL}
 MEMORY_KINDS: tuple[str, ...] = tuple(MemoryType)
-READABLE_KINDS: tuple[str, ...] = (*MEMORY_KINDS, "turn")
-"""What has an id that a person may ask for."""
+READABLE_KINDS: tuple[str, ...] = (*MEMORY_KINDS, "turn")  # What has an id that a person may ask for.

@@ -1,21 +1,146 @@
-"""The one stored shape: whatever is kept is a `Record` of some kind. Only its kind's codec reads or writes `body`."""
+"""The one stored shape: whatever is kept is a `Record` of some kind. Only its kind's codec reads or writes `body`.
+
+Its vectors are int8 codes: one signed byte per dimension, scaled so that the largest component is 127. Only the
+direction of a vector means anything, so no scale is stored and every store ranks on exactly the same numbers: the dot
+product of two codes is an integer.
+
+Its evidence is what is known for or against it: counts and when. Scores are computed from that, never stored.
+"""
 
 from __future__ import annotations
 
-import base64
+import math
 import os
+import sys
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from functools import lru_cache
+from operator import mul
+from typing import Any, NamedTuple
 
 from ..forks import hold_at_fork
 from . import times
-from .evidence import NONE, Evidence
-from .vector import Vector
+from .times import from_micros, to_micros
+
+# --- vectors ---------------------------------------------------------------------------------------
+
+Vector = bytes
+
+
+def quantize(values: Sequence[float]) -> Vector:
+    peak = max(map(abs, values), default=0.0)
+    if not math.isfinite(peak) or not all(map(math.isfinite, values)):
+        raise ValueError("a vector holds a value that is not finite")
+    if peak == 0.0:
+        return bytes(len(values))
+    return bytes(round(127 * value / peak) & 0xFF for value in values)
+
+
+def codes(vector: Vector) -> memoryview:
+    return memoryview(vector).cast("b")
+
+
+@lru_cache(maxsize=1024)
+def norm(vector: Vector) -> float:
+    own = codes(vector)
+    return math.sqrt(sum(map(mul, own, own)))
+
+
+def cosine(a: Vector, b: Vector) -> float:
+    if len(a) != len(b):
+        raise ValueError(f"vectors of {len(a)} and {len(b)} dimensions cannot be compared")
+    scale = norm(a) * norm(b)
+    return sum(map(mul, codes(a), codes(b))) / scale if scale else 0.0
+
+
+def cosines(vectors: Sequence[Vector], others: Sequence[Vector]) -> list[list[float]]:
+    """Return the cosine of each vector with each of the others, which have the same length."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not vectors or not others:
+        return [[cosine(one, other) for other in others] for one in vectors]
+    first, second = (
+        numpy.frombuffer(b"".join(some), numpy.int8).reshape(len(some), -1).astype(numpy.int32)
+        for some in (vectors, others)
+    )
+    scales = numpy.outer([norm(one) for one in vectors], [norm(other) for other in others])
+    table: list[list[float]] = (first @ second.T / numpy.where(scales == 0.0, 1.0, scales)).tolist()
+    return table
+
+
+def unit(vector: Vector) -> list[float]:
+    """The same direction as floats of length one, for people and for stores that want floats."""
+    scale = norm(vector)
+    return [code / scale for code in codes(vector)] if scale else [0.0] * len(vector)
+
+
+# --- evidence --------------------------------------------------------------------------------------
+
+RECENT = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    successes: int = 0
+    partials: int = 0
+    failures: int = 0
+    uses: int = 0
+    skips: int = 0
+    ups: int = 0
+    downs: int = 0
+    # The last results, oldest first: (seconds since the epoch, 1.0 success | 0.5 partial | 0.0 failure).
+    recent: tuple[tuple[int, float], ...] = ()
+    last_used: datetime | None = None
+
+    @property
+    def results(self) -> int:
+        return self.successes + self.partials + self.failures
+
+    def with_result(self, value: float, at: datetime) -> Evidence:
+        count = "successes" if value >= 1.0 else "failures" if value <= 0.0 else "partials"
+        recent = (*self.recent, (int(at.timestamp()), value))[-RECENT:]
+        return replace(self, **{count: getattr(self, count) + 1}, recent=recent)
+
+    def with_results_of(self, other: Evidence) -> Evidence:
+        """The same uses and thumbs, with the results of another."""
+        names = ("successes", "partials", "failures", "recent")
+        return replace(self, **{name: getattr(other, name) for name in names})
+
+    def to_json(self) -> dict[str, Any]:
+        out: dict[str, Any] = {name: value for name in _COUNTS if (value := getattr(self, name))}
+        if self.recent:
+            out["recent"] = [list(pair) for pair in self.recent]
+        if self.last_used is not None:
+            out["last_used"] = to_micros(self.last_used)
+        return out
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Evidence:
+        if not data:
+            return NONE
+        last_used = data.get("last_used")
+        return cls(
+            **{name: int(data[name]) for name in _COUNTS if name in data},
+            recent=tuple((int(at), float(value)) for at, value in data.get("recent", ())),
+            last_used=None if last_used is None else from_micros(last_used),
+        )
+
+
+_COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")
+NONE = Evidence()
+
+
+class Belief(NamedTuple):
+    """How much is believed: the mean of a posterior and the interval that holds nine tenths of it."""
+
+    mean: float
+    low: float
+    high: float
+
 
 # --- ids -------------------------------------------------------------------------------------------
 
@@ -40,13 +165,11 @@ def new_id(prefix: str) -> str:
 
 # --- where it came from ----------------------------------------------------------------------------
 
+# What a person said or wrote; what the agent did or wrote; what a program printed; files, pages, mails and pasted text;
+# what another memory or a recorded conversation held.
 SOURCES = ("user", "agent", "tool", "content", "import")
-"""What a person said or wrote; what the agent did or wrote; what a program printed; files, pages, mails and pasted
-text; what another memory or a recorded conversation held."""
-RELAYED = "relayed"
-"""An agent reports what a person said: it is the agent's word, not the person's."""
-QUOTED = ("tool", "content")
-"""Text from these is shown as quoted data, never as an instruction."""
+RELAYED = "relayed"  # An agent reports what a person said: it is the agent's word, not the person's.
+QUOTED = ("tool", "content")  # Text from these is shown as quoted data, never as an instruction.
 
 _OTHER_NAMES = {
     "user": "user_stated stated user_said explicit_instruction explicit instruction correction user_correction person "
@@ -77,8 +200,7 @@ class Status(StrEnum):
     RETIRED = "retired"
 
 
-LIVE = (Status.ACTIVE, Status.CANDIDATE)
-"""In force, or waiting for a person or for evidence."""
+LIVE = (Status.ACTIVE, Status.CANDIDATE)  # In force, or waiting for a person or for evidence.
 
 
 class Origin(StrEnum):
@@ -154,21 +276,16 @@ class Record:
     id: str
     kind: str
     project: str
-    agent: str = ""
-    """Empty: belongs to no agent in particular."""
+    agent: str = ""  # Empty: belongs to no agent in particular.
     user: str = ""
     session: str = ""
     status: Status = Status.ACTIVE
-    key: str = ""
-    """The kind's own look-up key, such as the fingerprint that finds a duplicate."""
-    text: str = ""
-    """What is searched; empty for kinds that are not."""
-    body: Mapping[str, Any] = field(default_factory=dict)
-    """JSON values only."""
+    key: str = ""  # The kind's own look-up key, such as the fingerprint that finds a duplicate.
+    text: str = ""  # What is searched; empty for kinds that are not.
+    body: Mapping[str, Any] = field(default_factory=dict)  # JSON values only.
     evidence: Evidence = NONE
     provenance: Provenance = field(default_factory=Provenance)
-    links: tuple[str, ...] = ()
-    """Ids of the records this one points at."""
+    links: tuple[str, ...] = ()  # Ids of the records this one points at.
     tags: tuple[str, ...] = ()
     created_at: datetime
     updated_at: datetime
@@ -177,40 +294,34 @@ class Record:
     version: int = 1
     superseded_by: str = ""
     embedder: str = ""
+    # One per passage of the text; the best of them counts. Empty when nothing is embedded.
     vectors: tuple[Vector, ...] = ()
-    """One per passage of the text; the best of them counts. Empty when nothing is embedded."""
 
 
-_PLAIN = ("id", "kind", "project", "agent", "user", "session", "key", "text", "version", "superseded_by", "embedder")
+def _keep_value(value: Any) -> Any:
+    return value
+
+
+_PLAIN = "id kind project agent user session key text version superseded_by embedder".split()
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
+# For each field: the function that makes a JSON value of it, and the one that reads it.
+_CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    **dict.fromkeys(_PLAIN, (_keep_value, _keep_value)),
+    **dict.fromkeys(_TIMES, (times.to_iso, times.from_iso)),
+    "status": (str, Status),
+    "body": (dict, dict),
+    "evidence": (Evidence.to_json, Evidence.from_json),
+    "provenance": (Provenance.to_json, Provenance.from_json),
+    "links": (list, tuple),
+    "tags": (list, tuple),
+    "vectors": (lambda some: [b64encode(one).decode() for one in some], lambda some: tuple(map(b64decode, some))),
+}
 
 
 def to_json(record: Record) -> dict[str, Any]:
-    """The record as JSON values; nothing is lost."""
-    out: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}
-    out |= {name: times.to_iso(getattr(record, name)) for name in _TIMES}
-    out |= {
-        "status": str(record.status),
-        "body": dict(record.body),
-        "evidence": record.evidence.to_json(),
-        "provenance": record.provenance.to_json(),
-        "links": list(record.links),
-        "tags": list(record.tags),
-        "vectors": [base64.b64encode(vector).decode() for vector in record.vectors],
-    }
-    return out
+    """Return the record as JSON values; nothing is lost."""
+    return {name: encode(getattr(record, name)) for name, (encode, _) in _CODECS.items()}
 
 
 def from_json(data: Mapping[str, Any]) -> Record:
-    moments: dict[str, Any] = {name: times.from_iso(data[name]) for name in _TIMES}
-    return Record(
-        **{name: data[name] for name in _PLAIN},
-        **moments,
-        status=Status(data["status"]),
-        body=dict(data["body"]),
-        evidence=Evidence.from_json(data["evidence"]),
-        provenance=Provenance.from_json(data["provenance"]),
-        links=tuple(data["links"]),
-        tags=tuple(data["tags"]),
-        vectors=tuple(base64.b64decode(vector) for vector in data["vectors"]),
-    )
+    return Record(**{name: decode(data[name]) for name, (_, decode) in _CODECS.items()})

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 
 from .kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
 
+# The fields of a slice, in the order in which it is gone through.
 _SHOWN = "preferences rules heuristics anti_patterns domain_knowledge outcomes episodes turns".split()
-"""The fields of a slice, in the order in which it is gone through."""
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    value: float
-    """Between 0 and 1."""
+    value: float  # Between 0 and 1.
     weight: float
 
 
@@ -30,20 +29,19 @@ class Explanation:
     words: float
     shared_words: tuple[str, ...]
     reason: str
-    standing: bool = False
-    """It is shown whatever the task is, and does not match it."""
+    standing: bool = False  # It is shown whatever the task is, and does not match it.
+
+    @property
+    def formula(self) -> str:
+        """How the score comes about. The other factors count only as far as it is similar, which stands before them."""
+        others = dict(self.factors)
+        similar = others.pop("similarity")
+        parts = [f"{name} {one.value:.3f} × {one.weight:.2f}" for name, one in others.items()]
+        sums = " + ".join([f"{similar.weight:.2f}", *parts])
+        return f"{self.score:.3f} = similarity {similar.value:.3f} × ({sums})"
 
     def __str__(self) -> str:
-        """The others count only as far as it is similar, so similarity stands before them all."""
-        similar = self.factors["similarity"]
-        others = [(name, factor) for name, factor in self.factors.items() if name != "similarity"]
-        sums = " + ".join(
-            [f"{similar.weight:.2f}", *(f"{name} {one.value:.2f} × {one.weight:.2f}" for name, one in others)]
-        )
-        return (
-            f"{self.memory_type} {self.memory_id}: {self.score:.3f} = similarity {similar.value:.2f} × ({sums}); "
-            f"{self.reason}"
-        )
+        return f"{self.memory_type} {self.memory_id}: {self.formula}; {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +56,12 @@ class MemorySlice:
     domain_knowledge: list[DomainKnowledge] = field(default_factory=list)
     anti_patterns: list[AntiPattern] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
-    episodes: list[Episode] = field(default_factory=list)
-    """Conversations, each with the turns that matter."""
+    episodes: list[Episode] = field(default_factory=list)  # Conversations, each with the turns that matter.
+    # Rules in force that do not match the task. The prompt shows them; iteration leaves them out.
     standing_rules: list[Rule] = field(default_factory=list)
-    """Rules in force that do not match the task. The prompt shows them; iteration leaves them out."""
+    # Single turns, when they were asked for instead of conversations.
     turns: list[Turn] = field(default_factory=list)
-    """Single turns, when they were asked for instead of conversations."""
-    progressive: bool = False
-    """The prompt gives summaries with ids; `get` gives the whole."""
+    progressive: bool = False  # The prompt gives summaries with ids; `get` gives the whole.
     retrieval_id: str | None = None
     retrieval_time_ms: float = 0.0
     explanations: tuple[Explanation, ...] = ()

@@ -53,8 +53,7 @@ def passages(speaker: str, text: str) -> tuple[str, ...]:
 
 _LABEL = "program output: "
 _OUTPUT_CHARS = 120
-_MAX_OUTPUTS = 3
-"""So many outputs are quoted; the first ones."""
+_MAX_OUTPUTS = 3  # So many outputs are quoted; the first ones.
 _ANSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)")
 _MARKS = str.maketrans({"`": "'", "<": "‹", ">": "›"})
 _QUOTED = re.compile(rf"{_LABEL}`[^`\n]+`(?:, `[^`\n]+`)*")

@@ -32,7 +32,7 @@ from .. import words
 from ..answers import to_found
 from ..codec import decode_record
 from ..engine import things, validate
-from ..engine.admit import Draft, build, clean, screen
+from ..engine.admit import build_outcome, clean, draft_record
 from ..engine.context import Engine
 from ..engine.outcomes import learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
@@ -40,17 +40,16 @@ from ..engine.search import by_words, read_snapshot
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
 from ..errors import NotFoundError, ScopeError, ValidationError
-from ..memory import ALMA, build_outcome, build_request
+from ..memory import ALMA, build_request
 from ..opening import Holder
 from ..operations import OPERATIONS, About, Effect, Group, take_as_given
 from ..ports import Store
 from ..text import digest as make_digest
 from ..types.kinds import Outcome, Result
 from ..types.query import Hit, Where
-from ..types.record import Record, new_id
+from ..types.record import Record, Vector, new_id
 from ..types.slice import MemorySlice
 from ..types.times import to_iso
-from ..types.vector import Vector
 from .states import (
     MAX_STATE_BYTES,
     REDUCERS,
@@ -539,7 +538,7 @@ class WorkflowMemory(Holder):
         The body names the run, the node and the branch; `origin` is the checkpoint that a new branch begins at.
         """
         engine, run, branch, name = self.engine, body["run"], body["branch"], self._agent(agent)
-        draft = screen(engine, Draft(kind="checkpoint", body={**body, "state": state.value}, agent=name, session=run))
+        draft = draft_record(engine, "checkpoint", {**body, "state": state.value}, agent=name, session=run)
         places = find_redacted(state.value, draft.body["state"])
         if places and not redact:
             raise refuse_secrets(places)
@@ -559,10 +558,9 @@ class WorkflowMemory(Holder):
             whole |= {"workflow": owner.body["workflow"], "parent": before and before.id}
             whole["base"] = last.body["base"] if last else origin and origin.id
             moment = max([engine.clock(), *([newest.created_at + _TICK] if newest else [])])
-            place = {"id": make_id("chk", engine.project, run, branch, str(number)), "links": (owner.id,)}
-            marks = {"key": make_id("branch", run, branch), "tags": (f"node:{body['node']}",)}
-            fresh = draft._replace(body=whole)
-            record = build(engine, fresh, (), **place, **marks, created_at=moment, updated_at=moment)
+            place: dict[str, Any] = {"id": make_id("chk", engine.project, run, branch, str(number))}
+            place |= {"key": make_id("branch", run, branch), "tags": (f"node:{body['node']}",), "links": (owner.id,)}
+            record = replace(draft, body=whole, **place, created_at=moment, updated_at=moment)
             return decode_record(Checkpoint, tx.put(record), STORED_AS)
 
         return write(engine, step)

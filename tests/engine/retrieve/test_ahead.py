@@ -13,7 +13,7 @@ import pytest
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.stores.sqlite import SQLiteStore
-from alma.types.vector import Vector
+from alma.types.record import Vector
 
 Open = Callable[..., ALMA]
 LISBON = "Reconcile the ledger of the Lisbon office"
@@ -109,7 +109,7 @@ from alma.embedders.hash import HashEmbedder
 from alma.stores.sqlite import SQLiteStore
 with ALMA(SQLiteStore(Path({str(tmp_path / "alma.db")!r})), {embedder}, project_id="t") as alma:
     assert alma.retrieve({LISBON!r}, "a").heuristics
-    assert "alma.engine.predict.trials" in sys.modules
+    assert "alma.engine.predict" in sys.modules
     assert {embedder} is not None or "numpy" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,7 @@ import pytest
 from alma import ALMA
 from alma.engine.retrieve.pipeline import find_rules
 from alma.stores.memory import MemoryStore
-from alma.types.vector import Vector, quantize
+from alma.types.record import Vector, quantize
 
 
 class Near:

@@ -6,7 +6,7 @@ import pytest
 
 from alma import ALMA
 from alma.embedders.local import LocalEmbedder
-from alma.engine.settings import Settings, Weights
+from alma.engine.context import Settings, Weights
 from alma.stores.memory import MemoryStore
 from alma.types import Where
 
@@ -103,7 +103,7 @@ class TestTheSlice:
         similar = parts["similarity"].value
         rest = sum(one.value * one.weight * similar for name, one in parts.items() if name != "similarity")
         assert fact.score == pytest.approx(similar * parts["similarity"].weight + rest)
-        assert f"{fact.score:.3f} = similarity {similar:.2f} × (" in str(fact)
+        assert f"{fact.score:.3f} = similarity {similar:.3f} × (" in str(fact)
 
     def test_each_retrieval_is_a_record_of_what_was_shown(self, alma: ALMA) -> None:
         [name] = told(alma, TOKENS)

@@ -11,8 +11,7 @@ import pytest
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
-from alma.engine.retrieve.explain import explain_retrieval
-from alma.engine.retrieve.pipeline import find_memories
+from alma.engine.retrieve.pipeline import explain_retrieval, find_memories
 from alma.engine.retrieve.request import Request
 from alma.stores.sqlite import SQLiteStore
 from alma.types.query import Hit, Where

@@ -19,18 +19,16 @@ from typing import NamedTuple
 
 from ...reading.questions import remove_times
 from ...text import STOP, agreement, content_words, is_common, stems, words
-from ...types.evidence import NONE
 from ...types.kinds import Episode, Turn
 from ...types.query import Where
-from ...types.record import Record
+from ...types.record import NONE, Record, Vector
 from ...types.slice import Explanation, Factor, MemorySlice
 from ...types.times import from_iso
-from ...types.vector import Vector
 from ..episodes import episode_of, number_of, turn_id
 from ..evidence import faded, feedback
 from ..search import by_meaning, by_words
 from ..view import view
-from .rank import OTHER_MEANING, Prior, list_shared_words, squash, standardise
+from .rank import OTHER_MEANING, Prior, explain_score, list_shared_words, squash, standardise
 from .request import Level, RetrievalContext
 
 # --- when to stay silent ---------------------------------------------------------------------------
@@ -40,39 +38,31 @@ class RelevanceEvidence(NamedTuple):
     """What speaks for a conversation."""
 
     cosine: float | None
+    # The cosine of the fifth nearest turn of all: what was talked about was talked about more than once.
     depth: float
-    """The cosine of the fifth nearest turn of all: what was talked about was talked about more than once."""
-    fullness: float
-    """From 0 to 1: how much has been said by which this one could be near by chance."""
-    words: float
-    """Which share of the question's words its best turn holds."""
-    has_unknown_name: bool
-    """The question names somebody or something of which there is no word in it."""
-    is_personal: bool
-    """The question is about the person who asks."""
+    fullness: float  # From 0 to 1: how much has been said by which this one could be near by chance.
+    words: float  # Which share of the question's words its best turn holds.
+    has_unknown_name: bool  # The question names somebody or something of which there is no word in it.
+    is_personal: bool  # The question is about the person who asks.
+    # The question names somebody or something that is named here too, or speaks of the person who asks.
     has_known_name: bool = False
-    """The question names somebody or something that is named here too, or speaks of the person who asks."""
-    is_titled: bool = False
-    """The question asks for it by its title."""
+    is_titled: bool = False  # The question asks for it by its title.
 
 
 # What people said in passing is near to many a task, so more is asked of it than of what was kept on purpose: that
 # something else near the task was said as well. Fitted by `tools/fit_ranking.py`.
 class RelevanceFloor(NamedTuple):
     least: float = 0.60
+    # Where little has been said, less is near by chance, and nothing follows from nothing else being near.
     small: float = 0.52
-    """Where little has been said, less is near by chance, and nothing follows from nothing else being near."""
-    personal: float = 0.10
-    """A question about one's own past is more likely to have its answer there."""
+    personal: float = 0.10  # A question about one's own past is more likely to have its answer there.
     words: float = 0.30
-    depth: float = 0.30
-    """The share of the neighbourhood in the cosine."""
+    depth: float = 0.30  # The share of the neighbourhood in the cosine.
     unknown_name: float = 0.11
     words_only: float = 0.50
+    # How much less words alone have to say of a question about oneself, or about somebody who is known.
     known_name: float = 0.30
-    """How much less words alone have to say of a question about oneself, or about somebody who is known."""
-    all_words: float = 0.75
-    """What says so much of the question passes unless its meaning is quite another."""
+    all_words: float = 0.75  # What says so much of the question passes unless its meaning is quite another.
 
     def measure_nearness(self, evidence: RelevanceEvidence) -> float:
         """Return how relevant it is, to be compared with others for the same question."""
@@ -101,16 +91,15 @@ FLOOR = RelevanceFloor()
 
 # --- search ----------------------------------------------------------------------------------------
 
+# So many turns are looked at, by meaning and by words each, and so many conversations.
 _MAX_TURNS, _MAX_EPISODES = 150, 60
-"""So many turns are looked at, by meaning and by words each, and so many conversations."""
-_COMMON = 0.4
-"""What a common word counts: in a small store every word looks rare."""
+_COMMON = 0.4  # What a common word counts: in a small store every word looks rare.
+# After a period people still talk of it for as long as it lasted, but at least and at most so long.
 _SOON = timedelta(days=14), timedelta(days=60)
-"""After a period people still talk of it for as long as it lasted, but at least and at most so long."""
-_FULLNESS = 50, 90
-"""So many conversations are few, so many are many."""
+_FULLNESS = 50, 90  # So many conversations are few, so many are many.
 
 Period = tuple[datetime, datetime]
+Scores = Mapping[str, float]
 
 
 class Place(IntEnum):
@@ -129,12 +118,9 @@ class SearchHits:
     meaning: dict[str, float] = field(default_factory=dict)
     words: dict[str, float] = field(default_factory=dict)
     whole: dict[str, float] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
-    """By episode."""
-    has_name: bool = False
-    """The question names somebody or something."""
-    parts: list[SearchHits] = field(default_factory=list)
-    """The same for each part of the question."""
+    places: dict[str, Place] = field(default_factory=dict)  # By episode.
+    has_name: bool = False  # The question names somebody or something.
+    parts: list[SearchHits] = field(default_factory=list)  # The same for each part of the question.
 
     def list_episodes(self) -> set[str]:
         own = {*map(episode_of, self.meaning), *map(episode_of, self.words), *self.whole}
@@ -214,18 +200,15 @@ class Blend(NamedTuple):
     meaning: float = 1.0
     turn_words: float = 0.5
     whole_words: float = 0.5
-    inside: float = 2.5
-    """For a conversation in a time that the question names."""
-    near: float = 0.6
-    """For one in a time that the question hints at."""
+    inside: float = 2.5  # For a conversation in a time that the question names.
+    near: float = 0.6  # For one in a time that the question hints at.
+    # For one soon after the time that the question names: people tell of things when they are over.
     after: float = 0.9
-    """For one soon after the time that the question names: people tell of things when they are over."""
-    part: float = 0.3
-    """About one of several things that are asked about."""
+    part: float = 0.3  # About one of several things that are asked about.
     decay: float = 0.5
+    # So many times more meaning counts than all these where little has been said and no name is asked for: in a small
+    # store every word looks rare.
     scant: float = 3.0
-    """So many times more meaning counts than all these where little has been said and no name is asked for: in a
-    small store every word looks rare."""
     words_in_turn: float = 0.6
     beside: float = 0.25
     next_but_one: float = 0.1
@@ -267,19 +250,24 @@ def rank_conversations(hits: SearchHits, blend: Blend = BLEND) -> list[RankedHit
 
 def _blend_scores(hits: SearchHits, ids: Sequence[str], blend: Blend) -> list[float]:
     closest = {id: max(scores) for id, scores in _group_by_episode(hits.meaning).items()}
-    least = min(hits.meaning.values(), default=None)
     sums = {
         id: sum(score * blend.decay**at for at, score in enumerate(sorted(scores, reverse=True)[:8]))
         for id, scores in _group_by_episode(hits.words).items()
     }
-    by_turn, by_whole = _scale_scores(sums), _scale_scores(hits.whole)
-    columns = zip(
-        standardise([closest.get(id, least) for id in ids], _MEANING),
-        standardise([by_turn.get(id, 0.0) for id in ids], _WORDS),
-        standardise([by_whole.get(id, 0.0) for id in ids], _WORDS),
-        strict=True,
-    )
-    return [blend.meaning * one + blend.turn_words * two + blend.whole_words * three for one, two, three in columns]
+    least = min(hits.meaning.values(), default=None)
+    return _combine(ids, (blend.meaning, closest), least, (blend.turn_words, sums), (blend.whole_words, hits.whole))
+
+
+def _combine(
+    ids: Sequence[str], meaning: tuple[float, Scores], least: float | None, *worded: tuple[float, Scores]
+) -> list[float]:
+    """Return for each id the sum of its standardised scores by their weights; `least` is the cosine of the others."""
+    columns = [(meaning[0], standardise([meaning[1].get(id, least) for id in ids], _MEANING))]
+    for weight, scores in worded:
+        # Word scores are only comparable within one answer.
+        best = max([0.0, *scores.values()]) or 1.0
+        columns.append((weight, standardise([scores.get(id, 0.0) / best for id in ids], _WORDS)))
+    return [sum(weight * column[at] for weight, column in columns) for at in range(len(ids))]
 
 
 def _group_by_episode(scores: Mapping[str, float]) -> Mapping[str, list[float]]:
@@ -289,24 +277,13 @@ def _group_by_episode(scores: Mapping[str, float]) -> Mapping[str, list[float]]:
     return groups
 
 
-def _scale_scores(scores: Mapping[str, float]) -> Mapping[str, float]:
-    """Return the scores relative to the best: word scores are only comparable within one answer."""
-    best = max(scores.values(), default=0.0)
-    return {id: score / best for id, score in scores.items()} if best > 0 else scores
-
-
 def rank_turns(hits: SearchHits, ranked: Sequence[RankedHit], blend: Blend = BLEND) -> list[RankedHit]:
     """Return the turns of these conversations that were found, and those beside them, best first."""
     worth = {one.id: one.score for one in ranked}
     ids = sorted({*hits.meaning, *hits.words})
     least = min(hits.meaning.values(), default=None)
-    by_word = _scale_scores(hits.words)
-    meaning = standardise([hits.meaning.get(id, least) for id in ids], _MEANING)
-    worded = standardise([by_word.get(id, 0.0) for id in ids], _WORDS)
-    alone = {
-        (episode_of(id), number_of(id)): blend.meaning * meaning[at] + blend.words_in_turn * worded[at]
-        for at, id in enumerate(ids)
-    }
+    combined = _combine(ids, (blend.meaning, hits.meaning), least, (blend.words_in_turn, hits.words))
+    alone = {(episode_of(id), number_of(id)): score for id, score in zip(ids, combined, strict=True)}
     floor = min(alone.values(), default=0.0)
     shares = ((-2, blend.next_but_one), (-1, blend.beside), (1, blend.beside), (2, blend.next_but_one))
     # The turn after a question answers it, whatever its words.
@@ -328,14 +305,13 @@ def rank_turns(hits: SearchHits, ranked: Sequence[RankedHit], blend: Blend = BLE
 # --- what is shown ---------------------------------------------------------------------------------
 
 _EXCERPT_TURNS = 3
-_MAX_EXCERPT = 5
-"""Some of them are neighbours that do not exist, or that the request's filters leave out."""
+_MAX_EXCERPT = 5  # Some of them are neighbours that do not exist, or that the request's filters leave out.
 _MIN_AMONG, _BEST = 30, 5
 _DEPTH = 5
+# What is written with capitals for its letters is as often a word ("TV") as a name.
 _ABBREVIATED = re.compile(r"[A-Z]{2}")
-"""What is written with capitals for its letters is as often a word ("TV") as a name."""
+# Once it is clear that something relevant was said, what is so much less relevant may be shown too, if not faint.
 _FALL, _FAINT = 0.45, 0.10
-"""Once it is clear that something relevant was said, what is so much less relevant may be shown too, if not faint."""
 
 
 class ConversationHit(NamedTuple):
@@ -347,8 +323,7 @@ class ConversationHit(NamedTuple):
     evidence: RelevanceEvidence
 
 
-Chosen = tuple[RankedHit, Record, list[Record]]
-"""What was found, its record, and the turns to be shown of it."""
+Chosen = tuple[RankedHit, Record, list[Record]]  # What was found, its record, and the turns to be shown of it.
 
 
 def add_conversations(context: RetrievalContext, memories: MemorySlice) -> MemorySlice:
@@ -513,20 +488,6 @@ def _collect_evidence(context: RetrievalContext, hits: SearchHits, chosen: Seque
 def _explain_hit(context: RetrievalContext, hit: ConversationHit) -> Explanation:
     similarity = squash(hit.ranked.score)
     shared = list_shared_words(context.question.text, "\n".join(turn.text for turn in hit.excerpt))
-    reasons = []
-    if hit.ranked.place in (Place.INSIDE, Place.NEAR):
-        reasons.append("in the time asked about")
-    if hit.ranked.cosine is not None:
-        reasons.append(f"meaning {hit.ranked.cosine:.2f}")
-    if shared:
-        reasons.append("shares " + ", ".join(shared[:6]))
-    return Explanation(
-        memory_id=hit.record.id,
-        memory_type=hit.record.kind,
-        score=similarity,
-        factors={"similarity": Factor(similarity, 1.0)},
-        cosine=hit.ranked.cosine,
-        words=hit.evidence.words,
-        shared_words=shared,
-        reason="; ".join(reasons) or "found by words",
-    )
+    timely = "in the time asked about" if hit.ranked.place in (Place.INSIDE, Place.NEAR) else ""
+    factors = {"similarity": Factor(similarity, 1.0)}
+    return explain_score(hit.record, similarity, factors, hit.ranked.cosine, hit.evidence.words, shared, timely)

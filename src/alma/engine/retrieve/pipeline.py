@@ -1,37 +1,47 @@
 """Retrieval: candidates (by meaning and by words, filter first) → gate → score → diversity → a slice that knows its own
-id and can say why each memory is in it. All of it reads one snapshot of the store.
+id and can say why each memory is in it. All of it reads one snapshot of the store. `explain_retrieval` says why one is
+retrieved for a task, or names the first obstacle on its way.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import BusyError, ReadOnlyError, StorageFullError
 from ...reading.questions import find_names
 from ...text import content_words, name_key, shorten, stem, stems, words
-from ...types.kinds import Heuristic, MemoryType, Similar, last_stated
-from ...types.query import Hit, Where
-from ...types.record import Origin, Provenance, Record, Status
-from ...types.rules import EVERYWHERE
-from ...types.scope import plain
-from ...types.slice import MemorySlice
-from ...types.vector import Vector, cosine
-from ..admit import Draft, build, clean
+from ...types.kinds import EVERYWHERE, Heuristic, MemoryType, Similar, last_stated
+from ...types.query import Hit, Where, plain
+from ...types.record import Record, Status, Vector, cosine
+from ...types.slice import Explanation, MemorySlice
+from ..admit import clean, make_record
 from ..context import Engine
 from ..rules import is_old_fix
 from ..search import by_meaning, by_words, find_closeness, read_snapshot
 from ..transaction import write
 from ..view import render_slice, view
 from .conversations import add_conversations
-from .lookalikes import FIELDS, find_newest
-from .rank import LEARNED, PROMPTED, STATED, Candidate, Scored, compare_records, measure_similarity, score_candidate
+from .rank import (
+    FIELDS,
+    LEARNED,
+    PROMPTED,
+    STATED,
+    Candidate,
+    Scored,
+    compare_records,
+    find_newest,
+    list_shared_words,
+    measure_similarity,
+    score_candidate,
+)
 from .request import Mode, Request, RetrievalContext, embed_query, prepare
 
 _LOG = logging.getLogger("alma")
+# The kinds that are searched for, and their fields in a slice. Preferences are listed, and only ordered.
 _SLICE_FIELDS = {
     MemoryType.HEURISTIC: "heuristics",
     MemoryType.ANTI_PATTERN: "anti_patterns",
@@ -39,18 +49,15 @@ _SLICE_FIELDS = {
     MemoryType.OUTCOME: "outcomes",
     MemoryType.RULE: "rules",
 }
-"""The kinds that are searched for, and their fields in a slice. Preferences are listed, and only ordered."""
 _STANDING = (MemoryType.RULE, MemoryType.USER_PREFERENCE)
+# The kinds that belong to a sort of task.
 _TYPED = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME)
-"""The kinds that belong to a sort of task."""
 _LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
 _SAME_TEXT = 0.985
 _MAX_STANDING, _MAX_STANDING_RULES = 200, 24
 _MIN_POOL, _MIN_LESSONS = 24, 12
-_TYPED_POOL = 400
-"""So many are looked at when a filter can only be applied to what was found."""
-_OTHER_TASK = 0.65
-"""A lesson for another action on the same thing must be nearer than this."""
+_TYPED_POOL = 400  # So many are looked at when a filter can only be applied to what was found.
+_OTHER_TASK = 0.65  # A lesson for another action on the same thing must be nearer than this.
 _MAX_REPLACED, _MAX_SUCCESSIONS = 8, 8
 _NOTE_CHARS = 500
 _RULE_POOL, _PROMPT_CHARS = 20, 2000
@@ -350,8 +357,7 @@ def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
 # --- what goes with the first results --------------------------------------------------------------
 
 _MAX_LINKED, _LINKED_FROM = 2, 3
-_MAX_NAMING = 5
-"""A name that more facts hold says little."""
+_MAX_NAMING = 5  # A name that more facts hold says little.
 _MIN_LINKED_COSINE = 0.15
 _MAX_ENTITIES = 50
 
@@ -468,14 +474,10 @@ def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str |
     """Store what was shown, and return the retrieval's id; None where nothing can be written."""
     engine, request = context.engine, context.request
     shown = [memory.id for memory in memories] + [rule.id for rule in memories.standing_rules]
-    draft = Draft(
-        kind="retrieval",
-        agent=request.agent,
-        user=request.user or "",
-        body=clean({"task": shorten(clean(request.task), _NOTE_CHARS), "mode": str(request.mode)}) | {"shown": shown},
-        provenance=Provenance(Origin.SYSTEM),
-    )
-    record = build(engine, draft, (), links=tuple(shown))
+    task = shorten(clean(request.task), _NOTE_CHARS)
+    body = clean({"task": task, "mode": str(request.mode)}) | {"shown": shown}
+    place: dict[str, Any] = {"agent": request.agent, "user": request.user or "", "links": tuple(shown)}
+    record = make_record(engine, "retrieval", body, **place)
     try:
         return write(engine, lambda tx: tx.put(record).id, patient=False)
     except BusyError:
@@ -485,3 +487,63 @@ def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str |
         # What was found is worth more than the note that it was looked for; the missing id tells the caller.
         _LOG.warning("this retrieval could not be recorded: %s", error)
         return None
+
+
+_MAX_PLACES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    memory_id: str
+    retrieved: bool
+    rank: int | None  # Its place among the memories of its type, from 1; None when it is not retrieved.
+    reason: str
+    explanation: Explanation | None  # What it scored, where it was looked at.
+
+
+def explain_retrieval(engine: Engine, record: Record, request: Request) -> Why:
+    """Return whether and why a memory, which is not a turn, is retrieved for a request.
+
+    All types are looked at, as in a retrieval: how near one memory is, is measured by the others that were found.
+    """
+    context = prepare(engine, request)
+    broad = prepare(engine, request._replace(top_k=_MAX_PLACES, mode=Mode.BROAD))
+    # Nothing is embedded inside a snapshot: a fork waits for it, and would wait for the embedder's lock, too.
+    with read_snapshot(engine.store):
+        place = _find_place(choose_memories(context), record)
+        if place is not None:
+            return Why(record.id, True, place[0], place[1].reason, place[1])
+        reason = next(_list_obstacles(context, record), "")
+        place = None if reason else _find_place(choose_memories(broad), record)
+    if place is not None:
+        reason = f"it is outdone: looked for broadly, it comes in place {place[0]}"
+    elif not reason:
+        close = find_closeness(engine, [record], context.vectors).get(record.id)
+        meaning = "it has no vector to compare" if close is None else f"meaning {close:.2f}"
+        shared = ", ".join(list_shared_words(context.question.text, record.text)[:6]) or "no word"
+        reason = f"it is not near enough to the task: {meaning}, shares {shared}"
+    return Why(record.id, False, None, reason, place[1] if place else None)
+
+
+def _find_place(memories: MemorySlice, record: Record) -> tuple[int, Explanation] | None:
+    """Return the place of a memory among those of its type, and what it scored."""
+    places = enumerate((one for one in memories.explain() if one.memory_type == record.kind), start=1)
+    return next(((rank, one) for rank, one in places if one.memory_id == record.id), None)
+
+
+def _list_obstacles(context: RetrievalContext, record: Record) -> Iterator[str]:
+    """Yield what keeps a memory out, however near it is."""
+    where, user = context.where(record.kind), context.request.user
+    if where.statuses is not None and record.status not in where.statuses:
+        statuses = ", ".join(sorted(map(str, where.statuses)))
+        yield f"its status is {str(record.status)!r}, and only {statuses} are retrieved"
+    if record.kind == MemoryType.USER_PREFERENCE and record.user != user:
+        yield f"it is a preference of {record.user!r}, and the task is for {user or 'nobody named'!r}"
+    elif where.users is not None and record.user not in where.users:
+        yield f"it belongs to the user {record.user!r}, and the task is for {user or 'nobody named'!r}"
+    elif record.kind != MemoryType.USER_PREFERENCE and where.agents is not None and record.agent not in where.agents:
+        yield f"it belongs to the agent {record.agent!r}, whose memories {context.request.agent!r} does not read"
+    if where.sessions is not None and record.session not in where.sessions:
+        yield "it holds in one session only"
+    if not replace(where, statuses=None, users=None, agents=None, sessions=None).accepts(record):
+        yield "it does not hold at this moment"

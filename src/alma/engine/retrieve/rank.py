@@ -1,4 +1,4 @@
-"""How relevant a memory is to a question, whether it is shown, and how it scores.
+"""How relevant a memory is to a question, whether it is shown, how it scores, and which memories look alike.
 
 Cosine and word score are put on one scale as z-scores and summed. A pool of two candidates has no meaningful spread, so
 mean and deviation are shrunk towards what is usual: with many candidates the pool decides, with few the prior does.
@@ -7,32 +7,37 @@ Which share of a question's words a memory holds: a rare word counts more than a
 embedder understands, a term is a word by its stem. Elsewhere the stems are unknown, so a term is a piece of four
 letters; in Chinese and Japanese it is a pair of characters. A term is looked up in the marked text, where every word
 stands between ^ and $.
+
+Look-alikes are memories of one kind and one user that seem to be about the same thing. Nobody said that the newer one
+replaces the older one, so both stay. The older one is marked with the id of the newest and comes after it. A pair that
+a model has found to be about different things is not marked again.
 """
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
 from ...text import content_words, stem, words
-from ...types.kinds import MemoryType
-from ...types.record import Record
+from ...types.kinds import MemoryType, last_stated
+from ...types.record import Origin, Record, cosines
 from ...types.slice import Explanation, Factor
-from ..context import Engine
+from ..admit import explicit_key
+from ..context import Engine, Settings
 from ..evidence import age_days, believe, faded, success
-from ..settings import Settings
+from ..facts import find_dismissed
 
 # --- words -----------------------------------------------------------------------------------------
 
 _MAX_WORDS = 40
 _PIECE = 4
+# How much a piece counts that no memory at hand holds: in pieces, most of an inflected word is missing.
 _ABSENT = 0.3
-"""How much a piece counts that no memory at hand holds: in pieces, most of an inflected word is missing."""
 
 
 def _fold_accents(text: str) -> str:
@@ -80,12 +85,10 @@ def list_shared_words(query: str, text: str) -> tuple[str, ...]:
 
 class Candidate(NamedTuple):
     record: Record
-    cosine: float | None
-    """None: there is no vector to compare."""
-    words: float
-    """Which share of the query's words it holds, from 0 to 1."""
+    cosine: float | None  # None: there is no vector to compare.
+    words: float  # Which share of the query's words it holds, from 0 to 1.
+    # Whether the embedder understands the query and the record, so that the cosine stands for their meaning.
     is_known: bool = True
-    """Whether the embedder understands the query and the record, so that the cosine stands for their meaning."""
 
 
 class Gate(NamedTuple):
@@ -98,8 +101,7 @@ class Gate(NamedTuple):
     floor: float
     word_share: float
     words_floor: float
-    all_words: float = 0.9
-    """What holds so much of the query's words passes unless its meaning is quite another."""
+    all_words: float = 0.9  # What holds so much of the query's words passes unless its meaning is quite another.
 
     def passes(self, candidate: Candidate, strictness: float = 0.0) -> bool:
         cosine, words = candidate.cosine, candidate.words
@@ -111,17 +113,16 @@ class Gate(NamedTuple):
         return cosine + self.word_share * words >= self.floor + strictness
 
 
-OTHER_MEANING = 0.12
-"""Texts that are less near than this mean something else, whatever words they share."""
+OTHER_MEANING = 0.12  # Texts that are less near than this mean something else, whatever words they share.
 _UNKNOWN_SHARE, _UNKNOWN_COSINE = 0.5, 0.3
+# For facts, rules, preferences and warnings: a line that turns out not to matter costs less than one that is missing.
+# Chosen on half of the worlds of `benchmarks.worlds`.
 STATED = Gate(floor=0.25, word_share=0.3, words_floor=0.2)
-"""For facts, rules, preferences and warnings: a line that turns out not to matter costs less than one that is missing.
-Chosen on half of the worlds of `benchmarks.worlds`."""
+# For lessons and outcomes, which belong to one sort of task.
 LEARNED = Gate(floor=0.42, word_share=0.2, words_floor=0.34)
-"""For lessons and outcomes, which belong to one sort of task."""
+# For rules that are shown at a prompt, in front of a person. On the worlds of `benchmarks.worlds` it is as silent as a
+# plain cosine of 0.45, and right more often.
 PROMPTED = Gate(floor=0.50, word_share=0.3, words_floor=0.34)
-"""For rules that are shown at a prompt, in front of a person. On the worlds of `benchmarks.worlds` it is as silent as
-a plain cosine of 0.45, and right more often."""
 
 
 class Prior(NamedTuple):
@@ -184,8 +185,7 @@ class Scored(NamedTuple):
     record: Record
     score: float
     explanation: Explanation
-    newer: str = ""
-    """The id of its newest look-alike."""
+    newer: str = ""  # The id of its newest look-alike.
 
 
 def score_candidate(
@@ -211,27 +211,185 @@ def score_candidate(
         "confidence": believe(record, now).mean,
     }
     total = sum(shares[name] * value * (1.0 if name == "similarity" else similarity) for name, value in values.items())
-    shared = list_shared_words(query, record.text)
-    reasons = []
+    before = after = ""
     if is_standing:
-        reasons.append("a rule in force" if record.kind == MemoryType.RULE else "a standing preference of the user")
-    if candidate.cosine is not None:
-        reasons.append(f"meaning {candidate.cosine:.2f}")
-    if shared:
-        reasons.append("shares " + ", ".join(shared[:6]))
-    reasons = reasons or ["found by words"]
+        before = "a rule in force" if record.kind == MemoryType.RULE else "a standing preference of the user"
     if expected is not None:
-        verb = "fail" if record.kind == MemoryType.ANTI_PATTERN else "work"
-        reasons.append(f"expected to {verb} here {expected:.2f}")
-    explanation = Explanation(
-        memory_id=record.id,
-        memory_type=record.kind,
-        score=total,
-        factors={name: Factor(value, shares[name]) for name, value in values.items()},
-        cosine=candidate.cosine,
-        words=candidate.words,
-        shared_words=shared,
-        reason="; ".join(reasons),
-        standing=is_standing,
-    )
+        after = f"expected to {'fail' if record.kind == MemoryType.ANTI_PATTERN else 'work'} here {expected:.2f}"
+    factors = {name: Factor(value, shares[name]) for name, value in values.items()}
+    found = (candidate.cosine, candidate.words, list_shared_words(query, record.text))
+    explanation = explain_score(record, total, factors, *found, before, after, standing=is_standing)
     return Scored(record, total, explanation)
+
+
+def explain_score(
+    record: Record,
+    score: float,
+    factors: Mapping[str, Factor],
+    cosine: float | None,
+    words: float,
+    shared_words: tuple[str, ...],
+    before: str = "",
+    after: str = "",
+    *,
+    standing: bool = False,
+) -> Explanation:
+    """Return why a record is shown: what speaks for it `before` how it was found, and `after`."""
+    meaning = "" if cosine is None else f"meaning {cosine:.2f}"
+    sharing = f"shares {', '.join(shared_words[:6])}" if shared_words else ""
+    found = "; ".join(filter(None, (before, meaning, sharing))) or "found by words"
+    reason = "; ".join(filter(None, (found, after)))
+    return Explanation(record.id, record.kind, score, factors, cosine, words, shared_words, reason, standing)
+
+
+# The kinds that have look-alikes, and the field with their words.
+FIELDS = {
+    MemoryType.DOMAIN_KNOWLEDGE: "fact",
+    MemoryType.USER_PREFERENCE: "preference",
+    MemoryType.ANTI_PATTERN: "pattern",
+    MemoryType.RULE: "rule",
+}
+_SAME_REST = 0.3
+_FAR = 0.25  # Texts about the same thing are nearer than this in any language.
+# Names of which a statement is about one at a time.
+_SCOPES = tuple(
+    frozenset(names.split())
+    for names in (
+        "staging production prod live dev development test sandbox preview",
+        "frontend backend",
+        "ios android web desktop",
+        "inbound outbound",
+        "internal external",
+        "breakfast lunch dinner",
+        "mother father sister brother son daughter",
+    )
+)
+
+
+class Likeness(NamedTuple):
+    """How alike two memories must be: their vectors, or where those say nothing, the pieces of their words."""
+
+    cosine: float
+    pieces: float
+    is_careful: bool = True  # Whether another subject or scope keeps them apart.
+
+
+ALIKE = Likeness(0.55, 0.3)
+NEAR = Likeness(0.4, 0.2, is_careful=False)  # Near enough to ask somebody who can tell.
+
+
+class Lookalike(NamedTuple):
+    older: Record
+    newer: Record
+    likeness: float
+
+
+def find_newest(
+    engine: Engine, records: Sequence[Record], among: Sequence[Record], until: datetime | None = None
+) -> Mapping[str, Record]:
+    """Return by id the newest look-alike of each record that has one, stated before `until`."""
+    pairs = list(list_lookalikes(engine, records, among))
+    if not pairs:
+        return {}
+    dismissed = find_dismissed(engine, [(pair.older, pair.newer) for pair in pairs])
+    newest: dict[str, Record] = {}
+    for pair in pairs:
+        if (pair.older.id, pair.newer.id) in dismissed or (until is not None and stated_at(pair.newer) >= until):
+            continue
+        older, newer = pair.older.evidence, pair.newer.evidence
+        if older.ups - older.downs > max(0, newer.ups - newer.downs):
+            # Somebody looked at it and found it right.
+            continue
+        known = newest.get(pair.older.id)
+        if known is None or _order(known) < _order(pair.newer):
+            newest[pair.older.id] = pair.newer
+    return newest
+
+
+def list_lookalikes(
+    engine: Engine, records: Sequence[Record], among: Sequence[Record], least: Likeness = ALIKE
+) -> Iterator[Lookalike]:
+    """Yield each of the records with each newer one that seems to be about the same thing."""
+    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in among:
+        if has_lookalikes(record):
+            groups[record.kind, record.user].append(record)
+    for older in filter(has_lookalikes, records):
+        others = [one for one in groups[older.kind, older.user] if _order(one) > _order(older)]
+        for newer, alike in zip(others, _compare_vectors(older, others), strict=True):
+            likeness = measure_likeness(engine, older, newer, alike, least)
+            if likeness is not None:
+                yield Lookalike(older, newer, likeness)
+
+
+def has_lookalikes(record: Record) -> bool:
+    """Return whether a record is of a kind that somebody states; what is learned from outcomes is counted instead."""
+    return record.kind in FIELDS and record.provenance.origin is not Origin.OUTCOME
+
+
+def stated_at(record: Record) -> datetime:
+    is_restated = record.kind in (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
+    return last_stated(record) if is_restated else record.created_at
+
+
+def _order(record: Record) -> tuple[datetime, datetime]:
+    return stated_at(record), record.created_at
+
+
+def read_words(record: Record) -> str:
+    return str(record.body[FIELDS[MemoryType(record.kind)]])
+
+
+def _compare_vectors(older: Record, others: Sequence[Record]) -> Sequence[float | None]:
+    # The vector of a record's own words is the last: that of its trigger or condition comes before it.
+    own = older.vectors[-1:]
+    vectors = [other.vectors[-1] for other in others if other.embedder == older.embedder and other.vectors]
+    fitting = [vector for vector in vectors if own and len(vector) == len(own[0])]
+    if not own or len(fitting) < len(others):
+        return [None] * len(others)
+    return cosines(own, fitting)[0] if fitting else []
+
+
+def measure_likeness(
+    engine: Engine, older: Record, newer: Record, alike: float | None, least: Likeness
+) -> float | None:
+    """Return how alike two records of one kind and user are; None unless they seem to be about the same thing."""
+    if alike is not None and alike < _FAR:
+        return None
+    keys = explicit_key(older.kind, older.body), explicit_key(newer.kind, newer.body)
+    if all(keys) and keys[0] != keys[1]:
+        return None
+    first, second = read_words(older), read_words(newer)
+    if alike is None or not engine.knows(first) or not engine.knows(second):
+        alike, enough = measure_overlap(first, second), least.pieces
+    else:
+        enough = least.cosine
+    if alike < enough:
+        return None
+    if least.is_careful and (_differ_in_subject(first, second) or _differ_in_scope(first, second)):
+        return None
+    return alike
+
+
+@lru_cache(maxsize=4096)
+def _list_stems(text: str) -> tuple[str, ...]:
+    return tuple(stem(word) for word in content_words(text))
+
+
+@lru_cache(maxsize=4096)
+def _list_words(text: str) -> frozenset[str]:
+    return frozenset(words(text))
+
+
+def _differ_in_subject(first: str, second: str) -> bool:
+    """Return whether each text opens with a word that the other lacks, and much of the rest is the same."""
+    mine, theirs = _list_stems(first), _list_stems(second)
+    if not mine or not theirs or mine[0] in theirs or theirs[0] in mine:
+        return False
+    rest, other_rest = set(mine[1:]), set(theirs[1:])
+    return len(rest & other_rest) >= _SAME_REST * len(rest | other_rest) > 0
+
+
+def _differ_in_scope(first: str, second: str) -> bool:
+    mine, theirs = _list_words(first), _list_words(second)
+    return any(mine & names and theirs & names and not mine & theirs & names for names in _SCOPES)

@@ -9,14 +9,11 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ...reading.questions import Question, Window, find_windows, read_question
-from ...types.kinds import MemoryType
+from ...types.kinds import EVERYWHERE, MemoryType
 from ...types.query import Where, visible_users
-from ...types.record import Status
-from ...types.rules import EVERYWHERE
-from ...types.vector import Vector
-from ..context import Engine
+from ...types.record import Status, Vector
+from ..context import Engine, Settings, Weights
 from ..search import has_vectors
-from ..settings import Settings, Weights
 
 
 class Mode(StrEnum):
@@ -48,22 +45,17 @@ class Request(NamedTuple):
     as_of: datetime | None = None
     level: Level = Level.SESSION
     progressive: bool = False
-    fields: Mapping[str, Any] | None = None
-    """Values that the bodies of what is found must have."""
+    fields: Mapping[str, Any] | None = None  # Values that the bodies of what is found must have.
 
 
 class ModeSettings(NamedTuple):
     top_k: int = 5
-    several: int = 20
-    """`top_k` for a question that wants several memories."""
+    several: int = 20  # `top_k` for a question that wants several memories.
     types: frozenset[MemoryType] = frozenset(MemoryType)
-    strictness: float = 0.0
-    """Added to the relevance floors."""
-    weights: Weights | None = None
-    """None: those of the settings."""
+    strictness: float = 0.0  # Added to the relevance floors.
+    weights: Weights | None = None  # None: those of the settings.
     half_life_days: float | None = None
-    recency: float = 0.0
-    """What the newest conversation gains over the oldest."""
+    recency: float = 0.0  # What the newest conversation gains over the oldest.
 
 
 _REPLACEABLE = frozenset(
@@ -91,16 +83,13 @@ class RetrievalContext(NamedTuple):
     engine: Engine
     request: Request
     mode: ModeSettings
-    settings: Settings
-    """Those of the engine, with what the mode changes."""
+    settings: Settings  # Those of the engine, with what the mode changes.
     question: Question
     windows: tuple[Window, ...]
     vectors: tuple[Vector, ...]
-    part_vectors: tuple[tuple[Vector, ...], ...]
-    """For each part of the question."""
+    part_vectors: tuple[tuple[Vector, ...], ...]  # For each part of the question.
     now: datetime
-    past: datetime | None
-    """When the time that the question asks about ended; None unless it is over."""
+    past: datetime | None  # When the time that the question asks about ended; None unless it is over.
     types: frozenset[MemoryType]
     top_k: int
 

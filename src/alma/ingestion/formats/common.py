@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...text import digest
-from ..sources import CHUNK, Source
+from ..sources import CHUNK, LATIN, Source
 from ..streams import JsonItem, JsonObject, JsonStream, read_lines, read_objects
 
 if TYPE_CHECKING:
@@ -97,8 +97,17 @@ class FileReading:
 
     def _decode(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(self.encoding)("replace")
+        if not self.encoding.startswith("utf-8"):
+            name = (
+                "not UTF-8; read as Windows-1252 (Latin-1)"
+                if self.encoding == LATIN
+                else f"read as {self.encoding.upper()}"
+            )
+            self.result.note(f"{self.source.name}: {name}")
         for block in self.source.read_blocks(CHUNK):
             text = decoder.decode(block)
+            if "\ufffd" in text and "\ufffd".encode() not in block:
+                self.result.note(f"{self.source.name}: some bytes are not UTF-8 and were replaced")
             yield text if self.bytes_read else text.removeprefix("\ufeff")
             self.bytes_read += len(block)
         yield decoder.decode(b"", True)

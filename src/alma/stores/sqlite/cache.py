@@ -5,7 +5,7 @@ record holds now; the file is asked about that, and about whatever else can chan
 
 Codes stay int8 and are made into floats a thousand at a time. The dot product of two codes is an integer of at most
 2**24 for up to 1,024 dimensions, so float32 gives it exactly; longer vectors are multiplied in slices of that
-length. A score is therefore the same as that of `alma.types.vector.cosine`.
+length. A score is therefore the same as that of `alma.types.record.cosine`.
 
 Looking at every code costs about 0.2 ms for a thousand vectors: too much for hundreds of thousands. There the signs
 go first: whether each code is above the middle of its dimension, one bit each, compared by counting the bits that
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from ...errors import MissingExtraError
 from ...types.query import Hit
-from ...types.vector import Vector, norm
+from ...types.record import Vector, norm
 from . import vectors
 from .search import Filter
 

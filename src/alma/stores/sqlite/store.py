@@ -18,13 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BusyError, CorruptStoreError, ReadOnlyError
-from ...types import evidence
-from ...types.evidence import Evidence
 from ...types.kinds import KINDS
 from ...types.query import Hit, Where
-from ...types.record import Provenance, Record, Status
+from ...types.record import NONE, Evidence, Provenance, Record, Status, Vector
 from ...types.times import from_micros, to_micros
-from ...types.vector import Vector
 from ..memory import refuse_record, refuse_version
 from . import database, search, vectors
 from .database import Database, Progress
@@ -353,7 +350,7 @@ def _to_row(record: Record) -> Row:
             None if record.valid_to is None else to_micros(record.valid_to),
             record.superseded_by,
             v_hash,
-            "{}" if record.evidence is evidence.NONE else _encode(record.evidence.to_json()),
+            "{}" if record.evidence is NONE else _encode(record.evidence.to_json()),
             _encode(record.provenance.to_json()),
             record.text,
             _encode(dict(record.body)),
@@ -407,5 +404,5 @@ def _to_record(row: list[Any], links: tuple[str, ...], tags: tuple[str, ...], co
     fields["body"] = json.loads(fields["body"])
     fields["provenance"] = _load_provenance(fields["provenance"])
     text = fields["evidence"]
-    fields["evidence"] = evidence.NONE if text == "{}" else Evidence.from_json(json.loads(text))
+    fields["evidence"] = NONE if text == "{}" else Evidence.from_json(json.loads(text))
     return Record(**fields, links=links, tags=tags, vectors=codes)

@@ -21,7 +21,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from ...errors import CorruptStoreError
-from ...types.vector import Vector
+from ...types.record import Vector
 
 BLOCK = 1024
 HOLE = -1

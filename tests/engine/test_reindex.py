@@ -7,11 +7,11 @@ import pytest
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
-from alma.engine.upkeep import reindex as module
+from alma.engine import upkeep as module
 from alma.errors import EmbedderMismatchError, EmbeddingError
 from alma.stores.sqlite import SQLiteStore
 from alma.types import Where
-from alma.types.vector import Vector
+from alma.types.record import Vector
 
 
 class Breaking(HashEmbedder):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from alma import ALMA
-from alma.engine.inject.prompt import excerpt, tokens
+from alma.engine.prompt import excerpt, tokens
 
 QUESTION = "When does the night train to Porto leave?"
 HOSTILE = (

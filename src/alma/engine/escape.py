@@ -11,15 +11,30 @@ instruct the model; the trust step keeps such a text out of instruction position
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
-from ..patterns import read_patterns
-from ..redact import decode_base64
+from .redact import decode_base64
 
-_DATA = read_patterns(__file__)
+
+def read_patterns(name: str) -> dict[str, Any]:
+    """Return what a JSON file beside this module holds, with `{NAME}` replaced by the entry of that name in "parts".
+
+    A long pattern is a list of strings, which the caller joins.
+    """
+    with open(os.path.join(os.path.dirname(__file__), f"{name}.json"), encoding="utf-8") as file:
+        text = file.read()
+    for part, pattern in json.loads(text)["parts"].items():
+        text = text.replace("{" + part + "}", json.dumps("".join(pattern))[1:-1])
+    data: dict[str, Any] = json.loads(text)
+    return data
+
+
+_DATA = read_patterns("escape")
 _PATTERNS = {name: re.compile("".join(pattern)) for name, pattern in _DATA["patterns"].items()}
 _REPLACEMENTS = [(re.compile(pattern), replacement) for pattern, replacement in _DATA["replacements"]]
 _ALIKE = str.maketrans({sign: plain for plain, signs in _DATA["alike"].items() for sign in signs})
@@ -130,13 +145,13 @@ def _replace_attributes(folded: str, spots: dict[int, str]) -> None:
             spots[at] = "”" if quote == '"' else "’"
 
 
-def escape(text: str, *, multiline: bool = False, is_data: bool = False) -> str:
+def escape(text: str, *, is_data: bool = False) -> str:
     """The text, inert inside a markdown bullet of a prompt; unchanged when nothing in it is structure.
 
     With `is_data` no tag of any name remains one: what programs and pages say is only quoted.
     """
     text = remove_unseen(text)
-    if not multiline and "\n" in text:
+    if "\n" in text:
         text = _PATTERNS["line_fold"].sub(" ", text.strip("\n"))
     folded, places = _fold_text(text)
     spots: dict[int, str] = {}
@@ -172,7 +187,7 @@ def _load_signs() -> list[tuple[str, int, re.Pattern[str]]]:
     Each is a general turn of phrase in some of the languages such texts come in; none is a list of known attacks. A
     sign weighs what it proves: "ignore your instructions" is enough alone, "always" or `sudo` is not.
     """
-    signs = read_patterns(os.path.join(os.path.dirname(__file__), "suspicion.py"))["signs"]
+    signs = read_patterns("suspicion")["signs"]
     return [(one["reason"], one["weight"], re.compile("".join(one["pattern"]), re.I | re.M)) for one in signs]
 
 

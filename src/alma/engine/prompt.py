@@ -10,24 +10,24 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from ...errors import ValidationError
-from ...text import coverage, shorten, stems
-from ...types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
-from ...types.record import QUOTED
-from ...types.slice import MemorySlice
-from ...types.speech import quote_output, sentences
-from ..rule_lines import describe_occasion
+from ..errors import ValidationError
+from ..text import coverage, shorten, stems
+from ..types.kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
+from ..types.record import QUOTED
+from ..types.slice import MemorySlice
+from ..types.speech import quote_output, sentences
 from .escape import escape, suspicious
+from .rules import describe_occasion
 
 _FIELD_CHARS = 500
+# So much of each turn is shown: of the most that lets everything be shown, else of the least.
 _TURN_CHARS = (500, 240, 120)
-"""So much of each turn is shown: of the most that lets everything be shown, else of the least."""
 _BRIEF_CHARS = 85
 _DATA_CHARS = 240
 _NAME_CHARS = 40
 _TITLE_CHARS = 80
+# Beside what a user wants, where it was not the user who said it.
 _NOTED = {"agent": " (noted by an agent)", "import": " (imported)"}
-"""Beside what a user wants, where it was not the user who said it."""
 _NEWER = "; there is a newer one, above"
 _CHARS_PER_TOKEN = 3.5
 _MORE = "Each line is a summary: `get` with the id in brackets gives the whole."

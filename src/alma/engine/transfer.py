@@ -16,32 +16,30 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from ...errors import ValidationError
-from ...types.evidence import Evidence
-from ...types.kinds import KINDS, READABLE_KINDS, MemoryType
-from ...types.query import Where
-from ...types.record import LIVE, Origin, Record, Status, Trust, from_json, to_json
-from ...types.rules import EVERYWHERE
-from ...types.times import now, to_iso
-from ..admit import clean
-from ..context import Engine
-from ..transaction import SALT_MARKER, Transaction, key_of_deleted, write
-from ..view import view
-from .reindex import ignore_progress, reindex
+from ..errors import ValidationError
+from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType
+from ..types.query import Where
+from ..types.record import LIVE, Evidence, Origin, Record, Status, Trust, from_json, to_json
+from ..types.times import now, to_iso
+from .admit import clean
+from .context import Engine
+from .transaction import SALT_MARKER, Transaction, key_of_deleted, write
+from .upkeep import ignore_progress, reindex
+from .view import view
 
 FORMAT = 1
 END = {"alma": "end"}
 _BATCH = 256
+# Nothing hangs on these, so one that says the same under another id need not be kept twice.
 _ALONE = (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
-"""Nothing hangs on these, so one that says the same under another id need not be kept twice."""
 
 HERE_ONLY = ("marker",)  # What a store notes about itself.
+# What each field of a record must be.
 _FIELDS: dict[type, tuple[str, str]] = {
     str: ("a text", "id kind project agent user session key text superseded_by embedder"),
     list: ("a list of texts", "links tags vectors"),
     dict: ("an object", "body evidence provenance"),
 }
-"""What each field of a record must be."""
 _LONGEST_ID = 256
 _MOST = 2**53
 _LAST_SECOND = 253_402_300_799  # Of the year 9999.
@@ -53,12 +51,11 @@ _TRUST = (Trust.UNTRUSTED, Trust.LEARNED, Trust.TRUSTED)
 class ImportTrust(StrEnum):
     """How far a file is believed, whatever its records say of themselves."""
 
+    # An export of this memory: taken in exactly as it is, except for text that reads like a planted instruction.
     OWN = "own"
-    """An export of this memory: taken in exactly as it is, except for text that reads like a planted instruction."""
+    # Rules wait for a person, nothing counts as a person's own words, and nothing that is held is replaced.
     IMPORTED = "imported"
-    """Rules wait for a person, nothing counts as a person's own words, and nothing that is held is replaced."""
-    NONE = "none"
-    """Somebody else's: all memories wait for a person, and nothing but memories is taken."""
+    NONE = "none"  # Somebody else's: all memories wait for a person, and nothing but memories is taken.
 
 
 Progress = Callable[[int, int], None]
@@ -98,16 +95,11 @@ class Taken:
 
     added: int = 0
     updated: int = 0
-    known: int = 0
-    """Held already, in this or a newer version."""
-    erased: int = 0
-    """Deleted here on purpose, and left so."""
-    embedded: int = 0
-    """Embedded anew, because the file's vectors are of another embedder, or of none."""
-    waiting: int = 0
-    """Of those added, the ones that wait for a person."""
-    left_out: int = 0
-    """Of others, and no memory: their work, sessions, counts and deletions are not ours."""
+    known: int = 0  # Held already, in this or a newer version.
+    erased: int = 0  # Deleted here on purpose, and left so.
+    embedded: int = 0  # Embedded anew, because the file's vectors are of another embedder, or of none.
+    waiting: int = 0  # Of those added, the ones that wait for a person.
+    left_out: int = 0  # Of others, and no memory: their work, sessions, counts and deletions are not ours.
 
 
 def read(source: Iterable[str], place: str) -> Iterator[Record]:
@@ -280,7 +272,7 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
         return record
     if record.status is Status.ACTIVE and (is_rule or trust is ImportTrust.IMPORTED):
         # Loaded here: its patterns take a while to compile.
-        from ..inject.escape import suspicious
+        from .escape import suspicious
 
         if suspicious(record.text):
             record = replace(record, status=waiting, tags=tuple(dict.fromkeys((*record.tags, "suspicious"))))
@@ -294,7 +286,7 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
 def import_records(tx: Transaction, records: Sequence[Record], trust: ImportTrust) -> Counter[str]:
     """Store those records that are new or newer; return what became of all of them, as fields of `Taken`."""
     newest = {record.id: record for record in sorted(records, key=lambda one: one.version)}
-    stored = {record.id: record for record in tx.read_stored(newest)}
+    stored = {record.id: record for record in tx.get(newest, as_stored=True)}
     memories = [record for record in newest.values() if record.kind != "tombstone"]
     gone = {*tx.find_tombstones(map(key_of_deleted, memories)), *tx.find_deleted(one.id for one in memories)}
     alone = [record for record in memories if record.kind in _ALONE and record.key]

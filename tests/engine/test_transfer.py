@@ -14,16 +14,15 @@ import pytest
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
-from alma.engine.upkeep import transfer
+from alma.engine import transfer
 from alma.errors import ValidationError
 from alma.progress import ProgressTracker
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
-from alma.types.kinds import READABLE_KINDS
+from alma.types.kinds import EVERYWHERE, READABLE_KINDS
 from alma.types.query import Where
 from alma.types.record import Status, Trust
-from alma.types.rules import EVERYWHERE
 
 
 def memory(store: object = None, **given: object) -> ALMA:
