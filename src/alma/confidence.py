@@ -130,8 +130,7 @@ class ConfidenceEngine:
     ) -> ConfidenceSignal:
         """How likely a strategy is to work in this situation, from what was tried before.
 
-        Gives the predicted chance with its interval, risks and opportunities with the memories they come from, and a
-        recommendation: strong_yes, yes, neutral, caution or avoid.
+        Gives the chance with its interval, risks, opportunities, and a recommendation from strong_yes to avoid.
 
         Notes:
             A heuristic that is given says how the strategy did so far; else its outcomes do.

@@ -35,7 +35,6 @@ def test_a_file_is_known_by_its_digest(workflow: WorkflowMemory, report: Path) -
 
 
 def test_linked_again_it_is_one_artifact_with_its_new_digest(workflow: WorkflowMemory, report: Path) -> None:
-    workflow.start_run("crawl", "r")
     first = workflow.link_artifact("r", report)
     report.write_bytes(b"hello again")
     second = workflow.link_artifact("r", report)
@@ -47,7 +46,6 @@ def test_linked_again_it_is_one_artifact_with_its_new_digest(workflow: WorkflowM
 
 
 def test_what_a_uri_names_is_taken_at_its_word(workflow: WorkflowMemory) -> None:
-    workflow.start_run("crawl", "r")
     made = workflow.link_artifact("r", "s3://bucket/models/v7.bin", digest=SHA.upper().replace("SHA256:", ""), size=7)
     assert (made.location, made.name, made.digest, made.size) == ("s3://bucket/models/v7.bin", "v7.bin", SHA, 7)
     assert workflow.link_artifact("r", "https://example.org/a/b/").digest is None
@@ -73,7 +71,6 @@ def test_bad_arguments_link_nothing(workflow: WorkflowMemory, given: dict[str, A
 
 
 def test_a_file_that_is_not_the_one_meant_is_refused(workflow: WorkflowMemory, report: Path) -> None:
-    workflow.start_run("crawl", "r")
     with pytest.raises(ValidationError, match="not the file that was meant"):
         workflow.link_artifact("r", report, digest="0" * 64)
     with pytest.raises(ValidationError, match="has 5 bytes"):

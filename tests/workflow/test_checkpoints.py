@@ -142,7 +142,12 @@ def test_bad_arguments_write_nothing(workflow: WorkflowMemory, given: dict[str, 
 
 
 def test_unknown_runs_are_named(workflow: WorkflowMemory) -> None:
-    for ask in (workflow.get_run, workflow.update_run, workflow.get_artifacts):
+    for ask in (
+        workflow.get_run,
+        workflow.update_run,
+        workflow.get_artifacts,
+        lambda run: workflow.list_runs(run_id=run),
+    ):
         with pytest.raises(NotFoundError, match="no run 'nope' in project 'p'"):
             ask("nope")
     with pytest.raises(NotFoundError, match="no run 'nope'"):

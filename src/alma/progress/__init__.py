@@ -64,15 +64,13 @@ _DEFAULTS = {"item_type": "task", "priority": 50}
 
 operation = Group("work", lambda alma: ProgressTracker(alma=alma, project_id=alma.project_id))
 
-By = Annotated[
-    str | None, About("who does it; what another has claimed is refused", check=validate.name, shown_as="agent")
-]
+By = Annotated[str | None, About("who does it; not what another has claimed", check=validate.name, shown_as="agent")]
 ItemId = Annotated[str, About("the work item's id", check=validate.name)]
 Names = Iterable[str] | None
-Blockers = Annotated[Names, About("ids of items that must be done first", check=validate.names)]
-Priority = About("0 to 100; the greater, the sooner", least=0, most=100)
+Blockers = Annotated[Names, About("ids of items to be done first", check=validate.names)]
+Priority = About("0 to 100, the most urgent", least=0, most=100)
 Notes = Annotated[str | None, About("a word about it")]
-Lease = Annotated[float, About("for so many seconds; then others may have it", least=1.0, most=30 * 86_400.0)]
+Lease = Annotated[float, About("for so many seconds", least=1.0, most=30 * 86_400.0)]
 
 
 def _check_statuses(label: str, value: object) -> list[Status]:
@@ -125,21 +123,21 @@ class ProgressTracker(Holder):
         self,
         item: Annotated[WorkItem | None, About("", check=take_as_given, for_python=True)] = None,
         *,
-        title: Annotated[str | None, About("what is to be done, in a few words", is_required=True)] = None,
-        description: Annotated[str, About("all there is to say about it")] = "",
-        item_type: Annotated[str, About("such as task, feature, bug, research_question")] = "task",
+        title: Annotated[str | None, About("what is to be done", is_required=True)] = None,
+        description: Annotated[str, About("all about it")] = "",
+        item_type: Annotated[str, About("such as task, feature, bug")] = "task",
         priority: Annotated[int, Priority] = 50,
         agent: Annotated[str | None, About("whose it is; without it anybody's", check=validate.name)] = None,
-        parent_id: Annotated[str | None, About("the item it is a part of", check=validate.name)] = None,
+        parent_id: Annotated[str | None, About("the item it is part of", check=validate.name)] = None,
         blocked_by: Blockers = None,
-        blocks: Annotated[Names, About("ids of items that wait for this one", check=validate.names)] = None,
-        tests: Annotated[Names, About("names of tests that must pass", check=validate.names)] = None,
+        blocks: Annotated[Names, About("ids of items that wait for it", check=validate.names)] = None,
+        tests: Annotated[Names, About("tests that must pass", check=validate.names)] = None,
         estimate_minutes: Annotated[float | None, About("how long it may take")] = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
         project_id: words.Project = None,
     ) -> WorkItem:
-        """Create a work item to be tracked. With a blocker that is not done it begins as blocked.
+        """Create a work item. With a blocker that is not done it begins as blocked.
 
         Notes:
             Pass its fields, or a `WorkItem` made by hand.
@@ -204,7 +202,7 @@ class ProgressTracker(Holder):
         self,
         agent: Annotated[str | None, About("who asks; without it anybody")] = None,
         strategy: Annotated[Strategy | str, About("what comes first")] = Strategy.PRIORITY,
-        claim: Annotated[bool, About("take it for the agent at once, so that nobody else gets it")] = False,
+        claim: Annotated[bool, About("take it for the agent at once")] = False,
         lease_seconds: Lease = LEASE_SECONDS,
         *,
         project_id: words.Project = None,
@@ -248,30 +246,28 @@ class ProgressTracker(Holder):
         status: Annotated[Status | str | None, About("what it is now")] = None,
         notes: Notes = None,
         *,
-        title: Annotated[str | None, About("a new title", check=work.check_title)] = None,
-        description: Annotated[str | None, About("a new description")] = None,
-        item_type: Annotated[str | None, About("another type", check=validate.name)] = None,
+        title: Annotated[str | None, About("new title", check=work.check_title)] = None,
+        description: Annotated[str | None, About("new description")] = None,
+        item_type: Annotated[str | None, About("new type", check=validate.name)] = None,
         priority: Annotated[int | None, Priority] = None,
-        owner: Annotated[str | None, About("whose it is from now on; '' for anybody's")] = None,
-        parent_id: Annotated[str | None, About("the item it is a part of; '' for none")] = None,
+        owner: Annotated[str | None, About("whose it is; '' for anybody's")] = None,
+        parent_id: Annotated[str | None, About("the item it is part of; '' for none")] = None,
         blocked_by: Blockers = None,
-        unblocked_by: Annotated[Names, About("ids of items it need not wait for", check=validate.names)] = None,
-        tests: Annotated[Names, About("names of all its tests", check=validate.names)] = None,
-        test_results: Annotated[Mapping[str, bool] | None, About("by name, whether each test passed")] = None,
+        unblocked_by: Annotated[Names, About("ids it need not wait for", check=validate.names)] = None,
+        tests: Annotated[Names, About("all its tests", check=validate.names)] = None,
+        test_results: Annotated[Mapping[str, bool] | None, About("by name, whether it passed")] = None,
         estimate_minutes: Annotated[float | None, About("how long it may take", least=0.0, most=1e7)] = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
-        archived: Annotated[bool | None, About("true puts it away: neither listed nor counted; false restores")] = None,
+        archived: Annotated[bool | None, About("true puts it away, false restores it")] = None,
         by: By = None,
     ) -> WorkItem:
-        """Change a work item: its status, its fields, what it waits for, its tests. Only what is given changes.
-
-        Done frees what waited for it; a blocked item cannot be done. Blockers and test results are added to those there
-        are. An item that others still wait for cannot be archived.
+        """Change a work item. Only what is given changes. Done frees what waited for it; a blocked item cannot be done.
 
         Notes:
-            The allowed moves are listed in `alma.progress.items`. Taken up again, an item blocks again what waited
-            for it. Blockers that would make a circle are refused. The changes are made together or not at all.
+            Blockers and test results are added to those there are; blockers that would make a circle are refused. The
+            allowed moves of the status are listed in `alma.progress.items`. Taken up again, an item blocks again what
+            waited for it. One that others still wait for cannot be archived. All changes are made, or none.
         """
         given = {name: value for name, value in locals().items() if value is not None}
         names = [name for name in given if name not in ("self", "item_id", "by")]

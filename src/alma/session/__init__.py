@@ -105,9 +105,9 @@ def take_project_first(method: F) -> F:
 
 SessionId = Annotated[str, About("the session's id, as start_session gave it", check=validate.name)]
 Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about", local=True)]
-Texts = Annotated[Iterable[str] | None, About("a list of short texts", check=handoff.read_lines)]
-Files = Annotated[Iterable[str] | None, About("a list of short texts", check=handoff.read_paths)]
-Tests = Annotated[Mapping[str, bool] | None, About("by name, whether each test passes")]
+Texts = Annotated[Iterable[str] | None, About("short texts", check=handoff.read_lines)]
+Files = Annotated[Iterable[str] | None, About("short texts", check=handoff.read_paths)]
+Tests = Annotated[Mapping[str, bool] | None, About("by name, whether it passes")]
 Level = Annotated[float | None, About("0 to 1: how well it is going", least=0.0, most=1.0)]
 
 
@@ -166,8 +166,8 @@ class SessionManager(Holder):
     ) -> SessionContext:
         """Begin a session with all that its agent should know.
 
-        Gives the last session's handoff, the progress, what was tried lately, strategies for the goal, the state of the
-        code, and what to work on first. Keep `session_id` for update_session and end_session.
+        Gives the last handoff, the progress, recent outcomes, strategies for the goal, the state of the code and what
+        to do first. Keep `session_id` for update_session and end_session.
 
         Notes:
             `workspace` is by default the manager's; `orient=False` does not look at the code.
@@ -225,7 +225,7 @@ class SessionManager(Holder):
         actions: Annotated[Iterable[str] | None, About("", check=handoff.read_lines, for_python=True)] = None,
         decisions: Annotated[
             Iterable[str | Mapping[str, Any]] | str | None,
-            About("a list of short texts", check=handoff.read_decisions, json=list[str] | None),
+            About("short texts", check=handoff.read_decisions, json=list[str] | None),
         ] = None,
         active_files: Files = None,
         blockers: Texts = None,
@@ -287,9 +287,9 @@ class SessionManager(Holder):
         agent: words.Agent,
         session_id: SessionId,
         *,
-        last_action: Annotated[str | None, About("the last thing that was done", check=handoff.read_line)] = None,
-        last_outcome: Annotated[LastOutcome | str | None, About("how the last thing went")] = None,
-        current_goal: Annotated[str | None, About("the goal as it stands now", check=handoff.read_goal)] = None,
+        last_action: Annotated[str | None, About("the last thing done", check=handoff.read_line)] = None,
+        last_outcome: Annotated[LastOutcome | str | None, About("how it went")] = None,
+        current_goal: Annotated[str | None, About("the goal now", check=handoff.read_goal)] = None,
         key_decisions: Texts = None,
         active_files: Files = None,
         blockers: Texts = None,

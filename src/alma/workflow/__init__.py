@@ -227,6 +227,12 @@ def get_run(engine: Engine, run: str) -> Record:
     raise NotFoundError(f"there is no run {run!r} in project {engine.project!r}. {known}.")
 
 
+def refuse_misspelt(engine: Engine, run: str) -> None:
+    """Raise NotFoundError for a run that is none of those there are; where there is none yet, it is the first."""
+    if things.scan(engine, "run", 1):
+        get_run(engine, run)
+
+
 def match_workflow(run: str, known: str, workflow: str) -> str:
     if known and workflow and known != workflow:
         raise ValidationError(f"run {run!r} is one of workflow {known!r}, not of {workflow!r}")
@@ -374,14 +380,14 @@ Reducers = Annotated[
 Strategies = Annotated[
     str | Iterable[str],
     About(
-        "how it was done; an outcome is recorded for each",
+        "how it was done; an outcome for each",
         check=_check_strategies,
         shown_as="strategies_used",
         json=list[str],
     ),
 ]
-AnyTask = Annotated[str | None, About("what was to be done; by default the run of its workflow, or its node")]
-OverNode = Annotated[str | None, About("how one node of it went; without it the run is over", check=check_optional_id)]
+AnyTask = Annotated[str | None, About("what was to be done; by default its workflow or node")]
+OverNode = Annotated[str | None, About("its node; without it the run is over", check=check_optional_id)]
 Default = Annotated[Reducer | None, About("the reducer for keys that have none", check=take_as_given, json=str | None)]
 
 
@@ -506,11 +512,9 @@ class WorkflowMemory(Holder):
         workflow_id: WorkflowId = None,
         agent: By = None,
         metadata: words.Metadata = None,
-        from_branch: Annotated[
-            str | None, About("where a new branch begins: at this one's newest checkpoint", check=check_optional_id)
-        ] = None,
+        from_branch: Annotated[str | None, About("where a new branch begins", check=check_optional_id)] = None,
         skip_if_unchanged: Annotated[bool, About("", for_python=True)] = True,
-        redact: Annotated[bool, About("keep a state that holds secrets without them, instead of refusing it")] = False,
+        redact: Annotated[bool, About("keep a state without its secrets, instead of refusing it")] = False,
     ) -> Checkpoint:
         """Keep the state of a run after a node, so that it can go on from there whatever happens.
 
@@ -620,17 +624,13 @@ class WorkflowMemory(Holder):
         self,
         states: Annotated[list[dict[str, Any]] | None, About("the states of the branches")] = None,
         reducers: Reducers = None,
-        base: Annotated[dict[str, Any] | None, About("the state that all of them began at")] = None,
+        base: Annotated[dict[str, Any] | None, About("the state they all began at")] = None,
         default: Default = None,
         *,
-        run_id: Annotated[
-            str | None, About("the run whose branches are merged, instead of states", check=check_id)
-        ] = None,
-        branches: Annotated[
-            Iterable[str] | None, About("its branches: the newest state of each", check=validate.names)
-        ] = None,
+        run_id: Annotated[str | None, About("instead of states: a run", check=check_id)] = None,
+        branches: Annotated[Iterable[str] | None, About("its branches", check=validate.names)] = None,
     ) -> Merged:
-        """Merge the states of several branches into one, key by key. Nothing is stored: `checkpoint` does that.
+        """One state from those of several branches, key by key. Nothing is stored.
 
         Notes:
             What the branches of a run began at is known when they were forked from one checkpoint: a key that only one
@@ -681,25 +681,27 @@ class WorkflowMemory(Holder):
         *,
         node_id: AnyNode = None,
         name: Annotated[str | None, About("a name for it", check=validate.name)] = None,
-        kind: Annotated[str, About("what sort of thing it is", check=validate.name)] = "file",
-        digest: Annotated[str | None, About("`sha256:` and the digest; of a file it is taken")] = None,
-        size: Annotated[int | None, About("in bytes; of a file it is taken", least=0, most=2**63)] = None,
+        kind: Annotated[str, About("what sort it is", check=validate.name)] = "file",
+        digest: Annotated[str | None, About("its SHA-256")] = None,
+        size: Annotated[int | None, About("in bytes", least=0, most=2**63)] = None,
         agent: By = None,
         metadata: words.Metadata = None,
     ) -> Artifact:
         """Note what a run made: a file or a URI.
 
         Notes:
-            Linked again, the same place in the same run and node is one artifact, with the digest it has then.
+            The digest and the size of a file are taken from it. Linked again, the same place in the same run and node
+            is one artifact, with the digest it has then.
         """
         content = read_content(location, digest, size)
         content |= {"kind": kind, "metadata": metadata or {}, "name": name or content["name"]}
         engine, who, node = self.engine, self._agent(agent), node_id or ""
-        owner = get_run(engine, run_id)
+        refuse_misspelt(engine, run_id)
         id = make_id("art", engine.project, run_id, node, content["path"])
 
         def step(tx: Transaction) -> Record:
             record = tx.find(id)
+            owner = put_run(tx, run_id, agent=who)
             body = {**content, "workflow": owner.body["workflow"], "run": run_id, "node": node}
             if record is None:
                 return things.add(tx, "artifact", body, id=id, agent=who, session=run_id, links=(owner.id,))
@@ -741,14 +743,14 @@ class WorkflowMemory(Holder):
         duration_ms: Annotated[int | None, About("how long it took", least=0, most=10**15)] = None,
         error_message: Annotated[str | None, About("what went wrong", check=validate.output)] = None,
         feedback: Annotated[str | None, About("what the user said about it")] = None,
-        retrieval_id: Annotated[str | None, About("the retrieval whose memories were followed")] = None,
+        retrieval_id: Annotated[str | None, About("the retrieval that helped")] = None,
         user_id: words.User = None,
         metadata: words.Metadata = None,
     ) -> list[Outcome]:
-        """Record how a run of a workflow, or one node of it, went. It is retrieved like any other outcome.
+        """Record how a run of a workflow, or one node of it, went.
 
         Notes:
-            A run that nobody started is begun when its workflow is named.
+            It is retrieved like any other outcome. A run that nobody started is begun when its workflow is named.
         """
         given, place = dict(locals()), self._place(run_id, workflow_id, node_id)
         for own in ("self", "run_id", "workflow_id", "node_id", "strategy_used"):
@@ -781,15 +783,13 @@ class WorkflowMemory(Holder):
         workflow_id: WorkflowId = None,
         run_id: AnyRun = None,
         node_id: AnyNode = None,
-        tenant_id: Annotated[
-            str | None, About("whose memories; no scope reaches into another tenant", check=check_optional_id)
-        ] = None,
+        tenant_id: Annotated[str | None, About("whose memories", check=check_optional_id)] = None,
         user_id: words.User = None,
         top_k: Annotated[int | None, About("at most so many of each type", least=1, most=1000)] = None,
         mode: words.Mode = "default",
         types: words.Types = None,
     ) -> MemorySlice:
-        """Find the memories that matter for a task, of nothing beyond a scope: a node, a run, a workflow, an agent…
+        """Find the memories that matter for a task, within a scope: a node, a run, a workflow, an agent…
 
         Notes:
             'node' is one node of a run (or, without a run, of a workflow), 'run' one run, 'workflow' all its runs, each
@@ -804,7 +804,7 @@ class WorkflowMemory(Holder):
             raise ValidationError("the scope 'tenant' needs tenant_id")
         engine = choose_project(self._shared, tenant)
         if run_id:
-            get_run(engine, run_id)
+            refuse_misspelt(engine, run_id)
         place = self._place(run_id, workflow_id, node_id, engine)
         if scope in (Scope.TENANT, Scope.GLOBAL):
             projects = {engine.project, self._shared.project} if scope == Scope.GLOBAL else {engine.project}
