@@ -131,6 +131,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": BELOW_APP,
     # What a person may ask of a memory's inside, and files for a whole memory.
     "upkeep": BELOW_APP | {"app"},
+    "doctor": BELOW_APP | {"app", "upkeep"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
@@ -145,7 +146,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("operations", "schema", "remote", "projects"),
     },
     "cli": {
-        *("mcp", "http", "operations", "schema", "app", "config", "memory", "upkeep"),
+        *("mcp", "http", "operations", "schema", "app", "config", "memory", "upkeep", "doctor"),
         *("files", "text", "trust_register", "types", "errors"),
         *("knowledge", "graph", "rulefiles"),
     },
@@ -165,8 +166,8 @@ ENGINE_STEPS = (
 )
 # Only these may look inside a memory: faces go through its operations.
 MAY_REACH_ENGINE = FEATURES | {"engine", "memory", "models", "hooks", "app"}
-MAY_REACH_ENGINE |= {"upkeep", "knowledge", "projects"}
-MOST_LATE_IMPORTS = 145
+MAY_REACH_ENGINE |= {"upkeep", "doctor", "knowledge", "projects"}
+MOST_LATE_IMPORTS = 88
 # One name, one class. These are still to be renamed; none may be added.
 NAMED_TWICE = set(
     """About Budget Call Change Client Endpoint Entity Gate Holder Kind Limits Memory Options Part Place Plan Progress
@@ -343,7 +344,7 @@ def test_the_plugin_uses_hooks_and_what_is_below_them() -> None:
         "rulefiles",
         "types",
         "app",
-        "upkeep",
+        "doctor",
         "jsonc",
     } | BASE
     for file in sorted((SOURCE.parent / "claude_smart").glob("*.py")):

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from alma import ALMA
+from alma.doctor import Check, diagnose
 from alma.embedders.local import LocalEmbedder
 from alma.errors import EmbeddingError
-from alma.upkeep import Check, diagnose
 
 posix = pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
 

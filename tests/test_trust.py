@@ -16,10 +16,10 @@ import pytest
 from alma import ALMA
 from alma.app import open_default
 from alma.cli import main
+from alma.doctor import diagnose
 from alma.errors import ConfigError, UntrustedConfigError
 from alma.progress import ProgressTracker
 from alma.projects import open_configured
-from alma.upkeep import diagnose
 
 HARMLESS = """\
 alma:

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from alma import __version__, jsonc
+from alma.doctor import FAILED, OK, Finding, check_integrity, check_modes, check_space
 from alma.errors import ALMAError, BusyError, ConfigError, CorruptStoreError, ModelError, NewerStoreError, StorageError
 from alma.files import FileChange, apply_changes, read_content, resolve_link
 from alma.hooks.drain import SPENT, describe_reader, drain, find_program
 from alma.hooks.paths import DEFAULTS, DataDir, check_settings, find_data_dir, list_own_files, read_settings
 from alma.types.record import Status
-from alma.upkeep import FAILED, OK, Finding, check_integrity, check_modes, check_space
 
 from .cli import own_words
 from .data import describe_reading, find_pending, read_paused

@@ -10,8 +10,9 @@ from typing import IO, Any
 from .. import trust_register, upkeep
 from ..app import list_data_files
 from ..config import DEFAULT_PATH, Config, list_restricted_settings, load
+from ..doctor import FAILED, diagnose
 from ..errors import ConfigError, NotFoundError, ValidationError
-from ..upkeep import diagnose, find_store_file, read_embedders
+from ..upkeep import find_store_file, read_embedders
 from . import render
 from .derive import REVIEW, Call, Reply, command, extra, reply_value
 from .render import count, count_memories, format_bytes
@@ -31,7 +32,7 @@ def doctor(call: Call) -> Reply:
         text = f"{well}, embedder: {health.embedder or _WORDS_ONLY}" if health.ok else "not well:"
         return Reply(health, text, health.problems, code=0 if health.ok else 1)
     checks = list(diagnose(call.args.config))
-    ok = all(check.state != upkeep.FAILED for check in checks)
+    ok = all(check.state != FAILED for check in checks)
     return Reply({"ok": ok, "checks": checks}, lambda out: render.show_checks(out, checks), code=0 if ok else 1)
 
 

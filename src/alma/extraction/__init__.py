@@ -8,11 +8,9 @@ print(results["extracted_count"])
 
 from __future__ import annotations
 
-from .learner import (
-    AutoLearner,
+from .extractor import (
     Extracted,
     Extraction,
-    Kept,
     Kind,
     Voice,
     extract_conversation,
@@ -20,8 +18,8 @@ from .learner import (
     find_known_memories,
     from_conversation,
     from_text,
-    keep,
 )
+from .learner import AutoLearner, Kept, keep
 
 __all__ = [
     "AutoLearner",
