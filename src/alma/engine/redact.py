@@ -11,6 +11,7 @@ required tail are bounded or cannot start inside themselves. The time stays line
 
 from __future__ import annotations
 
+import binascii
 import json
 import os
 import re
@@ -160,8 +161,6 @@ def is_telling(value: str, family: str) -> bool:
 
 def decode_base64(blob: str) -> str:
     """Return the ASCII text inside a base64 blob, or nothing."""
-    import binascii
-
     bare = blob.rstrip("=")
     if "_" in bare:
         bare = bare.replace("-", "+").replace("_", "/")

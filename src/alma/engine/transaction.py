@@ -11,6 +11,7 @@ tombstones.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import time
 from collections import defaultdict
@@ -208,8 +209,6 @@ def tombstone_id(record_id: str) -> str:
 
 def hash_key(salt: str, key: str) -> str:
     # Loaded here: it takes a while, and few memories have deleted anything.
-    import hashlib
-
     return hashlib.blake2b(key.encode("utf-8"), key=bytes.fromhex(salt), digest_size=16).hexdigest()
 
 
