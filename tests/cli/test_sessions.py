@@ -151,7 +151,7 @@ def test_list_and_show(started: str, run: Run) -> None:
         (("note",), "there is nothing to note"),
         (("note", "--test", "test_a"), "test_a' is not NAME=pass or NAME=fail"),
         (("note", "--test", "test_a=maybe"), "is not NAME=pass"),
-        (("note", "--outcome", "success"), "pass `action` with it"),
+        (("note", "--outcome", "success"), "pass --action with it"),
         (("note", "--action", "x", "--outcome", "fine"), "unknown outcome 'fine'"),
         (("note", "--confidence", "7"), "confidence_level must be between 0 and 1"),
         (("end", "--metadata", "["), "metadata is not JSON"),

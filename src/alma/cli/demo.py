@@ -216,9 +216,7 @@ def show_next_steps(stage: Stage) -> None:
         stage.say(f"    {line}")
 
 
-@command(
-    "demo", extra("--keep", "DIR", "keep the scratch database in this new folder"), extra("--fast", "", "no pauses")
-)
+@command("demo", extra("--keep DIR", "keep the scratch database in this new folder"), extra("--fast", "no pauses"))
 def play(call: Call) -> Reply:
     """Watch it learn, on a scratch database."""
     keep = call.args.keep

@@ -7,7 +7,6 @@ import difflib
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field
@@ -21,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, get_args, 
 
 from alma import __version__
 
-from ..errors import ALMAError, NotFoundError, ScopeError, ValidationError
-from .render import Output, Progress, describe_empty
+from ..errors import ALMAError, ValidationError
+from .render import Output, describe_empty
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -181,13 +180,18 @@ class Argument(NamedTuple):
     """Arguments that exclude each other: of `either` one may be given, of `needed` one must."""
 
 
-def extra(flag: str, metavar: str, help: str, values: Sequence[str] = (), group: str = "", **options: Any) -> Argument:
-    """Declare an argument; one without a metavar is a switch."""
-    kind = {"metavar": metavar} if metavar else {"action": "store_true"}
+def extra(spec: str, help: str, values: Sequence[str] = (), group: str = "", **options: Any) -> Argument:
+    """Declare an argument: `--tag TAG`, `--tag TAG…` that may be repeated, a switch `--yes`, or `FILE` by its place."""
+    flag, _, metavar = spec.partition(" ")
+    kind: dict[str, Any] = {"metavar": metavar} if metavar else {"action": "store_true"}
+    if metavar.endswith("…"):
+        kind, help = {"metavar": metavar[:-1], "action": "append"}, f"{help}; may be repeated"
+    elif not flag.startswith("--"):
+        flag, kind = flag.lower(), {"metavar": metavar or flag}
     return Argument(flag, {**kind, "help": help, **options}, values, group)
 
 
-YES = extra("--yes", "", "do not ask")
+YES = extra("--yes", "do not ask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,30 +199,24 @@ class Command:
     words: str
     operation: str = ""
     """The operations whose parameters are its arguments, with spaces between; the first is run."""
-    extras: tuple[Argument, ...] = ()
+    takes: str = "*"
+    """Which of the parameters it takes. `name` is given by its place, `name?` may be left out, `--name` is an option,
+    `--name:other` one with another name than in NAMES, and `!name` is not taken. `--*` are all others as options, and
+    `*` too, but for the first that is needed, which is given by its place."""
     _: KW_ONLY
+    extras: tuple[Argument, ...] = ()
+    help: str = ""
+    """What it does, where it does a part of what the operation can."""
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments where the command line has a default of its own."""
+    requires: bool = True
+    """Whether the parser asks for what the operation needs; otherwise the command does."""
     key: str = ""
     """What the answer is called in JSON; a list also gets its count."""
     part: str = ""
     """The field of the answer that is shown instead of all of it."""
     verb: str = ""
     """What was done: `added`."""
-    ask: str = ""
-    """What is asked before it is done, unless --yes answers."""
-    about: str = ""
-    """The operation that reads what the question is about; it is shown before."""
-    positional: str | None = None
-    """The parameters told by their place, `?` after one that may be left out; without it the first that is needed."""
-    help: str = ""
-    """What it does, where it does a part of what the operation can."""
-    only: str = ""
-    """The parameters that it takes then."""
-    requires: bool = True
-    """Whether the parser asks for what the operation needs; otherwise the command does."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Other names than those in NAMES; an empty one leaves the parameter out."""
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments where the command line has a default of its own."""
     matching: bool = True
     """Whether the store must have been filled by the configured embedder."""
     run: Run | None = None
@@ -232,15 +230,15 @@ COMMANDS: list[Command] = []
 
 
 def command(words: str, *parts: str | Argument, **more: Any) -> Callable[[R], R]:
-    """Declare a command that is more than an operation: its operations and its other arguments.
+    """Declare a command that is more than an operation: its operations, what it takes of them, and other arguments.
 
     Its help comes from the docstring of the function, or from the operation.
     """
 
     def declare(run: R) -> R:
-        operation = " ".join(part for part in parts if isinstance(part, str))
+        texts = [part for part in parts if isinstance(part, str)]
         extras = tuple(part for part in parts if isinstance(part, Argument))
-        COMMANDS.append(Command(words, operation, extras, run=run, **more))
+        COMMANDS.append(Command(words, *texts, extras=extras, run=run, **more))
         return run
 
     return declare
@@ -280,9 +278,11 @@ def add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> Non
 
 def spell_parameter(command: Command, parameter: Parameter) -> str:
     """Return what a parameter is called on the command line; empty: the command does not take it."""
-    if command.only and parameter.name not in command.only.split():
+    taken = command.takes.split()
+    spellings = dict(word.lstrip("-").replace("?", "").partition(":")[::2] for word in taken)
+    if (parameter.name not in spellings and not {"*", "--*"} & {*taken}) or f"!{parameter.name}" in taken:
         return ""
-    return command.names.get(parameter.name, NAMES.get(parameter.name, parameter.name)).replace("_", "-")
+    return spellings.get(parameter.name) or NAMES.get(parameter.name, parameter.name).replace("_", "-")
 
 
 def read_type(parameter: Parameter) -> tuple[type, bool, bool]:
@@ -299,19 +299,20 @@ def add_arguments(parser: argparse.ArgumentParser, command: Command, operations:
     if command.add_arguments is not None:
         command.add_arguments(parser)
     done: set[str] = set()
+    taken = command.takes.split()
     for operation in operations:
         needed = (one.name for one in operation.parameters if one.needed and one.name not in ("agent", "user_id"))
-        positional = next(needed, "") if command.positional is None else command.positional
-        places = positional.replace("?", "").split()
-        # Arguments told by their place must be added in their order.
-        for one in sorted(operation.parameters, key=lambda one: places.index(one.name) if one.name in places else -1):
+        places = [word.partition(":")[0] for word in taken if word[0].isalpha()] or [next(needed, "")] * ("*" in taken)
+        order = [word.rstrip("?") for word in places]
+        # Arguments given by their place must be added in their order.
+        for one in sorted(operation.parameters, key=lambda one: order.index(one.name) if one.name in order else -1):
             if one.name not in done and spell_parameter(command, one):
                 done.add(one.name)
                 is_required = command.requires and operation is operations[0]
-                nargs = "?" if f"{one.name}?" in positional.split() else None
-                _add_parameter(parser, command, one, is_required, (nargs,) if one.name in places else ())
+                nargs = "?" if f"{one.name}?" in places else None
+                _add_parameter(parser, command, one, is_required, (nargs,) if one.name in order else ())
     groups: dict[str, Any] = {"": parser}
-    for argument in (*command.extras, *([YES] if command.ask else [])):
+    for argument in command.extras:
         if argument.group not in groups:
             groups[argument.group] = parser.add_mutually_exclusive_group(required=argument.group == "needed")
         action = groups[argument.group].add_argument(argument.flag, **argument.options)
@@ -462,68 +463,11 @@ def parse_moment(text: str, now: datetime | None = None) -> str:
         return text
 
 
-# -- files that people hand over
-
-Line = tuple[str, dict[str, Any]]
-"""An object, and its place such as `chat.jsonl, line 3`."""
-_BATCH = 100
-_REFUSED = (ValidationError, ScopeError, NotFoundError)
-
-
-def read_text(source: str) -> str:
-    """Read a file, or standard input for '-'."""
-    try:
-        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValidationError(f"{source} cannot be read: {error}") from error
-
-
 def parse_json(place: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValidationError(f"{place} is not JSON: {error}; nothing was recorded") from error
-
-
-def check_object(place: str, value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValidationError(f"{place} must be an object with {what}; nothing was recorded")
-    return value
-
-
-def read_objects(
-    source: str, what: str, gaps: Mapping[str, Any] | None = None, *, may_be_empty: bool = False
-) -> list[Line]:
-    """Read the objects of a JSON list or of JSON Lines; `gaps` are filled where an object does not say it."""
-    text = read_text(source)
-    if text.lstrip().startswith("["):
-        values = [(f"{source}, item {number}", value) for number, value in enumerate(parse_json(source, text), 1)]
-    else:
-        # Not splitlines: JSON may hold the other line separators of Unicode as they are.
-        lines = [(f"{source}, line {number}", line) for number, line in enumerate(text.split("\n"), 1)]
-        values = [(place, parse_json(place, line)) for place, line in lines if line.strip()]
-    if not values and not may_be_empty:
-        raise ValidationError(f"{source} holds nothing; nothing was recorded")
-    return [(place, {**(gaps or {}), **check_object(place, value, what)}) for place, value in values]
-
-
-def send_lines(lines: Sequence[Line], send: Callable[[list[dict[str, Any]]], list[Any]], report: Progress) -> list[Any]:
-    """Send all of them, batch by batch. Each batch is kept whole or not at all; a refused line is named."""
-    answers: list[Any] = []
-    for start in range(0, len(lines), _BATCH):
-        batch = lines[start : start + _BATCH]
-        try:
-            answers += send([given for _, given in batch])
-        except _REFUSED:
-            # Nothing of the batch was written. One by one it becomes clear which line it is.
-            for place, given in batch:
-                try:
-                    answers += send([given])
-                except _REFUSED as error:
-                    kept = f"; the {len(answers)} before it were recorded, so go on from this line" if answers else ""
-                    raise type(error)(f"{place}: {error}{kept}") from error
-        report(len(answers), len(lines))
-    return answers
 
 
 # -- a call
@@ -627,13 +571,8 @@ class Call:
         return re.sub(pattern, lambda name: options[name[name.lastindex or 0]], message, flags=re.MULTILINE)
 
     def run_typed(self, name: str = "", /, **more: Any) -> Any:
-        """Run an operation, the command's own by default, with what was typed, after asking where it asks."""
-        command, name = self.command, name or self.command.operation.split()[0]
-        given = self.read_arguments(name) | more
-        if command.ask:
-            known = [one.name for one in find_operation(command.about).parameters] if command.about else []
-            self.confirm(command.ask, self.run(command.about, **{one: given[one] for one in known}) if known else None)
-        return self.run(name, **given)
+        """Run an operation, the command's own by default, with what was typed."""
+        return self.run(name or self.command.operation.split()[0], **self.read_arguments(name) | more)
 
     def answer(self, name: str = "", /, **more: Any) -> Reply:
         """Run an operation as `run_typed` does, and answer as the command says."""
@@ -641,9 +580,14 @@ class Call:
         if command.part:
             value = getattr(value, command.part)
             value = list(value) if isinstance(value, tuple) else value
-        if command.part and command.verb:
-            return Reply({command.key: value}, f"{command.verb} {value}")
         return reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
+
+    def refuse_options(self, names: str, why: str) -> None:
+        """Refuse options that do not go with others, if one of them was typed."""
+        typed = [name for name in names.split() if getattr(self.args, name, None) not in (None, False)]
+        options = [one.option_strings[0] for one in self.args.parser._actions if one.dest in typed]
+        if options:
+            raise ValidationError(f"{', '.join(options)} {why}")
 
     def confirm(self, question: str, *things: Any) -> None:
         """Ask whether to do it, after showing what it is about; --yes answers."""

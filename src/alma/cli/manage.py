@@ -20,7 +20,7 @@ from .derive import Call, Reply, command, extra, reply_value
 
 EMBEDDINGS = ("auto", "local", "openai", "azure", "hash", "none")
 SCOPES = tuple(map(str, tokens.Scope))
-_NAME = extra("name", "NAME", "the token's name")
+_NAME = extra("NAME", "the token's name")
 _OPTIONS = {
     "openai": "  embedding:\n    api_key: ${OPENAI_API_KEY:-}\n    model: text-embedding-3-small\n",
     "azure": (
@@ -48,11 +48,11 @@ def write_configuration(project: str, storage: str, embedding: str, folder: str)
 
 @command(
     "init",
-    extra("--project-id", "ID", "whose memory it is (default: the folder's name)"),
-    extra("--storage", "STORAGE", "sqlite (default) or file", choices=("sqlite", "file"), default="sqlite"),
-    extra("--embedding", "NAME", f"{', '.join(EMBEDDINGS)} (default auto)", choices=EMBEDDINGS, default="auto"),
-    extra("--dir", "DIR", "where to write it (default .alma)", default=".alma"),
-    extra("--force", "", "overwrite a configuration that is there"),
+    extra("--project-id ID", "whose memory it is (default: the folder's name)"),
+    extra("--storage STORAGE", "sqlite (default) or file", choices=("sqlite", "file"), default="sqlite"),
+    extra("--embedding NAME", f"{', '.join(EMBEDDINGS)} (default auto)", choices=EMBEDDINGS, default="auto"),
+    extra("--dir DIR", "where to write it (default .alma)", default=".alma"),
+    extra("--force", "overwrite a configuration that is there"),
 )
 def init(call: Call) -> Reply:
     """Write a configuration file for this folder."""
@@ -135,14 +135,13 @@ def _describe_token(token: tokens.Token) -> dict[str, Any]:
     "token add",
     _NAME,
     extra(
-        "--scope",
-        "SCOPE",
+        "--scope SCOPE",
         f"what it may do, each including those before it: {', '.join(SCOPES)}",
         SCOPES,
         default="read",
     ),
-    extra("--project", "P", "only this project; may be repeated", dest="projects", action="append"),
-    extra("--expires", "WHEN", "such as 12h, 30d, 1y or 2031-01-31; default: never"),
+    extra("--project P…", "only this project", dest="projects"),
+    extra("--expires WHEN", "such as 12h, 30d, 1y or 2031-01-31; default: never"),
 )
 def add_token(call: Call) -> Reply:
     """Make a token. It is shown once and not kept."""
@@ -198,7 +197,7 @@ complete -c alma -a '(alma __complete (commandline -opc)[2..] (commandline -ct) 
 }
 
 
-@command("completion", extra("shell", "SHELL", "bash, zsh or fish", choices=tuple(_SCRIPTS)))
+@command("completion", extra("SHELL", "bash, zsh or fish", choices=tuple(_SCRIPTS)))
 def print_completion(call: Call) -> Reply:
     """Print a script that lets your shell complete these commands."""
     script = _SCRIPTS[call.args.shell]

@@ -23,7 +23,7 @@ _WORDS_ONLY = "none (words only)"
 # -- check and trust
 
 
-@command("doctor", extra("--quick", "", "only whether the memory opens and can find things"), matching=False)
+@command("doctor", extra("--quick", "only whether the memory opens and can find things"), matching=False)
 def doctor(call: Call) -> Reply:
     """Check that everything works, and say how to fix what does not. Exit code 1 if something is broken."""
     if call.args.quick:
@@ -38,9 +38,9 @@ def doctor(call: Call) -> Reply:
 
 @command(
     "trust",
-    extra("path", "PATH", "the folder that holds .alma; default: the nearest here or above", nargs="?"),
-    extra("--list", "", "list the trusted folders", group="either"),
-    extra("--remove", "", "no longer trust the folder or the memory in it", group="either"),
+    extra("PATH", "the folder that holds .alma; default: the nearest here or above", nargs="?"),
+    extra("--list", "list the trusted folders", group="either"),
+    extra("--remove", "no longer trust the folder or the memory in it", group="either"),
 )
 def trust(call: Call) -> Reply:
     """Trust the configuration and the memory that lie in a folder, until the configuration changes."""
@@ -122,8 +122,8 @@ def set_exact(stream: IO[str], encoding: str) -> IO[str]:
 
 @command(
     "export",
-    extra("file", "FILE", "a new file ('-': standard output)"),
-    extra("--no-vectors", "", "leave the embeddings out; an import makes them anew"),
+    extra("FILE", "a new file ('-': standard output)"),
+    extra("--no-vectors", "leave the embeddings out; an import makes them anew"),
     matching=False,
 )
 def export(call: Call) -> Reply | int:
@@ -140,7 +140,7 @@ def export(call: Call) -> Reply | int:
     return Reply({"path": target, "records": records, "bytes": size}, text)
 
 
-@command("backup", extra("file", "FILE", "a new file; nothing is overwritten"), matching=False)
+@command("backup", extra("FILE", "a new file; nothing is overwritten"), matching=False)
 def backup(call: Call) -> Reply:
     """Copy the store to a new file while it is in use."""
     path = Path(call.args.file)
@@ -150,12 +150,12 @@ def backup(call: Call) -> Reply:
 
 @command(
     "import",
-    extra("file", "FILE", "what `alma export` wrote ('-': standard input)"),
-    extra("--dry-run", "", "only say what would become of it"),
-    extra("--trusted", "", "your own export: take it as it is", group="either"),
-    extra("--yes", "", "the same as --trusted", group="either", dest="trusted"),
-    extra("--untrusted", "", "somebody else's: all of it waits for you", group="either"),
-    extra("--keep-project", "", "take in another project's memories as that project's"),
+    extra("FILE", "what `alma export` wrote ('-': standard input)"),
+    extra("--dry-run", "only say what would become of it"),
+    extra("--trusted", "your own export: take it as it is", group="either"),
+    extra("--yes", "the same as --trusted", group="either", dest="trusted"),
+    extra("--untrusted", "somebody else's: all of it waits for you", group="either"),
+    extra("--keep-project", "take in another project's memories as that project's"),
 )
 def import_(call: Call) -> Reply:
     """Take in what `alma export` wrote. Imported twice it changes nothing.
