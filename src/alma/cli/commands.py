@@ -13,6 +13,7 @@ from typing import Any
 from ..config import load_yaml
 from ..errors import ConfigError, NotFoundError, ScopeError, ValidationError
 from ..knowledge import reading
+from ..schema import type_of
 from ..types.kinds import Episode
 from ..upkeep import count_results, find_lessons, read_background
 from . import render
@@ -108,13 +109,8 @@ def read_pairs(
 # -- the loop
 
 
-@command(
-    "learn",
-    "learn",
-    "--*",
-    extra("--from FILE", "JSON Lines of outcomes ('-': standard input); options fill gaps", dest="source"),
-    requires=False,
-)
+@command("learn", "learn", "--*", requires=False)
+@extra("--from FILE", "JSON Lines of outcomes ('-': standard input); options fill gaps", dest="source")
 def learn(call: Call) -> Reply:
     since, source = datetime.now(UTC), call.args.source
     given = call.read_arguments()
@@ -140,7 +136,9 @@ def learn_run(call: Call) -> Reply:
     return Reply({"outcomes": outcomes, "learned": lessons}, "recorded", outcomes, lessons)
 
 
-@command("retrieve", "retrieve retrieve_scoped", _PROMPT, extra("--explain", "show what each memory scored, by factor"))
+@command("retrieve", "retrieve retrieve_scoped")
+@_PROMPT
+@extra("--explain", "show what each memory scored, by factor")
 def retrieve(call: Call) -> Reply:
     if "scope" in call.args:
         # A scope is a fence of tags; what it cannot also hold to must not seem to hold.
@@ -156,13 +154,11 @@ def retrieve(call: Call) -> Reply:
     return Reply(found, found, *(found.explanations if call.args.explain else ()))
 
 
-@command(
-    "feedback",
-    extra("ID", "the memory", nargs="?"),
-    extra("SIGNAL", "up, down, used or ignored", nargs="?", choices=tuple(_SIGNALS)),
-    extra("--shown ID", "instead: all memories that were shown", nargs="+"),
-    extra("--used ID…", "one of them that was used", default=[]),
-)
+@command("feedback")
+@extra("ID", "the memory", nargs="?")
+@extra("SIGNAL", "up, down, used or ignored", nargs="?", choices=tuple(_SIGNALS))
+@extra("--shown ID", "instead: all memories that were shown", nargs="+")
+@extra("--used ID…", "one of them that was used", default=[])
 def feedback(call: Call) -> Reply:
     """Say what a memory was worth, or which of the memories shown were used. It moves their rank."""
     args = call.args
@@ -200,19 +196,12 @@ def show(call: Call) -> Reply:
         "history": call.run("history", memory_id=memory.id),
     }
     turns = [f"{one.speaker}, {render.format_value(one.said_at)}, {one.id}: {one.text}" for one in get_turns(memory)]
-    card = {"type": render.name_type(memory), **render.list_fields(memory), "confidence": render.draw_belief(memory)}
+    card = {"type": type_of(memory), **render.list_fields(memory), "confidence": render.draw_belief(memory)}
     return Reply(document, {**card, "conversation": turns}, {**document, "memory": "", "related": related})
 
 
-@command(
-    "update",
-    "update",
-    "* !fields",
-    extra("pairs FIELD=VALUE", "a field with its new value", nargs="*"),
-    fixed={"source": "user"},
-    key="memory",
-    verb="updated",
-)
+@command("update", "update", "* !fields --source=user", "memory", "updated")
+@extra("pairs FIELD=VALUE", "a field with its new value", nargs="*")
 def update(call: Call) -> Reply:
     changed: dict[str, Any] = {**read_pairs(call.args.pairs, "FIELD=VALUE, such as fact='New text'", str.partition)}
     if "metadata" in changed:
@@ -220,7 +209,8 @@ def update(call: Call) -> Reply:
     return call.answer(fields=changed)
 
 
-@command("delete", "delete erase_user", "memory_id? --*", YES, requires=False)
+@command("delete", "delete erase_user", "memory_id? --*", requires=False)
+@YES
 def delete(call: Call) -> Reply:
     """Erase a memory for good. It will not be learned again by itself. A conversation goes with all its turns."""
     user = getattr(call.args, "user_id", None)
@@ -239,7 +229,8 @@ def delete(call: Call) -> Reply:
     return Reply({"deleted": memory.id, **gone}, f"erased {memory.id}{parts}")
 
 
-@command("archive", "forget", YES)
+@command("archive", "forget")
+@YES
 def archive(call: Call) -> Reply:
     given = call.read_arguments()
     report = call.run("forget", **given | {"dry_run": True})
@@ -253,12 +244,8 @@ def archive(call: Call) -> Reply:
 # -- files of memories
 
 
-@command(
-    "add episode",
-    "add_episode",
-    "--* !turns",
-    extra("FILE", "its turns, each with speaker and text: a JSON list or JSON Lines ('-': standard input)"),
-)
+@command("add episode", "add_episode", "--* !turns")
+@extra("FILE", "its turns, each with speaker and text: a JSON list or JSON Lines ('-': standard input)")
 def add_episode(call: Call) -> Reply:
     lines = read_objects(call.args.file, "a speaker and a text")
     try:
@@ -272,7 +259,10 @@ def add_episode(call: Call) -> Reply:
     return Reply({"memory": episode}, f"{episode.id} {retired if episode.status == 'retired' else kept}")
 
 
-@command("add many", extra("FILE", "JSON Lines, each with its type and what it says"), _AGENT, _TAGS)
+@command("add many")
+@extra("FILE", "JSON Lines, each with its type and what it says")
+@_AGENT
+@_TAGS
 def add_many(call: Call) -> Reply:
     """Add memories of any types from a file. Added again they change nothing.
 
@@ -282,7 +272,10 @@ def add_many(call: Call) -> Reply:
     return _send_added(call, "add_many", "memories", "a type and what is to be added")
 
 
-@command("add episodes", extra("FILE", "JSON Lines, each with session_id and turns"), _AGENT, _TAGS)
+@command("add episodes")
+@extra("FILE", "JSON Lines, each with session_id and turns")
+@_AGENT
+@_TAGS
 def add_episodes(call: Call) -> Reply:
     """Keep conversations from a file, or what is new of them."""
     return _send_added(call, "add_episodes", "conversations", "a session_id and turns")
@@ -300,15 +293,10 @@ def _send_added(call: Call, operation: str, parameter: str, what: str) -> Reply:
     return Reply(document, {f"kept {len(memories)} {parameter}": memories})
 
 
-@command(
-    "ingest",
-    "ingest",
-    "* !own --branches:branches",
-    extra("--own", "these are the person's own words (default: chats are)", group="either", default=None),
-    extra("--not-own", "they are others': they wait", group="either", dest="own", action="store_false", default=None),
-    extra("--plan", "only say which files would be read, and as what"),
-    requires=False,
-)
+@command("ingest", "ingest", "* !own --branches:branches", requires=False)
+@extra("--own", "these are the person's own words (default: chats are)", group="either", default=None)
+@extra("--not-own", "they are others': they wait", group="either", dest="own", action="store_false", default=None)
+@extra("--plan", "only say which files would be read, and as what")
 def ingest(call: Call) -> Reply:
     args = call.args
     if args.plan:
@@ -325,14 +313,9 @@ def ingest(call: Call) -> Reply:
     return Reply(report, report, hint)
 
 
-@command(
-    "learn-from",
-    "learn_from_conversation learn_from_text",
-    "--* !messages !text",
-    extra("FILE", "messages with role and content: a JSON list or JSON Lines ('-': standard input)"),
-    extra("--text", "FILE is a note or a page, not a conversation"),
-    fixed={"source": "user"},
-)
+@command("learn-from", "learn_from_conversation learn_from_text", "--* !messages !text --source=user")
+@extra("FILE", "messages with role and content: a JSON list or JSON Lines ('-': standard input)")
+@extra("--text", "FILE is a note or a page, not a conversation")
 def learn_from(call: Call) -> Reply:
     args = call.args
     if args.text:
@@ -369,7 +352,8 @@ def show_item_history(call: Call) -> Reply:
     return Reply({"id": item.id, "history": history}, history)
 
 
-@command("work delete", "delete_work_item", "* --agent:by", YES)
+@command("work delete", "delete_work_item", "* --agent:by")
+@YES
 def delete_item(call: Call) -> Reply:
     [item] = call.run("list_work_items", item_id=call.args.item_id)
     call.confirm("Erase it and its history for good?", item)
@@ -377,16 +361,10 @@ def delete_item(call: Call) -> Reply:
     return Reply({"deleted": deleted.id}, f"erased {deleted.id}")
 
 
-@command(
-    "work test",
-    "update_progress",
-    "item_id --agent:by",
-    extra("TEST", "the test's name"),
-    extra("--pass", "it passed", group="needed", dest="passing"),
-    extra("--fail", "it failed", group="needed", dest="passing", action="store_false"),
-    key="item",
-    verb="tested",
-)
+@command("work test", "update_progress", "item_id --agent:by", "item", "tested")
+@extra("TEST", "the test's name")
+@extra("--pass", "it passed", group="needed", dest="passing")
+@extra("--fail", "it failed", group="needed", dest="passing", action="store_false")
 def record_test(call: Call) -> Reply:
     """Record how a test of a work item went. A new name is added to its tests."""
     return call.answer(test_results={call.args.test: call.args.passing})
@@ -419,9 +397,9 @@ def move_item(call: Call) -> Reply:
     "work archive",
     "update_progress archive_finished",
     "item_id? --agent:by --older_than_days:older-than",
-    extra("--finished", "all that are done"),
     requires=False,
 )
+@extra("--finished", "all that are done")
 def archive_items(call: Call) -> Reply:
     """Put an item away, or all that are done: it is neither listed nor counted."""
     if ("item_id" in call.args) is call.args.finished:
@@ -433,11 +411,8 @@ def archive_items(call: Call) -> Reply:
     return reply_value(call.run_typed(archived=True), "item")
 
 
-@command(
-    "work progress",
-    "progress_summary progress_logs",
-    extra("--log", "how far sessions were when they noted it, newest first"),
-)
+@command("work progress", "progress_summary progress_logs")
+@extra("--log", "how far sessions were when they noted it, newest first")
 def show_progress(call: Call) -> Reply:
     if not call.args.log:
         call.refuse_options("session_id limit", "goes with --log")
@@ -471,13 +446,9 @@ def _run_in_session(call: Call) -> Any:
     return call.run(call.command.operation, **given)
 
 
-@command(
-    "session note",
-    "update_session",
-    "session_id? --* !test_status",
-    _TEST,
-    extra("--log", "also keep how far the work is, for `alma work progress --log`"),
-)
+@command("session note", "update_session", "session_id? --* !test_status")
+@_TEST
+@extra("--log", "also keep how far the work is, for `alma work progress --log`")
 def note_session(call: Call) -> Reply:
     session = _run_in_session(call)
     document = {"session": session}
@@ -487,12 +458,8 @@ def note_session(call: Call) -> Reply:
     return Reply(document, f"noted in {session.id}", session)
 
 
-@command(
-    "session end",
-    "end_session",
-    "session_id? --* !test_status --last_outcome:outcome --current_goal:goal",
-    _TEST,
-)
+@command("session end", "end_session", "session_id? --* !test_status --last_outcome:outcome --current_goal:goal")
+@_TEST
 def end_session(call: Call) -> Reply:
     handoff = _run_in_session(call)
     return reply_value(handoff, "handoff", f"ended {handoff.session_id}; the next session starts with:")
@@ -512,7 +479,8 @@ def show_session(call: Call) -> Reply:
     return reply_value(call.run_typed().sessions[0], "session")
 
 
-@command("session prepare", "initialize", "* user_prompt:prompt", _PROMPT)
+@command("session prepare", "initialize", "* user_prompt:prompt")
+@_PROMPT
 def prepare_session(call: Call) -> Reply:
     if call.args.user_prompt == "-":
         call.args.user_prompt = read_text("-")
@@ -530,14 +498,9 @@ def wake_up(call: Call) -> Reply:
 # -- workflows
 
 
-@command(
-    "workflow checkpoint",
-    "checkpoint",
-    "run_id node_id --* !state --from_branch:from-branch",
-    extra("--state JSON", "the state, a JSON object", group="either", dest="state_text"),
-    extra("--from FILE", "the state from a file ('-': standard input)", group="either", dest="source"),
-    key="checkpoint",
-)
+@command("workflow checkpoint", "checkpoint", "run_id node_id --* !state --from_branch:from-branch", "checkpoint")
+@extra("--state JSON", "the state, a JSON object", group="either", dest="state_text")
+@extra("--from FILE", "the state from a file ('-': standard input)", group="either", dest="source")
 def save_checkpoint(call: Call) -> Reply:
     text, source = call.args.state_text, call.args.source
     if text is not None:
@@ -558,13 +521,7 @@ def resume_run(call: Call) -> Reply:
     return Reply({"checkpoint": found}, print_exact(render.format_json(found.state)))
 
 
-@command(
-    "workflow fork",
-    "checkpoint",
-    "run_id branch_id --from_branch --agent",
-    fixed={"from_branch": "main"},
-    key="checkpoint",
-)
+@command("workflow fork", "checkpoint", "run_id branch_id --from_branch=main --agent", "checkpoint")
 def fork_run(call: Call) -> Reply:
     """Begin a branch of a run at the newest checkpoint of another branch. Its first one holds the same state."""
     given = call.read_arguments()
@@ -581,11 +538,11 @@ def fork_run(call: Call) -> Reply:
     "workflow merge",
     "merge_states checkpoint",
     "run_id? --branches --default --node_id --branch_id:into --agent",
-    extra("--state FILE…", "a state", dest="state_files"),
-    extra("--base FILE", "the state that all the files began at", dest="base_file"),
-    extra("--reducer KEY=HOW…", "how a key is merged", dest="reducer_pairs"),
     requires=False,
 )
+@extra("--state FILE…", "a state", dest="state_files")
+@extra("--base FILE", "the state that all the files began at", dest="base_file")
+@extra("--reducer KEY=HOW…", "how a key is merged", dest="reducer_pairs")
 def merge(call: Call) -> Reply:
     """Merge branches into a checkpoint, or files of states into a state that is printed.
 
@@ -609,7 +566,8 @@ def merge(call: Call) -> Reply:
     return Reply({"state": state}, print_exact(render.format_json(state)))
 
 
-@command("workflow cleanup", "cleanup_checkpoints", YES)
+@command("workflow cleanup", "cleanup_checkpoints")
+@YES
 def clean_up_checkpoints(call: Call) -> Reply:
     call.confirm("Erase all checkpoints but the newest ones of each branch?")
     return call.answer()
@@ -618,14 +576,10 @@ def clean_up_checkpoints(call: Call) -> Reply:
 # -- domains
 
 
-@command(
-    "domains create",
-    "create_domain",
-    "* !entity_types !relationship_types --replace_existing:replace",
-    extra("--from FILE", "YAML or JSON with the schema's parts; options come first", dest="source"),
-    extra("--entity NAME[:ATTR,…]…", "a sort of thing with its attributes"),
-    extra("--relationship NAME:SOURCE:TARGET", "how two sorts of things are related", action="append"),
-)
+@command("domains create", "create_domain", "* !entity_types !relationship_types --replace_existing:replace")
+@extra("--from FILE", "YAML or JSON with the schema's parts; options come first", dest="source")
+@extra("--entity NAME[:ATTR,…]…", "a sort of thing with its attributes")
+@extra("--relationship NAME:SOURCE:TARGET", "how two sorts of things are related", action="append")
 def create_domain(call: Call) -> Reply:
     args, parts = call.args, {}
     if args.source is not None:
@@ -656,7 +610,8 @@ def show_domain(call: Call) -> Reply:
     return reply_value(call.run_typed()[0].schema, "domain")
 
 
-@command("domains delete", "delete_domain", YES)
+@command("domains delete", "delete_domain")
+@YES
 def delete_domain(call: Call) -> Reply:
     call.confirm("Take this schema off the list?", call.run("list_domains", name=call.args.name))
     name = call.run_typed().name
@@ -691,7 +646,8 @@ def export_rules(call: Call) -> Reply:
     )
 
 
-@command("rules import", "import_rules", "path? --* --all_items:all", YES)
+@command("rules import", "import_rules", "path? --* --all_items:all")
+@YES
 def import_rules(call: Call) -> Reply:
     given = call.read_arguments()
     report = call.run("import_rules", **given | {"dry_run": True})
@@ -732,102 +688,79 @@ def _describe_import(report: Any) -> list[Any]:
 
 _ITEM = "item_id --agent:by"
 _EDITED = (
-    " --title --description --item_type --priority --owner --parent_id --tests --estimate_minutes --tags --metadata"
+    "--title --description --item_type --priority --owner --parent_id --tests --estimate_minutes --tags --metadata"
 )
 _ON = extra("--on ID…", "the item that must be done first", dest="blocked_by", required=True)
 _FROM = extra("--from ID…", "the item it need not wait for", dest="unblocked_by", required=True)
-_ADDS = ("knowledge", "heuristic", "rule", "anti-pattern", "preference")
+_STATED = "--* --source=user_stated"
 
 
-def _add_memory(name: str) -> Command:
-    source = "explicit_instruction" if name == "preference" else "user_stated"
-    operation = f"add_{name.replace('-', '_')}"
-    return Command(f"add {name}", operation, "--*", fixed={"source": source}, key="memory", verb="added")
-
-
-def _change_item(word: str, verb: str, help: str, takes: str = "", *extras: Argument, **fixed: Any) -> Command:
+def change_item(word: str, verb: str, help: str, takes: str = "", *extras: Argument) -> Command:
     """Return a command that does a part of what `update_progress` can."""
-    taken = _ITEM + takes
-    return Command(
-        f"work {word}", "update_progress", taken, extras=extras, help=help, key="item", verb=verb, fixed=fixed
-    )
+    return Command(f"work {word}", "update_progress", f"{_ITEM} {takes}", "item", verb, extras=extras, help=help)
 
 
 COMMANDS += [
-    *map(_add_memory, _ADDS),
+    Command("add knowledge", "add_knowledge", _STATED, "memory", "added"),
+    Command("add heuristic", "add_heuristic", _STATED, "memory", "added"),
+    Command("add rule", "add_rule", _STATED, "memory", "added"),
+    Command("add anti-pattern", "add_anti_pattern", _STATED, "memory", "added"),
+    Command("add preference", "add_preference", "--* --source=explicit_instruction", "memory", "added"),
     Command("session start", "start_session", "--*"),
     Command("session reload", "quick_reload", "--*"),
-    Command("work add", "create_work_item", key="item", verb="added"),
-    Command("work list", "list_work_items", key="items"),
+    Command("work add", "create_work_item", "*", "item", "added"),
+    Command("work list", "list_work_items", "*", "items"),
     Command(
         "work search",
         "list_work_items",
-        "query:words --limit --project_id",
+        "query:words --limit=10 --project_id",
+        "items",
         help="Find work items by the words of their titles and descriptions.",
-        fixed={"limit": 10},
-        key="items",
     ),
-    _change_item("edit", "changed", "Change what a work item says. Only what is given changes.", _EDITED),
-    _change_item("block", "blocked", "Let one work item wait for another. A circle is refused.", "", _ON),
-    _change_item("unblock", "unblocked", "Let one work item wait for another no longer.", "", _FROM),
-    _change_item("restore", "restored", "Take an archived work item back.", archived=False),
-    Command("work claim", "claim_work_item", key="item", verb="claimed"),
-    Command("work release", "release_work_item", key="item", verb="released"),
-    Command("list", "list", key="memories"),
-    Command("search", "search", "query:words --*", key="matches"),
+    change_item("edit", "changed", "Change what a work item says. Only what is given changes.", _EDITED),
+    change_item("block", "blocked", "Let one work item wait for another. A circle is refused.", "", _ON),
+    change_item("unblock", "unblocked", "Let one work item wait for another no longer.", "", _FROM),
+    change_item("restore", "restored", "Take an archived work item back.", "!archived=false"),
+    Command("work claim", "claim_work_item", "*", "item", "claimed"),
+    Command("work release", "release_work_item", "*", "item", "released"),
+    Command("list", "list", "*", "memories"),
+    Command("search", "search", "query:words --*", "matches"),
     Command("explain", "explain"),
     Command("playbook", "playbook"),
-    Command("rules list", "list", "* !memory_type", fixed={"memory_type": "rule"}, key="rules"),
+    Command("rules list", "list", "* !memory_type=rule", "rules"),
     Command("graph build", "build_graph"),
     Command("graph about", "about_entity"),
-    Command("graph find", "find_entities", "name? --*", key="entities"),
+    Command("graph find", "find_entities", "name? --*", "entities"),
     Command("graph around", "traverse_graph"),
-    Command("graph path", "traverse_graph", "name to --* !direction", fixed={"limit": 10}, key="paths", part="paths"),
-    Command("graph merge", "merge_entities", "keep others --*", key="entity"),
-    Command(
-        "graph suggest",
-        "graph_stats",
-        "--suggestions:limit",
-        fixed={"suggestions": 20},
-        key="suggestions",
-        part="suggestions",
-    ),
+    Command("graph path", "traverse_graph", "name to --* !direction --limit=10", "paths"),
+    Command("graph merge", "merge_entities", "keep others --*", "entity"),
+    Command("graph suggest", "graph_stats", "--suggestions:limit=20", "suggestions"),
     Command("graph stats", "graph_stats"),
-    Command("domains list", "list_domains", "* !name", key="domains"),
+    Command("domains list", "list_domains", "* !name", "domains"),
     Command(
         "workflow runs",
         "list_runs",
         "--workflow_id --status --limit",
+        "runs",
         help="List the runs of workflows, newest first.",
-        key="runs",
-        part="runs",
     ),
     Command(
         "workflow start",
         "update_run",
         "workflow_id --run_id --agent --metadata",
+        "run",
         help="Begin a run of a workflow, or go on with the one of that name.",
-        key="run",
     ),
-    Command(
-        "workflow end",
-        "update_run",
-        "run_id --status",
-        help="Say how a run ended.",
-        fixed={"status": "completed"},
-        key="run",
-    ),
+    Command("workflow end", "update_run", "run_id --status=completed", "run", help="Say how a run ended."),
     Command(
         "workflow history",
         "list_runs",
-        "run_id --node_id --branch_id --limit",
+        "run_id --node_id --branch_id --limit=100",
+        "checkpoints",
         help="The checkpoints of a run, newest first.",
-        fixed={"limit": 100},
-        key="checkpoints",
-        part="checkpoints",
     ),
-    Command("workflow link", "link_artifact", "run_id location --*", key="artifact"),
-    Command("workflow artifacts", "get_artifacts", key="artifacts"),
+    Command("workflow link", "link_artifact", "run_id location --*", "artifact"),
+    Command("workflow artifacts", "get_artifacts", "*", "artifacts"),
     Command("confidence assess", "assess_confidence"),
     Command("confidence rank", "rank_strategies"),
     Command("confidence calibration", "calibration"),

@@ -9,14 +9,14 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from textwrap import dedent, fill
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin
 
 from alma import __version__
 
@@ -137,6 +137,7 @@ _MEANT = {
 _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
+_TAKEN = re.compile(r"(--|!|)([a-z_*]+)(\??)(?::([a-z-]+))?(?:=(\S+))?")
 _NOT_TYPED = argparse.SUPPRESS
 _MODULES = {
     **dict.fromkeys(("init", "mcp", "serve", "token", "completion"), "manage"),
@@ -170,14 +171,19 @@ Run = Callable[["Call"], "Reply | int"]
 R = TypeVar("R", bound=Run)
 
 
-class Argument(NamedTuple):
-    """An argument that is no parameter of an operation."""
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument that is no parameter of an operation; as a decorator it is added to a command's function."""
 
     flag: str
     options: Mapping[str, Any]
     values: Sequence[str] = ()
     group: str = ""
     """Arguments that exclude each other: of `either` one may be given, of `needed` one must."""
+
+    def __call__(self, run: R) -> R:
+        vars(run)["extras"] = (self, *vars(run).get("extras", ()))
+        return run
 
 
 def extra(spec: str, help: str, values: Sequence[str] = (), group: str = "", **options: Any) -> Argument:
@@ -201,22 +207,19 @@ class Command:
     """The operations whose parameters are its arguments, with spaces between; the first is run."""
     takes: str = "*"
     """Which of the parameters it takes. `name` is given by its place, `name?` may be left out, `--name` is an option,
-    `--name:other` one with another name than in NAMES, and `!name` is not taken. `--*` are all others as options, and
-    `*` too, but for the first that is needed, which is given by its place."""
+    `--name:other=5` one with another name than in NAMES and another default, and `!name` cannot be typed. `--*` are
+    all others as options, and `*` too, but for the first that is needed, which is given by its place."""
+    key: str = ""
+    """What the answer is called in JSON; a list also gets its count. Of an answer with a field of that name, only the
+    field is shown."""
+    verb: str = ""
+    """What was done: `added`."""
     _: KW_ONLY
     extras: tuple[Argument, ...] = ()
     help: str = ""
     """What it does, where it does a part of what the operation can."""
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments where the command line has a default of its own."""
     requires: bool = True
     """Whether the parser asks for what the operation needs; otherwise the command does."""
-    key: str = ""
-    """What the answer is called in JSON; a list also gets its count."""
-    part: str = ""
-    """The field of the answer that is shown instead of all of it."""
-    verb: str = ""
-    """What was done: `added`."""
     matching: bool = True
     """Whether the store must have been filled by the configured embedder."""
     run: Run | None = None
@@ -229,16 +232,14 @@ class Command:
 COMMANDS: list[Command] = []
 
 
-def command(words: str, *parts: str | Argument, **more: Any) -> Callable[[R], R]:
-    """Declare a command that is more than an operation: its operations, what it takes of them, and other arguments.
+def command(*texts: str, **more: Any) -> Callable[[R], R]:
+    """Declare a function as a command that is more than an operation, with the fields of `Command`.
 
-    Its help comes from the docstring of the function, or from the operation.
+    Its help comes from the docstring of the function, or from the operation. Other arguments are decorators below.
     """
 
     def declare(run: R) -> R:
-        texts = [part for part in parts if isinstance(part, str)]
-        extras = tuple(part for part in parts if isinstance(part, Argument))
-        COMMANDS.append(Command(words, *texts, extras=extras, run=run, **more))
+        COMMANDS.append(Command(*texts, extras=vars(run).get("extras", ()), run=run, **more))
         return run
 
     return declare
@@ -276,13 +277,23 @@ def add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> Non
     group.add_argument("--no-color", action="store_true", default=switch, help="no colours (as with $NO_COLOR)")
 
 
+@cache
+def read_takes(takes: str) -> dict[str, tuple[str, ...]]:
+    """Return how `Command.takes` says that parameters are taken: mark, `?`, name and default of each."""
+    return {name: rest for mark, name, *rest in _TAKEN.findall(takes) for rest in [(mark, *rest)]}
+
+
 def spell_parameter(command: Command, parameter: Parameter) -> str:
     """Return what a parameter is called on the command line; empty: the command does not take it."""
-    taken = command.takes.split()
-    spellings = dict(word.lstrip("-").replace("?", "").partition(":")[::2] for word in taken)
-    if (parameter.name not in spellings and not {"*", "--*"} & {*taken}) or f"!{parameter.name}" in taken:
-        return ""
-    return spellings.get(parameter.name) or NAMES.get(parameter.name, parameter.name).replace("_", "-")
+    taken = read_takes(command.takes)
+    mark, _, spelled, _ = taken.get(parameter.name) or ("--" if "*" in taken else "!", "", "", "")
+    return "" if mark == "!" else spelled or NAMES.get(parameter.name, parameter.name).replace("_", "-")
+
+
+def find_default(command: Command, parameter: Parameter, otherwise: Any) -> Any:
+    """Return the default that the command line has for a parameter."""
+    *_, default = read_takes(command.takes).get(parameter.name, ("",))
+    return otherwise if not default else default if read_type(parameter)[0] is str else json.loads(default)
 
 
 def read_type(parameter: Parameter) -> tuple[type, bool, bool]:
@@ -298,19 +309,19 @@ def read_type(parameter: Parameter) -> tuple[type, bool, bool]:
 def add_arguments(parser: argparse.ArgumentParser, command: Command, operations: Sequence[Operation]) -> None:
     if command.add_arguments is not None:
         command.add_arguments(parser)
-    done: set[str] = set()
-    taken = command.takes.split()
+    done, taken = set(), read_takes(command.takes)
     for operation in operations:
-        needed = (one.name for one in operation.parameters if one.needed and one.name not in ("agent", "user_id"))
-        places = [word.partition(":")[0] for word in taken if word[0].isalpha()] or [next(needed, "")] * ("*" in taken)
-        order = [word.rstrip("?") for word in places]
+        needed = [one.name for one in operation.parameters if one.needed and one.name not in ("agent", "user_id")]
+        places = {name: optional or None for name, (mark, optional, *_) in taken.items() if not mark}
+        if places.pop("*", "") is None and not places:
+            places = dict.fromkeys(needed[:1])
+        order = list(places)
         # Arguments given by their place must be added in their order.
         for one in sorted(operation.parameters, key=lambda one: order.index(one.name) if one.name in order else -1):
             if one.name not in done and spell_parameter(command, one):
                 done.add(one.name)
                 is_required = command.requires and operation is operations[0]
-                nargs = "?" if f"{one.name}?" in places else None
-                _add_parameter(parser, command, one, is_required, (nargs,) if one.name in order else ())
+                _add_parameter(parser, command, one, is_required, (places[one.name],) if one.name in places else ())
     groups: dict[str, Any] = {"": parser}
     for argument in command.extras:
         if argument.group not in groups:
@@ -324,7 +335,7 @@ def _add_parameter(
 ) -> None:
     """Add a parameter as an option, or in its `place`, which says whether it is needed there."""
     base, is_list, is_optional = read_type(one)
-    spelled, default = spell_parameter(command, one), command.fixed.get(one.name, one.default)
+    spelled, default = spell_parameter(command, one), find_default(command, one, one.default)
     values = (*one.about.choices, "all") if takes_all(one) else one.about.choices
     text = NEGATED.get(one.name, one.about.text) if one.default is True else one.about.text
     about = text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
@@ -473,10 +484,6 @@ def parse_json(place: str, text: str) -> Any:
 # -- a call
 
 
-class Declined(Exception):
-    """The person said no."""
-
-
 class Call:
     """One command that was typed, and what it works with."""
 
@@ -503,7 +510,7 @@ class Call:
         """Return the arguments of an operation that were typed, or that the command line has a default for."""
         given: dict[str, Any] = {}
         for one in find_operation(name or self.command.operation.split()[0]).parameters:
-            value = getattr(self.args, one.name, self.command.fixed.get(one.name, _NOT_TYPED))
+            value = getattr(self.args, one.name, find_default(self.command, one, _NOT_TYPED))
             if one.name == "agent" and one.needed and value is _NOT_TYPED and spell_parameter(self.command, one):
                 value = self.need_agent() if self.command.requires else self.find_agent() or _NOT_TYPED
             if value is _NOT_TYPED:
@@ -577,9 +584,8 @@ class Call:
     def answer(self, name: str = "", /, **more: Any) -> Reply:
         """Run an operation as `run_typed` does, and answer as the command says."""
         command, value = self.command, self.run_typed(name, **more)
-        if command.part:
-            value = getattr(value, command.part)
-            value = list(value) if isinstance(value, tuple) else value
+        if command.key and (part := getattr(value, command.key, None)) is not None:
+            value = list(part) if isinstance(part, tuple) else part
         return reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
 
     def refuse_options(self, names: str, why: str) -> None:
@@ -590,8 +596,9 @@ class Call:
             raise ValidationError(f"{', '.join(options)} {why}")
 
     def confirm(self, question: str, *things: Any) -> None:
-        """Ask whether to do it, after showing what it is about; --yes answers."""
+        """Ask whether to do it, after showing what it is about; --yes answers. End where the person says no."""
         if not self.args.yes:
-            self.out.show_parts(*([] if self.out.as_json else things))
+            self.out.show(*([] if self.out.as_json else things))
             if not self.out.confirm(question):
-                raise Declined
+                self.out.line("nothing was changed")
+                raise SystemExit(0)

@@ -46,14 +46,12 @@ def write_configuration(project: str, storage: str, embedding: str, folder: str)
     )
 
 
-@command(
-    "init",
-    extra("--project-id ID", "whose memory it is (default: the folder's name)"),
-    extra("--storage STORAGE", "sqlite (default) or file", choices=("sqlite", "file"), default="sqlite"),
-    extra("--embedding NAME", f"{', '.join(EMBEDDINGS)} (default auto)", choices=EMBEDDINGS, default="auto"),
-    extra("--dir DIR", "where to write it (default .alma)", default=".alma"),
-    extra("--force", "overwrite a configuration that is there"),
-)
+@command("init")
+@extra("--project-id ID", "whose memory it is (default: the folder's name)")
+@extra("--storage STORAGE", "sqlite (default) or file", choices=("sqlite", "file"), default="sqlite")
+@extra("--embedding NAME", f"{', '.join(EMBEDDINGS)} (default auto)", choices=EMBEDDINGS, default="auto")
+@extra("--dir DIR", "where to write it (default .alma)", default=".alma")
+@extra("--force", "overwrite a configuration that is there")
 def init(call: Call) -> Reply:
     """Write a configuration file for this folder."""
     args, folder = call.args, Path(call.args.dir)
@@ -131,18 +129,11 @@ def _describe_token(token: tokens.Token) -> dict[str, Any]:
     return about | {"projects": None if token.projects is None else sorted(token.projects)}
 
 
-@command(
-    "token add",
-    _NAME,
-    extra(
-        "--scope SCOPE",
-        f"what it may do, each including those before it: {', '.join(SCOPES)}",
-        SCOPES,
-        default="read",
-    ),
-    extra("--project P…", "only this project", dest="projects"),
-    extra("--expires WHEN", "such as 12h, 30d, 1y or 2031-01-31; default: never"),
-)
+@command("token add")
+@_NAME
+@extra("--scope SCOPE", f"what it may do, each including those before it: {', '.join(SCOPES)}", SCOPES, default="read")
+@extra("--project P…", "only this project", dest="projects")
+@extra("--expires WHEN", "such as 12h, 30d, 1y or 2031-01-31; default: never")
 def add_token(call: Call) -> Reply:
     """Make a token. It is shown once and not kept."""
     args, file = call.args, tokens.find_file(call.config[0])
@@ -161,7 +152,8 @@ def list_tokens(call: Call) -> Reply:
     return reply_value([_describe_token(one) for one in tokens.list_tokens(tokens.find_file(call.config[0]))], "tokens")
 
 
-@command("token revoke", _NAME)
+@command("token revoke")
+@_NAME
 def revoke_token(call: Call) -> Reply:
     """Let a token open nothing any more, in a running server too."""
     gone = tokens.revoke(tokens.find_file(call.config[0]), call.args.name)
@@ -197,7 +189,8 @@ complete -c alma -a '(alma __complete (commandline -opc)[2..] (commandline -ct) 
 }
 
 
-@command("completion", extra("SHELL", "bash, zsh or fish", choices=tuple(_SCRIPTS)))
+@command("completion")
+@extra("SHELL", "bash, zsh or fish", choices=tuple(_SCRIPTS))
 def print_completion(call: Call) -> Reply:
     """Print a script that lets your shell complete these commands."""
     script = _SCRIPTS[call.args.shell]

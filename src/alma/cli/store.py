@@ -23,7 +23,8 @@ _WORDS_ONLY = "none (words only)"
 # -- check and trust
 
 
-@command("doctor", extra("--quick", "only whether the memory opens and can find things"), matching=False)
+@command("doctor", matching=False)
+@extra("--quick", "only whether the memory opens and can find things")
 def doctor(call: Call) -> Reply:
     """Check that everything works, and say how to fix what does not. Exit code 1 if something is broken."""
     if call.args.quick:
@@ -36,12 +37,10 @@ def doctor(call: Call) -> Reply:
     return Reply({"ok": ok, "checks": checks}, lambda out: render.show_checks(out, checks), code=0 if ok else 1)
 
 
-@command(
-    "trust",
-    extra("PATH", "the folder that holds .alma; default: the nearest here or above", nargs="?"),
-    extra("--list", "list the trusted folders", group="either"),
-    extra("--remove", "no longer trust the folder or the memory in it", group="either"),
-)
+@command("trust")
+@extra("PATH", "the folder that holds .alma; default: the nearest here or above", nargs="?")
+@extra("--list", "list the trusted folders", group="either")
+@extra("--remove", "no longer trust the folder or the memory in it", group="either")
 def trust(call: Call) -> Reply:
     """Trust the configuration and the memory that lie in a folder, until the configuration changes."""
 
@@ -120,12 +119,9 @@ def set_exact(stream: IO[str], encoding: str) -> IO[str]:
     return stream
 
 
-@command(
-    "export",
-    extra("FILE", "a new file ('-': standard output)"),
-    extra("--no-vectors", "leave the embeddings out; an import makes them anew"),
-    matching=False,
-)
+@command("export", matching=False)
+@extra("FILE", "a new file ('-': standard output)")
+@extra("--no-vectors", "leave the embeddings out; an import makes them anew")
 def export(call: Call) -> Reply | int:
     """Write the whole memory as JSON Lines."""
     target, vectors = Path(call.args.file), not call.args.no_vectors
@@ -140,7 +136,8 @@ def export(call: Call) -> Reply | int:
     return Reply({"path": target, "records": records, "bytes": size}, text)
 
 
-@command("backup", extra("FILE", "a new file; nothing is overwritten"), matching=False)
+@command("backup", matching=False)
+@extra("FILE", "a new file; nothing is overwritten")
 def backup(call: Call) -> Reply:
     """Copy the store to a new file while it is in use."""
     path = Path(call.args.file)
@@ -148,15 +145,13 @@ def backup(call: Call) -> Reply:
     return Reply({"path": path, "bytes": size}, f"copied to {path} ({format_bytes(size)})")
 
 
-@command(
-    "import",
-    extra("FILE", "what `alma export` wrote ('-': standard input)"),
-    extra("--dry-run", "only say what would become of it"),
-    extra("--trusted", "your own export: take it as it is", group="either"),
-    extra("--yes", "the same as --trusted", group="either", dest="trusted"),
-    extra("--untrusted", "somebody else's: all of it waits for you", group="either"),
-    extra("--keep-project", "take in another project's memories as that project's"),
-)
+@command("import")
+@extra("FILE", "what `alma export` wrote ('-': standard input)")
+@extra("--dry-run", "only say what would become of it")
+@extra("--trusted", "your own export: take it as it is", group="either")
+@extra("--yes", "the same as --trusted", group="either", dest="trusted")
+@extra("--untrusted", "somebody else's: all of it waits for you", group="either")
+@extra("--keep-project", "take in another project's memories as that project's")
 def import_(call: Call) -> Reply:
     """Take in what `alma export` wrote. Imported twice it changes nothing.
 
