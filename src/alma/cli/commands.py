@@ -14,7 +14,6 @@ from ..config import load_yaml
 from ..errors import ConfigError, NotFoundError, ScopeError, ValidationError
 from ..knowledge import reading
 from ..schema import type_of
-from ..types.kinds import Episode
 from ..upkeep import count_results, find_lessons, read_background
 from . import render
 from .derive import COMMANDS, REVIEW, YES, Argument, Call, Command, Reply, command, extra, parse_json, reply_value
@@ -180,10 +179,6 @@ def feedback(call: Call) -> Reply:
 # -- memories
 
 
-def get_turns(memory: Any) -> Sequence[Any]:
-    return memory.turns if isinstance(memory, Episode) else ()
-
-
 @command("show", "get")
 def show(call: Call) -> Reply:
     memory = call.run_typed()
@@ -195,7 +190,10 @@ def show(call: Call) -> Reply:
         "related": [{"id": one.id, "memory": one} for one in related],
         "history": call.run("history", memory_id=memory.id),
     }
-    turns = [f"{one.speaker}, {render.format_value(one.said_at)}, {one.id}: {one.text}" for one in get_turns(memory)]
+    turns = [
+        f"{one.speaker}, {render.format_value(one.said_at)}, {one.id}: {one.text}"
+        for one in getattr(memory, "turns", ())
+    ]
     card = {"type": type_of(memory), **render.list_fields(memory), "confidence": render.draw_belief(memory)}
     return Reply(document, {**card, "conversation": turns}, {**document, "memory": "", "related": related})
 
@@ -221,11 +219,11 @@ def delete(call: Call) -> Reply:
         erased = call.run_typed("erase_user")
         return Reply(erased, f"erased everything of {user}", erased.counts or "there was nothing")
     memory = call.run_typed("get")
-    turns = [turn.id for turn in get_turns(memory)]
+    turns = [turn.id for turn in getattr(memory, "turns", ())]
     parts = f", with its {count(len(turns), 'turn')}" if turns else ""
     call.confirm(f"Erase it for good{parts}?", memory)
     call.run("delete", memory_id=memory.id)
-    gone = {"turns": turns} if isinstance(memory, Episode) else {}
+    gone = {"turns": turns} if hasattr(memory, "turns") else {}
     return Reply({"deleted": memory.id, **gone}, f"erased {memory.id}{parts}")
 
 
@@ -234,9 +232,10 @@ def delete(call: Call) -> Reply:
 def archive(call: Call) -> Reply:
     given = call.read_arguments()
     report = call.run("forget", **given | {"dry_run": True})
-    if not report.ids or given.get("dry_run"):
-        return Reply(report, [call.run("get", memory_id=id) for id in report.ids], f"to be archived: {report.count}")
-    call.confirm(f"Archive {count_memories(report.count)}?", [call.run("get", memory_id=id) for id in report.ids])
+    memories = [call.run("get", memory_id=id) for id in report.ids]
+    if not memories or given.get("dry_run"):
+        return Reply(report, memories, f"to be archived: {report.count}")
+    call.confirm(f"Archive {count_memories(report.count)}?", memories)
     report = call.run("forget", **given)
     return Reply(report, f"archived: {report.count}")
 
@@ -342,6 +341,12 @@ def show_item(call: Call) -> Reply:
     parts = call.run("list_work_items", parent_id=item.id, archived=True, limit=200)
     below = {"parts": parts, "history": call.run("history", memory_id=item.id)}
     return Reply({"item": item, **below}, item, lambda out: out.show_card(item), below)
+
+
+@command("work search", "list_work_items", "query:words --limit=10 --project_id", "items")
+def search_items(call: Call) -> Reply:
+    """Find work items by the words of their titles and descriptions."""
+    return call.answer()
 
 
 @command("work history", "list_work_items", "item_id")
@@ -508,6 +513,24 @@ def save_checkpoint(call: Call) -> Reply:
     if source is None and sys.stdin.isatty():
         raise ValidationError("a checkpoint needs a state: --state JSON, --from FILE, or JSON on standard input")
     return call.answer(state=read_object(source or "-", "the state"))
+
+
+@command("workflow runs", "list_runs", "--workflow_id --status --limit", "runs")
+def list_runs(call: Call) -> Reply:
+    """List the runs of workflows, newest first."""
+    return call.answer()
+
+
+@command("workflow start", "update_run", "workflow_id --run_id --agent --metadata", "run")
+def start_run(call: Call) -> Reply:
+    """Begin a run of a workflow, or go on with the one of that name."""
+    return call.answer()
+
+
+@command("workflow history", "list_runs", "run_id --node_id --branch_id --limit=100", "checkpoints")
+def list_checkpoints(call: Call) -> Reply:
+    """The checkpoints of a run, newest first."""
+    return call.answer()
 
 
 @command("workflow resume", "resume")
@@ -710,13 +733,6 @@ COMMANDS += [
     Command("session reload", "quick_reload", "--*"),
     Command("work add", "create_work_item", "*", "item", "added"),
     Command("work list", "list_work_items", "*", "items"),
-    Command(
-        "work search",
-        "list_work_items",
-        "query:words --limit=10 --project_id",
-        "items",
-        help="Find work items by the words of their titles and descriptions.",
-    ),
     change_item("edit", "changed", "Change what a work item says. Only what is given changes.", _EDITED),
     change_item("block", "blocked", "Let one work item wait for another. A circle is refused.", "", _ON),
     change_item("unblock", "unblocked", "Let one work item wait for another no longer.", "", _FROM),
@@ -737,28 +753,7 @@ COMMANDS += [
     Command("graph suggest", "graph_stats", "--suggestions:limit=20", "suggestions"),
     Command("graph stats", "graph_stats"),
     Command("domains list", "list_domains", "* !name", "domains"),
-    Command(
-        "workflow runs",
-        "list_runs",
-        "--workflow_id --status --limit",
-        "runs",
-        help="List the runs of workflows, newest first.",
-    ),
-    Command(
-        "workflow start",
-        "update_run",
-        "workflow_id --run_id --agent --metadata",
-        "run",
-        help="Begin a run of a workflow, or go on with the one of that name.",
-    ),
     Command("workflow end", "update_run", "run_id --status=completed", "run", help="Say how a run ended."),
-    Command(
-        "workflow history",
-        "list_runs",
-        "run_id --node_id --branch_id --limit=100",
-        "checkpoints",
-        help="The checkpoints of a run, newest first.",
-    ),
     Command("workflow link", "link_artifact", "run_id location --*", "artifact"),
     Command("workflow artifacts", "get_artifacts", "*", "artifacts"),
     Command("confidence assess", "assess_confidence"),

@@ -28,57 +28,59 @@ if TYPE_CHECKING:
     from ..memory import ALMA
     from ..operations import Operation, Parameter
 
-GROUPS = {
-    "start": {
-        "init": "write a configuration file for this folder",
-        "doctor": "check that everything works, and say how to fix what does not",
-        "demo": "watch it learn, on a scratch database",
-        "trust": "trust the configuration and the memory in a folder",
-    },
-    "the loop": {
-        "retrieve": "find the memories that matter for a task",
-        "learn": "record how a task went, and say what was learned from it",
-        "feedback": "say what memories were worth; it moves their rank",
-        "session": "begin where the last session left off, note what happens, hand over",
-        "work": "track what is to be done: add, next, claim, status",
-    },
-    "memories": {
-        "list": "list memories, newest first",
-        "search": "look memories up by words or meaning, best first",
-        "show": "show all that is known of one memory",
-        "add": "add a fact, preference, strategy, warning, rule or conversation",
-        "update": "change a memory's fields, status or tags",
-        "delete": "erase a memory, or everything of a user, for good",
-        "explain": "say why a memory is retrieved for a task, or why not",
-        "playbook": "print all that was learned as one page",
-    },
-    "knowledge": {
-        "ingest": "read files into memory: chat exports, histories of coding agents, documents",
-        "learn-from": "find what a conversation or a note teaches, and keep it",
-        "rules": "keep rules in the files that coding agents read, and take edits back",
-        "graph": "see who and what is known, and how they are related",
-        "domains": "say what kind of work this memory is for, and what may be learned",
-        "workflow": "go on after an interruption: runs, checkpoints, branches, artifacts",
-        "confidence": "say how likely a strategy is to work, and how far to trust that",
-    },
-    "upkeep": {
-        "stats": "count what is stored, by type, status and agent",
-        "usage": "show what language models were asked, and what it cost",
-        "archive": "put away memories that nobody used for long and that have faded",
-        "reconcile": "ask a model which of the memories that look alike is out of date",
-        "reindex": "embed everything anew with the configured embedder",
-        "vacuum": "leave no trace of deleted memories, and give unused space back",
-        "export": "write the whole memory as JSON Lines",
-        "import": "take in what `alma export` wrote",
-        "backup": "copy the store to a new file while it is in use",
-    },
-    "other programs": {
-        "mcp": "serve the memory over MCP, or add it to the settings of a client",
-        "serve": "serve the memory over HTTP, on this machine unless told otherwise",
-        "token": "say who may call `alma serve`, and what they may do",
-        "completion": "print a script that lets your shell complete these commands",
-    },
-}
+LISTING = """\
+start:
+  init         write a configuration file for this folder
+  doctor       check that everything works, and say how to fix what does not
+  demo         watch it learn, on a scratch database
+  trust        trust the configuration and the memory in a folder
+
+the loop:
+  retrieve     find the memories that matter for a task
+  learn        record how a task went, and say what was learned from it
+  feedback     say what memories were worth; it moves their rank
+  session      begin where the last session left off, note what happens, hand over
+  work         track what is to be done: add, next, claim, status
+
+memories:
+  list         list memories, newest first
+  search       look memories up by words or meaning, best first
+  show         show all that is known of one memory
+  add          add a fact, preference, strategy, warning, rule or conversation
+  update       change a memory's fields, status or tags
+  delete       erase a memory, or everything of a user, for good
+  explain      say why a memory is retrieved for a task, or why not
+  playbook     print all that was learned as one page
+
+knowledge:
+  ingest       read files into memory: chat exports, histories of coding agents, documents
+  learn-from   find what a conversation or a note teaches, and keep it
+  rules        keep rules in the files that coding agents read, and take edits back
+  graph        see who and what is known, and how they are related
+  domains      say what kind of work this memory is for, and what may be learned
+  workflow     go on after an interruption: runs, checkpoints, branches, artifacts
+  confidence   say how likely a strategy is to work, and how far to trust that
+
+upkeep:
+  stats        count what is stored, by type, status and agent
+  usage        show what language models were asked, and what it cost
+  archive      put away memories that nobody used for long and that have faded
+  reconcile    ask a model which of the memories that look alike is out of date
+  reindex      embed everything anew with the configured embedder
+  vacuum       leave no trace of deleted memories, and give unused space back
+  export       write the whole memory as JSON Lines
+  import       take in what `alma export` wrote
+  backup       copy the store to a new file while it is in use
+
+other programs:
+  mcp          serve the memory over MCP, or add it to the settings of a client
+  serve        serve the memory over HTTP, on this machine unless told otherwise
+  token        say who may call `alma serve`, and what they may do
+  completion   print a script that lets your shell complete these commands
+
+"""
+SUMMARIES: dict[str, str] = dict(re.findall(r"^  (\S+) +(.+)$", LISTING, re.MULTILINE))
+"""The commands, in the order in which people meet them."""
 EPILOG = """\
 examples:
   alma init
@@ -129,11 +131,7 @@ NEGATED = {
     "trusted": "it is not your own: what it says waits for your review",
 }
 """What options mean that switch off what is on by default."""
-_MEANT = {
-    f"alma work {status}": f"alma work status ID {status}"
-    for status in ("pending", "in_progress", "blocked", "review", "done", "failed")
-}
-"""Commands that people try, and those that do it."""
+_STATUSES = ("pending", "in_progress", "blocked", "review", "done", "failed")
 _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
@@ -254,8 +252,8 @@ class Parser(argparse.ArgumentParser):
             names = [str(name) for name in action.choices]
             close = difflib.get_close_matches(str(value), [*names, *RENAMED], n=1)
             hint = f"Did you mean {close[0]!r}?" if close else f"Valid: {', '.join(names)}."
-            if meant := _MEANT.get(f"{self.prog} {value}"):
-                hint = f"Did you mean `{meant}`?"
+            if self.prog == "alma work" and value in _STATUSES:
+                hint = f"Did you mean `alma work status ID {value}`?"
             raise argparse.ArgumentError(None, f"unknown {str(action.metavar or 'value').lower()} {value!r}. {hint}")
 
 
@@ -385,25 +383,21 @@ def list_choices(action: argparse.Action) -> list[str]:
 
 def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     """Build the parser of all commands; with words, only of the commands among them."""
-    names = [*chain.from_iterable(GROUPS.values())]
-    for name in names if words is None else {*names} & {*words}:
+    for name in SUMMARIES.keys() & (SUMMARIES if words is None else words):
         import_module(f".{_MODULES.get(name, 'commands')}", __package__)
     examples = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8").splitlines()
-    listing = ""
-    for title, group in GROUPS.items():
-        listing += "\n".join([f"{title}:", *(f"  {name:<12} {about}" for name, about in group.items()), "", ""])
     top = Parser(
         prog="alma",
         usage="alma [--version] [--config FILE] [--json] [--no-color] COMMAND ...",
         description="Memory that learns: record what worked, get it back when it matters.",
-        epilog=listing + EPILOG,
+        epilog=LISTING + EPILOG,
         formatter_class=_RAW,
     )
     top.add_argument("--version", action="version", version=f"alma {__version__}")
     add_shared(top, None, False)
     top.set_defaults(command=None, parser=top)
     below = top.add_subparsers(prog="alma", metavar="COMMAND", help=argparse.SUPPRESS)
-    for name, about in chain.from_iterable(group.items() for group in GROUPS.values()):
+    for name, about in SUMMARIES.items():
         if words is not None and name not in words:
             below.add_parser(name, add_help=False)
             continue
