@@ -16,14 +16,14 @@ from ..knowledge import reading
 from ..schema import type_of
 from ..upkeep import count_results, find_lessons, read_background
 from . import render
-from .derive import COMMANDS, REVIEW, YES, Argument, Call, Command, Reply, command, extra, parse_json, reply_value
+from .derive import COMMANDS, REVIEW, YES, Argument, Call, Command, Reply, command, parse_json, reply_value
 from .render import Progress, count, count_memories, print_exact
 
 _SIGNALS = {"up": "thumbs_up", "down": "thumbs_down", "used": "used", "ignored": "ignored"}
-_TAGS = extra("--tag TAG…", "a tag", dest="tags")
-_AGENT = extra("--agent AGENT", "whose it is, where a line does not say it")
-_TEST = extra("--test NAME=pass|fail…", "how a test went", dest="tests")
-_PROMPT = extra("--prompt", "print exactly the text for a prompt")
+_TAGS = Argument("--tag TAG…", "a tag", dest="tags")
+_AGENT = Argument("--agent AGENT", "whose it is, where a line does not say it")
+_TEST = Argument("--test NAME=pass|fail…", "how a test went", dest="tests")
+_PROMPT = Argument("--prompt", "print exactly the text for a prompt")
 _REFUSED = (ValidationError, ScopeError, NotFoundError)
 _BATCH = 100
 
@@ -109,7 +109,7 @@ def read_pairs(
 
 
 @command("learn", "learn", "--*", requires=False)
-@extra("--from FILE", "JSON Lines of outcomes ('-': standard input); options fill gaps", dest="source")
+@Argument("--from FILE", "JSON Lines of outcomes ('-': standard input); options fill gaps", dest="source")
 def learn(call: Call) -> Reply:
     since, source = datetime.now(UTC), call.args.source
     given = call.read_arguments()
@@ -137,7 +137,7 @@ def learn_run(call: Call) -> Reply:
 
 @command("retrieve", "retrieve retrieve_scoped")
 @_PROMPT
-@extra("--explain", "show what each memory scored, by factor")
+@Argument("--explain", "show what each memory scored, by factor")
 def retrieve(call: Call) -> Reply:
     if "scope" in call.args:
         # A scope is a fence of tags; what it cannot also hold to must not seem to hold.
@@ -154,10 +154,10 @@ def retrieve(call: Call) -> Reply:
 
 
 @command("feedback")
-@extra("ID", "the memory", nargs="?")
-@extra("SIGNAL", "up, down, used or ignored", nargs="?", choices=tuple(_SIGNALS))
-@extra("--shown ID", "instead: all memories that were shown", nargs="+")
-@extra("--used ID…", "one of them that was used", default=[])
+@Argument("ID", "the memory", nargs="?")
+@Argument("SIGNAL", "up, down, used or ignored", nargs="?", choices=tuple(_SIGNALS))
+@Argument("--shown ID", "instead: all memories that were shown", nargs="+")
+@Argument("--used ID…", "one of them that was used", default=[])
 def feedback(call: Call) -> Reply:
     """Say what a memory was worth, or which of the memories shown were used. It moves their rank."""
     args = call.args
@@ -199,7 +199,7 @@ def show(call: Call) -> Reply:
 
 
 @command("update", "update", "* !fields --source=user", "memory", "updated")
-@extra("pairs FIELD=VALUE", "a field with its new value", nargs="*")
+@Argument("pairs FIELD=VALUE", "a field with its new value", nargs="*")
 def update(call: Call) -> Reply:
     changed: dict[str, Any] = {**read_pairs(call.args.pairs, "FIELD=VALUE, such as fact='New text'", str.partition)}
     if "metadata" in changed:
@@ -207,7 +207,7 @@ def update(call: Call) -> Reply:
     return call.answer(fields=changed)
 
 
-@command("delete", "delete erase_user", "memory_id? --*", requires=False)
+@command("delete", "delete erase_user", "memory_id? --*")
 @YES
 def delete(call: Call) -> Reply:
     """Erase a memory for good. It will not be learned again by itself. A conversation goes with all its turns."""
@@ -244,7 +244,7 @@ def archive(call: Call) -> Reply:
 
 
 @command("add episode", "add_episode", "--* !turns")
-@extra("FILE", "its turns, each with speaker and text: a JSON list or JSON Lines ('-': standard input)")
+@Argument("FILE", "its turns, each with speaker and text: a JSON list or JSON Lines ('-': standard input)")
 def add_episode(call: Call) -> Reply:
     lines = read_objects(call.args.file, "a speaker and a text")
     try:
@@ -259,7 +259,7 @@ def add_episode(call: Call) -> Reply:
 
 
 @command("add many")
-@extra("FILE", "JSON Lines, each with its type and what it says")
+@Argument("FILE", "JSON Lines, each with its type and what it says")
 @_AGENT
 @_TAGS
 def add_many(call: Call) -> Reply:
@@ -272,7 +272,7 @@ def add_many(call: Call) -> Reply:
 
 
 @command("add episodes")
-@extra("FILE", "JSON Lines, each with session_id and turns")
+@Argument("FILE", "JSON Lines, each with session_id and turns")
 @_AGENT
 @_TAGS
 def add_episodes(call: Call) -> Reply:
@@ -293,9 +293,9 @@ def _send_added(call: Call, operation: str, parameter: str, what: str) -> Reply:
 
 
 @command("ingest", "ingest", "* !own --branches:branches", requires=False)
-@extra("--own", "these are the person's own words (default: chats are)", group="either", default=None)
-@extra("--not-own", "they are others': they wait", group="either", dest="own", action="store_false", default=None)
-@extra("--plan", "only say which files would be read, and as what")
+@Argument("--own", "these are the person's own words (default: chats are)", group="either", default=None)
+@Argument("--not-own", "they are others': they wait", group="either", dest="own", action="store_false", default=None)
+@Argument("--plan", "only say which files would be read, and as what")
 def ingest(call: Call) -> Reply:
     args = call.args
     if args.plan:
@@ -313,8 +313,8 @@ def ingest(call: Call) -> Reply:
 
 
 @command("learn-from", "learn_from_conversation learn_from_text", "--* !messages !text --source=user")
-@extra("FILE", "messages with role and content: a JSON list or JSON Lines ('-': standard input)")
-@extra("--text", "FILE is a note or a page, not a conversation")
+@Argument("FILE", "messages with role and content: a JSON list or JSON Lines ('-': standard input)")
+@Argument("--text", "FILE is a note or a page, not a conversation")
 def learn_from(call: Call) -> Reply:
     args = call.args
     if args.text:
@@ -352,9 +352,9 @@ def search_items(call: Call) -> Reply:
 @command("work history", "list_work_items", "item_id")
 def show_item_history(call: Call) -> Reply:
     """Show who changed what of a work item, oldest first."""
-    [item] = call.run_typed()
-    history = call.run("history", memory_id=item.id)
-    return Reply({"id": item.id, "history": history}, history)
+    item = call.run_typed()[0].id
+    history = call.run("history", memory_id=item)
+    return Reply({"id": item, "history": history}, history)
 
 
 @command("work delete", "delete_work_item", "* --agent:by")
@@ -362,14 +362,14 @@ def show_item_history(call: Call) -> Reply:
 def delete_item(call: Call) -> Reply:
     [item] = call.run("list_work_items", item_id=call.args.item_id)
     call.confirm("Erase it and its history for good?", item)
-    deleted = call.run_typed()
-    return Reply({"deleted": deleted.id}, f"erased {deleted.id}")
+    call.run_typed()
+    return Reply({"deleted": item.id}, f"erased {item.id}")
 
 
 @command("work test", "update_progress", "item_id --agent:by", "item", "tested")
-@extra("TEST", "the test's name")
-@extra("--pass", "it passed", group="needed", dest="passing")
-@extra("--fail", "it failed", group="needed", dest="passing", action="store_false")
+@Argument("TEST", "the test's name")
+@Argument("--pass", "it passed", group="needed", dest="passing")
+@Argument("--fail", "it failed", group="needed", dest="passing", action="store_false")
 def record_test(call: Call) -> Reply:
     """Record how a test of a work item went. A new name is added to its tests."""
     return call.answer(test_results={call.args.test: call.args.passing})
@@ -398,13 +398,8 @@ def move_item(call: Call) -> Reply:
     return Reply({"item": item, **({"freed": freed} if freed else {})}, item, {"now free": freed})
 
 
-@command(
-    "work archive",
-    "update_progress archive_finished",
-    "item_id? --agent:by --older_than_days:older-than",
-    requires=False,
-)
-@extra("--finished", "all that are done")
+@command("work archive", "update_progress archive_finished", "item_id? --agent:by --older_than_days:older-than")
+@Argument("--finished", "all that are done")
 def archive_items(call: Call) -> Reply:
     """Put an item away, or all that are done: it is neither listed nor counted."""
     if ("item_id" in call.args) is call.args.finished:
@@ -417,7 +412,7 @@ def archive_items(call: Call) -> Reply:
 
 
 @command("work progress", "progress_summary progress_logs")
-@extra("--log", "how far sessions were when they noted it, newest first")
+@Argument("--log", "how far sessions were when they noted it, newest first")
 def show_progress(call: Call) -> Reply:
     if not call.args.log:
         call.refuse_options("session_id limit", "goes with --log")
@@ -453,7 +448,7 @@ def _run_in_session(call: Call) -> Any:
 
 @command("session note", "update_session", "session_id? --* !test_status")
 @_TEST
-@extra("--log", "also keep how far the work is, for `alma work progress --log`")
+@Argument("--log", "also keep how far the work is, for `alma work progress --log`")
 def note_session(call: Call) -> Reply:
     session = _run_in_session(call)
     document = {"session": session}
@@ -504,8 +499,8 @@ def wake_up(call: Call) -> Reply:
 
 
 @command("workflow checkpoint", "checkpoint", "run_id node_id --* !state --from_branch:from-branch", "checkpoint")
-@extra("--state JSON", "the state, a JSON object", group="either", dest="state_text")
-@extra("--from FILE", "the state from a file ('-': standard input)", group="either", dest="source")
+@Argument("--state JSON", "the state, a JSON object", group="either", dest="state_text")
+@Argument("--from FILE", "the state from a file ('-': standard input)", group="either", dest="source")
 def save_checkpoint(call: Call) -> Reply:
     text, source = call.args.state_text, call.args.source
     if text is not None:
@@ -557,15 +552,10 @@ def fork_run(call: Call) -> Reply:
     return call.answer(node_id=tip.node_id, state=tip.state)
 
 
-@command(
-    "workflow merge",
-    "merge_states checkpoint",
-    "run_id? --branches --default --node_id --branch_id:into --agent",
-    requires=False,
-)
-@extra("--state FILE…", "a state", dest="state_files")
-@extra("--base FILE", "the state that all the files began at", dest="base_file")
-@extra("--reducer KEY=HOW…", "how a key is merged", dest="reducer_pairs")
+@command("workflow merge", "merge_states checkpoint", "run_id? --branches --default --node_id --branch_id:into --agent")
+@Argument("--state FILE…", "a state", dest="state_files")
+@Argument("--base FILE", "the state that all the files began at", dest="base_file")
+@Argument("--reducer KEY=HOW…", "how a key is merged", dest="reducer_pairs")
 def merge(call: Call) -> Reply:
     """Merge branches into a checkpoint, or files of states into a state that is printed.
 
@@ -600,9 +590,9 @@ def clean_up_checkpoints(call: Call) -> Reply:
 
 
 @command("domains create", "create_domain", "* !entity_types !relationship_types --replace_existing:replace")
-@extra("--from FILE", "YAML or JSON with the schema's parts; options come first", dest="source")
-@extra("--entity NAME[:ATTR,…]…", "a sort of thing with its attributes")
-@extra("--relationship NAME:SOURCE:TARGET", "how two sorts of things are related", action="append")
+@Argument("--from FILE", "YAML or JSON with the schema's parts; options come first", dest="source")
+@Argument("--entity NAME[:ATTR,…]…", "a sort of thing with its attributes")
+@Argument("--relationship NAME:SOURCE:TARGET", "how two sorts of things are related", action="append")
 def create_domain(call: Call) -> Reply:
     args, parts = call.args, {}
     if args.source is not None:
@@ -685,9 +675,7 @@ def import_rules(call: Call) -> Reply:
         report = call.run("import_rules", **given)
         text = f"took over {sum(one.done for one in report.changes)}"
         if any(one.verb == "removed" and not one.done for one in report.changes):
-            text += (
-                "\n--retire puts away what was removed; until then an export would write it again, and asks for --force"
-            )
+            text += "\n--retire puts away what was removed; without it an export asks for --force and writes it again"
         elif report.changes or report.newer:
             text += "\n`alma rules export` brings the file up to date"
     is_open = any(one.verb == "conflict" and not one.done for one in report.changes)
@@ -713,8 +701,8 @@ _ITEM = "item_id --agent:by"
 _EDITED = (
     "--title --description --item_type --priority --owner --parent_id --tests --estimate_minutes --tags --metadata"
 )
-_ON = extra("--on ID…", "the item that must be done first", dest="blocked_by", required=True)
-_FROM = extra("--from ID…", "the item it need not wait for", dest="unblocked_by", required=True)
+_ON = Argument("--on ID…", "the item that must be done first", dest="blocked_by", required=True)
+_FROM = Argument("--from ID…", "the item it need not wait for", dest="unblocked_by", required=True)
 _STATED = "--* --source=user_stated"
 
 

@@ -20,7 +20,7 @@ from ..schema import type_of
 from ..types.kinds import Outcome, Result
 from ..types.slice import MemorySlice
 from ..upkeep import find_groups, find_lessons, read_embedders
-from .derive import Call, Reply, command, extra
+from .derive import Argument, Call, Reply, command
 from .manage import write_configuration
 from .render import WIDTH, Output, draw_belief
 
@@ -201,8 +201,8 @@ def tell_apart(stage: Stage) -> None:
 
 
 @command("demo")
-@extra("--keep DIR", "keep the scratch database in this new folder")
-@extra("--fast", "no pauses")
+@Argument("--keep DIR", "keep the scratch database in this new folder")
+@Argument("--fast", "no pauses")
 def play(call: Call) -> Reply:
     """Watch it learn, on a scratch database."""
     keep = call.args.keep

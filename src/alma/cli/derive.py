@@ -7,7 +7,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin
 from alma import __version__
 
 from ..errors import ALMAError, ValidationError
-from .render import Output, describe_empty
+from .render import EMPTY, Output
 
 if TYPE_CHECKING:
     from ..config import Config
@@ -116,15 +116,10 @@ IDS = {
 MOMENTS = {"since", "until", "as_of", "older_than"}
 """Parameters that take times: also `3d`, `2 weeks`, `yesterday`."""
 RENAMED = {
-    "calibration": "confidence calibration",
-    "erase-user": "delete --user",
-    "forget": "archive",
-    "health": "doctor --quick",
-    "initialize": "session prepare",
-    "progress": "work progress",
-    "shown": "feedback --shown",
-    "wake-up": "session wake-up",
-}
+    "calibration": "confidence calibration", "erase-user": "delete --user", "forget": "archive",
+    "health": "doctor --quick", "initialize": "session prepare", "progress": "work progress",
+    "shown": "feedback --shown", "wake-up": "session wake-up",
+}  # fmt: skip
 """Commands of earlier versions."""
 NEGATED = {
     "auto_expand": "make no work items of the prompt",
@@ -159,7 +154,7 @@ class Reply:
 def reply_value(value: Any, key: str, text: str = "") -> Reply:
     """Reply with a value, which programs get under its key; a list also with its count."""
     counted = {"count": len(value)} if isinstance(value, list) else {}
-    return Reply({**counted, key: value} if key else value, text, describe_empty(key) if value == [] else value)
+    return Reply({**counted, key: value} if key else value, text, EMPTY.get(key, f"no {key}") if value == [] else value)
 
 
 Run = Callable[["Call"], "Reply | int"]
@@ -169,33 +164,28 @@ Run = Callable[["Call"], "Reply | int"]
 R = TypeVar("R", bound=Run)
 
 
-@dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument that is no parameter of an operation; as a decorator it is added to a command's function."""
+    """A decorator that gives a command an argument which is no parameter of an operation.
 
-    flag: str
-    options: Mapping[str, Any]
-    values: Sequence[str] = ()
-    group: str = ""
-    """Arguments that exclude each other: of `either` one may be given, of `needed` one must."""
+    `--tag TAG` is an option, `--tag TAG…` one that may be repeated, `--yes` a switch, and `FILE` is given by its place.
+    Arguments of a group exclude each other: of `either` one may be given, of `needed` one must.
+    """
+
+    def __init__(self, spec: str, help: str, values: Sequence[str] = (), group: str = "", **options: Any) -> None:
+        flag, _, metavar = spec.partition(" ")
+        kind: dict[str, Any] = {"metavar": metavar} if metavar else {"action": "store_true"}
+        if metavar.endswith("…"):
+            kind, help = {"metavar": metavar[:-1], "action": "append"}, f"{help}; may be repeated"
+        elif not flag.startswith("--"):
+            flag, kind = flag.lower(), {"metavar": metavar or flag}
+        self.flag, self.options, self.values, self.group = flag, {**kind, "help": help, **options}, values, group
 
     def __call__(self, run: R) -> R:
         vars(run)["extras"] = (self, *vars(run).get("extras", ()))
         return run
 
 
-def extra(spec: str, help: str, values: Sequence[str] = (), group: str = "", **options: Any) -> Argument:
-    """Declare an argument: `--tag TAG`, `--tag TAG…` that may be repeated, a switch `--yes`, or `FILE` by its place."""
-    flag, _, metavar = spec.partition(" ")
-    kind: dict[str, Any] = {"metavar": metavar} if metavar else {"action": "store_true"}
-    if metavar.endswith("…"):
-        kind, help = {"metavar": metavar[:-1], "action": "append"}, f"{help}; may be repeated"
-    elif not flag.startswith("--"):
-        flag, kind = flag.lower(), {"metavar": metavar or flag}
-    return Argument(flag, {**kind, "help": help, **options}, values, group)
-
-
-YES = extra("--yes", "do not ask")
+YES = Argument("--yes", "do not ask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,11 +413,7 @@ def _add_command(below: Any, name: str, command: Command | None, about: str, exa
     if command is not None:
         parser.set_defaults(command=command, parser=parser)
         add_arguments(parser, command, operations)
-    words, own = command.words if command else name, []
-    for line in examples:
-        typed = f"{line.partition('alma ')[2]} "
-        owner = max((one.words for one in COMMANDS if typed.startswith(f"{one.words} ")), key=len, default="")
-        own += [line] if owner == words or (not command and owner.startswith(f"{words} ")) else []
+    own = [line for line in examples if f"alma {command.words if command else name} " in f"{line} "]
     parser.epilog = "\n  ".join(["examples:", *own[:6]])
     return parser
 

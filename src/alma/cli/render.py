@@ -61,7 +61,9 @@ _COLUMNS = {
 }
 """What a table shows of each; of others, all that is short."""
 _LEFT_OUT = {"prompt", "embedding", "turns", "confidence_interval", "project_id"}
-_EMPTY = {
+EMPTY = {
+    "memories": "nothing found",
+    "matches": "nothing found",
     "items": "no work items",
     "logs": "no session has noted how far it is; `alma session note --log` does",
     "entities": "nobody and nothing of that name; `alma graph build` reads what is new",
@@ -70,13 +72,7 @@ _EMPTY = {
     "folders": "no folder is trusted yet",
     "tokens": "no token yet; `alma serve` makes the first, `alma token add` another",
 }
-
-
-def describe_empty(key: str) -> str:
-    """Return what there is to say where a list is empty."""
-    return _EMPTY.get(key, "nothing found" if key in ("memories", "matches") else f"no {key}")
-
-
+"""What there is to say where a list is empty; of others, that there are none."""
 _GRAPH_WORDS = re.compile(r"; (?:build_graph|alma\.graph\.update\(\)) reads what is new.*")
 
 
@@ -134,10 +130,9 @@ class Output:
             room = self.width - 2 * len(widths) - sum(widths)
             widths[widest] = max(20, widths[widest] + min(0, room))
         for line in lines:
-            cells = [
-                (f"{shorten(text, width):<{width}}", style) for (text, style), width in zip(line, widths, strict=True)
-            ]
-            print("  ".join(self.paint(*cell) for cell in cells).rstrip())
+            cells = zip(line, widths, strict=True)
+            texts = [self.paint(f"{shorten(text, width):<{width}}", style) for (text, style), width in cells]
+            print("  ".join(texts).rstrip())
 
     def section(self, name: str, items: Any) -> None:
         """Print a part under a heading; of a list the first of its items."""
