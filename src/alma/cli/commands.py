@@ -49,7 +49,7 @@ def check_object(place: str, value: Any, what: str) -> dict[str, Any]:
 
 
 def read_objects(
-    source: str, what: str, gaps: Mapping[str, Any] | None = None, *, may_be_empty: bool = False
+    source: str, what: str, gaps: Mapping[str, Any] | None = None, *, empty_ok: bool = False
 ) -> list[Line]:
     """Read the objects of a JSON list or of JSON Lines; `gaps` are filled where an object does not say it."""
     text = read_text(source)
@@ -59,7 +59,7 @@ def read_objects(
         # Not splitlines: JSON may hold the other line separators of Unicode as they are.
         lines = [(f"{source}, line {number}", line) for number, line in enumerate(text.split("\n"), 1)]
         values = [(place, parse_json(place, line)) for place, line in lines if line.strip()]
-    if not values and not may_be_empty:
+    if not values and not empty_ok:
         raise ValidationError(f"{source} holds nothing; nothing was recorded")
     return [(place, {**(gaps or {}), **check_object(place, value, what)}) for place, value in values]
 
@@ -94,11 +94,9 @@ def read_object(source: str, what: str, *, is_yaml: bool = False) -> dict[str, A
         raise ValidationError(f"{source} is {' '.join(str(error).split())}") from error
 
 
-def read_pairs(
-    texts: Iterable[str] | None, form: str, split: Callable[[str, str], tuple[str, str, str]] = str.rpartition
-) -> dict[str, str]:
-    """Read `KEY=VALUE` texts; `form` says what they look like."""
-    pairs = [split(text, "=") for text in texts or ()]
+def read_pairs(texts: Iterable[str] | None, form: str, *, split_first: bool = False) -> dict[str, str]:
+    """Read `KEY=VALUE` texts, split at the last `=` or at the first; `form` says what they look like."""
+    pairs = [text.partition("=") if split_first else text.rpartition("=") for text in texts or ()]
     for key, equals, value in pairs:
         if not key or not equals:
             raise ValidationError(f"{key + value!r} is not {form}")
@@ -115,7 +113,7 @@ def learn(call: Call) -> Reply:
     given = call.read_arguments()
     if source is not None:
         call.refuse_options("idempotency_key", "names one outcome; with --from, give each line its own")
-        lines = read_objects(source, "the arguments of learn", given, may_be_empty=True)
+        lines = read_objects(source, "the arguments of learn", given, empty_ok=True)
         outcomes = send_lines(lines, lambda batch: call.run("learn_many", outcomes=batch), call.out.progress)
         lessons = find_lessons(call.alma, outcomes, since)
         document = {"recorded": len(outcomes), "ids": [one.id for one in outcomes], "learned": lessons}
@@ -201,7 +199,7 @@ def show(call: Call) -> Reply:
 @command("update", "update", "* !fields --source=user", "memory", "updated")
 @Argument("pairs FIELD=VALUE", "a field with its new value", nargs="*")
 def update(call: Call) -> Reply:
-    changed: dict[str, Any] = {**read_pairs(call.args.pairs, "FIELD=VALUE, such as fact='New text'", str.partition)}
+    changed: dict[str, Any] = {**read_pairs(call.args.pairs, "FIELD=VALUE, such as fact='New text'", split_first=True)}
     if "metadata" in changed:
         changed["metadata"] = parse_json("metadata", changed["metadata"])
     return call.answer(fields=changed)
@@ -698,9 +696,7 @@ def _describe_import(report: Any) -> list[Any]:
 # -- one operation each
 
 _ITEM = "item_id --agent:by"
-_EDITED = (
-    "--title --description --item_type --priority --owner --parent_id --tests --estimate_minutes --tags --metadata"
-)
+_EDIT = "--title --description --item_type --priority --owner --parent_id --tests --estimate_minutes --tags --metadata"
 _ON = Argument("--on ID…", "the item that must be done first", dest="blocked_by", required=True)
 _FROM = Argument("--from ID…", "the item it need not wait for", dest="unblocked_by", required=True)
 _STATED = "--* --source=user_stated"
@@ -721,7 +717,7 @@ COMMANDS += [
     Command("session reload", "quick_reload", "--*"),
     Command("work add", "create_work_item", "*", "item", "added"),
     Command("work list", "list_work_items", "*", "items"),
-    change_item("edit", "changed", "Change what a work item says. Only what is given changes.", _EDITED),
+    change_item("edit", "changed", "Change what a work item says. Only what is given changes.", _EDIT),
     change_item("block", "blocked", "Let one work item wait for another. A circle is refused.", "", _ON),
     change_item("unblock", "unblocked", "Let one work item wait for another no longer.", "", _FROM),
     change_item("restore", "restored", "Take an archived work item back.", "!archived=false"),
