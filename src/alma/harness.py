@@ -468,7 +468,7 @@ def read_result(value: Any, judge: Judge | None = None) -> tuple[HarnessResult, 
     otherwise."""
     report = value if isinstance(value, HarnessResult) else HarnessResult(output=value)
     if isinstance(value, Mapping) and ("success" in value or "outcome" in value):
-        given: dict[str, Any] = {_SHORT_NAMES.get(name, name): item for name, item in value.items()}
+        given: dict[str, Any] = {_SHORT_NAMES.get(str(name), str(name)): item for name, item in value.items()}
         given.setdefault("success", given.get("outcome") != Result.FAILURE)
         report = HarnessResult(**{one.name: given[one.name] for one in fields(HarnessResult) if one.name in given})
     texts = (report.strategy, report.feedback)
