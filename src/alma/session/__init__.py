@@ -222,7 +222,6 @@ class SessionManager(Holder):
         *,
         action: Annotated[str | None, About("what was done", check=handoff.read_line)] = None,
         outcome: Annotated[LastOutcome | str | None, About("how the action went")] = None,
-        actions: Annotated[Iterable[str] | None, About("", check=handoff.read_lines, for_python=True)] = None,
         decisions: Texts = None,
         active_files: Files = None,
         blockers: Texts = None,
@@ -249,8 +248,6 @@ class SessionManager(Holder):
         engine, name = self._find_engine(project_id, agent)
         if action is None and outcome is not None:
             raise ValidationError("outcome says how an action went: pass `action` with it")
-        noted["actions"] = [{"what": one, "outcome": ""} for one in actions or ()]
-        noted["actions"] += [{"what": action, "outcome": str(outcome or "")}] if action else []
         owner = self._owner()
         return read_session(write(engine, lambda tx: handoff.note_session(tx, name, session_id, noted, owner)))
 

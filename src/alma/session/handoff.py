@@ -267,7 +267,10 @@ def find_session(engine: Engine, agent: str, id: str) -> Record:
 def note_session(tx: Transaction, agent: str, id: str, given: Body, owner: Body | None) -> Record:
     """Add what happened since the session was last heard of; a name that is not given leaves a thing as it is."""
     [record] = tx.see([find_session(tx.engine, agent, id)])
-    body, now, actions = record.body, to_iso(tx.engine.clock()), given["actions"]
+    body, now = record.body, to_iso(tx.engine.clock())
+    actions = (
+        [{"what": given["action"], "outcome": str(given.get("outcome", "")), "at": now}] if "action" in given else []
+    )
     if body["state"] == SessionState.ENDED:
         raise ValidationError(f"session {id!r} has ended; start_session begins another")
     lists = {"files": list(dict.fromkeys((*given.get("files", ()), *body["files"])))}
@@ -289,7 +292,7 @@ def note_session(tx: Transaction, agent: str, id: str, given: Body, owner: Body 
         "last_seen": now,
         "owner": owner,
         "goal": given.get("goal", body["goal"]),
-        "actions": [*body["actions"], *({**one, "at": now} for one in actions)][-_MAX_ACTIONS:],
+        "actions": [*body["actions"], *actions][-_MAX_ACTIONS:],
         "action_count": body["action_count"] + len(actions),
         "decisions": [{"what": text} for text in decisions[: MAX_ITEMS["decisions"]]],
         **{name: lines[: MAX_ITEMS[name]] for name, lines in lists.items()},
@@ -448,12 +451,11 @@ def is_process_gone(held: Body | None) -> bool:
 @lru_cache(maxsize=1)
 def _name_machine() -> str:
     """Return a name that no other machine, start of the machine or container shares, where the system tells."""
-    parts = [platform.node()]
     # Only Linux tells; elsewhere the name has to do.
     with suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
-        parts.append(os.readlink("/proc/self/ns/pid"))
-    return "/".join(parts)
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{platform.node()}/{boot}/{os.readlink('/proc/self/ns/pid')}"
+    return platform.node()
 
 
 def _find_start(pid: int) -> str:

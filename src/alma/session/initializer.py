@@ -195,10 +195,10 @@ class SessionInitializer:
 
     def _find_parts(self, project_id: str | None) -> tuple[SessionManager, ProgressTracker]:
         """The session manager and the tracker of one project."""
-        own = self._manager.project_id if self._manager else self._tracker.project_id if self._tracker else None
-        project = validate.name("project_id", project_id) if project_id is not None else own or self.alma.project_id
-        for part in (self._manager, self._tracker):
-            if part is not None and part.project_id != project:
+        parts = [part for part in (self._manager, self._tracker) if part is not None]
+        project = project_id or (parts[0] if parts else self.alma).project_id
+        for part in parts:
+            if part.project_id != project:
                 raise ValidationError(
                     f"project_id is {project!r}, but the {type(part).__name__} works for {part.project_id!r}"
                 )
