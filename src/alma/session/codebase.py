@@ -32,9 +32,6 @@ _LANGUAGES = dict(
     .kt:Kotlin .c:C .h:C .cpp:C++ .hpp:C++ .cs:C# .rb:Ruby .php:PHP .swift:Swift .scala:Scala .ex:Elixir .sh:Shell
     .sql:SQL .dart:Dart""".split()
 )
-_MANIFESTS = """pyproject.toml setup.py requirements.txt package.json Cargo.toml go.mod pom.xml build.gradle
-build.gradle.kts Gemfile composer.json CMakeLists.txt Makefile Dockerfile""".split()
-_TEST_FOLDERS = ("tests", "test", "spec", "specs", "__tests__", "e2e")
 # How the tests are run, the surest first: tool | command | what must be there too | files | what one of them says.
 # Of the rows of a tool the first that fits counts.
 _TEST_COMMANDS = r"""
@@ -71,20 +68,17 @@ def orient(folder: str | os.PathLike[str], seconds: float = SECONDS) -> dict[str
     except (OSError, RuntimeError):
         return None
     git = read_repository(root, seconds)
-    manifests = [name for name in _MANIFESTS if (root / name).is_file()]
     layout, languages, complete = _count_files(root)
-    if git is None and not manifests and not languages:
-        return None
     commands = find_test_commands(root)
-    folders = [name for name in _TEST_FOLDERS if (root / name).is_dir()]
+    if git is None and not commands and not languages:
+        return None
     return {
         "root": str(root),
         "name": root.name,
         "git": git,
         "layout": layout,
         "languages": languages,
-        "manifests": manifests,
-        "tests": {"command": commands[0]["command"] if commands else None, "commands": commands, "folders": folders},
+        "tests": {"command": commands[0]["command"] if commands else None, "commands": commands},
         "complete": complete and (git is None or git["clean"] is not None),
     }
 

@@ -466,24 +466,36 @@ class WorkflowMemory(Holder):
             the branch already holds for the same node is not written again, and that checkpoint is returned with
             `unchanged` set.
         """
-        engine, who = self.engine, self._agent(agent)
-        given, digest, size = read_state(state, self.max_state_bytes)
-        body = {"run": run_id, "node": node_id, "branch": branch_id, "metadata": metadata or {}, "state": given}
-        draft = draft_record(engine, "checkpoint", body, agent=who, session=run_id)
+        body = {"run": run_id, "node": node_id, "branch": branch_id, "metadata": metadata or {}, "state": state}
+        origin = get_tip(self.engine, run_id, from_branch) if from_branch else None
+        return self._write_checkpoint(body, agent, origin, workflow_id or "", skip=skip_if_unchanged, redact=redact)
+
+    def _write_checkpoint(
+        self, body: Mapping[str, Any], agent: str | None, origin: Record | None, workflow: str = "", *,
+        skip: bool = False, redact: bool = False, is_fork: bool = False,
+    ) -> Checkpoint:  # fmt: skip
+        """Write it, unless the newest of its branch is of the same node and holds the same state.
+
+        `origin` is the checkpoint that a new branch begins at.
+        """
+        engine, who, run, branch, node = self.engine, self._agent(agent), body["run"], body["branch"], body["node"]
+        given, digest, size = read_state(body["state"], UNLIMITED if is_fork else self.max_state_bytes)
+        draft = draft_record(engine, "checkpoint", {**body, "state": given}, agent=who, session=run)
         places = find_redacted(given, draft.body["state"])
         if places and not redact:
             raise refuse_secrets(places)
         if places:
             _, digest, size = read_state(draft.body["state"], UNLIMITED)
-        origin = get_tip(engine, run_id, from_branch) if from_branch else None
 
         def step(tx: Transaction) -> Checkpoint:
             # Read first: a writer in between is met as a conflict on the number.
-            last = find_latest(engine, run_id, branch=branch_id)
-            if last and skip_if_unchanged and (last.body["digest"], last.body["node"]) == (digest, node_id):
+            last = find_latest(engine, run, branch=branch)
+            if last and is_fork:
+                raise ValidationError(f"run {run!r} already has a branch {branch!r}; choose another name")
+            if last and skip and (last.body["digest"], last.body["node"]) == (digest, node):
                 return decode_record(Checkpoint, last, STORED_AS, unchanged=True)
-            owner = put_run(tx, run_id, workflow_id or "", who, status=RunStatus.RUNNING)
-            newest, before = find_latest(engine, run_id), last or origin
+            owner = put_run(tx, run, workflow, who, status=RunStatus.RUNNING)
+            newest, before = find_latest(engine, run), last or origin
             number = last.body["number"] + 1 if last else 1
             whole = {**draft.body, "digest": digest, "size": size, "redacted": places, "number": number}
             whole |= {"workflow": owner.body["workflow"], "parent": before and before.id}
@@ -491,9 +503,9 @@ class WorkflowMemory(Holder):
             moment = max([engine.clock(), *([newest.created_at + _TICK] if newest else [])])
             record = replace(
                 draft,
-                id=make_id("chk", engine.project, run_id, branch_id, str(number)),
-                key=make_id("branch", run_id, branch_id),
-                tags=(f"node:{node_id}",),
+                id=make_id("chk", engine.project, run, branch, str(number)),
+                key=make_id("branch", run, branch),
+                tags=(f"node:{node}",),
                 links=(owner.id,),
                 body=whole,
                 created_at=moment,
@@ -549,10 +561,10 @@ class WorkflowMemory(Holder):
 
     def fork(self, run_id: str, branch_id: str, from_branch: str = MAIN, *, agent: str | None = None) -> Checkpoint:
         """Begin a branch of a run at the newest checkpoint of another branch; its first one holds the same state."""
-        if find_latest(self.engine, run_id, branch=branch_id):
-            raise ValidationError(f"run {run_id!r} already has a branch {branch_id!r}; choose another name")
-        body = get_tip(self.engine, run_id, from_branch).body
-        return self.checkpoint(run_id, body["node"], body["state"], branch_id, agent=agent, from_branch=from_branch)
+        run, branch = check_id("run_id", run_id), check_id("branch_id", branch_id)
+        tip = get_tip(self.engine, run, check_id("from_branch", from_branch))
+        body = {"run": run, "node": tip.body["node"], "branch": branch, "metadata": {}, "state": tip.body["state"]}
+        return self._write_checkpoint(body, agent, tip, is_fork=True)
 
     merge_states = staticmethod(merge_states)
 
