@@ -67,12 +67,23 @@ class SessionState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """A session as it stands: what was noted along the way."""
+class _Notes:
+    """What is noted in a session, and handed over."""
 
     id: str
     project_id: str
     agent: str
+    active_files: list[str] = field(default_factory=list)
+    blockers: list[str] = field(default_factory=list)
+    next_steps: list[str] = field(default_factory=list)
+    test_status: Mapping[str, bool] = field(default_factory=dict)
+    risk_flags: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session(_Notes):
+    """A session as it stands: what was noted along the way."""
+
     goal: str = ""
     state: SessionState = SessionState.OPEN
     started_at: datetime
@@ -81,32 +92,19 @@ class Session:
     actions: list[str] = field(default_factory=list)  # The latest, newest last.
     action_count: int = 0  # All of them, also those too old to be kept.
     decisions: list[str] = field(default_factory=list)
-    active_files: list[str] = field(default_factory=list)
-    blockers: list[str] = field(default_factory=list)
-    next_steps: list[str] = field(default_factory=list)
-    test_status: Mapping[str, bool] = field(default_factory=dict)
-    risk_flags: list[str] = field(default_factory=list)
     confidence_level: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionHandoff:
+class SessionHandoff(_Notes):
     """Compressed context for going on where a session left off."""
 
-    id: str
-    project_id: str
-    agent: str
     session_id: str
     last_action: str
     last_outcome: LastOutcome
     current_goal: str
     key_decisions: list[str]  # At most ten, the newest first.
-    active_files: list[str]
-    blockers: list[str]
-    next_steps: list[str]
-    test_status: dict[str, bool]
     confidence_level: float  # Between 0 and 1: how well it was going.
-    risk_flags: list[str]
     session_start: datetime
     session_end: datetime
     duration_ms: int
