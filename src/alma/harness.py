@@ -473,7 +473,7 @@ def read_result(value: Any, judge: Judge | None = None) -> tuple[HarnessResult, 
         report = HarnessResult(**{one.name: given[one.name] for one in fields(HarnessResult) if one.name in given})
     texts = (report.strategy, report.feedback)
     if not isinstance(report.success, bool) or not all(one is None or isinstance(one, str) for one in texts):
-        raise ValidationError(f"the executor's result needs a boolean as success, and texts: {validate.shown(report)}")
+        raise ValidationError("the executor's result needs a boolean as success, and texts as strategy and feedback")
     result = Result.SUCCESS if report.success else Result.FAILURE
     if report.outcome is not None:
         result = validate.choice("outcome", report.outcome, Result)
@@ -546,8 +546,8 @@ def learns(
         # Where the memory is served elsewhere, the server says with each outcome whether the agent may learn.
         name = alma.engine.agent(agent)
         allow(alma.engine, name, task_type or "")
-    fields = {"agent": name, "task_type": task_type, "user_id": user_id}
-    learn = functools.partial(_learn_call, alma, fields, success)
+    common = {"agent": name, "task_type": task_type, "user_id": user_id}
+    learn = functools.partial(_learn_call, alma, common, success)
 
     def decorate(function: Callable[P, R]) -> Callable[P, Any]:
         describe = _make_describer(function, {"task": task, "strategy": strategy})
@@ -589,7 +589,7 @@ def learns(
 
 def _learn_call(
     alma: ALMA,
-    fields: Mapping[str, Any],
+    common: Mapping[str, Any],
     judge: Judge | None,
     words: Mapping[str, str],
     began: float,
@@ -606,7 +606,7 @@ def _learn_call(
         _LOG.warning("nothing was learned: %s", problem)
         return
     failed = {"error_message": describe_error(error)} if error else {}
-    record_outcome(alma, **fields, **words, **failed, outcome=str(result), duration_ms=took)
+    record_outcome(alma, **common, **words, **failed, outcome=str(result), duration_ms=took)
 
 
 def _make_describer(

@@ -267,8 +267,8 @@ class SessionManager(Holder):
         """End a session with what the next one should know.
 
         `last_outcome` is 'success', 'failure' or 'interrupted'; `context` is what `end_session` takes. What is not
-        given is taken from what was noted along the way; decisions and files are added to it. Of long lists the most
-        important are kept.
+        given is taken from what was noted along the way; decisions and files are added to it. Of long lists the
+        beginning is kept.
         """
         action = validate.text("last_action", last_action)
         outcome = validate.choice("last_outcome", last_outcome, LastOutcome)
