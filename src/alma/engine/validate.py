@@ -180,7 +180,7 @@ def many(label: str, value: object) -> list[Any]:
 
 def mapping(label: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValidationError(f"{label} must be a mapping, not {type(value).__name__}")
+        raise ValidationError(f"{label} must be a mapping (in JSON an object), not {type(value).__name__}")
     return value
 
 
