@@ -25,32 +25,53 @@ _SHOWN = 20
 _MAX_COMMITS = 5
 _SUBJECT_CHARS = 100
 _MAX_CHARS = 200_000
-_SKIPPED = frozenset("node_modules vendor venv env dist build target out site-packages __pycache__".split())
+_SKIPPED = frozenset(
+    """node_modules bower_components vendor venv env dist build target out coverage htmlcov site-packages
+    __pycache__ egg-info Pods DerivedData""".split()
+)
 _LANGUAGES = dict(
     pair.split(":")
-    for pair in """.py:Python .js:JavaScript .jsx:JavaScript .ts:TypeScript .tsx:TypeScript .go:Go .rs:Rust .java:Java
-    .kt:Kotlin .c:C .h:C .cpp:C++ .hpp:C++ .cs:C# .rb:Ruby .php:PHP .swift:Swift .scala:Scala .ex:Elixir .sh:Shell
-    .sql:SQL .dart:Dart""".split()
+    for pair in """.py:Python .pyi:Python .js:JavaScript .mjs:JavaScript .jsx:JavaScript .ts:TypeScript .tsx:TypeScript
+    .go:Go .rs:Rust .java:Java .kt:Kotlin .c:C .h:C .cc:C++ .cpp:C++ .hpp:C++ .cs:C# .rb:Ruby .php:PHP .swift:Swift
+    .scala:Scala .ex:Elixir .exs:Elixir .sh:Shell .sql:SQL .dart:Dart .lua:Lua .r:R .jl:Julia .hs:Haskell .zig:Zig
+    .vue:Vue""".split()
 )
 # How the tests are run, the surest first: tool | command | what must be there too | files | what one of them says.
 # Of the rows of a tool the first that fits counts.
 _TEST_COMMANDS = r"""
-make | make test | | Makefile | ^test\s*:(?![=:])
-make | make check | | Makefile | ^check\s*:(?![=:])
-node | pnpm test | pnpm-lock.yaml | package.json | "test"\s*:\s*"(?!echo \\"Error: no test)
-node | yarn test | yarn.lock | package.json | "test"\s*:\s*"(?!echo \\"Error: no test)
-node | npm test | | package.json | "test"\s*:\s*"(?!echo \\"Error: no test)
+make | make test | | Makefile makefile GNUmakefile | ^test\s*:(?![=:])
+make | make tests | | Makefile makefile GNUmakefile | ^tests\s*:(?![=:])
+make | make check | | Makefile makefile GNUmakefile | ^check\s*:(?![=:])
+just | just test | | justfile Justfile .justfile | ^@?test\b[^:=\n]*:(?!=)
+task | task test | | Taskfile.yml Taskfile.yaml | ^ {1,4}test:\s*$
+node | pnpm test | pnpm-lock.yaml | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
+node | yarn test | yarn.lock | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
+node | bun run test | bun.lock* | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
+node | npm test | | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
+deno | deno test | | deno.json deno.jsonc |
 tox | tox | | tox.ini |
-python | uv run pytest | uv.lock | pytest.ini tests/conftest.py setup.cfg pyproject.toml | pytest
-python | python -m pytest | | pytest.ini tests/conftest.py setup.cfg pyproject.toml requirements.txt | pytest
+nox | nox | | noxfile.py |
+python | uv run pytest | uv.lock | pytest.ini conftest.py tests/conftest.py setup.cfg pyproject.toml | pytest
+python | python -m pytest | | pytest.ini conftest.py tests/conftest.py setup.cfg pyproject.toml | pytest
+python | python -m pytest | | requirements-dev.txt dev-requirements.txt requirements.txt | (?i)^\W*pytest\b
+python | python manage.py test | | manage.py |
 python | python -m unittest discover | tests | pyproject.toml setup.py setup.cfg requirements.txt |
 rust | cargo test | | Cargo.toml |
 go | go test ./... | | go.mod |
+maven | ./mvnw test | mvnw | pom.xml |
 maven | mvn test | | pom.xml |
+elixir | mix test | | mix.exs |
+swift | swift test | | Package.swift |
+dart | dart test | | pubspec.yaml |
+zig | zig build test | | build.zig |
+haskell | stack test | | stack.yaml |
+scala | sbt test | | build.sbt |
+cmake | ctest --test-dir build | | CMakeLists.txt |
 gradle | ./gradlew test | gradlew | build.gradle build.gradle.kts |
 gradle | gradle test | | build.gradle build.gradle.kts |
 dotnet | dotnet test | | *.sln *.csproj |
-ruby | bundle exec rspec | spec | Gemfile |
+ruby | bundle exec rspec | spec | .rspec Gemfile |
+ruby | rake test | | Rakefile |
 php | composer test | | composer.json | "test"\s*:
 """
 
