@@ -517,7 +517,7 @@ def list_runs(call: Call) -> Reply:
 @command("workflow start", "update_run", "workflow_id --run_id --agent --metadata", "run")
 def start_run(call: Call) -> Reply:
     """Begin a run of a workflow, or go on with the one of that name."""
-    return call.answer()
+    return call.answer(status="running")
 
 
 @command("workflow history", "list_runs", "run_id --node_id --branch_id --limit=100", "checkpoints")

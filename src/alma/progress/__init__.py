@@ -239,7 +239,7 @@ class ProgressTracker(Holder):
         """Move a work item to another status. The allowed moves are listed in `alma.progress.items`."""
         return self.update_item(item_id, status, notes, by=by)
 
-    @operation(Effect.CHANGES, "update_progress", idempotent=True)
+    @operation(Effect.CHANGES, "update_progress")
     def update_item(
         self,
         item_id: ItemId,
@@ -289,7 +289,7 @@ class ProgressTracker(Holder):
                 work.set_tests(item, tests, item.test_results)
             plan.save(item, "edited")
             if test_results:
-                results = clean(dict(test_results))
+                results = clean({validate.name("test", one): passed for one, passed in test_results.items()})
                 work.set_tests(item, (*item.tests, *results), {**item.test_results, **results})
                 plan.save(item, "tested")
             if parent_id is not None:
@@ -333,12 +333,15 @@ class ProgressTracker(Holder):
     ) -> list[WorkItem]:
         """List work items, the most urgent first; show one by its id, or find some by words."""
         if item_id:
+            if not (status is agent is query is item_type is parent_id is tag is None):
+                raise ValidationError("pass an item_id, or what to list items by, not both")
             return [read_item(self._find_item(item_id)[1])]
         engine, who = self._engine(project_id), self._agent(agent)
         conditions = {"agents": who, "linked": parent_id, "tagged": tag}
         given = {name: {value} for name, value in conditions.items() if value}
         where = work.select_items(engine, status, archived=archived, **given)
-        if query:
+        if query is not None:
+            query = validate.text("query", query)
             hits = by_words(engine.store, query, where, limit or _MAX_LIMIT)
             items = [read_item(record) for record in engine.store.get([hit.id for hit in hits])]
         else:

@@ -341,6 +341,8 @@ class SessionManager(Holder):
         Notes:
             Open ones of dead processes are listed, too.
         """
+        if session_id and state:
+            raise ValidationError("pass a session_id, or a state to list sessions, not both")
         engine, name = self._find_engine(project_id, agent)
         if session_id is not None:
             sessions = [handoff.find_session(engine, name, session_id)]

@@ -390,7 +390,7 @@ class WorkflowMemory(Holder):
         self,
         run_id: Annotated[str | None, About("the run's name; without it one is made", check=check_id)] = None,
         workflow_id: WorkflowId = None,
-        status: Annotated[RunStatus | str, About("how it goes")] = RunStatus.RUNNING,
+        status: Annotated[RunStatus | str | None, About("how it goes; without it one that is known stays")] = None,
         *,
         agent: By = None,
         metadata: words.Metadata = None,
@@ -404,13 +404,21 @@ class WorkflowMemory(Holder):
             self.get_run(run_id)
         elif not workflow_id:
             raise ValidationError("workflow_id is missing: which workflow is it a run of?")
-        run, name = run_id or new_id("run"), self._agent(agent)
-        record = write(self.engine, lambda tx: put_run(tx, run, workflow_id or "", name, metadata, RunStatus(status)))
+        run, name, state = run_id or new_id("run"), self._agent(agent), RunStatus(status) if status else None
+        record = write(self.engine, lambda tx: put_run(tx, run, workflow_id or "", name, metadata, state))
         return decode_record(Run, record, STORED_AS)
 
-    def start_run(self, workflow_id: str, run_id: str | None = None, **more: Any) -> Run:
-        """Begin a run of a workflow, or go on with the one of that name; `more` is what `update_run` takes."""
-        return self.update_run(run_id, check_id("workflow_id", workflow_id), **more)
+    def start_run(
+        self,
+        workflow_id: str,
+        run_id: str | None = None,
+        *,
+        agent: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Begin a run of a workflow, or go on with the one of that name."""
+        workflow = check_id("workflow_id", workflow_id)
+        return self.update_run(run_id, workflow, RunStatus.RUNNING, agent=agent, metadata=metadata)
 
     def get_run(self, run_id: str) -> Run:
         """One run by its name."""
@@ -428,6 +436,8 @@ class WorkflowMemory(Holder):
         branch_id: Annotated[str | None, About("its checkpoints of this branch", check=check_optional_id)] = None,
     ) -> RunList:
         """List the runs of workflows, newest first; or one run with its checkpoints, newest first."""
+        if run_id and (workflow_id or status):
+            raise ValidationError("pass a run_id, or workflow_id and status to list runs, not both")
         if run_id:
             records = find_checkpoints(self.engine, run_id, node_id or "", branch_id or "", limit)
             checkpoints = [decode_record(Checkpoint, record, STORED_AS) for record in records]
