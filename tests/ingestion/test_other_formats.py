@@ -193,18 +193,22 @@ def test_cursor_database(tmp_path: Path, read: Read) -> None:
                 "bubbles": [{"type": "user", "text": "q"}, {"type": "ai", "rawText": "a"}],
             }
         ]
+        requests = [{"sessionId": "r", "requests": [{"message": {"text": "why?"}, "response": [{"value": "so"}]}]}]
         rows = [
             ("workbench.panel.aichat.view.aichat.chatdata", json.dumps({"tabs": tabs})),
+            ("interactive.sessions", json.dumps(requests)),
             ("aiService.prompts", json.dumps([{"text": "do it", "commandType": 4}])),
         ]
         database.executemany("INSERT INTO ItemTable VALUES (?, ?)", rows)
         database.execute("INSERT INTO cursorDiskKV VALUES ('composerData:broken', '{\"composerId\":')")
     pieces, told = read(tmp_path)
     assert [said([one]) for one in pieces] == [
+        SAID,
         [("user", "q"), ("assistant", "a")],
+        [("user", "why?"), ("assistant", "so")],
         [("user", "do it")],
-    ] or SAID in [said([one]) for one in pieces]
-    assert {one.session for one in pieces} >= {f"cursor:{TALK.id}", "cursor:t1"}
+    ]
+    assert {one.session for one in pieces} >= {f"cursor:{TALK.id}", "cursor:t1", "cursor:r"}
     assert [one.place for one in told.damaged] == ["composerData:broken"]
 
 
