@@ -12,7 +12,7 @@ import pytest
 from alma.ingestion.catalogue import Catalogue
 from alma.ingestion.formats.common import FileReading, Piece
 from alma.ingestion.intake import IngestResult
-from alma.ingestion.sources import Source
+from alma.ingestion.sources import Source, survey_bytes
 
 Pieces = tuple[list[Piece], IngestResult]
 
@@ -30,16 +30,18 @@ def read_all(path: Path, **asked: Any) -> Pieces:
                 return catalogue.find_beside(source, name)
 
             result.files[entry.source.name] = str(entry.reader.format)
+            surveyed = survey_bytes(entry.source)
             reading = FileReading(
                 entry.source,
                 entry.reader.format,
                 result,
-                encoding=entry.encoding,
+                encoding=surveyed.encoding,
                 known_as=entry.known_as,
                 find_beside=find_beside,
                 **asked,
             )
             pieces += reading.read_pieces(entry.reader.read)
+            assert reading.finish() == surveyed.digest
     return pieces, result
 
 

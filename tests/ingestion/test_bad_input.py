@@ -152,15 +152,15 @@ def test_a_file_that_vanishes_is_said_and_the_others_are_read(
 ) -> None:
     (tmp_path / "a.md").write_text("First words.")
     (tmp_path / "b.md").write_text("Second words.")
-    digest_bytes = sources.digest_bytes
+    survey_bytes = sources.survey_bytes
 
-    def vanishing(source: sources.Source) -> str:
-        found = digest_bytes(source)
+    def vanishing(source: sources.Source) -> sources.Survey:
+        found = survey_bytes(source)
         if source.leaf == "a.md":
             (tmp_path / "a.md").unlink()
         return found
 
-    monkeypatch.setattr("alma.ingestion.intake.digest_bytes", vanishing)
+    monkeypatch.setattr("alma.ingestion.intake.survey_bytes", vanishing)
     result = ingest(tmp_path, "dev", alma=held)
     assert [(Path(one.path).name, one.reason[:30]) for one in result.damaged] == [
         ("a.md", "it could not be read further: ")
@@ -172,19 +172,38 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     tmp_path: Path, held: ALMA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.md").write_text("First words.")
-    digest_bytes = sources.digest_bytes
+    survey_bytes = sources.survey_bytes
 
-    def growing(source: sources.Source) -> str:
-        found = digest_bytes(source)
+    def growing(source: sources.Source) -> sources.Survey:
+        found = survey_bytes(source)
         with (tmp_path / "a.md").open("a") as file:
             file.write("\n\n# More\n\nWords that came later.")
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr("alma.ingestion.intake.digest_bytes", growing)
+        patch.setattr("alma.ingestion.intake.survey_bytes", growing)
         ingest(tmp_path, "dev", alma=held)
     assert "files unchanged" not in ingest(tmp_path, "dev", alma=held).counts
     assert ingest(tmp_path, "dev", alma=held).counts["files unchanged"] == 1
+
+
+def test_a_file_that_is_restored_after_it_was_read_is_read_again(
+    tmp_path: Path, held: ALMA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.md").write_text("First words.")
+    survey_bytes = sources.survey_bytes
+
+    def replacing(source: sources.Source) -> sources.Survey:
+        found = survey_bytes(source)
+        (tmp_path / "a.md").write_text("Half of")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr("alma.ingestion.intake.survey_bytes", replacing)
+        ingest(tmp_path, "dev", alma=held)
+    (tmp_path / "a.md").write_text("First words.")
+    assert "files unchanged" not in ingest(tmp_path, "dev", alma=held).counts
+    assert "First words." in {turn.text for turn in _turns(held)}
 
 
 # -- texts
@@ -196,6 +215,8 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
         ("utf-8", ""),
         ("utf-8-sig", ""),
         ("utf-16", "read as UTF-16"),
+        ("utf-16-le", "read as UTF-16-LE"),
+        ("utf-16-be", "read as UTF-16-BE"),
         ("utf-32", "read as UTF-32"),
         ("cp1252", "Windows-1252"),
     ],
@@ -213,6 +234,16 @@ def test_encodings(tmp_path: Path, held: ALMA, encoding: str, said: str, name: s
     result = ingest(tmp_path, "dev", alma=held)
     assert [turn.text for turn in _turns(held)] == [words]
     assert (said in "".join(result.notes)) if said else not result.notes
+
+
+@pytest.mark.parametrize("size", [300_000, 3_000_000])
+def test_an_encoding_that_shows_late_is_read_right(tmp_path: Path, held: ALMA, size: int) -> None:
+    words = "Die Tür heißt «größer», und der Käse kostet fünf Franken."
+    filler = "Some plain words about it.\n\n"
+    (tmp_path / "a.md").write_bytes((filler * (size // len(filler)) + words).encode("cp1252"))
+    result = ingest_file(tmp_path / "a.md", "dev", alma=held)
+    assert any(words in turn.text for turn in _turns(held))
+    assert "Windows-1252" in result.notes[0]
 
 
 def test_a_few_bad_bytes_do_not_make_it_latin(tmp_path: Path, held: ALMA) -> None:

@@ -9,9 +9,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from benchmarks._chat_formats import Said, Talk, later
 
-from alma.ingestion import Format
+from alma.ingestion import Format, plan
 from alma.ingestion.formats.common import Piece, Speaker
 from benchmarks import _chat_formats as formats
 
@@ -193,18 +194,22 @@ def test_cursor_database(tmp_path: Path, read: Read) -> None:
                 "bubbles": [{"type": "user", "text": "q"}, {"type": "ai", "rawText": "a"}],
             }
         ]
+        requests = [{"sessionId": "r", "requests": [{"message": {"text": "why?"}, "response": [{"value": "so"}]}]}]
         rows = [
             ("workbench.panel.aichat.view.aichat.chatdata", json.dumps({"tabs": tabs})),
+            ("interactive.sessions", json.dumps(requests)),
             ("aiService.prompts", json.dumps([{"text": "do it", "commandType": 4}])),
         ]
         database.executemany("INSERT INTO ItemTable VALUES (?, ?)", rows)
         database.execute("INSERT INTO cursorDiskKV VALUES ('composerData:broken', '{\"composerId\":')")
     pieces, told = read(tmp_path)
     assert [said([one]) for one in pieces] == [
+        SAID,
         [("user", "q"), ("assistant", "a")],
+        [("user", "why?"), ("assistant", "so")],
         [("user", "do it")],
-    ] or SAID in [said([one]) for one in pieces]
-    assert {one.session for one in pieces} >= {f"cursor:{TALK.id}", "cursor:t1"}
+    ]
+    assert {one.session for one in pieces} >= {f"cursor:{TALK.id}", "cursor:t1", "cursor:r"}
     assert [one.place for one in told.damaged] == ["composerData:broken"]
 
 
@@ -294,6 +299,35 @@ def test_documents(tmp_path: Path, read: Read) -> None:
         (Format.TEXT, "b.txt", Speaker.OTHER),
         (Format.MARKDOWN, "c.rst", Speaker.OTHER),
     ]
+
+
+NOTE = " is how the meeting began, and so it went on." * 8_000
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.txt"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '["We ship on Friday", she said.',
+        '["One", "two"] and three were the words.',
+        '{ "Quoted" words in braces.',
+        '{ "title": "Front matter", "draft": true }\n\n# Heading\n\nWords.',
+        '["One", "two"]' + NOTE,
+        '{ "Quoted" }' + NOTE,
+    ],
+)
+def test_a_note_that_begins_like_json_is_a_document(tmp_path: Path, read: Read, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    pieces, told = read(tmp_path)
+    assert "".join(one.messages[0].text for one in pieces) == text
+    assert not told.damaged
+
+
+@pytest.mark.parametrize("text", ["{}", '["a"]', '{"a": 1}\n{"b": 2}\n', json.dumps([{"a": "b" * 50}] * 9_000)])
+def test_data_in_a_text_file_is_no_document(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    [skipped] = plan(tmp_path).skipped
+    assert skipped.reason == "JSON, but no conversation in a format that is known"
 
 
 def test_the_name_of_a_file_does_not_decide(tmp_path: Path, read: Read) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,32 @@ def test_after_damage_it_goes_on_at_the_next_element_of_the_same_shape() -> None
     found, damaged = read(text, 300)
     assert [value["id"] for _, _, value in found if "inner" in value] == [0, 2, 3]
     assert damaged[0][0].startswith("element 1")
+
+
+@pytest.mark.parametrize(
+    "member", ['"title": oops', '"title": "not closed', '"title" "no colon"', '"blob": "' + "x" * 2_000 + '"']
+)
+def test_after_a_damaged_member_the_lists_asked_for_are_read(member: str) -> None:
+    text = f'{{"id": "c", {member}, "messages": [{{"x": 1}}, {{"x": 2}}], "turns": [{{"x": 3}}]}}'
+    found, damaged = read(text, 64, frozenset({"messages", "turns"}), limit=1_000)
+    assert [(key, value) for key, number, value in found if number >= 0] == [
+        ("messages", {"x": 1}),
+        ("messages", {"x": 2}),
+        ("turns", {"x": 3}),
+    ]
+    assert len(damaged) == 1
+
+
+def test_many_damaged_elements_cost_only_themselves() -> None:
+    found, damaged = read("[" + '{"id": 1, "a": 2}, {"id": oops}, ' * 900 + "]", 10_000)
+    assert (len(found), len(damaged)) == (900, 900)
+
+
+@pytest.mark.parametrize(("size", "limit"), [(100, 10_000), (500_000, 5_000)])
+def test_reading_in_vain_is_bounded(size: int, limit: int) -> None:
+    found, damaged = read("[" + '{"id": 1}, {"id": oops}, ' * 20_000 + "]", size, limit=limit)
+    assert damaged[-1][1] == "too much is damaged; the rest was not read"
+    assert len(found) <= 1_000
 
 
 def test_an_element_that_is_too_long_is_passed_over() -> None:

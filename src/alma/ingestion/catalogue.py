@@ -99,7 +99,6 @@ class FileEntry(NamedTuple):
     reader: FormatReader
     own: bool
     known_as: str  # The name of a document: its path within the folder asked for.
-    encoding: str
 
 
 _IgnoreRule = tuple[Path, IgnorePattern]  # A line of the `.gitignore` of a folder.
@@ -231,7 +230,7 @@ class Catalogue:
             # A repository brings whatever its authors put into it, conversations too.
             is_possible = not reader.format.is_document and self._wanted is not Wanted.DOCUMENTS
             own = is_possible and (self._wanted is Wanted.CHATS or is_named or not self._is_in_project(source))
-        self.entries.append(FileEntry(source, reader, own, known_as, head.encoding))
+        self.entries.append(FileEntry(source, reader, own, known_as))
 
     def _look_into(self, path: Path) -> None:
         archive = open_archive(path, self._skip)

@@ -33,7 +33,7 @@ from ..types.record import Origin, Provenance, Status, Trust
 from .catalogue import DOCUMENT_BYTES, Catalogue, FileEntry, Plan, Skipped, Wanted
 from .formats import Format
 from .formats.common import ASSISTANTS, ChatMessage, FileReading, Piece, Speaker, name_session
-from .sources import digest_bytes
+from .sources import Survey, survey_bytes
 
 if TYPE_CHECKING:
     from ..memory import ALMA
@@ -314,7 +314,8 @@ class _Ingestion:
     def _read_file(self, entry: FileEntry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
         """Yield the pieces of a file, unless all of it was stored before, with how many bytes were read by then."""
         source, reader, result = entry.source, entry.reader, self.result
-        content = self._sign(digest("" if reader.is_database else digest_bytes(source), str(entry.own)))
+        surveyed = Survey("", "utf-8") if reader.is_database else survey_bytes(source)
+        content = self._sign(digest(surveyed.digest, str(entry.own)))
         result.increment("files")
         if len(result.files) < SHOWN:
             result.files[source.name] = str(reader.format)
@@ -326,7 +327,7 @@ class _Ingestion:
             source,
             reader.format,
             result,
-            encoding=entry.encoding,
+            encoding=surveyed.encoding,
             known_as=entry.known_as,
             voice=Speaker.PERSON if entry.own else Speaker.OTHER,
             user=self._user,
@@ -336,8 +337,7 @@ class _Ingestion:
         )
         for piece in reading.read_pieces(reader.read):
             yield piece, reading.bytes_read
-        if not reader.is_database:
-            # Of a file that changed meanwhile the digest is another one the next time.
+        if not reader.is_database and reading.finish() == surveyed.digest:
             self._files[marker] = content
             if len(self._files) >= _BATCH_PIECES:
                 self.flush()

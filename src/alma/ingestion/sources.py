@@ -11,7 +11,7 @@ import codecs
 import hashlib
 import zipfile
 import zlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -148,34 +148,62 @@ class FileHead(NamedTuple):
     text: str  # Decoded as far as it goes; empty when it is not text.
     is_whole: bool  # Whether that is all of the file.
     binary: str  # What it is instead of text; empty when it is text.
-    encoding: str
 
 
 def read_head(source: Source) -> FileHead:
     start = source.read_start(HEAD)
     binary = next((what for what, magic in _BINARY.items() if start.startswith(magic)), "")
-    encoding = _guess_encoding(start)
+    encoding = _guess_encoding([start])
     if start and not binary and encoding.startswith(("utf-8", LATIN)):
         control = len(start) - len(start.translate(None, _CONTROL))
         is_strange = control > _MAX_CONTROL * len(start) or start.count(0) > _MAX_ZEROS * len(start)
         binary = "not text" if is_strange else ""
     text = "" if binary else codecs.getincrementaldecoder(encoding)("replace").decode(start).removeprefix("\ufeff")
-    return FileHead(text, len(start) < HEAD, binary, encoding)
+    return FileHead(text, len(start) < HEAD, binary)
 
 
-def _guess_encoding(content: bytes) -> str:
+def _guess_encoding(blocks: Iterable[bytes]) -> str:
     """Read its mark, or tell an old one-byte encoding from UTF-8 in which a few bytes are damaged."""
-    if marked := next((encoding for bom, encoding in _BOMS if content.startswith(bom)), ""):
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    bad = foreign = 0
+    for number, block in enumerate(blocks):
+        if number == 0 and (marked := _find_marked_encoding(block)):
+            return marked
+        text = decoder.decode(block)
+        bad += text.count("\ufffd") - block.count("\ufffd".encode())
+        foreign += len(text) - len(text.encode("ascii", "ignore"))
+    return LATIN if bad > 3 and bad > (foreign - bad) // 4 else "utf-8"
+
+
+def _find_marked_encoding(start: bytes) -> str:
+    """Return the encoding that the first bytes show; empty when they show none."""
+    if marked := next((encoding for bom, encoding in _BOMS if start.startswith(bom)), ""):
         return marked
-    text = codecs.getincrementaldecoder("utf-8")("replace").decode(content)
-    bad = text.count("\ufffd") - content.count("\ufffd".encode())
-    is_latin = bad > 3 and bad > (sum(one > "\x7f" for one in text) - bad) // 4
-    return LATIN if is_latin else "utf-8"
+    # UTF-16 without its mark: every other byte of Latin text is zero.
+    sample = start[:4096]
+    half = len(sample) // 2
+    few, many = sorted((sample[at::2].count(0), encoding) for at, encoding in enumerate(("utf-16-be", "utf-16-le")))
+    return many[1] if half >= 8 and many[0] > 0.6 * half and few[0] < 0.1 * half else ""
 
 
-def digest_bytes(source: Source) -> str:
-    """Read all of it, and return the digest by which it is recognised."""
+class Survey(NamedTuple):
+    """What one look at every byte gives."""
+
+    digest: str  # By which the file is recognised.
+    encoding: str
+
+
+def survey_bytes(source: Source) -> Survey:
+    """Read all of it, and return its digest and the encoding that fits it best."""
     hasher = hashlib.sha256()
-    for block in source.read_blocks(4 * CHUNK):
-        hasher.update(block)
-    return hasher.hexdigest()
+
+    def hash_blocks() -> Iterator[bytes]:
+        for block in source.read_blocks(4 * CHUNK):
+            hasher.update(block)
+            yield block
+
+    blocks = hash_blocks()
+    encoding = _guess_encoding(blocks)
+    for _ in blocks:
+        pass  # The mark at its beginning was enough to know the encoding.
+    return Survey(hasher.hexdigest(), encoding)

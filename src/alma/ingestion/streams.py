@@ -28,7 +28,8 @@ _BEGINNING = re.compile(
 )
 _MARGIN = 16  # An error this close to the end of the window may be due to that end.
 _OVERLAP = 8_192
-_MAX_DAMAGES = 100  # After so many the rest is given up: each may cost a look at a whole window.
+_MAX_DAMAGES = 1_000
+_MAX_WASTE = 64  # So many times the limit may be read in vain before the rest is given up.
 _DECODER = json.JSONDecoder(
     strict=False,
     # A number with thousands of digits means nothing here, and takes long to read.
@@ -157,7 +158,7 @@ class JsonStream:
         self._limit = limit
         self._window, self._pos, self._before = "", 0, 0
         self._has_ended = False
-        self._damages = 0
+        self._damages = self._wasted = 0
 
     def read(self, enter: frozenset[str] = frozenset()) -> Iterator[JsonItem]:
         """Yield the elements of a list, or the members of an object; of members in `enter` the elements."""
@@ -188,11 +189,12 @@ class JsonStream:
             except _BrokenError as error:
                 self._damaged(f"element {index} (character {at:,})", str(error))
                 self._damages += 1
-                if self._damages >= _MAX_DAMAGES:
+                self._wasted += len(self._window) - self._pos
+                if self._damages >= _MAX_DAMAGES or self._wasted > _MAX_WASTE * self._limit:
                     self._give_up("too much is damaged; the rest was not read")
                     return False
                 self._pos += 1
-                if sibling is None or not self._find_next(sibling):
+                if sibling is None or self._find_next(sibling) is None:
                     self._give_up()
                     return False
             index += 1
@@ -220,6 +222,11 @@ class JsonStream:
             self._pos += 1
         except _BrokenError as error:
             self._damaged(f"character {at:,}", str(error))
+            # The lists asked for may come after the damaged member, whose string may have taken the quote before one.
+            name = re.compile(rf'\b({"|".join(map(re.escape, sorted(enter)))})"\s*:\s*(?=\[)')
+            while enter and (match := self._find_next(name)):
+                self._pos = match.end()
+                yield from self._read_list(match[1])
             self._give_up()
 
     def _read_value(self) -> Any:
@@ -254,15 +261,15 @@ class JsonStream:
         second = rf'\s*{_SCALAR}\s*,\s*"{re.escape(match[2])}"\s*:' if match[2] else ""
         return re.compile(rf'\{{\s*"{re.escape(match[1])}"\s*:' + second)
 
-    def _find_next(self, pattern: re.Pattern[str]) -> bool:
-        """Move to the next place that looks like this; return whether there is one."""
+    def _find_next(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Move to the next place that looks like this; return None when there is none."""
         while (match := pattern.search(self._window, self._pos)) is None:
             if self._has_ended:
-                return False
+                return None
             self._pos = max(self._pos, len(self._window) - _OVERLAP)
             self._grow(2 * _OVERLAP)
         self._pos = match.start()
-        return True
+        return match
 
     def _give_up(self, reason: str = "") -> None:
         if reason:

@@ -188,8 +188,10 @@ class Service(Provider):
                     raise ModelOutputError(f"{self.label} answered in an encoding that nobody asked for")
                 async for piece in response.aiter_raw():
                     data += piece
-                    if len(data) > MOST_BYTES:
+                    if len(data) > MOST_BYTES and response.is_success:
                         raise ModelOutputError(f"{self.label} answered more than 4 MB and was ended")
+                    if len(data) > MOST_BYTES:
+                        break
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
             message = f"{self.label} cannot be reached at {self.url}: {self._shorten(str(error))}"
             raise TransientError(message, NOTHING) from error

@@ -91,7 +91,6 @@ IN_PROJECTS = frozenset({Format.AIDER, Format.SPECSTORY, Format.CURSOR, Format.C
 _LINES = 50
 _ELEMENTS = 8
 _LISTS = frozenset("conversations projects messages history items data turns".split())
-_DATA = re.compile(r'\{\s*"|\[\s*[{"]')  # A note may begin with a bracket, too.
 _MARKDOWN_NAMES = (".md", ".markdown", ".mdx", ".rst", ".adoc", ".asciidoc")
 
 
@@ -109,7 +108,7 @@ def detect_format(source: Source, head: FileHead) -> FormatReader | str:
         reader = _detect_json(start, head.is_whole)
         if reader is not None:
             return reader.reason or reader
-        if _DATA.match(start) or source.leaf.lower().endswith((".json", ".jsonl", ".ndjson")):
+        if source.leaf.lower().endswith((".json", ".jsonl", ".ndjson")) or _is_json(start, head.is_whole):
             return "JSON, but no conversation in a format that is known"
     reader = next((one for one in FORMATS if one.is_text and one.is_text(head.text)), None)
     return reader or (MARKDOWN if source.leaf.lower().endswith(_MARKDOWN_NAMES) else TEXT)
@@ -140,3 +139,13 @@ def _detect_json(start: str, is_whole: bool) -> FormatReader | None:
     is_long_line = not is_whole and len(listed) == 1
     signed = (one for one in FORMATS if one.sign and (one.is_value or is_long_line) and re.search(one.sign, start))
     return next(chain(known, signed), None)
+
+
+def _is_json(start: str, is_whole: bool) -> bool:
+    """Whether a text that begins with a bracket is data, and not a note that begins with one."""
+    if is_whole and not parse_json(start)[1]:
+        return True
+    reasons: list[str] = []
+    items = list(JsonStream([start], lambda _, reason: reasons.append(reason)).read())
+    # The end of the beginning that is looked at cuts whatever is there.
+    return len(items) > 1 and (not reasons or (not is_whole and all("in the middle" in one for one in reasons)))

@@ -359,6 +359,15 @@ def _read_tabs(database: sqlite3.Connection, reading: FileReading) -> Conversati
             role = "user" if one.get("type") == "user" else "assistant"
             bubbles.append(make_message(role, get_text(one, "text", "rawText"), id=get_text(one, "id")))
         yield get_text(tab, "tabId"), get_text(tab, "chatTitle"), bubbles
+    for session in as_dicts(_read_value(database, "ItemTable", "interactive.sessions", reading)):
+        messages = []
+        for one in get_dicts(session, "requests"):
+            at = parse_time(one.get("timestamp"))
+            question = get_text(one, "message") or get_text(get_dict(one, "message"), "text")
+            answers = [get_text(part, "value") for part in get_dicts(one, "response")]
+            answer = "\n".join(part for part in answers if part.strip())
+            messages += [make_message("user", question, at), make_message("assistant", answer, at)]
+        yield get_text(session, "sessionId"), get_text(session, "customTitle"), messages
     prompts = as_dicts(_read_value(database, "ItemTable", "aiService.prompts", reading))
     yield (
         f"prompts:{reading.source.folder}",

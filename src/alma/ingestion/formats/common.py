@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -91,12 +92,14 @@ class FileReading:
     shared: dict[str, Any] = field(default_factory=dict)  # For what the files of one run have in common.
     chunks: Iterator[str] = field(init=False)
     bytes_read: int = 0
+    digest: str = ""
 
     def __post_init__(self) -> None:
         self.chunks = self._decode()
 
     def _decode(self) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder(self.encoding)("replace")
+        hasher = hashlib.sha256()
         if not self.encoding.startswith("utf-8"):
             name = (
                 "not UTF-8; read as Windows-1252 (Latin-1)"
@@ -110,7 +113,15 @@ class FileReading:
                 self.result.note(f"{self.source.name}: some bytes are not UTF-8 and were replaced")
             yield text if self.bytes_read else text.removeprefix("\ufeff")
             self.bytes_read += len(block)
+            hasher.update(block)
+        self.digest = hasher.hexdigest()
         yield decoder.decode(b"", True)
+
+    def finish(self) -> str:
+        """Read what is left and return the digest of all bytes: the file may have changed since it was surveyed."""
+        for _ in self.chunks:
+            pass
+        return self.digest
 
     def read_pieces(self, read: Callable[[FileReading], Items]) -> Iterator[Piece]:
         """Yield what a reader finds, with messages gathered into parts of a size that can be written at once."""
