@@ -403,13 +403,22 @@ def _start_process(command: list[str]) -> None:
         # A hidden console instead of none: an interpreter of a virtual environment starts another, which would open
         # one.
         flags: int = getattr(subprocess, "CREATE_NO_WINDOW", 0) | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+        own_job: int = getattr(subprocess, "CREATE_BREAKAWAY_FROM_JOB", 0)
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        subprocess.Popen(command, **pipes, creationflags=flags)
+        try:
+            subprocess.Popen(command, **pipes, creationflags=flags | own_job)
+        except PermissionError:
+            # Some hosts forbid a child to leave their job.
+            subprocess.Popen(command, **pipes, creationflags=flags)
         return
     modes = ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY))
     actions: Any = [(os.POSIX_SPAWN_OPEN, file, os.devnull, mode, 0) for file, mode in modes]
-    # The first thing that the worker does is to leave our session.
-    os.posix_spawn(command[0], command, os.environ, file_actions=actions)
+    # In a session of its own from the start: a host that ends may signal our process group at once.
+    try:
+        os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
+    except NotImplementedError:
+        # The worker leaves our session by itself, a moment later.
+        os.posix_spawn(command[0], command, os.environ, file_actions=actions)
 
 
 # -- talking to the worker
