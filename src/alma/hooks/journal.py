@@ -268,15 +268,26 @@ def _read_parent(line: str) -> str:
 
 def remember_cleared(data_dir: DataDir, cwd: str, session: str) -> None:
     """Note that a context was cleared. The host ends one session and starts another in the same folder at once."""
+    cleared = _read_cleared(data_dir) | {cwd: {"session": session, "at": time.time()}}
     data_dir.make()
-    write_private(data_dir.cleared, json.dumps({"cwd": cwd, "session": session, "at": time.time()}).encode())
+    write_private(data_dir.cleared, json.dumps(cleared).encode())
 
 
 def find_cleared(data_dir: DataDir, cwd: str, session: str) -> str:
     """Return the session that was cleared here a moment ago; empty when there is none."""
-    cleared = read_object(data_dir.cleared)
-    is_here = cleared.get("cwd") == cwd and cleared["session"] != session
-    return str(cleared["session"]) if is_here and 0 <= time.time() - cleared["at"] <= CLEARED_SECONDS else ""
+    cleared = str(_read_cleared(data_dir).get(cwd, {}).get("session", ""))
+    return cleared if cleared != session else ""
+
+
+def _read_cleared(data_dir: DataDir) -> dict[str, dict[str, Any]]:
+    """Return by folder what was cleared a moment ago; entries of another shape are passed over."""
+    fresh, now = {}, time.time()
+    for folder, entry in read_object(data_dir.cleared).items():
+        at = entry.get("at") if isinstance(entry, dict) else None
+        is_fresh = isinstance(at, int | float) and now - CLEARED_SECONDS <= at <= now
+        if is_fresh and isinstance(entry.get("session"), str):
+            fresh[folder] = entry
+    return fresh
 
 
 # -- rules that a context holds: ids, one a line; those of a subagent, whose context is its own, with its id.
