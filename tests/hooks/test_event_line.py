@@ -42,7 +42,7 @@ def test_a_line_says_when_where_and_what() -> None:
         (
             "Stop",
             {"last_assistant_message": "done", "stop_hook_active": False, "background_tasks": []},
-            {"last_assistant_message": "done"},
+            {"last_assistant_message": "done", "stop_hook_active": False},
         ),
         (
             "SubagentStop",

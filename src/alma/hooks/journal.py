@@ -52,7 +52,7 @@ _FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
     "PostToolUse": _TOOL,
     "PostToolUseFailure": {**_TOOL, "error": _OUTPUT, "is_interrupt": None},
     "PermissionDenied": {**_TOOL, "reason": (3000, 1000)},
-    "Stop": {"last_assistant_message": _REPLY, "prompt_id": _SHORT},
+    "Stop": {"last_assistant_message": _REPLY, "stop_hook_active": None, "prompt_id": _SHORT},
     "SubagentStop": {"agent_id": _SHORT, "agent_type": _SHORT, "last_assistant_message": _REPLY},
     "PreCompact": {},
     "SessionEnd": {},
