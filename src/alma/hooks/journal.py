@@ -13,7 +13,7 @@ import sys
 import time
 
 from .paths import DataDir, describe_error, digest, log_problem, read_object, read_text, write_private
-from .privacy import Trimmer, redact_and_cut
+from .privacy import Trimmer, cut_redacted, redact_and_cut
 from .project import clean_path
 
 TYPE_CHECKING = False
@@ -58,6 +58,12 @@ _FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
     "SessionEnd": {},
 }
 EVENTS = _FIELDS.keys()
+# Where a tool's answer has its texts.
+_ANSWERS = ("stdout", "stderr", "error", "message", "text", "content", "result", "output")
+_DEEPEST_ANSWER = 8
+_SILENT = frozenset(("stdout", "content", "output", "filePath", "file", "filenames"))
+"""An answer with one of these and without a text says nothing: a command without output, an image, or a file that a
+tool of the host read, wrote or found, which takes longer to redact than all the rest."""
 
 
 class HookCall:
@@ -168,7 +174,7 @@ def _read_data(call: HookCall) -> dict[str, Any]:
         data["tool_input"] = Trimmer(_INPUT_CHARS).trim(call.given.get("tool_input", {}))
     if call.name == "PostToolUse":
         response = call.given.get("tool_response")
-        data["output"] = redact_and_cut(_join_texts(response), *_OUTPUT)
+        data["output"] = _read_output(response)
         for name, field in (("interrupted", "interrupted"), ("user_modified", "userModified")):
             if isinstance(response, dict) and isinstance(response.get(field), bool):
                 data[name] = response[field]
@@ -182,16 +188,21 @@ def _read_data(call: HookCall) -> dict[str, Any]:
     return data
 
 
-def _join_texts(response: Any) -> str:
-    """Return what a tool answered, as far as it is text: nobody reads more of it."""
-    if isinstance(response, list):
-        return "\n".join(filter(None, map(_join_texts, response[:_MOST_PARTS])))
-    if not isinstance(response, dict):
+def _read_output(response: Any) -> str:
+    """Return what a tool answered: its texts, or the JSON of an answer that has them in fields that we do not know."""
+    text = _join_texts(response)
+    if text or not isinstance(response, dict) or not _SILENT.isdisjoint(response):
+        return redact_and_cut(text, *_OUTPUT)
+    return cut_redacted(json.dumps(Trimmer(_INPUT_CHARS).trim(response), ensure_ascii=False), *_OUTPUT)
+
+
+def _join_texts(response: Any, depth: int = 0) -> str:
+    if isinstance(response, dict):
+        response = [part for name in _ANSWERS if isinstance(part := response.get(name), str | list | dict)]
+    if not isinstance(response, list):
         return "" if response is None else str(response)
-    if isinstance(response.get("stdout"), str):
-        return "\n".join(text for name in ("stdout", "stderr") if isinstance(text := response.get(name), str) and text)
-    parts = (response.get(name) for name in ("text", "content", "result", "output"))
-    return _join_texts(next((part for part in parts if isinstance(part, str | list)), None))
+    parts = response[:_MOST_PARTS] if depth < _DEEPEST_ANSWER else ()
+    return "\n".join(text for part in parts if (text := _join_texts(part, depth + 1)))
 
 
 # -- the file
