@@ -120,6 +120,14 @@ def test_the_same_answer_to_two_prompts_is_two_turns(happens: Happening) -> None
     assert len(story.turns) == 4
 
 
+@pytest.mark.parametrize("first", ["Done.", "All tests pass. Done."])
+def test_the_same_answer_for_another_prompt_that_no_hook_saw_is_a_turn(happens: Happening, first: str) -> None:
+    story = build_session(
+        [prompt(happens, "a"), stop(happens, first, prompt_id="p1"), stop(happens, "Done.", prompt_id="p2")]
+    )
+    assert said(story) == [("user", "a"), ("assistant", first), ("assistant", "Done.")]
+
+
 def test_a_stop_without_words_is_no_turn(happens: Happening) -> None:
     story = build_session([prompt(happens, "go"), stop(happens, " "), happens("Stop")])
     assert said(story) == [("user", "go")]

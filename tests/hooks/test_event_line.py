@@ -42,7 +42,7 @@ def test_a_line_says_when_where_and_what() -> None:
         (
             "Stop",
             {"last_assistant_message": "done", "stop_hook_active": False, "background_tasks": []},
-            {"last_assistant_message": "done"},
+            {"last_assistant_message": "done", "stop_hook_active": False},
         ),
         (
             "SubagentStop",
@@ -88,6 +88,18 @@ def test_each_event_keeps_its_fields(name: str, given: dict[str, Any], data: dic
         ("plain", "plain"),
         ([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], "one\ntwo"),
         ({"content": [{"type": "text", "text": "one"}]}, "one"),
+        ({"error": "command not found: pnpm", "code": 127}, "command not found: pnpm"),
+        ({"stderr": "boom", "exitCode": 1}, "boom"),
+        ({"result": {"message": "denied by policy"}}, "denied by policy"),
+        ({"error": {"code": 3, "message": "no such file"}, "filePath": "/a"}, "no such file"),
+        ({"content": [{"type": "text", "text": "one"}], "error": "two"}, "two\none"),
+        ({"exitCode": 127, "stderr": ""}, '{"exitCode": 127, "stderr": ""}'),
+        (
+            {"reason": "not found", "token": "ghp_" + "a1B2" * 9},
+            '{"reason": "not found", "token": "[REDACTED:github_token]"}',
+        ),
+        ({"stdout": "", "stderr": "", "interrupted": False}, ""),
+        ({"content": [{"type": "image", "source": {"data": "aaaa"}}]}, ""),
         ({"filePath": "/a", "originalFile": "x" * 9000, "userModified": True}, ""),
         (None, ""),
         (3, "3"),
@@ -96,6 +108,14 @@ def test_each_event_keeps_its_fields(name: str, given: dict[str, Any], data: dic
 def test_the_output_of_a_tool_is_text(response: object, output: str) -> None:
     data = written("PostToolUse", tool_name="T", tool_input={}, tool_response=response)["data"]
     assert data["output"] == output
+
+
+def test_the_output_of_a_tool_is_read_to_a_depth() -> None:
+    response: object = "deep"
+    for _ in range(900):
+        response = {"result": [response]}
+    data = written("PostToolUse", tool_name="T", tool_input={}, tool_response=response)["data"]
+    assert "deep" not in data["output"]
 
 
 def test_an_edit_by_the_person_is_noted() -> None:

@@ -190,6 +190,48 @@ def test_an_interpreter_that_cannot_be_started_is_survived_and_told_in_the_log(p
 # --- what is started ---
 
 
+def test_it_is_in_a_session_of_its_own_before_it_does_anything(place, tmp_path):
+    """The host may end, and signal its process group, before the interpreter of a worker has even started."""
+    script = tmp_path / "site" / "alma" / "hooks" / "worker.py"
+    script.parent.mkdir(parents=True)
+    script.write_text("import os, sys; print(os.getsid(0) == os.getpid(), file=open(sys.argv[2] + '/own', 'w'))")
+    Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(tmp_path / "site")}))
+    journal.wake_drain(place, "SessionEnd")
+    own = Path(place.home, "own")
+    until(lambda: own.exists() and own.read_text(), 20)
+    assert own.read_text() == "True\n"
+
+
+def test_where_a_process_cannot_be_started_in_its_own_session_it_is_started_in_ours(place, monkeypatch):
+    options = []
+
+    def spawn(path, command, environ, *, file_actions, **given):
+        options.append(given)
+        if given:
+            raise NotImplementedError
+
+    monkeypatch.setattr(os, "posix_spawn", spawn)
+    journal.wake_drain(place, "Stop")
+    assert options == [{"setsid": True}, {}]
+
+
+def test_on_windows_it_leaves_the_job_of_the_host_where_it_may(place, monkeypatch):
+    flags = []
+
+    def refuse_to_leave(command, *, creationflags, **pipes):
+        flags.append(creationflags)
+        if creationflags & 8:
+            raise PermissionError
+
+    for name, flag in (("NO_WINDOW", 2), ("NEW_PROCESS_GROUP", 4), ("BREAKAWAY_FROM_JOB", 8)):
+        monkeypatch.setattr(subprocess, f"CREATE_{name}", flag, raising=False)
+    monkeypatch.setattr(subprocess, "Popen", refuse_to_leave)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "name", "nt")
+        journal.wake_drain(place, "Stop")
+    assert flags == [14, 6]
+
+
 def test_the_installed_interpreter_and_code_are_used(place, tmp_path):
     script = tmp_path / "site" / "alma" / "hooks" / "worker.py"
     script.parent.mkdir(parents=True)

@@ -282,7 +282,8 @@ class SessionBuilder:
         self._waiting: dict[str, list[RepairedCommand]] = {}
         """The failed commands that still wait for a form that works, for each agent apart."""
         self._reply = _Reply()
-        self._stops: list[str] = []
+        self._stops: list[tuple[str, str]] = []
+        """The id of the prompt and the words of each answer since the last prompt."""
         self._last_prompt = ("", "", "")
         self._last_said = ""
         self._proposed: dict[str, Event] = {}
@@ -368,7 +369,7 @@ class SessionBuilder:
         self._add_signal(NOTED, event, note, cut_text(about, _ABOUT_CHARS))
 
     def _add_reply(self, event: Event) -> None:
-        said = event.text("last_assistant_message").strip()
+        said, prompt_id = event.text("last_assistant_message").strip(), event.text("prompt_id")
         if event.name == "SubagentStop" or event.agent_id:
             # The host's own helpers (what summarises for a compaction) have no type.
             reply = f"{event.agent_id or event.text('agent_id')}\0{said}"
@@ -379,9 +380,14 @@ class SessionBuilder:
         self._last_prompt = ("", "", "")
         # A call that never ended by now is none that the person could mean.
         self._reply.begun.clear()
-        # With no prompt in between, only what a Stop hook of somebody else's made it add is new.
-        if said and not any(said in known for known in self._stops):
-            self._stops.append(said)
+        is_hooked = event.data.get("stop_hook_active") is True
+        # The same words again for the same prompt. What a Stop hook of somebody else's made it add is new.
+        is_repeated = any(
+            (said == known or (is_hooked and said in known)) and (not prompt_id or known_id in ("", prompt_id))
+            for known_id, known in self._stops
+        )
+        if said and not is_repeated:
+            self._stops.append((prompt_id, said))
             self._reply.said = self._reply.last = said
             self._add_turn(event, "assistant", said)
 

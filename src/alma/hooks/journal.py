@@ -13,7 +13,7 @@ import sys
 import time
 
 from .paths import DataDir, describe_error, digest, log_problem, read_object, read_text, write_private
-from .privacy import Trimmer, redact_and_cut
+from .privacy import Trimmer, cut_redacted, redact_and_cut
 from .project import clean_path
 
 TYPE_CHECKING = False
@@ -52,12 +52,18 @@ _FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
     "PostToolUse": _TOOL,
     "PostToolUseFailure": {**_TOOL, "error": _OUTPUT, "is_interrupt": None},
     "PermissionDenied": {**_TOOL, "reason": (3000, 1000)},
-    "Stop": {"last_assistant_message": _REPLY, "prompt_id": _SHORT},
+    "Stop": {"last_assistant_message": _REPLY, "stop_hook_active": None, "prompt_id": _SHORT},
     "SubagentStop": {"agent_id": _SHORT, "agent_type": _SHORT, "last_assistant_message": _REPLY},
     "PreCompact": {},
     "SessionEnd": {},
 }
 EVENTS = _FIELDS.keys()
+# Where a tool's answer has its texts.
+_ANSWERS = ("stdout", "stderr", "error", "message", "text", "content", "result", "output")
+_DEEPEST_ANSWER = 8
+_SILENT = frozenset(("stdout", "content", "output", "filePath", "file", "filenames"))
+"""An answer with one of these and without a text says nothing: a command without output, an image, or a file that a
+tool of the host read, wrote or found, which takes longer to redact than all the rest."""
 
 
 class HookCall:
@@ -168,7 +174,7 @@ def _read_data(call: HookCall) -> dict[str, Any]:
         data["tool_input"] = Trimmer(_INPUT_CHARS).trim(call.given.get("tool_input", {}))
     if call.name == "PostToolUse":
         response = call.given.get("tool_response")
-        data["output"] = redact_and_cut(_join_texts(response), *_OUTPUT)
+        data["output"] = _read_output(response)
         for name, field in (("interrupted", "interrupted"), ("user_modified", "userModified")):
             if isinstance(response, dict) and isinstance(response.get(field), bool):
                 data[name] = response[field]
@@ -182,16 +188,21 @@ def _read_data(call: HookCall) -> dict[str, Any]:
     return data
 
 
-def _join_texts(response: Any) -> str:
-    """Return what a tool answered, as far as it is text: nobody reads more of it."""
-    if isinstance(response, list):
-        return "\n".join(filter(None, map(_join_texts, response[:_MOST_PARTS])))
-    if not isinstance(response, dict):
+def _read_output(response: Any) -> str:
+    """Return what a tool answered: its texts, or the JSON of an answer that has them in fields that we do not know."""
+    text = _join_texts(response)
+    if text or not isinstance(response, dict) or not _SILENT.isdisjoint(response):
+        return redact_and_cut(text, *_OUTPUT)
+    return cut_redacted(json.dumps(Trimmer(_INPUT_CHARS).trim(response), ensure_ascii=False), *_OUTPUT)
+
+
+def _join_texts(response: Any, depth: int = 0) -> str:
+    if isinstance(response, dict):
+        response = [part for name in _ANSWERS if isinstance(part := response.get(name), str | list | dict)]
+    if not isinstance(response, list):
         return "" if response is None else str(response)
-    if isinstance(response.get("stdout"), str):
-        return "\n".join(text for name in ("stdout", "stderr") if isinstance(text := response.get(name), str) and text)
-    parts = (response.get(name) for name in ("text", "content", "result", "output"))
-    return _join_texts(next((part for part in parts if isinstance(part, str | list)), None))
+    parts = response[:_MOST_PARTS] if depth < _DEEPEST_ANSWER else ()
+    return "\n".join(text for part in parts if (text := _join_texts(part, depth + 1)))
 
 
 # -- the file
@@ -268,15 +279,26 @@ def _read_parent(line: str) -> str:
 
 def remember_cleared(data_dir: DataDir, cwd: str, session: str) -> None:
     """Note that a context was cleared. The host ends one session and starts another in the same folder at once."""
+    cleared = _read_cleared(data_dir) | {cwd: {"session": session, "at": time.time()}}
     data_dir.make()
-    write_private(data_dir.cleared, json.dumps({"cwd": cwd, "session": session, "at": time.time()}).encode())
+    write_private(data_dir.cleared, json.dumps(cleared).encode())
 
 
 def find_cleared(data_dir: DataDir, cwd: str, session: str) -> str:
     """Return the session that was cleared here a moment ago; empty when there is none."""
-    cleared = read_object(data_dir.cleared)
-    is_here = cleared.get("cwd") == cwd and cleared["session"] != session
-    return str(cleared["session"]) if is_here and 0 <= time.time() - cleared["at"] <= CLEARED_SECONDS else ""
+    cleared = str(_read_cleared(data_dir).get(cwd, {}).get("session", ""))
+    return cleared if cleared != session else ""
+
+
+def _read_cleared(data_dir: DataDir) -> dict[str, dict[str, Any]]:
+    """Return by folder what was cleared a moment ago; entries of another shape are passed over."""
+    fresh, now = {}, time.time()
+    for folder, entry in read_object(data_dir.cleared).items():
+        at = entry.get("at") if isinstance(entry, dict) else None
+        is_fresh = isinstance(at, int | float) and now - CLEARED_SECONDS <= at <= now
+        if is_fresh and isinstance(entry.get("session"), str):
+            fresh[folder] = entry
+    return fresh
 
 
 # -- rules that a context holds: ids, one a line; those of a subagent, whose context is its own, with its id.
@@ -403,13 +425,22 @@ def _start_process(command: list[str]) -> None:
         # A hidden console instead of none: an interpreter of a virtual environment starts another, which would open
         # one.
         flags: int = getattr(subprocess, "CREATE_NO_WINDOW", 0) | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
+        own_job: int = getattr(subprocess, "CREATE_BREAKAWAY_FROM_JOB", 0)
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        subprocess.Popen(command, **pipes, creationflags=flags)
+        try:
+            subprocess.Popen(command, **pipes, creationflags=flags | own_job)
+        except PermissionError:
+            # Some hosts forbid a child to leave their job.
+            subprocess.Popen(command, **pipes, creationflags=flags)
         return
     modes = ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY))
     actions: Any = [(os.POSIX_SPAWN_OPEN, file, os.devnull, mode, 0) for file, mode in modes]
-    # The first thing that the worker does is to leave our session.
-    os.posix_spawn(command[0], command, os.environ, file_actions=actions)
+    # In a session of its own from the start: a host that ends may signal our process group at once.
+    try:
+        os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
+    except NotImplementedError:
+        # The worker leaves our session by itself, a moment later.
+        os.posix_spawn(command[0], command, os.environ, file_actions=actions)
 
 
 # -- talking to the worker
