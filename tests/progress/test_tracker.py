@@ -467,3 +467,19 @@ def test_two_items_of_one_call_cannot_have_the_same_id(alma: ALMA) -> None:
     with pytest.raises(ValidationError, match="the id 'a' is taken"):
         tracker.create_work_items([{"id": "a", "title": "one"}, {"id": "a", "title": "two"}])
     assert tracker.list_items() == []
+
+
+def test_a_test_needs_a_name(tracker: ProgressTracker) -> None:
+    item = make(tracker)
+    for name in ("", 1):
+        with pytest.raises(ValidationError, match="test "):
+            tracker.update_item(item.id, test_results={name: True})  # type: ignore[dict-item]
+    assert tracker.get_item(item.id).tests == ()
+
+
+def test_an_empty_search_and_filters_beside_an_id_are_refused(tracker: ProgressTracker) -> None:
+    item = make(tracker)
+    with pytest.raises(ValidationError, match="query is empty"):
+        tracker.list_items(query="")
+    with pytest.raises(ValidationError, match="pass an item_id, or what to list items by, not both"):
+        tracker.list_items("failed", item_id=item.id)

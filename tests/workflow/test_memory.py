@@ -53,3 +53,18 @@ def test_importing_it_loads_nothing_heavy(module: str) -> None:
         [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"], capture_output=True, text=True, check=True
     )
     assert not {"numpy", "yaml", "rich", "onnxruntime", "asyncio"} & set(found.stdout.split())
+
+
+def test_an_ended_run_stays_so_until_it_is_taken_up_again() -> None:
+    workflow = WorkflowMemory(ALMA(MemoryStore()))
+    workflow.start_run("release", "r1")
+    workflow.update_run("r1", status="completed")
+    assert workflow.update_run("r1", metadata={"by": "ci"}).status == "completed"
+    assert workflow.start_run("release", "r1").status == "running"
+
+
+def test_a_run_is_named_or_looked_for() -> None:
+    workflow = WorkflowMemory(ALMA(MemoryStore()))
+    workflow.start_run("release", "r1")
+    with pytest.raises(ValidationError, match="not both"):
+        workflow.list_runs(status="failed", run_id="r1")
