@@ -31,9 +31,9 @@ from typing import Annotated, Any, NamedTuple, cast
 from .. import words
 from ..codec import decode_record
 from ..engine import things, validate
-from ..engine.admit import build_outcome, clean, draft_record
+from ..engine.admit import clean, draft_record
 from ..engine.context import Engine
-from ..engine.outcomes import learn_outcomes
+from ..engine.outcomes import build_outcome, learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.search import by_words, read_snapshot
 from ..engine.transaction import Transaction, write
@@ -761,14 +761,11 @@ class WorkflowMemory(Holder):
                 raise ValidationError("task is missing, and the run does not say which workflow it is of: pass task")
         usual = f"{place.workflow}: {place.node}" if place.node else f"Run the workflow {place.workflow}"
         given |= {"task": task or usual, "metadata": {**place._asdict(), **(metadata or {})}}
-        drafts = [
-            build_outcome(self.engine, OPERATIONS["learn"].complete({**given, "strategy_used": one}))
-            for one in strategy_used
-        ]
-        tags = tuple(place.make_tags().values())
-        outcomes = learn_outcomes(self.engine, [one._replace(session=run_id, tags=tags) for one in drafts])
+        calls = [OPERATIONS["learn"].complete({**given, "strategy_used": one}) for one in strategy_used]
+        place_fields = {"session": run_id, "tags": tuple(place.make_tags().values())}
+        outcomes = learn_outcomes(self.engine, [build_outcome(self.engine, {**one, **place_fields}) for one in calls])
 
-        status = None if place.node else _ENDED[drafts[0].result]
+        status = None if place.node else _ENDED[Result(calls[0]["outcome"])]
         write(self.engine, lambda tx: put_run(tx, run_id, place.workflow, status=status))
         now = self.engine.clock()
         return [value for record in outcomes if isinstance(value := view(record, now), Outcome)]
