@@ -9,10 +9,11 @@ from random import Random
 from typing import Annotated, Literal
 
 from . import words
-from .engine import things, validate
+from .engine import validate
 from .engine.context import Engine
 from .engine.evidence import FAILS, WORKS
 from .engine.predict import TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
+from .engine.transaction import scan_records
 from .errors import ValidationError
 from .memory import ALMA
 from .operations import About, Effect, Group, take_as_given
@@ -359,7 +360,7 @@ def calibration(
     """
     agents = None if agent is None else {engine.agent(validate.name("agent", agent))}
     newest = validate.whole("limit", limit, 1, 1_000_000)
-    records = things.scan(engine, MemoryType.OUTCOME, newest, agents=agents, statuses={Status.ACTIVE})[::-1]
+    records = scan_records(engine, MemoryType.OUTCOME, newest, agents=agents, statuses={Status.ACTIVE})[::-1]
     pairs: list[Pair] = []
     running: list[Pair] = []
     good = 0.0

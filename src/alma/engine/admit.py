@@ -126,13 +126,14 @@ def place_of(record: Record) -> dict[str, Any]:
 
 
 def reword(engine: Engine, record: Record, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a record that change with its body: its text, vectors and links."""
-    kind = KINDS[record.kind]
+    """Return the fields of a record that change with its body: its text, vectors, key and links."""
+    kind, owner = KINDS[record.kind], (record.kind, record.agent, record.user, body)
     [vectors] = engine.encode([kind.passages(body)])
     return {
         "body": body,
         "text": kind.text(body),
         "vectors": vectors,
         "embedder": engine.embedder_name if vectors else "",
-        "links": link_key(record.kind, record.agent, record.user, body) or record.links,
+        "key": key_of(*owner) or record.key,
+        "links": link_key(*owner) or record.links,
     }

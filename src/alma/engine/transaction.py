@@ -15,7 +15,7 @@ import hashlib
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from ..text import fingerprint
 from ..types.kinds import EVERYWHERE, KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status, Trust
-from .admit import make_record, place_of
+from .admit import clean, draft_record, embed_records, make_record, place_of, reword
 from .context import Engine
 
 T = TypeVar("T")
@@ -123,6 +123,20 @@ class Transaction:
             changes = {"version": held.version + 1, "updated_at": self.engine.clock(), **changes}
         return self.put(replace(record, **changes), exact=True)
 
+    # -- things that change while they are worked with: work items, sessions, checkpoints
+
+    def add(self, kind: str, body: Mapping[str, Any], **fields: Any) -> Record:
+        """Store a new thing without secrets; `agent`, `id`, `links` and other fields of its record may be given."""
+        [record] = embed_records(self.engine, [draft_record(self.engine, kind, body, **fields)])
+        return self.put(record)
+
+    def change(self, record: Record, body: Mapping[str, Any], **fields: Any) -> Record:
+        """Store the next version with another body, without secrets; a thing that stays as it is gets none."""
+        fresh = {name: clean(value) for name, value in body.items()}
+        if fresh == record.body and not fields:
+            return record
+        return self.update(record, **{**reword(self.engine, record, fresh), **fields})
+
     def drop(self, record: Record) -> None:
         """Forget that a record was put in this transaction."""
         self._changed.pop(record.id, None)
@@ -195,6 +209,16 @@ class Transaction:
         """Return those ids that belong to a deleted memory."""
         names = {tombstone_id(id): id for id in ids}
         return {names[stone.id] for stone in self.get(names) if stone.status is Status.ACTIVE}
+
+
+def scan_records(engine: Engine, kind: str, limit: int | None = None, **conditions: Any) -> list[Record]:
+    """Return the stored records of a kind, newest first; the conditions are those of `Where`."""
+    return list(engine.store.scan(Where(kinds={kind}, projects={engine.project}, **conditions), limit))
+
+
+def split_batches(items: Sequence[T], size: int = 256) -> Iterator[Sequence[T]]:
+    """Yield the items, so many at a time."""
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def of_owner(engine: Engine, record: Record, kind: str, **conditions: Any) -> Where:

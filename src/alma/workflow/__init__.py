@@ -30,13 +30,13 @@ from typing import Annotated, Any, NamedTuple, cast
 
 from .. import words
 from ..codec import decode_record
-from ..engine import things, validate
+from ..engine import validate
 from ..engine.admit import clean, draft_record
 from ..engine.context import Engine
 from ..engine.outcomes import build_outcome, learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.search import by_words, read_snapshot
-from ..engine.transaction import Transaction, write
+from ..engine.transaction import Transaction, scan_records, write
 from ..engine.view import view
 from ..errors import NotFoundError, ScopeError, ValidationError
 from ..memory import ALMA, build_request
@@ -222,14 +222,14 @@ def find_run(engine: Engine, run: str) -> Record | None:
 def get_run(engine: Engine, run: str) -> Record:
     if record := find_run(engine, run):
         return record
-    names = [one.body["run"] for one in things.scan(engine, "run", _NAMED)]
+    names = [one.body["run"] for one in scan_records(engine, "run", _NAMED)]
     known = f"The latest: {', '.join(names)}" if names else "There is none yet: start_run or a checkpoint makes one"
     raise NotFoundError(f"there is no run {run!r} in project {engine.project!r}. {known}.")
 
 
 def refuse_misspelt(engine: Engine, run: str) -> None:
     """Raise NotFoundError for a run that is none of those there are; where there is none yet, it is the first."""
-    if things.scan(engine, "run", 1):
+    if scan_records(engine, "run", 1):
         get_run(engine, run)
 
 
@@ -258,8 +258,8 @@ def put_run(
         is_over = status not in (None, RunStatus.RUNNING)
         body |= {"status": str(status or RunStatus.RUNNING), "ended_at": now if is_over else None}
     if record is None:
-        return things.add(tx, "run", body, id=id, agent=agent, session=run)
-    return things.change(tx, record, body)
+        return tx.add("run", body, id=id, agent=agent, session=run)
+    return tx.change(record, body)
 
 
 def find_checkpoints(
@@ -268,7 +268,7 @@ def find_checkpoints(
     """Return the checkpoints of a run, newest first."""
     keys = {make_id("branch", run, branch)} if branch else None
     tagged = {f"node:{node}"} if node else None
-    return things.scan(engine, "checkpoint", limit, sessions={run}, keys=keys, tagged=tagged)
+    return scan_records(engine, "checkpoint", limit, sessions={run}, keys=keys, tagged=tagged)
 
 
 def find_latest(engine: Engine, run: str, node: str = "", branch: str = "") -> Record | None:
@@ -492,7 +492,7 @@ class WorkflowMemory(Holder):
             return RunList([self.get_run(run_id)], checkpoints)
         if node_id or branch_id:
             raise ValidationError("node_id and branch_id say which checkpoints of a run: pass run_id with them")
-        runs = [decode_record(Run, record, STORED_AS) for record in things.scan(self.engine, "run")]
+        runs = [decode_record(Run, record, STORED_AS) for record in scan_records(self.engine, "run")]
         fits = (one for one in runs if workflow_id in (None, "", one.workflow_id) and status in (None, one.status))
         return RunList(list(fits)[:limit], [])
 
@@ -599,7 +599,7 @@ class WorkflowMemory(Holder):
         before = validate.moment("older_than", older_than)
         seen: Counter[str] = Counter()
         old, bases = [], set()
-        for record in things.scan(self.engine, "checkpoint", sessions=sessions):
+        for record in scan_records(self.engine, "checkpoint", sessions=sessions):
             seen[record.key] += 1
             if seen[record.key] <= keep_latest or (before is not None and record.created_at >= before):
                 bases.add(record.body["base"])
@@ -704,8 +704,8 @@ class WorkflowMemory(Holder):
             owner = put_run(tx, run_id, agent=who)
             body = {**content, "workflow": owner.body["workflow"], "run": run_id, "node": node}
             if record is None:
-                return things.add(tx, "artifact", body, id=id, agent=who, session=run_id, links=(owner.id,))
-            return things.change(tx, record, body)
+                return tx.add("artifact", body, id=id, agent=who, session=run_id, links=(owner.id,))
+            return tx.change(record, body)
 
         return decode_record(Artifact, write(engine, step), STORED_AS)
 
@@ -721,7 +721,7 @@ class WorkflowMemory(Holder):
     ) -> list[Artifact]:
         """What runs made, newest first."""
         sessions = {self.get_run(run_id).run_id} if run_id else None
-        artifacts = things.scan(self.engine, "artifact", sessions=sessions)
+        artifacts = scan_records(self.engine, "artifact", sessions=sessions)
         for name, value in (("node", node_id), ("workflow", workflow_id), ("kind", kind)):
             artifacts = [record for record in artifacts if value in (None, "", record.body[name])]
         return [decode_record(Artifact, record, STORED_AS) for record in artifacts[:limit]]

@@ -247,24 +247,17 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
         for candidate, similarity in zip(pool, measure_similarity(pool), strict=True)
         if (is_match := _is_match(context, candidate)) or candidate.record.kind in _STANDING
     ]
-    matching = [(candidate.record, candidate.cosine) for candidate, _, is_match in passing if is_match]
+    matching = [candidate.record for candidate, _, is_match in passing if is_match]
     expected: Mapping[str, float] = {}
-    if any(record.kind in _LESSONS and record.evidence.recent for record, _ in matching):
+    if any(record.kind in _LESSONS and record.evidence.recent for record in matching):
         # Loaded here because a process that has no lessons to show does without it.
         from ..predict import forecast_lessons
 
         expected = forecast_lessons(context.engine, context.question.text, context.vectors, matching, context.now)
     ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
     for candidate, similarity, is_match in passing:
-        scored = score_candidate(
-            candidate,
-            similarity,
-            context.question.text,
-            context.now,
-            context.settings,
-            expected=expected.get(candidate.record.id),
-            is_standing=not is_match,
-        )
+        chance = expected.get(candidate.record.id)
+        scored = score_candidate(candidate, similarity, *context.basis, expected=chance, is_standing=not is_match)
         ranked[MemoryType(candidate.record.kind)].append(scored)
     for items in ranked.values():
         # Rounded, so that a second more or less between two memories does not decide. Of equals the newest comes first.
@@ -299,14 +292,8 @@ def _order_lookalikes(
         is_standing = all(item.explanation.standing for item in scored)
         for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
             if candidate.record.id in missing:
-                by_id[candidate.record.id] = score_candidate(
-                    candidate,
-                    similarity,
-                    context.question.text,
-                    context.now,
-                    context.settings,
-                    is_standing=is_standing,
-                )
+                scored_one = score_candidate(candidate, similarity, *context.basis, is_standing=is_standing)
+                by_id[candidate.record.id] = scored_one
         newest |= find_newest(context.engine, list(missing.values()), among, context.past)
     ordered: dict[str, Scored] = {}
     for item in scored:
@@ -400,7 +387,7 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
     for record, near, reason in facts[:room]:
         candidate = Candidate(record, near, 0.0)
         [similarity] = measure_similarity([candidate])
-        scored = score_candidate(candidate, similarity, context.question.text, context.now, context.settings)
+        scored = score_candidate(candidate, similarity, *context.basis)
         linked.append(scored._replace(explanation=replace(scored.explanation, reason=reason)))
     return linked
 
