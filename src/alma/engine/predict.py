@@ -91,10 +91,9 @@ class Beta:
             low, high = (middle, high) if self.below(middle) < share else (low, middle)
         return 0.5 * (low + high)
 
-    def interval(self, share: float = 0.9) -> tuple[float, float]:
-        """Return the middle part that holds `share` of it."""
-        rest = 0.5 * (1.0 - share)
-        return self.quantile(rest), self.quantile(1.0 - rest)
+    def interval(self) -> tuple[float, float]:
+        """Return the middle part that holds nine tenths of it."""
+        return self.quantile(0.05), self.quantile(0.95)
 
 
 # --- did something change? -------------------------------------------------------------------------
@@ -172,7 +171,6 @@ _SUREST = 0.97
 class Forecast:
     belief: Beta  # About the chance at this very task.
     expected: float  # The chance before any trial of this strategy on this task.
-    base: float
     weight: float  # How many trials of this strategy on such tasks there were, by how alike they are.
 
     @property
@@ -233,7 +231,7 @@ def forecast(trials: Sequence[Trial]) -> Forecast:
         here += same
         later += alike
     belief = Beta(_EXPECTED * expected + good, _EXPECTED * (1.0 - expected) + bad)
-    return Forecast(belief, expected, base, weight)
+    return Forecast(belief, expected, weight)
 
 
 def _sum_effects(tried: Sequence[_Tried]) -> float:
@@ -286,7 +284,6 @@ def _average(rows: Iterable[tuple[str, float, float]], prior: float) -> dict[str
 _NEAR, _NEWEST, _OWN, _GROUPS, _PARAPHRASES = 96, 32, 32, 16, 8
 _FEW = 8  # Fewer of the strategy's own outcomes than this among the nearest and newest, and more are looked for.
 _RESULTS = 16
-_SPAN = 12
 _MAX_VECTORS, _BEGINNING = 4, 600  # A longer task, and a longer strategy, is known by its beginning.
 _KINSHIP = 8
 _CONTRARY_FROM = 0.65  # From here on tasks would count as alike, and it is worth asking whether they are contrary.
@@ -385,15 +382,8 @@ def read_task(
         [vectors] = engine.encode([(task[: _MAX_VECTORS * engine.encoder.embedder.passage_chars],)])
     context = TaskContext(engine, agent, task, vectors[:_MAX_VECTORS], before or engine.clock(), before, user=user)
     where = context.where(MemoryType.OUTCOME)
-    newest = list(engine.store.scan(where, _NEWEST))
-    near = context.find_near(where, _NEAR)
-    is_full = len(near) == _NEAR and all(_compare_outcome(context, one) >= SIMILAR for one in near[-8:])
-    if vectors and is_full:
-        # There may be more such tasks than were asked for; then the nearest are any of them, and may be old. So those
-        # of several times as far back as the newest outcomes reach are looked for, too.
-        first, last = newest[-1].created_at, newest[0].created_at
-        near += context.find_near(replace(where, created_from=last - _SPAN * (last - first)), _NEAR)
-    context.outcomes = {record.id: record for record in (*newest, *near)}
+    records = (*engine.store.scan(where, _NEWEST), *context.find_near(where, _NEAR))
+    context.outcomes = {record.id: record for record in records}
     return context
 
 

@@ -232,7 +232,6 @@ def tombstone_id(record_id: str) -> str:
 
 
 def hash_key(salt: str, key: str) -> str:
-    # Loaded here: it takes a while, and few memories have deleted anything.
     return hashlib.blake2b(key.encode("utf-8"), key=bytes.fromhex(salt), digest_size=16).hexdigest()
 
 
@@ -277,10 +276,10 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
             elif held[0].body["value"] != embedder:
                 raise describe_mismatch(held[0].body["value"], embedder)
         notes = engine.notes.take(engine.project) if engine.notes.waiting else []
-        stored = False
         try:
             engine.store.put([*notes, *records])
-            stored = True
+            if notes:
+                engine.notes.settle(notes)
             return result
         except ConflictError as conflict:
             if time.monotonic() > deadline:
@@ -290,9 +289,6 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         except BusyError:
             if not patient or time.monotonic() > deadline or not all(KINDS[one.kind].passing for one in records):
                 raise
-        finally:
-            if notes:
-                engine.notes.settle(notes, stored=stored)
         time.sleep(random.uniform(0, pause))
         pause = min(pause * 2, 0.05)
 
