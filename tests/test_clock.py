@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from alma import ALMA
+from alma.embedders.hash import HashEmbedder
+from alma.stores.memory import MemoryStore
+from alma.types.record import Vector
 
 
 @pytest.fixture
@@ -51,3 +56,18 @@ def test_what_held_before_is_found_with_as_of(alma: ALMA, clock: Any) -> None:
     new = alma.add_domain_knowledge("dev", "ops", "The deploy window is 8 to 18 h", attribute="window")
     assert shown(alma, as_of=between) == [old.fact]
     assert shown(alma) == [new.fact]
+
+
+def test_a_memory_is_dated_when_it_is_stored_not_when_its_vectors_were_begun() -> None:
+    """What reads only what changed since its last run would pass over it."""
+    moments = [datetime(2026, 3, 1, 12, tzinfo=UTC)]
+
+    class SlowEmbedder(HashEmbedder):
+        def embed(self, texts: Sequence[str]) -> list[Vector]:
+            moments[0] += timedelta(minutes=30)
+            return super().embed(texts)
+
+    with ALMA(MemoryStore(), SlowEmbedder(), clock=lambda: moments[0]) as alma:
+        fact = alma.add_domain_knowledge("dev", "ops", "Deploys happen on Tuesdays")
+        [record] = alma.engine.store.get([fact.id])
+    assert record.updated_at == moments[0]

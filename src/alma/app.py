@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import shlex
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 
 from . import embedders, stores, trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
 from .domains import govern_as_kept
+from .engine.context import Engine
 from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA
 from .models.budget import Usage, usage
-from .models.registry import open_model
-from .ports import Clock
+from .ports import Clock, Model
 from .types import times
+from .types.asking import ModelSettings
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 """What the servers keep beside a configuration."""
@@ -48,7 +50,7 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
         agents=config.agents,
         settings=config.settings,
         clock=clock,
-        model=lambda engine: open_model(config.model, engine, os.environ),
+        model=partial(_open_model, config.model),
     )
     alma.model_settings = config.model
     try:
@@ -59,6 +61,12 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
         raise
     govern_as_kept(alma)
     return alma
+
+
+def _open_model(settings: ModelSettings, engine: Engine) -> Model | None:
+    from .models.registry import open_model  # Loaded when a model is asked.
+
+    return open_model(settings, engine, os.environ)
 
 
 def model_usage(alma: ALMA, config: Config, *, days: int = 30) -> Usage:

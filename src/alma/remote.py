@@ -138,11 +138,15 @@ class RemoteALMA(ALMA):
             )
         return functools.partial(self.call, name)
 
-    def call(self, operation: str, /, **arguments: Any) -> Any:
+    def call(self, operation: str, /, *values: Any, **arguments: Any) -> Any:
         """Call any operation by its name, and return what it answers as the value it is."""
         listed = operations()
         if operation not in listed:
             raise ValidationError(unknown("operation", operation, listed))
+        names = list(listed[operation].own_parameters)[: len(values)]
+        if len(names) < len(values) or not arguments.keys().isdisjoint(names):
+            raise ValidationError(f"{operation}: too many arguments, or one twice; pass them by name")
+        arguments |= zip(names, values, strict=True)
         answer = self._ask(listed[operation], _to_json(arguments))
         return decode(listed[operation].returns, answer[RESULT] if answer.keys() == {RESULT} else answer)
 

@@ -29,7 +29,7 @@ def refused(name: str, arguments: dict[str, Any], **defaults: Any) -> str:
         ({**LEARN, "duration_ms": True}, "not True"),
         ({**LEARN, "tags": ["a", 1]}, "tags[1] must be text (str), not int"),
         ({**LEARN, "tags": "a"}, "tags must be a list of names, not 'a'"),
-        ({**LEARN, "metadata": []}, "metadata must be a mapping, not list"),
+        ({**LEARN, "metadata": []}, "metadata must be a mapping (in JSON an object), not list"),
         (
             {"agent": "dev", "task": "t", "strategy_used": "s"},
             "missing argument 'outcome': how it went. Valid: success",

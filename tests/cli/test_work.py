@@ -221,7 +221,7 @@ def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
         (("add", "x", "--metadata", "{"), "metadata is not JSON"),
         (("add", "x", "--priority", "101"), "priority must be a whole number"),
         (("add", "x", "--blocked-by", "wrk_none"), "there is no work item 'wrk_none'"),
-        (("add", " "), "title is empty"),
+        (("add", " "), "TITLE is empty"),
         (("block", "{bug}", "--on", "{notes}"), "circle"),
         (("block", "{bug}", "--on", "{bug}"), "circle"),
         (("release", "{bug}", "--agent", "ana"), "ana"),

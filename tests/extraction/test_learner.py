@@ -171,3 +171,8 @@ def test_a_move_to_an_unknown_place_does_not_replace_the_home(alma: ALMA) -> Non
         learner.learn_from_conversation([{"role": "user", "content": text}], "helena", "ana")
     facts = [one.fact for one in alma.list("domain_knowledge")]  # type: ignore[attr-defined]
     assert sorted(facts) == ["The user lives in Lisbon", "The user moved to Zorbium"]
+
+
+def test_messages_that_are_none_are_refused(alma: ALMA) -> None:
+    with pytest.raises(ValidationError, match=r"messages\[0\] has no role and content"):
+        AutoLearner(alma).learn_from_conversation([{"foo": 1}], "dev")

@@ -65,6 +65,13 @@ def test_what_is_not_there_is_told(remote: RemoteALMA) -> None:
             upkeep()
 
 
+def test_operations_take_arguments_by_place(remote: RemoteALMA) -> None:
+    item = remote.create_work_item(title="Rotate the keys")
+    assert remote.update_progress(item.id, "done").status == "done"
+    with pytest.raises(ValidationError, match="update_progress: too many arguments, or one twice"):
+        remote.update_progress(item.id, item_id=item.id)
+
+
 def test_a_closed_one_says_so(site: Site) -> None:
     remote = ALMA.connect(f"https://{HOST}", site.secrets["admin"], transport=Within(site))
     assert remote.list() == []

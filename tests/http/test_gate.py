@@ -288,6 +288,7 @@ BAD = [
     b'"text"',
     b"{",
     b'{"task": NaN}',
+    b'{"task": ' + b"9" * 400 + b"}",
     b'{"task": "t", "agent": "a", "top_k": Infinity}',
     b'{"task": "t", "agent": "a", "top_k": 1e999}',
     b'{"task": "t", "agent": "a", "top_k": ' + b"9" * 400 + b"}",

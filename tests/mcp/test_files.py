@@ -148,7 +148,8 @@ def test_rules_are_written_where_agents_read_them(
 def test_rules_are_written_nowhere_else(call: Call, project: Path, path: str) -> None:
     call("add_rule", agent="dev", rule="Use pnpm instead of npm")
     before = {one: one.read_bytes() for one in project.rglob("*") if one.is_file()}
-    assert "no file that coding agents read rules from" in refusal(call("export_rules", to="agents-md", path=path))
+    answer = refusal(call("export_rules", to="agents-md", path=path))
+    assert "is not a file that coding agents read rules from" in answer
     assert {one: one.read_bytes() for one in project.rglob("*") if one.is_file()} == before
 
 

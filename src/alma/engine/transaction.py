@@ -108,9 +108,11 @@ class Transaction:
 
         An `exact` one is stored with the version and the dates that it brings.
         """
-        held = None if exact else self._read.get(record.id)
-        if held is not None:
-            record = replace(record, version=held.version + 1, updated_at=self.engine.clock())
+        if not exact:
+            held, now = self._read.get(record.id), self.engine.clock()
+            # A draft is older than this transaction: its vectors may have taken long.
+            version = held.version + 1 if held else record.version
+            record = replace(record, version=version, updated_at=now if held else max(now, record.updated_at))
         self._changed[record.id] = record
         self._ids_of_kind[record.kind][record.id] = None
         return record

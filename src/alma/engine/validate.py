@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -18,6 +18,7 @@ MAX_NAME = 200
 MAX_METADATA = 65_536
 MAX_TOP_K = 1_000
 _EARLIEST, _LATEST = 1000, 2999
+_LARGEST = sys.float_info.max
 _SHOWN = 60
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -72,7 +73,7 @@ def is_blank(value: str) -> bool:
 
 def shown(value: object) -> str:
     """A value as an error message names it: not at length."""
-    text = repr(value)
+    text = repr(value) if not isinstance(value, int) or abs(value) <= _LARGEST else "a number without end"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -99,7 +100,7 @@ def whole(label: str, value: object, least: float | None = None, most: float | N
 
 
 def number(label: str, value: object, least: float | None = None, most: float | None = None) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         raise ValidationError(f"{label} must be a finite number, not {shown(value)}")
     if not _is_within(value, least, most):
         limits = f"at least {least:g}" if most is None else f"between {least or 0:g} and {most:g}"
@@ -179,7 +180,7 @@ def many(label: str, value: object) -> list[Any]:
 
 def mapping(label: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValidationError(f"{label} must be a mapping, not {type(value).__name__}")
+        raise ValidationError(f"{label} must be a mapping (in JSON an object), not {type(value).__name__}")
     return value
 
 

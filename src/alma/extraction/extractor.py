@@ -324,6 +324,8 @@ def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
             raise ValidationError(
                 f"{label} must be a mapping with role and content (or speaker and text), not {type(message).__name__}"
             )
+        if message.keys().isdisjoint(("role", "speaker", "content", "text")):
+            raise ValidationError(f"{label} has no role and content (or speaker and text)")
         content = message.get("content") if message.get("text") is None else message["text"]
         text = validate.output(f"{label} content", _read_content(content)[: validate.MAX_TEXT])
         if text is None:

@@ -61,6 +61,8 @@ _AT_ONCE = 16
 _AT_ONCE_PER_TOKEN = 4
 """The number of operations of one token that run at the same time, so that slow calls leave room for other clients."""
 _PREFIX = "/v1/"
+_MAX_DIGITS = 300
+"""Of a whole number, so that it is a finite number elsewhere, too."""
 _OPEN = ("/health", "/ready")
 """For load balancers, which have no token. The answers say nothing of what is remembered or where."""
 _STATUSES = {
@@ -435,10 +437,16 @@ def _read_project(request: Request) -> str | None:
     raise ValidationError("the header Alma-Project must name one project, percent-encoded in UTF-8")
 
 
+def _read_integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError("a number is too large")
+    return int(digits)
+
+
 def decode_body(body: bytes) -> dict[str, Any]:
     """Return the arguments in a request's body; no body means none."""
     try:
-        value = json.loads(body.decode("utf-8") or "{}")
+        value = json.loads(body.decode("utf-8") or "{}", parse_int=_read_integer)
         # Half a character, NaN and numbers without end cannot be written.
         _write_json(value)
     except RecursionError:
