@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 from . import words
 from .engine import validate
-from .engine.context import Engine
 from .engine.evidence import FAILS, WORKS
 from .engine.predict import TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
 from .engine.transaction import scan_records
@@ -22,7 +21,7 @@ from .types.kinds import Heuristic, MemoryType, Result
 from .types.record import Status
 from .types.speech import quote_output
 
-__all__ = ["Bin", "ConfidenceEngine", "ConfidenceSignal", "OpportunitySignal", "Report", "RiskSignal", "calibration"]
+__all__ = ["Bin", "ConfidenceEngine", "ConfidenceSignal", "OpportunitySignal", "Report", "RiskSignal"]
 
 _LEAN = 0.15  # Of two equal predictions the surer one comes first.
 _SURELY_WORKS, _SURE = 0.75, 0.5
@@ -172,8 +171,26 @@ class ConfidenceEngine:
         limit: Annotated[int, About("the newest so many outcomes", least=1, most=1_000_000)] = _NEWEST,
         progress: Progress | None = None,
     ) -> Report:
-        """Were the predictions right? Each outcome of the past is predicted from what was known before it."""
-        return calibration(self._engine, agent, limit, progress)
+        """Were the predictions right? Each outcome of the past is predicted from what was known before it.
+
+        Notes:
+            What went half well counts as half a success. `progress` gets how many are done, and of how many.
+        """
+        engine, agents = self._engine, None if agent is None else {self._engine.agent(agent)}
+        records = scan_records(engine, MemoryType.OUTCOME, limit, agents=agents, statuses={Status.ACTIVE})[::-1]
+        pairs, running, good = list[Pair](), list[Pair](), 0.0
+        for at, record in enumerate(records):
+            known = read_task(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
+            value = Result(record.body["outcome"]).value_of
+            pairs.append((forecast(survey_strategy(known, record.body["strategy"]).trials).mean, value))
+            running.append(((1.0 + good) / (2.0 + at), value))
+            good += value
+            if progress is not None:
+                progress(at + 1, len(records))
+        (brier, error, bins), (running_brier, running_error, _) = _score(pairs), _score(running)
+        hits = sum((chance >= 0.5) == (value >= 0.5) for chance, value in pairs)
+        accuracy = hits / len(pairs) if pairs else 0.0
+        return Report(len(pairs), brier, error, accuracy, running_brier, running_error, bins)
 
     def detect_risks(self, strategy: str, context: str, agent: str, user_id: str | None = None) -> list[RiskSignal]:
         """Why the strategy may go wrong in this context, the gravest reason first."""
@@ -349,33 +366,6 @@ class Report:
 
 Progress = Callable[[int, int], None]
 Pair = tuple[float, float]  # What was predicted, and what happened.
-
-
-def calibration(
-    engine: Engine, agent: str | None = None, limit: int = _NEWEST, progress: Progress | None = None
-) -> Report:
-    """Predict the newest `limit` outcomes of one agent or of all, each from what was known before it.
-
-    What went half well counts as half a success. `progress` gets how many are done, and of how many.
-    """
-    agents = None if agent is None else {engine.agent(validate.name("agent", agent))}
-    newest = validate.whole("limit", limit, 1, 1_000_000)
-    records = scan_records(engine, MemoryType.OUTCOME, newest, agents=agents, statuses={Status.ACTIVE})[::-1]
-    pairs: list[Pair] = []
-    running: list[Pair] = []
-    good = 0.0
-    for at, record in enumerate(records):
-        known = read_task(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
-        value = Result(record.body["outcome"]).value_of
-        pairs.append((forecast(survey_strategy(known, record.body["strategy"]).trials).mean, value))
-        running.append(((1.0 + good) / (2.0 + at), value))
-        good += value
-        if progress is not None:
-            progress(at + 1, len(records))
-    (brier, error, bins), (running_brier, running_error, _) = _score(pairs), _score(running)
-    hits = sum((chance >= 0.5) == (value >= 0.5) for chance, value in pairs)
-    accuracy = hits / len(pairs) if pairs else 0.0
-    return Report(len(pairs), brier, error, accuracy, running_brier, running_error, bins)
 
 
 def _score(pairs: Sequence[Pair]) -> tuple[float, float, tuple[Bin, ...]]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
@@ -45,7 +44,6 @@ T = TypeVar("T")
 SCHEMA_KIND = "domain_schema"
 PRESETS = ("coding", "research", "sales", "general", "customer_support", "content_creation")
 _LOG = logging.getLogger("alma")
-_STORE_NAMES = ("sqlite", "memory", "file", "postgres", "qdrant", "pinecone", "chroma", "azure")
 # An agent that is declared for no domain in particular works in every one.
 _ANY_DOMAIN = ("", "general")
 
@@ -77,11 +75,9 @@ class Entity:
 
     @property
     def text(self) -> str:
-        kind, parts = self.type.replace("_", " "), []
-        for name, value in self.attributes.items():
-            shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-            parts.append(f"{name.replace('_', ' ')}: {shown}")
-        return f"{kind} ({', '.join(parts)})" if parts else kind
+        lists = {name: value if isinstance(value, list) else [value] for name, value in self.attributes.items()}
+        parts = [f"{name.replace('_', ' ')}: {', '.join(map(str, values))}" for name, values in lists.items()]
+        return self.type.replace("_", " ") + (f" ({', '.join(parts)})" if parts else "")
 
     def as_knowledge(self) -> dict[str, Any]:
         """The arguments with which `ALMA.add_domain_knowledge` keeps it, but for the agent and the category."""
@@ -125,9 +121,8 @@ class DomainSchema:
     def __post_init__(self) -> None:
         validate.name("name", self.name)
         known = [one.name for one in self.entity_types]
-        for one, count in Counter(known).items():
-            if count > 1:
-                raise ValidationError(f"entity types of {self.name}: {one!r} is there twice")
+        if twice := [one for one in known if known.count(one) > 1]:
+            raise ValidationError(f"entity types of {self.name}: {twice[0]!r} is there twice")
         learned, excluded = (set(map(plain, names)) for names in (self.learning_categories, self.excluded_categories))
         if both := learned & excluded:
             raise ValidationError(f"{', '.join(sorted(both))}: both a learning category and an excluded one")
@@ -155,25 +150,19 @@ class DomainSchema:
 
     def entity(self, type_: str, /, **attributes: Any) -> Entity:
         """A thing of this domain: `schema.entity("lead", stage="new")`. What the schema does not know is refused."""
-        kind = self.entity_type(validate.name("entity type", type_))
-        for name in attributes:
+        kind, checked = self.entity_type(type_), validate.metadata(attributes)
+        for name, value in checked.items():
             if name not in kind.attributes:
                 raise ValidationError(unknown(f"attribute of {kind.name!r}", name, kind.attributes))
-        checked = validate.metadata(attributes)
-        for name, value in checked.items():
             if isinstance(value, dict) or value in (None, ""):
                 raise ValidationError(f"{name} must be a text, a number or a list of them, not {value!r}")
         return Entity(kind.name, checked)
 
     def relationship(self, type_: str, /, source: Entity, target: Entity) -> Relationship:
         """Two things and how they stand to each other; their types must be those that the schema gives."""
-        candidates = [one for one in self.relationship_types if one.name == validate.name("relationship type", type_)]
-        if not candidates:
-            valid = dict.fromkeys(one.name for one in self.relationship_types)
-            raise ValidationError(unknown(f"relationship type of {self.name}", type_, valid))
-        if not any((one.source_type, one.target_type) == (source.type, target.type) for one in candidates):
-            valid = dict.fromkeys(f"{one.source_type} → {one.target_type}" for one in candidates)
-            raise ValidationError(f"{type_!r} goes {', '.join(valid)}, not {source.type} → {target.type}")
+        if RelationshipType(type_, source.type, target.type) not in self.relationship_types:
+            valid = [f"{one.name}: {one.source_type} → {one.target_type}" for one in self.relationship_types]
+            raise ValidationError(unknown("relationship", f"{type_}: {source.type} → {target.type}", valid))
         return Relationship(type_, source, target)
 
 
@@ -499,8 +488,6 @@ class DomainMemoryFactory(Closeable):
             )
         if storage is not None and not isinstance(storage, str | PathLike):
             return ALMA(storage, embedder, project_id=project_id, agents=agents or ())
-        if storage in _STORE_NAMES:
-            raise ValidationError(f"storage must be a folder or a store; say {storage!r} in a configuration file")
         alma = open_default(project_id) if storage is None else open_quickstart(project_id, storage)
         if agents is not None:
             alma.engine = replace(alma.engine, scopes=Scopes({scope.agent_name: scope for scope in agents}))
@@ -581,9 +568,9 @@ def list_domains(
     if name is not None and name not in schemas:
         raise ValidationError(unknown("schema", name, schemas))
     wanted = schemas.values() if name is None else [schemas[name]]
-    is_used = {one.name: used is not None and used.name == one.name for one in wanted}
+    in_use = used.name if used else None
     return [
-        Domain(one.name, one.description, _is_preset(one), is_used[one.name], one if name else None) for one in wanted
+        Domain(one.name, one.description, _is_preset(one), one.name == in_use, one if name else None) for one in wanted
     ]
 
 

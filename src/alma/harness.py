@@ -19,8 +19,7 @@ import re
 import reprlib
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from string import Formatter
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .engine import validate
@@ -53,6 +52,8 @@ _MOST_CHARS = 2_000
 _TASK_CHARS = 400
 _ARGUMENT_CHARS = 60
 _READ_CHARS = 2_000
+# Names of `learn` that an executor's dict may use.
+_SHORT_NAMES = {"strategy_used": "strategy", "error_message": "error"}
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 # Cut only where no secret can be cut in two: what is shown is far shorter.
 _REPR = reprlib.Repr()
@@ -313,7 +314,7 @@ class Harness(Holder):
         raised: Exception | None = None,
     ) -> RunResult:
         """Learn how a run went."""
-        took = elapsed_ms(began)
+        took = round((time.perf_counter() - began) * 1000)
         report, outcome, flaw = HarnessResult(success=False, output=value), None, ""
         result = Result.FAILURE if raised else None
         try:
@@ -428,12 +429,6 @@ def create_harness(
 # -- calling whatever does the work, reading how it went, and recording that
 
 
-def is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)  # noqa: B004 - not whether it can be called, but what that gives
-    )
-
-
 def find_name(function: Callable[..., Any]) -> str:
     """Return what people would call it; empty when it has no name of its own."""
     inner = getattr(function, "func", function)
@@ -454,10 +449,9 @@ def bind_executor(executor: object, context: Context) -> Callable[[str], Any]:
     if not callable(executor):
         raise ValidationError(f"executor must be something that can be called, not {type(executor).__name__}")
     signature = find_signature(executor)
-    names = list(signature.parameters) if signature else []
     if signature is None:
         return executor
-    options = {"context": context} if "context" in names else {}
+    options = {"context": context} if "context" in signature.parameters else {}
     for args, more in (((), options), ((context,), {})):
         try:
             signature.bind("", *args, **more)
@@ -465,8 +459,7 @@ def bind_executor(executor: object, context: Context) -> Callable[[str], Any]:
             continue
         return lambda prompt, args=args, more=more: executor(prompt, *args, **more)  # type: ignore[misc]
     raise ValidationError(
-        f"executor must take the prompt, or the prompt and the context; {find_name(executor) or 'it'} takes "
-        f"({', '.join(names)})"
+        f"executor must take the prompt, or the prompt and the context; {find_name(executor) or 'it'} takes {signature}"
     )
 
 
@@ -475,17 +468,12 @@ def read_result(value: Any, judge: Judge | None = None) -> tuple[HarnessResult, 
     otherwise."""
     report = value if isinstance(value, HarnessResult) else HarnessResult(output=value)
     if isinstance(value, Mapping) and ("success" in value or "outcome" in value):
-        report = HarnessResult(
-            output=value.get("output"),
-            success=value.get("success", value.get("outcome") != Result.FAILURE),
-            outcome=value.get("outcome"),
-            strategy=value.get("strategy") or value.get("strategy_used"),
-            error=value.get("error") or value.get("error_message"),
-            feedback=value.get("feedback"),
-        )
-    for label, kind in (("success", bool), ("strategy", str | None), ("feedback", str | None)):
-        if not isinstance(given := getattr(report, label), kind):
-            raise ValidationError(f"the executor's result says {label}={given!r}; it must be {kind}")
+        given: dict[str, Any] = {_SHORT_NAMES.get(str(name), str(name)): item for name, item in value.items()}
+        given.setdefault("success", given.get("outcome") != Result.FAILURE)
+        report = HarnessResult(**{one.name: given[one.name] for one in fields(HarnessResult) if one.name in given})
+    texts = (report.strategy, report.feedback)
+    if not isinstance(report.success, bool) or not all(one is None or isinstance(one, str) for one in texts):
+        raise ValidationError("the executor's result needs a boolean as success, and texts as strategy and feedback")
     result = Result.SUCCESS if report.success else Result.FAILURE
     if report.outcome is not None:
         result = validate.choice("outcome", report.outcome, Result)
@@ -505,11 +493,6 @@ def judge_output(judge: Judge, output: Any) -> Result:
     if isinstance(verdict, bool):
         return Result.SUCCESS if verdict else Result.FAILURE
     return validate.choice("success", verdict, Result)
-
-
-def elapsed_ms(began: float) -> int:
-    """Return the milliseconds since a value of `time.perf_counter`."""
-    return max(0, round((time.perf_counter() - began) * 1000))
 
 
 def describe_error(error: BaseException) -> str:
@@ -563,8 +546,8 @@ def learns(
         # Where the memory is served elsewhere, the server says with each outcome whether the agent may learn.
         name = alma.engine.agent(agent)
         allow(alma.engine, name, task_type or "")
-    fields = {"agent": name, "task_type": task_type, "user_id": user_id}
-    learn = functools.partial(_learn_call, alma, fields, success)
+    common = {"agent": name, "task_type": task_type, "user_id": user_id}
+    learn = functools.partial(_learn_call, alma, common, success)
 
     def decorate(function: Callable[P, R]) -> Callable[P, Any]:
         describe = _make_describer(function, {"task": task, "strategy": strategy})
@@ -597,14 +580,16 @@ def learns(
             await asyncio.to_thread(learn, words, began, value)
             return value
 
-        return call_async if is_async(function) else call
+        # A callable object is async when its `__call__` is.
+        candidates = (function, getattr(type(function), "__call__", None))  # noqa: B004 - what it gives, not whether
+        return call_async if any(map(inspect.iscoroutinefunction, candidates)) else call
 
     return decorate
 
 
 def _learn_call(
     alma: ALMA,
-    fields: Mapping[str, Any],
+    common: Mapping[str, Any],
     judge: Judge | None,
     words: Mapping[str, str],
     began: float,
@@ -614,14 +599,14 @@ def _learn_call(
     # A call whose arguments did not fit is a slip of the caller, and not about the task.
     if not words:
         return
-    took = elapsed_ms(began)
+    took = round((time.perf_counter() - began) * 1000)
     try:
         result = Result.FAILURE if error else judge_output(judge, value) if judge else Result.SUCCESS
     except ValidationError as problem:
         _LOG.warning("nothing was learned: %s", problem)
         return
     failed = {"error_message": describe_error(error)} if error else {}
-    record_outcome(alma, **fields, **words, **failed, outcome=str(result), duration_ms=took)
+    record_outcome(alma, **common, **words, **failed, outcome=str(result), duration_ms=took)
 
 
 def _make_describer(
@@ -634,18 +619,15 @@ def _make_describer(
     name, signature = find_name(function) or "function", find_signature(function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ValidationError(f"{name} yields; only a function that returns can be learned from")
-    known = list(signature.parameters) if signature else []
+    known = dict.fromkeys(signature.parameters if signature else (), "")
     for label, wording in wordings.items():
-        if wording is None or callable(wording):
-            continue
-        if not isinstance(wording, str) or not wording.strip():
-            raise ValidationError(f"{label} must be a text or a function of the arguments, not {wording!r}")
         try:
-            wrong = [one for _, one, _, _ in Formatter().parse(wording) if one is not None and one not in known]
-        except ValueError as error:
-            raise ValidationError(f"{label} is not a text with {{names}} in it: {error}") from None
-        if wrong:
-            raise ValidationError(unknown(f"argument in the {label} of {name}", wrong[0], known))
+            if isinstance(wording, str):
+                wording.format_map(known)
+        except (LookupError, ValueError, AttributeError) as error:
+            raise ValidationError(
+                f"the {label} of {name} must be a text in which {{argument}} names one of {', '.join(known)}: {error!r}"
+            ) from None
     about = (inspect.getdoc(function) or "").strip().partition("\n")[0] or name.replace("_", " ")
 
     def describe(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, str]:
@@ -664,7 +646,7 @@ def _make_describer(
                 words[label] = str(wording(*args, **kwargs))
             elif wording is not None:
                 brief = {one: _shorten_value(one, value) for one, value in values.items()}
-                words[label] = Formatter().vformat(wording, (), brief)
+                words[label] = wording.format_map(brief)
         own = {one: value for one, value in values.items() if one not in ("self", "cls")}
         if own and wordings["task"] is None:
             shown = (f"{one}={_shorten_value(one, value, quoted=True)}" for one, value in own.items())

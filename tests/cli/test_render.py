@@ -26,7 +26,7 @@ def test_what_others_wrote_cannot_steer_the_terminal(capsys: pytest.CaptureFixtu
     out = Output()
     out.line("Red \x1b[31malert\x07\x9b31m")
     out.table([{"branch": "\x1b]0;title\x07main"}])
-    out.card([("branch", "\x1b[2Jmain")])
+    out.show({"branch": "\x1b[2Jmain"})
     shown = capsys.readouterr().out
     assert not set(shown) & {"\x1b", "\x07", "\x9b"}
     assert "Red [31malert31m" in shown

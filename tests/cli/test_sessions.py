@@ -55,7 +55,7 @@ def test_a_repository_is_told_of(project: Path, run: Run) -> None:
     subprocess.run([*git, "commit", "-qm", "Begin the shop"], check=True)
     out = run("session", "start", *HELENA).out
     assert "branch trunk" in " ".join(out.split())
-    assert "untracked 1" in " ".join(out.split())
+    assert "changed files notes.txt" in " ".join(out.split())
     assert "Begin the shop" in out
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from alma import ALMA
-from alma.confidence import calibration
+from alma.confidence import ConfidenceEngine
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ValidationError
 from alma.stores.sqlite import SQLiteStore
@@ -43,7 +43,7 @@ def history(alma: ALMA, count: int, agent: str = "a") -> None:
 
 def test_a_history_with_a_pattern_is_predicted_better_than_the_running_rate(alma: ALMA) -> None:
     history(alma, 60)
-    told = calibration(alma.engine)
+    told = ConfidenceEngine(alma).calibrate()
     assert told.count == 60
     assert told.brier < 0.6 * told.running_rate_brier
     assert told.accuracy > 0.75
@@ -55,34 +55,34 @@ def test_chance_is_not_taken_for_a_pattern(alma: ALMA) -> None:
     dice = random.Random(2)
     for _ in range(60):
         alma.learn("a", dice.choice(TASKS), dice.choice(["success", "failure"]), dice.choice(WAYS))
-    told = calibration(alma.engine)
+    told = ConfidenceEngine(alma).calibrate()
     assert told.brier > 0.2
     assert told.brier < told.running_rate_brier + 0.06
 
 
 def test_the_first_outcome_is_predicted_from_nothing(alma: ALMA) -> None:
     history(alma, 1)
-    told = calibration(alma.engine)
+    told = ConfidenceEngine(alma).calibrate()
     assert (told.count, told.brier, told.running_rate_brier) == (1, 0.25, 0.25)
 
 
 def test_without_a_history_there_is_nothing_to_tell(alma: ALMA) -> None:
-    told = calibration(alma.engine)
+    told = ConfidenceEngine(alma).calibrate()
     assert (told.count, told.bins) == (0, ())
 
 
 def test_one_agent_and_the_newest_only(alma: ALMA) -> None:
     history(alma, 6, agent="a")
     history(alma, 4, agent="b")
-    assert calibration(alma.engine).count == 10
-    assert calibration(alma.engine, agent="b").count == 4
-    assert calibration(alma.engine, limit=3).count == 3
+    assert ConfidenceEngine(alma).calibrate().count == 10
+    assert ConfidenceEngine(alma).calibrate(agent="b").count == 4
+    assert ConfidenceEngine(alma).calibrate(limit=3).count == 3
     with pytest.raises(ValidationError, match="limit"):
-        calibration(alma.engine, limit=0)
+        ConfidenceEngine(alma).calibrate(limit=0)
 
 
 def test_progress_is_told(alma: ALMA) -> None:
     history(alma, 3)
     seen: list[tuple[int, int]] = []
-    calibration(alma.engine, progress=lambda done, total: seen.append((done, total)))
+    ConfidenceEngine(alma).calibrate(progress=lambda done, total: seen.append((done, total)))
     assert seen == [(1, 3), (2, 3), (3, 3)]

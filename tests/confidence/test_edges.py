@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from alma import ALMA
-from alma.confidence import ConfidenceEngine, calibration
+from alma.confidence import ConfidenceEngine
 from alma.embedders.hash import HashEmbedder
 from alma.errors import EmbedderMismatchError, ValidationError
 from alma.ports import Store
@@ -159,6 +159,6 @@ def test_calibration_without_vectors(tmp_path: Path) -> None:
     with ALMA(SQLiteStore(tmp_path / "alma.db"), None, project_id="test") as alma:
         for at in range(20):
             alma.learn("a", TASK, "success" if at % 2 else "failure", WAY if at % 2 else "guess")
-        told = calibration(alma.engine, agent="a")
+        told = ConfidenceEngine(alma).calibrate(agent="a")
     assert told.count == 20
     assert told.brier < 0.1

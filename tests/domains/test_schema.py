@@ -92,9 +92,9 @@ def test_how_things_stand_to_each_other_is_checked() -> None:
     schema = create_schema("sales", SALES)
     lead, objection = schema.entity("lead"), schema.entity("objection", type="price")
     assert schema.relationship("raised_by", objection, lead).text == "objection (type: price) raised by lead"
-    with pytest.raises(ValidationError, match="goes objection → lead, not lead → objection"):
+    with pytest.raises(ValidationError, match="unknown relationship 'raised_by: lead → objection'.*objection → lead"):
         schema.relationship("raised_by", lead, objection)
-    with pytest.raises(ValidationError, match="unknown relationship type"):
+    with pytest.raises(ValidationError, match="unknown relationship"):
         schema.relationship("likes", objection, lead)
 
 

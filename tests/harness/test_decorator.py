@@ -257,12 +257,10 @@ def test_slips_are_found_when_the_function_is_made(alma: ALMA) -> None:
     def yields() -> Any:
         yield 1
 
-    with pytest.raises(ValidationError, match=r"unknown argument in the task of function 'nam'. Did you mean 'name'"):
+    with pytest.raises(ValidationError, match=r"the task of function must be .* one of name: KeyError\('nam'\)"):
         learns(alma, agent="dev", task="Deploy {nam}")(function)
-    with pytest.raises(ValidationError, match="strategy is not a text"):
+    with pytest.raises(ValidationError, match="the strategy of function must be a text"):
         learns(alma, agent="dev", strategy="Deploy {name")(function)
-    with pytest.raises(ValidationError, match="task must be a text"):
-        learns(alma, agent="dev", task=" ")(function)
     with pytest.raises(ValidationError, match="yields"):
         learns(alma, agent="dev")(yields)
     with pytest.raises(ValidationError, match="agent's name"):

@@ -44,7 +44,6 @@ def test_a_repository_is_told_by_branch_changes_commits_layout_and_tests(reposit
     assert state is not None
     found = state["git"]
     assert (found["branch"], found["clean"]) == ("main", False)
-    assert (found["staged"], found["modified"], found["untracked"]) == (1, 1, 1)
     assert sorted(found["changed_files"]) == ["new file.py", "src/cart.py", "staged.py"]
     assert [one["subject"] for one in found["recent_commits"]] == ["Add the cart"]
     assert state["layout"] == {"folders": {"src": 1}, "files": ["Makefile", "new file.py", "staged.py"]}
@@ -53,7 +52,7 @@ def test_a_repository_is_told_by_branch_changes_commits_layout_and_tests(reposit
     assert state["complete"]
     told = codebase.summarise_code(state)
     assert told is not None
-    assert "Branch: main; 1 staged, 1 modified, 1 untracked" in told
+    assert "Branch: main; changed: " in told
     assert "Tests: make test (from Makefile)" in told
     assert codebase.list_commits(state)[0].endswith("Add the cart")
 
@@ -72,7 +71,7 @@ def test_a_repository_without_commits_or_on_no_branch(tmp_path: Path, repository
     git(empty, "init", "-b", "main")
     state = codebase.orient(empty)
     assert state is not None
-    assert (state["git"]["branch"], state["git"]["head"], state["git"]["recent_commits"]) == ("main", None, [])
+    assert (state["git"]["branch"], state["git"]["recent_commits"]) == ("main", [])
     git(repository, "checkout", "--detach")
     state = codebase.orient(repository)
     assert state is not None
@@ -163,7 +162,6 @@ def test_what_others_wrote_is_not_counted_and_circles_are_not_followed(tmp_path:
     [
         ({"Makefile": "all:\n\ncheck: all\n\t./run"}, ["make check"]),
         ({"Makefile": "test := 1\nTEST = 2\n"}, []),
-        ({"justfile": "test *args:\n  pytest"}, ["just test"]),
         ({"package.json": json.dumps({"scripts": {"test": "jest"}})}, ["npm test"]),
         ({"package.json": json.dumps({"scripts": {"test": "vitest"}}), "pnpm-lock.yaml": ""}, ["pnpm test"]),
         ({"package.json": json.dumps({"scripts": {"test": 'echo "Error: no test specified" && exit 1'}})}, []),
@@ -177,7 +175,6 @@ def test_what_others_wrote_is_not_counted_and_circles_are_not_followed(tmp_path:
         ({"setup.py": "", "tests/test_a.py": ""}, ["python -m unittest discover"]),
         ({"Cargo.toml": ""}, ["cargo test"]),
         ({"go.mod": ""}, ["go test ./..."]),
-        ({"pom.xml": "", "mvnw": ""}, ["./mvnw test"]),
         ({"build.gradle.kts": ""}, ["gradle test"]),
         ({"Gemfile": "", "spec/a_spec.rb": ""}, ["bundle exec rspec"]),
         ({"shop.csproj": ""}, ["dotnet test"]),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from alma import ALMA
-from alma.session import Engagement, find_engagement, is_gate
+from alma.session import Engagement, find_engagement
 from alma.types.query import MemoryScope
 
 if TYPE_CHECKING:
@@ -70,5 +70,6 @@ def test_the_wishes_of_the_named_user_hold(alma: ALMA) -> None:
         ("The page should be blue", False),
     ],
 )
-def test_what_is_a_gate(text: str, expected: bool) -> None:
-    assert is_gate(text) is expected
+def test_what_is_a_gate(alma: ALMA, text: str, expected: bool) -> None:
+    alma.add_rule(agent="helena", rule=text)
+    assert bool(of(alma).quality_gates) is expected

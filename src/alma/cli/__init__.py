@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ..errors import ALMAError
-from .derive import Call, Command, Declined, build_parser, list_completions, rename_command
+from .derive import Call, Command, build_parser, list_completions, rename_command
 from .render import Output, format_json
 
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -84,9 +84,6 @@ def _run(words: list[str], warnings: logging.Handler) -> int:
                 # A missing argument is reported before any file is read.
                 call.read_arguments()
             answer = command.run(call) if command.run else call.answer()
-    except Declined:
-        out.line("nothing was changed")
-        return OK
     except ALMAError as error:
         out.error(error)
         return FAILED
@@ -98,5 +95,5 @@ def _run(words: list[str], warnings: logging.Handler) -> int:
     if out.as_json:
         print(format_json(answer.document))
     else:
-        out.show_parts(*answer.parts)
+        out.show(*answer.parts)
     return answer.code

@@ -5,41 +5,82 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ..config import load_yaml
-from ..errors import ConfigError, NotFoundError, ValidationError
+from ..errors import ConfigError, NotFoundError, ScopeError, ValidationError
 from ..knowledge import reading
-from ..types.kinds import Episode
+from ..schema import type_of
 from ..upkeep import count_results, find_lessons, read_background
 from . import render
-from .derive import (
-    COMMANDS,
-    REVIEW,
-    YES,
-    Argument,
-    Call,
-    Command,
-    Reply,
-    check_object,
-    command,
-    extra,
-    parse_json,
-    read_objects,
-    read_text,
-    reply_value,
-    send_lines,
-)
-from .render import count, count_memories, print_exact
+from .derive import COMMANDS, REVIEW, YES, Argument, Call, Command, Reply, command, parse_json, reply_value
+from .render import Progress, count, count_memories, print_exact
 
 _SIGNALS = {"up": "thumbs_up", "down": "thumbs_down", "used": "used", "ignored": "ignored"}
-_TAGS = extra("--tag", "TAG", "a tag; may be repeated", dest="tags", action="append")
-_AGENT = extra("--agent", "AGENT", "whose it is, where a line does not say it")
-_TEST = extra("--test", "NAME=pass|fail", "how a test went; may be repeated", dest="tests", action="append")
-_PROMPT = extra("--prompt", "", "print exactly the text for a prompt")
+_TAGS = Argument("--tag TAG…", "a tag", dest="tags")
+_AGENT = Argument("--agent AGENT", "whose it is, where a line does not say it")
+_TEST = Argument("--test NAME=pass|fail…", "how a test went", dest="tests")
+_PROMPT = Argument("--prompt", "print exactly the text for a prompt")
+_REFUSED = (ValidationError, ScopeError, NotFoundError)
+_BATCH = 100
+
+Line = tuple[str, dict[str, Any]]
+"""An object of a file, and its place such as `chat.jsonl, line 3`."""
+
+
+# -- files that people hand over
+
+
+def read_text(source: str) -> str:
+    """Read a file, or standard input for '-'."""
+    try:
+        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValidationError(f"{source} cannot be read: {error}") from error
+
+
+def check_object(place: str, value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValidationError(f"{place} must be an object with {what}; nothing was recorded")
+    return value
+
+
+def read_objects(
+    source: str, what: str, gaps: Mapping[str, Any] | None = None, *, empty_ok: bool = False
+) -> list[Line]:
+    """Read the objects of a JSON list or of JSON Lines; `gaps` are filled where an object does not say it."""
+    text = read_text(source)
+    if text.lstrip().startswith("["):
+        values = [(f"{source}, item {number}", value) for number, value in enumerate(parse_json(source, text), 1)]
+    else:
+        # Not splitlines: JSON may hold the other line separators of Unicode as they are.
+        lines = [(f"{source}, line {number}", line) for number, line in enumerate(text.split("\n"), 1)]
+        values = [(place, parse_json(place, line)) for place, line in lines if line.strip()]
+    if not values and not empty_ok:
+        raise ValidationError(f"{source} holds nothing; nothing was recorded")
+    return [(place, {**(gaps or {}), **check_object(place, value, what)}) for place, value in values]
+
+
+def send_lines(lines: Sequence[Line], send: Callable[[list[dict[str, Any]]], list[Any]], report: Progress) -> list[Any]:
+    """Send all of them, batch by batch. Each batch is kept whole or not at all; a refused line is named."""
+    answers: list[Any] = []
+    for start in range(0, len(lines), _BATCH):
+        batch = lines[start : start + _BATCH]
+        try:
+            answers += send([given for _, given in batch])
+        except _REFUSED:
+            # Nothing of the batch was written. One by one it becomes clear which line it is.
+            for place, given in batch:
+                try:
+                    answers += send([given])
+                except _REFUSED as error:
+                    kept = f"; the {len(answers)} before it were recorded, so go on from this line" if answers else ""
+                    raise type(error)(f"{place}: {error}{kept}") from error
+        report(len(answers), len(lines))
+    return answers
 
 
 def read_object(source: str, what: str, *, is_yaml: bool = False) -> dict[str, Any]:
@@ -53,19 +94,9 @@ def read_object(source: str, what: str, *, is_yaml: bool = False) -> dict[str, A
         raise ValidationError(f"{source} is {' '.join(str(error).split())}") from error
 
 
-def refuse_options(call: Call, names: str, why: str) -> None:
-    """Refuse options that do not go with others, if one of them was typed."""
-    typed = [name for name in names.split() if getattr(call.args, name, None) not in (None, False)]
-    options = [one.option_strings[0] for one in call.args.parser._actions if one.dest in typed]
-    if options:
-        raise ValidationError(f"{', '.join(options)} {why}")
-
-
-def read_pairs(
-    texts: Iterable[str] | None, form: str, split: Callable[[str, str], tuple[str, str, str]] = str.rpartition
-) -> dict[str, str]:
-    """Read `KEY=VALUE` texts; `form` says what they look like."""
-    pairs = [split(text, "=") for text in texts or ()]
+def read_pairs(texts: Iterable[str] | None, form: str, *, split_first: bool = False) -> dict[str, str]:
+    """Read `KEY=VALUE` texts, split at the last `=` or at the first; `form` says what they look like."""
+    pairs = [text.partition("=") if split_first else text.rpartition("=") for text in texts or ()]
     for key, equals, value in pairs:
         if not key or not equals:
             raise ValidationError(f"{key + value!r} is not {form}")
@@ -75,19 +106,14 @@ def read_pairs(
 # -- the loop
 
 
-@command(
-    "learn",
-    "learn",
-    extra("--from", "FILE", "JSON Lines of outcomes ('-': standard input); options fill gaps", dest="source"),
-    positional="",
-    requires=False,
-)
+@command("learn", "learn", "--*", requires=False)
+@Argument("--from FILE", "JSON Lines of outcomes ('-': standard input); options fill gaps", dest="source")
 def learn(call: Call) -> Reply:
     since, source = datetime.now(UTC), call.args.source
     given = call.read_arguments()
     if source is not None:
-        refuse_options(call, "idempotency_key", "names one outcome; with --from, give each line its own")
-        lines = read_objects(source, "the arguments of learn", given, may_be_empty=True)
+        call.refuse_options("idempotency_key", "names one outcome; with --from, give each line its own")
+        lines = read_objects(source, "the arguments of learn", given, empty_ok=True)
         outcomes = send_lines(lines, lambda batch: call.run("learn_many", outcomes=batch), call.out.progress)
         lessons = find_lessons(call.alma, outcomes, since)
         document = {"recorded": len(outcomes), "ids": [one.id for one in outcomes], "learned": lessons}
@@ -107,31 +133,29 @@ def learn_run(call: Call) -> Reply:
     return Reply({"outcomes": outcomes, "learned": lessons}, "recorded", outcomes, lessons)
 
 
-@command(
-    "retrieve", "retrieve retrieve_scoped", _PROMPT, extra("--explain", "", "show what each memory scored, by factor")
-)
+@command("retrieve", "retrieve retrieve_scoped")
+@_PROMPT
+@Argument("--explain", "show what each memory scored, by factor")
 def retrieve(call: Call) -> Reply:
     if "scope" in call.args:
         # A scope is a fence of tags; what it cannot also hold to must not seem to hold.
         filters = "tags task_type since until as_of level progressive"
-        refuse_options(call, filters, "cannot be used together with --scope")
+        call.refuse_options(filters, "cannot be used together with --scope")
         found = call.run_typed("retrieve_scoped")
     else:
         fences = "workflow_id run_id node_id tenant_id"
-        refuse_options(call, fences, "goes with --scope: node, run, workflow, agent, tenant, global")
+        call.refuse_options(fences, "goes with --scope: node, run, workflow, agent, tenant, global")
         found = call.run_typed()
     if call.args.prompt:
         return Reply(found, print_exact(found.prompt))
     return Reply(found, found, *(found.explanations if call.args.explain else ()))
 
 
-@command(
-    "feedback",
-    extra("id", "ID", "the memory", nargs="?"),
-    extra("signal", "SIGNAL", "up, down, used or ignored", nargs="?", choices=tuple(_SIGNALS)),
-    extra("--shown", "ID", "instead: all memories that were shown", nargs="+"),
-    extra("--used", "ID", "one of them that was used; may be repeated", action="append", default=[]),
-)
+@command("feedback")
+@Argument("ID", "the memory", nargs="?")
+@Argument("SIGNAL", "up, down, used or ignored", nargs="?", choices=tuple(_SIGNALS))
+@Argument("--shown ID", "instead: all memories that were shown", nargs="+")
+@Argument("--used ID…", "one of them that was used", default=[])
 def feedback(call: Call) -> Reply:
     """Say what a memory was worth, or which of the memories shown were used. It moves their rank."""
     args = call.args
@@ -153,10 +177,6 @@ def feedback(call: Call) -> Reply:
 # -- memories
 
 
-def get_turns(memory: Any) -> Sequence[Any]:
-    return memory.turns if isinstance(memory, Episode) else ()
-
-
 @command("show", "get")
 def show(call: Call) -> Reply:
     memory = call.run_typed()
@@ -168,28 +188,25 @@ def show(call: Call) -> Reply:
         "related": [{"id": one.id, "memory": one} for one in related],
         "history": call.run("history", memory_id=memory.id),
     }
-    turns = [f"{one.speaker}, {render.format_value(one.said_at)}, {one.id}: {one.text}" for one in get_turns(memory)]
-    card = {"type": render.name_type(memory), **render.list_fields(memory), "confidence": render.draw_belief(memory)}
+    turns = [
+        f"{one.speaker}, {render.format_value(one.said_at)}, {one.id}: {one.text}"
+        for one in getattr(memory, "turns", ())
+    ]
+    card = {"type": type_of(memory), **render.list_fields(memory), "confidence": render.draw_belief(memory)}
     return Reply(document, {**card, "conversation": turns}, {**document, "memory": "", "related": related})
 
 
-@command(
-    "update",
-    "update",
-    extra("pairs", "FIELD=VALUE", "a field with its new value", nargs="*"),
-    names={"fields": ""},
-    fixed={"source": "user"},
-    key="memory",
-    verb="updated",
-)
+@command("update", "update", "* !fields --source=user", "memory", "updated")
+@Argument("pairs FIELD=VALUE", "a field with its new value", nargs="*")
 def update(call: Call) -> Reply:
-    changed: dict[str, Any] = {**read_pairs(call.args.pairs, "FIELD=VALUE, such as fact='New text'", str.partition)}
+    changed: dict[str, Any] = {**read_pairs(call.args.pairs, "FIELD=VALUE, such as fact='New text'", split_first=True)}
     if "metadata" in changed:
         changed["metadata"] = parse_json("metadata", changed["metadata"])
     return call.answer(fields=changed)
 
 
-@command("delete", "delete erase_user", YES, positional="memory_id?", requires=False)
+@command("delete", "delete erase_user", "memory_id? --*")
+@YES
 def delete(call: Call) -> Reply:
     """Erase a memory for good. It will not be learned again by itself. A conversation goes with all its turns."""
     user = getattr(call.args, "user_id", None)
@@ -200,21 +217,23 @@ def delete(call: Call) -> Reply:
         erased = call.run_typed("erase_user")
         return Reply(erased, f"erased everything of {user}", erased.counts or "there was nothing")
     memory = call.run_typed("get")
-    turns = [turn.id for turn in get_turns(memory)]
+    turns = [turn.id for turn in getattr(memory, "turns", ())]
     parts = f", with its {count(len(turns), 'turn')}" if turns else ""
     call.confirm(f"Erase it for good{parts}?", memory)
     call.run("delete", memory_id=memory.id)
-    gone = {"turns": turns} if isinstance(memory, Episode) else {}
+    gone = {"turns": turns} if hasattr(memory, "turns") else {}
     return Reply({"deleted": memory.id, **gone}, f"erased {memory.id}{parts}")
 
 
-@command("archive", "forget", YES)
+@command("archive", "forget")
+@YES
 def archive(call: Call) -> Reply:
     given = call.read_arguments()
     report = call.run("forget", **given | {"dry_run": True})
-    if not report.ids or given.get("dry_run"):
-        return Reply(report, [call.run("get", memory_id=id) for id in report.ids], f"to be archived: {report.count}")
-    call.confirm(f"Archive {count_memories(report.count)}?", [call.run("get", memory_id=id) for id in report.ids])
+    memories = [call.run("get", memory_id=id) for id in report.ids]
+    if not memories or given.get("dry_run"):
+        return Reply(report, memories, f"to be archived: {report.count}")
+    call.confirm(f"Archive {count_memories(report.count)}?", memories)
     report = call.run("forget", **given)
     return Reply(report, f"archived: {report.count}")
 
@@ -222,13 +241,8 @@ def archive(call: Call) -> Reply:
 # -- files of memories
 
 
-@command(
-    "add episode",
-    "add_episode",
-    extra("file", "FILE", "its turns, each with speaker and text: a JSON list or JSON Lines ('-': standard input)"),
-    positional="",
-    names={"turns": ""},
-)
+@command("add episode", "add_episode", "--* !turns")
+@Argument("FILE", "its turns, each with speaker and text: a JSON list or JSON Lines ('-': standard input)")
 def add_episode(call: Call) -> Reply:
     lines = read_objects(call.args.file, "a speaker and a text")
     try:
@@ -242,7 +256,10 @@ def add_episode(call: Call) -> Reply:
     return Reply({"memory": episode}, f"{episode.id} {retired if episode.status == 'retired' else kept}")
 
 
-@command("add many", extra("file", "FILE", "JSON Lines, each with its type and what it says"), _AGENT, _TAGS)
+@command("add many")
+@Argument("FILE", "JSON Lines, each with its type and what it says")
+@_AGENT
+@_TAGS
 def add_many(call: Call) -> Reply:
     """Add memories of any types from a file. Added again they change nothing.
 
@@ -252,7 +269,10 @@ def add_many(call: Call) -> Reply:
     return _send_added(call, "add_many", "memories", "a type and what is to be added")
 
 
-@command("add episodes", extra("file", "FILE", "JSON Lines, each with session_id and turns"), _AGENT, _TAGS)
+@command("add episodes")
+@Argument("FILE", "JSON Lines, each with session_id and turns")
+@_AGENT
+@_TAGS
 def add_episodes(call: Call) -> Reply:
     """Keep conversations from a file, or what is new of them."""
     return _send_added(call, "add_episodes", "conversations", "a session_id and turns")
@@ -270,17 +290,10 @@ def _send_added(call: Call, operation: str, parameter: str, what: str) -> Reply:
     return Reply(document, {f"kept {len(memories)} {parameter}": memories})
 
 
-@command(
-    "ingest",
-    "ingest",
-    extra("--own", "", "these are the person's own words (default: chats are)", group="either", default=None),
-    extra(
-        "--not-own", "", "they are others': they wait", group="either", dest="own", action="store_false", default=None
-    ),
-    extra("--plan", "", "only say which files would be read, and as what"),
-    requires=False,
-    names={"own": "", "branches": "branches"},
-)
+@command("ingest", "ingest", "* !own --branches:branches", requires=False)
+@Argument("--own", "these are the person's own words (default: chats are)", group="either", default=None)
+@Argument("--not-own", "they are others': they wait", group="either", dest="own", action="store_false", default=None)
+@Argument("--plan", "only say which files would be read, and as what")
 def ingest(call: Call) -> Reply:
     args = call.args
     if args.plan:
@@ -297,22 +310,16 @@ def ingest(call: Call) -> Reply:
     return Reply(report, report, hint)
 
 
-@command(
-    "learn-from",
-    "learn_from_conversation learn_from_text",
-    extra("file", "FILE", "messages with role and content: a JSON list or JSON Lines ('-': standard input)"),
-    extra("--text", "", "FILE is a note or a page, not a conversation"),
-    positional="",
-    names={"messages": "", "text": ""},
-    fixed={"source": "user"},
-)
+@command("learn-from", "learn_from_conversation learn_from_text", "--* !messages !text --source=user")
+@Argument("FILE", "messages with role and content: a JSON list or JSON Lines ('-': standard input)")
+@Argument("--text", "FILE is a note or a page, not a conversation")
 def learn_from(call: Call) -> Reply:
     args = call.args
     if args.text:
-        refuse_options(call, "session_id save_episode", "belongs to a conversation and does not go with --text")
+        call.refuse_options("session_id save_episode", "belongs to a conversation and does not go with --text")
         name = getattr(args, "name", "standard input" if args.file == "-" else Path(args.file).name)
         return call.answer("learn_from_text", text=read_text(args.file), name=name)
-    refuse_options(call, "name", "goes with --text; a conversation is named by --session")
+    call.refuse_options("name", "goes with --text; a conversation is named by --session")
     try:
         messages = [message for _, message in read_objects(args.file, "role and content")]
     except ValidationError as error:
@@ -325,7 +332,7 @@ def learn_from(call: Call) -> Reply:
 # -- work
 
 
-@command("work show", "list_work_items", only="item_id", positional="item_id")
+@command("work show", "list_work_items", "item_id")
 def show_item(call: Call) -> Reply:
     """Show one work item with its parts and its history."""
     [item] = call.run_typed()
@@ -334,33 +341,33 @@ def show_item(call: Call) -> Reply:
     return Reply({"item": item, **below}, item, lambda out: out.show_card(item), below)
 
 
-@command("work history", "list_work_items", only="item_id", positional="item_id")
+@command("work search", "list_work_items", "query:words --limit=10 --project_id", "items")
+def search_items(call: Call) -> Reply:
+    """Find work items by the words of their titles and descriptions."""
+    return call.answer()
+
+
+@command("work history", "list_work_items", "item_id")
 def show_item_history(call: Call) -> Reply:
     """Show who changed what of a work item, oldest first."""
-    [item] = call.run_typed()
-    history = call.run("history", memory_id=item.id)
-    return Reply({"id": item.id, "history": history}, history)
+    item = call.run_typed()[0].id
+    history = call.run("history", memory_id=item)
+    return Reply({"id": item, "history": history}, history)
 
 
-@command("work delete", "delete_work_item", YES, names={"agent": "by"})
+@command("work delete", "delete_work_item", "* --agent:by")
+@YES
 def delete_item(call: Call) -> Reply:
     [item] = call.run("list_work_items", item_id=call.args.item_id)
     call.confirm("Erase it and its history for good?", item)
-    deleted = call.run_typed()
-    return Reply({"deleted": deleted.id}, f"erased {deleted.id}")
+    call.run_typed()
+    return Reply({"deleted": item.id}, f"erased {item.id}")
 
 
-@command(
-    "work test",
-    "update_progress",
-    extra("test", "TEST", "the test's name"),
-    extra("--pass", "", "it passed", group="needed", dest="passing"),
-    extra("--fail", "", "it failed", group="needed", dest="passing", action="store_false"),
-    only="item_id agent",
-    names={"agent": "by"},
-    key="item",
-    verb="tested",
-)
+@command("work test", "update_progress", "item_id --agent:by", "item", "tested")
+@Argument("TEST", "the test's name")
+@Argument("--pass", "it passed", group="needed", dest="passing")
+@Argument("--fail", "it failed", group="needed", dest="passing", action="store_false")
 def record_test(call: Call) -> Reply:
     """Record how a test of a work item went. A new name is added to its tests."""
     return call.answer(test_results={call.args.test: call.args.passing})
@@ -380,13 +387,7 @@ def take_next_item(call: Call) -> Reply:
     return Reply(found, found.item, found.item.description, claim)
 
 
-@command(
-    "work status",
-    "update_progress",
-    only="item_id status notes agent",
-    positional="item_id status",
-    names={"agent": "by"},
-)
+@command("work status", "update_progress", "item_id status --notes --agent:by")
 def move_item(call: Call) -> Reply:
     """Move a work item to another status. Done frees what waited for it; a blocked item cannot be done."""
     item = call.run_typed()
@@ -395,15 +396,8 @@ def move_item(call: Call) -> Reply:
     return Reply({"item": item, **({"freed": freed} if freed else {})}, item, {"now free": freed})
 
 
-@command(
-    "work archive",
-    "update_progress archive_finished",
-    extra("--finished", "", "all that are done"),
-    only="item_id agent older_than_days",
-    positional="item_id?",
-    requires=False,
-    names={"agent": "by", "older_than_days": "older-than"},
-)
+@command("work archive", "update_progress archive_finished", "item_id? --agent:by --older_than_days:older-than")
+@Argument("--finished", "all that are done")
 def archive_items(call: Call) -> Reply:
     """Put an item away, or all that are done: it is neither listed nor counted."""
     if ("item_id" in call.args) is call.args.finished:
@@ -411,18 +405,15 @@ def archive_items(call: Call) -> Reply:
     if call.args.finished:
         report = call.run_typed("archive_finished")
         return Reply(report, f"archived: {report.count}")
-    refuse_options(call, "older_than_days", "goes with --finished")
+    call.refuse_options("older_than_days", "goes with --finished")
     return reply_value(call.run_typed(archived=True), "item")
 
 
-@command(
-    "work progress",
-    "progress_summary progress_logs",
-    extra("--log", "", "how far sessions were when they noted it, newest first"),
-)
+@command("work progress", "progress_summary progress_logs")
+@Argument("--log", "how far sessions were when they noted it, newest first")
 def show_progress(call: Call) -> Reply:
     if not call.args.log:
-        refuse_options(call, "session_id limit", "goes with --log")
+        call.refuse_options("session_id limit", "goes with --log")
         return call.answer()
     return reply_value(call.run_typed("progress_logs"), "logs")
 
@@ -453,14 +444,9 @@ def _run_in_session(call: Call) -> Any:
     return call.run(call.command.operation, **given)
 
 
-@command(
-    "session note",
-    "update_session",
-    _TEST,
-    extra("--log", "", "also keep how far the work is, for `alma work progress --log`"),
-    positional="session_id?",
-    names={"test_status": ""},
-)
+@command("session note", "update_session", "session_id? --* !test_status")
+@_TEST
+@Argument("--log", "also keep how far the work is, for `alma work progress --log`")
 def note_session(call: Call) -> Reply:
     session = _run_in_session(call)
     document = {"session": session}
@@ -470,19 +456,14 @@ def note_session(call: Call) -> Reply:
     return Reply(document, f"noted in {session.id}", session)
 
 
-@command(
-    "session end",
-    "end_session",
-    _TEST,
-    positional="session_id?",
-    names={"test_status": "", "last_outcome": "outcome", "current_goal": "goal"},
-)
+@command("session end", "end_session", "session_id? --* !test_status --last_outcome:outcome --current_goal:goal")
+@_TEST
 def end_session(call: Call) -> Reply:
     handoff = _run_in_session(call)
     return reply_value(handoff, "handoff", f"ended {handoff.session_id}; the next session starts with:")
 
 
-@command("session list", "list_sessions", only="agent state limit project_id")
+@command("session list", "list_sessions", "--agent --state --limit --project_id")
 def list_sessions(call: Call) -> Reply:
     """List an agent's open sessions and how its latest ones ended."""
     found = call.run_typed()
@@ -490,13 +471,14 @@ def list_sessions(call: Call) -> Reply:
     return Reply(document, document if any(document.values()) else "no session yet")
 
 
-@command("session show", "list_sessions", only="agent session_id", positional="session_id", names={"session_id": "id"})
+@command("session show", "list_sessions", "session_id:id --agent")
 def show_session(call: Call) -> Reply:
     """Show one session as it stands."""
     return reply_value(call.run_typed().sessions[0], "session")
 
 
-@command("session prepare", "initialize", _PROMPT, names={"user_prompt": "prompt"})
+@command("session prepare", "initialize", "* user_prompt:prompt")
+@_PROMPT
 def prepare_session(call: Call) -> Reply:
     if call.args.user_prompt == "-":
         call.args.user_prompt = read_text("-")
@@ -504,25 +486,19 @@ def prepare_session(call: Call) -> Reply:
     return Reply(plan, print_exact(plan.prompt) if call.args.prompt else plan)
 
 
-@command("session wake-up", "wake_up", positional="")
+@command("session wake-up", "wake_up", "--*")
 def wake_up(call: Call) -> Reply:
     if "topic" not in call.args:
-        refuse_options(call, "deep", "goes with --topic")
+        call.refuse_options("deep", "goes with --topic")
     return call.answer()
 
 
 # -- workflows
 
 
-@command(
-    "workflow checkpoint",
-    "checkpoint",
-    extra("--state", "JSON", "the state, a JSON object", group="either", dest="state_text"),
-    extra("--from", "FILE", "the state from a file ('-': standard input)", group="either", dest="source"),
-    positional="run_id node_id",
-    names={"state": "", "from_branch": "from-branch"},
-    key="checkpoint",
-)
+@command("workflow checkpoint", "checkpoint", "run_id node_id --* !state --from_branch:from-branch", "checkpoint")
+@Argument("--state JSON", "the state, a JSON object", group="either", dest="state_text")
+@Argument("--from FILE", "the state from a file ('-': standard input)", group="either", dest="source")
 def save_checkpoint(call: Call) -> Reply:
     text, source = call.args.state_text, call.args.source
     if text is not None:
@@ -530,6 +506,24 @@ def save_checkpoint(call: Call) -> Reply:
     if source is None and sys.stdin.isatty():
         raise ValidationError("a checkpoint needs a state: --state JSON, --from FILE, or JSON on standard input")
     return call.answer(state=read_object(source or "-", "the state"))
+
+
+@command("workflow runs", "list_runs", "--workflow_id --status --limit", "runs")
+def list_runs(call: Call) -> Reply:
+    """List the runs of workflows, newest first."""
+    return call.answer()
+
+
+@command("workflow start", "update_run", "workflow_id --run_id --agent --metadata", "run")
+def start_run(call: Call) -> Reply:
+    """Begin a run of a workflow, or go on with the one of that name."""
+    return call.answer()
+
+
+@command("workflow history", "list_runs", "run_id --node_id --branch_id --limit=100", "checkpoints")
+def list_checkpoints(call: Call) -> Reply:
+    """The checkpoints of a run, newest first."""
+    return call.answer()
 
 
 @command("workflow resume", "resume")
@@ -543,14 +537,7 @@ def resume_run(call: Call) -> Reply:
     return Reply({"checkpoint": found}, print_exact(render.format_json(found.state)))
 
 
-@command(
-    "workflow fork",
-    "checkpoint",
-    only="run_id branch_id from_branch agent",
-    positional="run_id branch_id",
-    fixed={"from_branch": "main"},
-    key="checkpoint",
-)
+@command("workflow fork", "checkpoint", "run_id branch_id --from_branch=main --agent", "checkpoint")
 def fork_run(call: Call) -> Reply:
     """Begin a branch of a run at the newest checkpoint of another branch. Its first one holds the same state."""
     given = call.read_arguments()
@@ -563,17 +550,10 @@ def fork_run(call: Call) -> Reply:
     return call.answer(node_id=tip.node_id, state=tip.state)
 
 
-@command(
-    "workflow merge",
-    "merge_states checkpoint",
-    extra("--state", "FILE", "a state; may be repeated", dest="state_files", action="append"),
-    extra("--base", "FILE", "the state that all the files began at", dest="base_file"),
-    extra("--reducer", "KEY=HOW", "how a key is merged; may be repeated", dest="reducer_pairs", action="append"),
-    only="run_id branches default node_id branch_id agent",
-    positional="run_id?",
-    requires=False,
-    names={"branch_id": "into"},
-)
+@command("workflow merge", "merge_states checkpoint", "run_id? --branches --default --node_id --branch_id:into --agent")
+@Argument("--state FILE…", "a state", dest="state_files")
+@Argument("--base FILE", "the state that all the files began at", dest="base_file")
+@Argument("--reducer KEY=HOW…", "how a key is merged", dest="reducer_pairs")
 def merge(call: Call) -> Reply:
     """Merge branches into a checkpoint, or files of states into a state that is printed.
 
@@ -584,30 +564,33 @@ def merge(call: Call) -> Reply:
         raise ValidationError("merge needs a RUN with its branches, or files of states (--state FILE); not both")
     reducers = read_pairs(args.reducer_pairs, "KEY=HOW, such as done=union")
     if is_run:
-        refuse_options(call, "base_file", "goes with --state")
+        call.refuse_options("base_file", "goes with --state")
         if "branches" not in args or "node_id" not in args:
             raise ValidationError("merging branches needs --branch (once for each) and --node")
         merged = call.run_typed(reducers=reducers)
         sources = {"merged": merged.sources}
         return reply_value(call.run_typed("checkpoint", state=merged.state, metadata=sources), "checkpoint")
-    refuse_options(call, "branches node_id branch_id agent", "goes with a RUN")
+    call.refuse_options("branches node_id branch_id agent", "goes with a RUN")
     states = [read_object(file, "the state") for file in args.state_files]
     base = None if args.base_file is None else read_object(args.base_file, "the state")
     state = call.run_typed(states=states, reducers=reducers, base=base).state
     return Reply({"state": state}, print_exact(render.format_json(state)))
 
 
+@command("workflow cleanup", "cleanup_checkpoints")
+@YES
+def clean_up_checkpoints(call: Call) -> Reply:
+    call.confirm("Erase all checkpoints but the newest ones of each branch?")
+    return call.answer()
+
+
 # -- domains
 
 
-@command(
-    "domains create",
-    "create_domain",
-    extra("--from", "FILE", "YAML or JSON with the schema's parts; options come first", dest="source"),
-    extra("--entity", "NAME[:ATTR,…]", "a sort of thing with its attributes; may be repeated", action="append"),
-    extra("--relationship", "NAME:SOURCE:TARGET", "how two sorts of things are related", action="append"),
-    names={"entity_types": "", "relationship_types": "", "replace_existing": "replace"},
-)
+@command("domains create", "create_domain", "* !entity_types !relationship_types --replace_existing:replace")
+@Argument("--from FILE", "YAML or JSON with the schema's parts; options come first", dest="source")
+@Argument("--entity NAME[:ATTR,…]…", "a sort of thing with its attributes")
+@Argument("--relationship NAME:SOURCE:TARGET", "how two sorts of things are related", action="append")
 def create_domain(call: Call) -> Reply:
     args, parts = call.args, {}
     if args.source is not None:
@@ -632,10 +615,18 @@ def create_domain(call: Call) -> Reply:
     return Reply({"domain": schema}, schema, f"\n{what}: alma domains use {shlex.quote(schema.name)}")
 
 
-@command("domains show", "list_domains", positional="name")
+@command("domains show", "list_domains", "name")
 def show_domain(call: Call) -> Reply:
     """Show one domain schema."""
     return reply_value(call.run_typed()[0].schema, "domain")
+
+
+@command("domains delete", "delete_domain")
+@YES
+def delete_domain(call: Call) -> Reply:
+    call.confirm("Take this schema off the list?", call.run("list_domains", name=call.args.name))
+    name = call.run_typed().name
+    return Reply({"deleted": name}, f"deleted {name}")
 
 
 @command("domains use", "use_domain")
@@ -649,7 +640,7 @@ def use_domain(call: Call) -> Reply:
 # -- rules in files
 
 
-@command("rules export", "export_rules", positional="")
+@command("rules export", "export_rules", "--*")
 def export_rules(call: Call) -> Reply:
     report, is_check = call.run_typed(), "check" in call.args
     state = "was written" if report.written else "is not current" if report.changed else "is current"
@@ -666,7 +657,8 @@ def export_rules(call: Call) -> Reply:
     )
 
 
-@command("rules import", "import_rules", YES, positional="path?", names={"all_items": "all"})
+@command("rules import", "import_rules", "path? --* --all_items:all")
+@YES
 def import_rules(call: Call) -> Reply:
     given = call.read_arguments()
     report = call.run("import_rules", **given | {"dry_run": True})
@@ -681,9 +673,7 @@ def import_rules(call: Call) -> Reply:
         report = call.run("import_rules", **given)
         text = f"took over {sum(one.done for one in report.changes)}"
         if any(one.verb == "removed" and not one.done for one in report.changes):
-            text += (
-                "\n--retire puts away what was removed; until then an export would write it again, and asks for --force"
-            )
+            text += "\n--retire puts away what was removed; without it an export asks for --force and writes it again"
         elif report.changes or report.newer:
             text += "\n`alma rules export` brings the file up to date"
     is_open = any(one.verb == "conflict" and not one.done for one in report.changes)
@@ -705,142 +695,51 @@ def _describe_import(report: Any) -> list[Any]:
 
 # -- one operation each
 
-_BY = {"agent": "by"}
-_EDITED = "title description item_type priority owner parent_id tests estimate_minutes tags metadata"
-_ON = extra(
-    "--on", "ID", "the item that must be done first; may be repeated", dest="blocked_by", action="append", required=True
-)
-_FROM = extra(
-    "--from",
-    "ID",
-    "the item it need not wait for; may be repeated",
-    dest="unblocked_by",
-    action="append",
-    required=True,
-)
-_ADDS = [
-    ("knowledge", "user_stated"),
-    ("heuristic", "user_stated"),
-    ("rule", "user_stated"),
-    ("anti-pattern", "user_stated"),
-    ("preference", "explicit_instruction"),
-]
+_ITEM = "item_id --agent:by"
+_EDIT = "--title --description --item_type --priority --owner --parent_id --tests --estimate_minutes --tags --metadata"
+_ON = Argument("--on ID…", "the item that must be done first", dest="blocked_by", required=True)
+_FROM = Argument("--from ID…", "the item it need not wait for", dest="unblocked_by", required=True)
+_STATED = "--* --source=user_stated"
 
 
-def _change_item(word: str, only: str, help: str, *extras: Argument, **more: Any) -> Command:
+def change_item(word: str, verb: str, help: str, takes: str = "", *extras: Argument) -> Command:
     """Return a command that does a part of what `update_progress` can."""
-    taken = f"item_id agent {only}"
-    return Command(f"work {word}", "update_progress", extras, help=help, only=taken, names=_BY, key="item", **more)
+    return Command(f"work {word}", "update_progress", f"{_ITEM} {takes}", "item", verb, extras=extras, help=help)
 
 
 COMMANDS += [
-    Command(
-        f"add {name}",
-        f"add_{name.replace('-', '_')}",
-        positional="",
-        fixed={"source": source},
-        key="memory",
-        verb="added",
-    )
-    for name, source in _ADDS
-]
-COMMANDS += [
-    Command("session start", "start_session", positional=""),
-    Command("session reload", "quick_reload", positional=""),
-    Command("work add", "create_work_item", key="item", verb="added"),
-    Command("work list", "list_work_items", key="items"),
-    Command(
-        "work search",
-        "list_work_items",
-        help="Find work items by the words of their titles and descriptions.",
-        only="query limit project_id",
-        positional="query",
-        names={"query": "words"},
-        fixed={"limit": 10},
-        key="items",
-    ),
-    _change_item("edit", _EDITED, "Change what a work item says. Only what is given changes.", verb="changed"),
-    _change_item("block", "", "Let one work item wait for another. A circle is refused.", _ON, verb="blocked"),
-    _change_item("unblock", "", "Let one work item wait for another no longer.", _FROM, verb="unblocked"),
-    _change_item("restore", "", "Take an archived work item back.", fixed={"archived": False}, verb="restored"),
-    Command("work claim", "claim_work_item", key="item", verb="claimed"),
-    Command("work release", "release_work_item", key="item", verb="released"),
-    Command("list", "list", key="memories"),
-    Command("search", "search", names={"query": "words"}, key="matches"),
+    Command("add knowledge", "add_knowledge", _STATED, "memory", "added"),
+    Command("add heuristic", "add_heuristic", _STATED, "memory", "added"),
+    Command("add rule", "add_rule", _STATED, "memory", "added"),
+    Command("add anti-pattern", "add_anti_pattern", _STATED, "memory", "added"),
+    Command("add preference", "add_preference", "--* --source=explicit_instruction", "memory", "added"),
+    Command("session start", "start_session", "--*"),
+    Command("session reload", "quick_reload", "--*"),
+    Command("work add", "create_work_item", "*", "item", "added"),
+    Command("work list", "list_work_items", "*", "items"),
+    change_item("edit", "changed", "Change what a work item says. Only what is given changes.", _EDIT),
+    change_item("block", "blocked", "Let one work item wait for another. A circle is refused.", "", _ON),
+    change_item("unblock", "unblocked", "Let one work item wait for another no longer.", "", _FROM),
+    change_item("restore", "restored", "Take an archived work item back.", "!archived=false"),
+    Command("work claim", "claim_work_item", "*", "item", "claimed"),
+    Command("work release", "release_work_item", "*", "item", "released"),
+    Command("list", "list", "*", "memories"),
+    Command("search", "search", "query:words --*", "matches"),
     Command("explain", "explain"),
     Command("playbook", "playbook"),
-    Command("rules list", "list", names={"memory_type": ""}, fixed={"memory_type": "rule"}, key="rules"),
+    Command("rules list", "list", "* !memory_type=rule", "rules"),
     Command("graph build", "build_graph"),
     Command("graph about", "about_entity"),
-    Command("graph find", "find_entities", positional="name?", key="entities"),
+    Command("graph find", "find_entities", "name? --*", "entities"),
     Command("graph around", "traverse_graph"),
-    Command(
-        "graph path",
-        "traverse_graph",
-        positional="name to",
-        names={"direction": ""},
-        fixed={"limit": 10},
-        key="paths",
-        part="paths",
-    ),
-    Command("graph merge", "merge_entities", positional="keep others", key="entity"),
-    Command(
-        "graph suggest",
-        "graph_stats",
-        names={"suggestions": "limit"},
-        fixed={"suggestions": 20},
-        key="suggestions",
-        part="suggestions",
-    ),
+    Command("graph path", "traverse_graph", "name to --* !direction --limit=10", "paths"),
+    Command("graph merge", "merge_entities", "keep others --*", "entity"),
+    Command("graph suggest", "graph_stats", "--suggestions:limit=20", "suggestions"),
     Command("graph stats", "graph_stats"),
-    Command("domains list", "list_domains", names={"name": ""}, key="domains"),
-    Command(
-        "domains delete",
-        "delete_domain",
-        ask="Take this schema off the list?",
-        about="list_domains",
-        key="deleted",
-        part="name",
-        verb="deleted",
-    ),
-    Command(
-        "workflow runs",
-        "list_runs",
-        help="List the runs of workflows, newest first.",
-        only="workflow_id status limit",
-        key="runs",
-        part="runs",
-    ),
-    Command(
-        "workflow start",
-        "update_run",
-        help="Begin a run of a workflow, or go on with the one of that name.",
-        only="workflow_id run_id agent metadata",
-        positional="workflow_id",
-        key="run",
-    ),
-    Command(
-        "workflow end",
-        "update_run",
-        help="Say how a run ended.",
-        only="run_id status",
-        positional="run_id",
-        fixed={"status": "completed"},
-        key="run",
-    ),
-    Command(
-        "workflow history",
-        "list_runs",
-        help="The checkpoints of a run, newest first.",
-        only="run_id node_id branch_id limit",
-        positional="run_id",
-        fixed={"limit": 100},
-        key="checkpoints",
-        part="checkpoints",
-    ),
-    Command("workflow link", "link_artifact", positional="run_id location", key="artifact"),
-    Command("workflow artifacts", "get_artifacts", key="artifacts"),
-    Command("workflow cleanup", "cleanup_checkpoints", ask="Erase all checkpoints but the newest ones of each branch?"),
+    Command("domains list", "list_domains", "* !name", "domains"),
+    Command("workflow end", "update_run", "run_id --status=completed", "run", help="Say how a run ended."),
+    Command("workflow link", "link_artifact", "run_id location --*", "artifact"),
+    Command("workflow artifacts", "get_artifacts", "*", "artifacts"),
     Command("confidence assess", "assess_confidence"),
     Command("confidence rank", "rank_strategies"),
     Command("confidence calibration", "calibration"),

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 from ..app import open_config
 from ..errors import ALMAError, StorageError, install_command
 from ..files import create_private
+from ..schema import type_of
 from ..types.kinds import Outcome, Result
 from ..types.slice import MemorySlice
 from ..upkeep import find_groups, find_lessons, read_embedders
-from .derive import Call, Reply, command, extra
+from .derive import Argument, Call, Reply, command
 from .manage import write_configuration
-from .render import WIDTH, Output, draw_belief, name_type
+from .render import WIDTH, Output, draw_belief
 
 if TYPE_CHECKING:
     from ..memory import ALMA
@@ -39,14 +40,18 @@ ARRIVALS = (
     ("Deploy the mail service", BLUE_GREEN, ""),
     ("Deploy the cart service", BLUE_GREEN, ""),
 )
+NEXT = """\
+alma init      a memory for this folder
+alma doctor    check that everything works
+docs/tutorial  the same, step by step, in Python:"""
 SNIPPET = """\
-from alma import ALMA
+    from alma import ALMA
 
-alma = ALMA.from_config(".alma/config.yaml")
-memories = alma.retrieve(task="Deploy the auth service", agent="ops")
-prompt = memories.to_prompt()            # goes into your agent's prompt
-alma.learn(agent="ops", task="Deploy the auth service", outcome="success",
-           strategy_used="Blue-green deployment", retrieval_id=memories.retrieval_id)"""
+    alma = ALMA.from_config(".alma/config.yaml")
+    memories = alma.retrieve(task="Deploy the auth service", agent="ops")
+    prompt = memories.to_prompt()            # goes into your agent's prompt
+    alma.learn(agent="ops", task="Deploy the auth service", outcome="success",
+               strategy_used="Blue-green deployment", retrieval_id=memories.retrieval_id)"""
 
 
 class DemoError(ALMAError):
@@ -66,11 +71,12 @@ class Stage:
         self.out = out
         self._pause = 0.3 if out.is_terminal and not fast else 0.0
         self.acts: list[str] = []
-        self._lessons: list[tuple[str, str]] = []
+        self.lessons: set[str] = set()
+        """What the outcomes of this act taught, such as `heuristic formed`."""
 
     def begin_act(self, title: str, what: str) -> None:
         self.acts.append(title)
-        self._lessons = []
+        self.lessons.clear()
         self.say(f"\n── {len(self.acts)}. {title} {'─' * (WIDTH - 8 - len(title))}", "bold")
         self.say(what, "dim")
 
@@ -92,18 +98,15 @@ class Stage:
         """Record an outcome, and say how it went and what it taught, with the confidence in blue-green."""
         since, result = datetime.now(UTC), Result.FAILURE if error else Result.SUCCESS
         outcome = self.alma.learn(AGENT, task, result, strategy, task_type=task_type, error_message=error or None)
-        lessons = [(one.verb, name_type(one.memory)) for one in find_lessons(self.alma, [outcome], since)]
-        self._lessons += lessons
-        stars = "".join(f"  ★ {kind.replace('_', '-')} {verb}" for verb, kind in lessons)
+        found = find_lessons(self.alma, [outcome], since)
+        lessons = [f"{type_of(one.memory).replace('_', '-')} {one.verb}" for one in found]
+        self.lessons.update(lessons)
         belief = [strategy]
         if task_type == "deployment":
             belief = [f"{strategy.split()[0]:<10}", *(draw_belief(one, 16) for one in self.find_blue_green())]
-        went = f"✗ {error}" if error else "✓ success"
-        self.say(f"  {'  '.join(belief)}  {went}{stars}", "red" if error else "green")
+        shown = [*belief, f"✗ {error}" if error else "✓ success", *(f"★ {lesson}" for lesson in lessons)]
+        self.say(f"  {'  '.join(shown)}", "red" if error else "green")
         return outcome
-
-    def has_lesson(self, verb: str, kind: str) -> bool:
-        return (verb, kind) in self._lessons
 
     def find_blue_green(self) -> list[Any]:
         """Return the strategy's lesson, also when it has faded."""
@@ -114,32 +117,26 @@ class Stage:
 # -- the acts
 
 
-def start_without_memory(stage: Stage) -> None:
+def learn_what_works(stage: Stage) -> None:
     stage.begin_act("An agent without memory", f'The agent {AGENT!r} is asked: "{TASK}". What does it know?')
     if not read_embedders(stage.alma)[1]:
         stage.say(f"(no embedder is installed: words only. For meaning too: {install_command('local')})", "yellow")
     expect(not stage.show_prompt("the prompt before", TASK).to_prompt(), "an empty memory gives an empty prompt")
 
-
-def record_outcomes(stage: Stage) -> None:
     what = "After each task the agent records what it tried and how it went, nothing else."
     stage.begin_act("Outcomes come in", what)
     for attempt in ARRIVALS:
         stage.learn(*attempt)
-    expect(stage.has_lesson("formed", "heuristic"), "three successes form a heuristic")
-    expect(stage.has_lesson("formed", "anti_pattern"), "two failures form an anti-pattern")
+    expect("heuristic formed" in stage.lessons, "three successes form a heuristic")
+    expect("anti-pattern formed" in stage.lessons, "two failures form an anti-pattern")
 
-
-def ask_again(stage: Stage) -> None:
     stage.begin_act("The prompt after", f'The same question again: "{TASK}".')
     found = stage.show_prompt("the prompt after", TASK)
     expect(BLUE_GREEN in found.to_prompt(), "the strategy that worked is in the prompt")
     why = next(one for one in found.explain() if one.memory_id == found.heuristics[0].id)
     stage.say("Why the strategy is there:", "dim")
-    stage.out.show_parts({} if stage.out.as_json else why.factors)
+    stage.out.show({} if stage.out.as_json else why.factors)
 
-
-def earn_belief(stage: Stage) -> None:
     what = "Each success raises the confidence and narrows the interval around it (0 is left, 1 is right)."
     stage.begin_act("Belief is earned", what)
     [before] = stage.find_blue_green()
@@ -154,12 +151,12 @@ def turn_evidence(stage: Stage) -> None:
     stage.begin_act("The evidence turns", what)
     for number in range(12):
         # Failures until there is a warning of blue-green; in between, three canary releases that work.
-        if not stage.has_lesson("formed", "anti_pattern"):
+        if "anti-pattern formed" not in stage.lessons:
             stage.learn(TASK, BLUE_GREEN, "database migration not compatible")
         if number in (1, 3, 5):
             stage.learn(TASK, CANARY)
-    expect(stage.has_lesson("faded", "heuristic"), "a heuristic that stopped working fades")
-    expect(stage.has_lesson("formed", "anti_pattern"), "what fails again and again becomes an anti-pattern")
+    expect("heuristic faded" in stage.lessons, "a heuristic that stopped working fades")
+    expect("anti-pattern formed" in stage.lessons, "what fails again and again becomes an anti-pattern")
     found = stage.show_prompt("the prompt now", TASK)
     expect([one.strategy for one in found.heuristics] == [CANARY], "the new strategy has replaced the old one")
 
@@ -168,36 +165,31 @@ def give_feedback(stage: Stage) -> None:
     question, alma = "Where are the deploy logs?", stage.alma
     what = f'Two facts are about "{question}" A few thumbs decide which comes first.'
     stage.begin_act("Feedback moves the ranking", what)
-    for fact in ("The deploy logs are in the observability console", "The deploy logs are on the bastion host"):
-        alma.add_domain_knowledge(AGENT, "operations", fact)
+    texts = ("The deploy logs are in the observability console", "The deploy logs are on the bastion host")
+    facts = {alma.add_domain_knowledge(AGENT, "operations", text).id: text for text in texts}
 
-    def rank() -> dict[str, tuple[int, str, float]]:
-        """Return the place, the text and the score of the facts by their ids, best first."""
-        found = alma.retrieve(question, AGENT)
-        scores = {why.memory_id: why.score for why in found.explain()}
-        facts = [one for one in found.domain_knowledge if one.domain == "operations"]
-        expect(len(facts) == 2, "both facts are found")
-        return {one.id: (place, one.fact, scores[one.id]) for place, one in enumerate(facts, 1)}
+    def score_facts() -> dict[str, float]:
+        """Return the scores of the facts by their ids, best first."""
+        return {one.memory_id: one.score for one in alma.retrieve(question, AGENT).explain() if one.memory_id in facts}
 
-    earlier = rank()
+    earlier = score_facts()
+    expect(len(earlier) == 2, "both facts are found")
     first, second = earlier
     for _ in range(3):
         alma.record_feedback(first, signal="thumbs_down")
         alma.record_feedback(second, signal="thumbs_up")
-    later = rank()
+    later = score_facts()
     for id, thumbs in ((first, "3 down"), (second, "3 up")):
-        (old_place, fact, old), (place, _, new) = earlier[id], later[id]
-        stage.say(f"  {fact:<50}  {thumbs:<6}  {old:.3f} → {new:.3f}  rank {old_place} → {place}")
-    expect(later[second][0] == 1, "the fact with the thumbs up comes first")
+        places = " → ".join(str([*scores].index(id) + 1) for scores in (earlier, later))
+        stage.say(f"  {facts[id]:<50}  {thumbs:<6}  {earlier[id]:.3f} → {later[id]:.3f}  rank {places}")
+    expect([*later] == [second, first], "the fact with the thumbs up comes first")
 
 
-def ask_something_else(stage: Stage) -> None:
+def tell_apart(stage: Stage) -> None:
     task = "Write a birthday poem for grandmother"
     stage.begin_act("An unrelated task", f'"{task}": deployments have no business in that prompt.')
     expect(not stage.show_prompt("the prompt", task).total_items, "nothing is retrieved for an unrelated task")
 
-
-def reword_strategies(stage: Stage) -> None:
     what = "Light rewordings count together. A negation shares nearly every word with them, and is kept apart."
     stage.begin_act("The same in other words", what)
     clear = ("Clear the session cache", "Clearing the session cache", "We cleared the session cache.")
@@ -208,17 +200,9 @@ def reword_strategies(stage: Stage) -> None:
         expect(len(names) == 1 + (strategy not in clear), "light rewordings count together, and the negation apart")
 
 
-def show_next_steps(stage: Stage) -> None:
-    commands = "alma init      a memory for this folder\nalma doctor    check that everything works"
-    stage.begin_act("Where to go next", commands)
-    stage.say("docs/tutorial  the same, step by step, in Python:", "dim")
-    for line in SNIPPET.splitlines():
-        stage.say(f"    {line}")
-
-
-@command(
-    "demo", extra("--keep", "DIR", "keep the scratch database in this new folder"), extra("--fast", "", "no pauses")
-)
+@command("demo")
+@Argument("--keep DIR", "keep the scratch database in this new folder")
+@Argument("--fast", "no pauses")
 def play(call: Call) -> Reply:
     """Watch it learn, on a scratch database."""
     keep = call.args.keep
@@ -234,15 +218,12 @@ def play(call: Call) -> Reply:
         create_private(file, write_configuration("demo", "sqlite", "auto", "."))
         with open_config(file) as alma:
             stage = Stage(alma, call.out, call.args.fast)
-            start_without_memory(stage)
-            record_outcomes(stage)
-            ask_again(stage)
-            earn_belief(stage)
+            learn_what_works(stage)
             turn_evidence(stage)
             give_feedback(stage)
-            ask_something_else(stage)
-            reword_strategies(stage)
-            show_next_steps(stage)
+            tell_apart(stage)
+            stage.begin_act("Where to go next", NEXT)
+            stage.say(SNIPPET)
             embedder = read_embedders(alma)[1] or None
     document = {"ok": True, "embedder": embedder, "acts": stage.acts, "kept": keep}
     return Reply(document, f"\nThe database is kept: alma --config {file} list" if keep else "")

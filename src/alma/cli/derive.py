@@ -7,79 +7,80 @@ import difflib
 import json
 import os
 import re
-import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from textwrap import dedent, fill
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin
 
 from alma import __version__
 
-from ..errors import ALMAError, NotFoundError, ScopeError, ValidationError
-from .render import Output, Progress, describe_empty
+from ..errors import ALMAError, ValidationError
+from .render import EMPTY, Output
 
 if TYPE_CHECKING:
     from ..config import Config
     from ..memory import ALMA
     from ..operations import Operation, Parameter
 
-GROUPS = {
-    "start": {
-        "init": "write a configuration file for this folder",
-        "doctor": "check that everything works, and say how to fix what does not",
-        "demo": "watch it learn, on a scratch database",
-        "trust": "trust the configuration and the memory in a folder",
-    },
-    "the loop": {
-        "retrieve": "find the memories that matter for a task",
-        "learn": "record how a task went, and say what was learned from it",
-        "feedback": "say what memories were worth; it moves their rank",
-        "session": "begin where the last session left off, note what happens, hand over",
-        "work": "track what is to be done: add, next, claim, status",
-    },
-    "memories": {
-        "list": "list memories, newest first",
-        "search": "look memories up by words or meaning, best first",
-        "show": "show all that is known of one memory",
-        "add": "add a fact, preference, strategy, warning, rule or conversation",
-        "update": "change a memory's fields, status or tags",
-        "delete": "erase a memory, or everything of a user, for good",
-        "explain": "say why a memory is retrieved for a task, or why not",
-        "playbook": "print all that was learned as one page",
-    },
-    "knowledge": {
-        "ingest": "read files into memory: chat exports, histories of coding agents, documents",
-        "learn-from": "find what a conversation or a note teaches, and keep it",
-        "rules": "keep rules in the files that coding agents read, and take edits back",
-        "graph": "see who and what is known, and how they are related",
-        "domains": "say what kind of work this memory is for, and what may be learned",
-        "workflow": "go on after an interruption: runs, checkpoints, branches, artifacts",
-        "confidence": "say how likely a strategy is to work, and how far to trust that",
-    },
-    "upkeep": {
-        "stats": "count what is stored, by type, status and agent",
-        "usage": "show what language models were asked, and what it cost",
-        "archive": "put away memories that nobody used for long and that have faded",
-        "reconcile": "ask a model which of the memories that look alike is out of date",
-        "reindex": "embed everything anew with the configured embedder",
-        "vacuum": "leave no trace of deleted memories, and give unused space back",
-        "export": "write the whole memory as JSON Lines",
-        "import": "take in what `alma export` wrote",
-        "backup": "copy the store to a new file while it is in use",
-    },
-    "other programs": {
-        "mcp": "serve the memory over MCP, or add it to the settings of a client",
-        "serve": "serve the memory over HTTP, on this machine unless told otherwise",
-        "token": "say who may call `alma serve`, and what they may do",
-        "completion": "print a script that lets your shell complete these commands",
-    },
-}
+LISTING = """\
+start:
+  init         write a configuration file for this folder
+  doctor       check that everything works, and say how to fix what does not
+  demo         watch it learn, on a scratch database
+  trust        trust the configuration and the memory in a folder
+
+the loop:
+  retrieve     find the memories that matter for a task
+  learn        record how a task went, and say what was learned from it
+  feedback     say what memories were worth; it moves their rank
+  session      begin where the last session left off, note what happens, hand over
+  work         track what is to be done: add, next, claim, status
+
+memories:
+  list         list memories, newest first
+  search       look memories up by words or meaning, best first
+  show         show all that is known of one memory
+  add          add a fact, preference, strategy, warning, rule or conversation
+  update       change a memory's fields, status or tags
+  delete       erase a memory, or everything of a user, for good
+  explain      say why a memory is retrieved for a task, or why not
+  playbook     print all that was learned as one page
+
+knowledge:
+  ingest       read files into memory: chat exports, histories of coding agents, documents
+  learn-from   find what a conversation or a note teaches, and keep it
+  rules        keep rules in the files that coding agents read, and take edits back
+  graph        see who and what is known, and how they are related
+  domains      say what kind of work this memory is for, and what may be learned
+  workflow     go on after an interruption: runs, checkpoints, branches, artifacts
+  confidence   say how likely a strategy is to work, and how far to trust that
+
+upkeep:
+  stats        count what is stored, by type, status and agent
+  usage        show what language models were asked, and what it cost
+  archive      put away memories that nobody used for long and that have faded
+  reconcile    ask a model which of the memories that look alike is out of date
+  reindex      embed everything anew with the configured embedder
+  vacuum       leave no trace of deleted memories, and give unused space back
+  export       write the whole memory as JSON Lines
+  import       take in what `alma export` wrote
+  backup       copy the store to a new file while it is in use
+
+other programs:
+  mcp          serve the memory over MCP, or add it to the settings of a client
+  serve        serve the memory over HTTP, on this machine unless told otherwise
+  token        say who may call `alma serve`, and what they may do
+  completion   print a script that lets your shell complete these commands
+
+"""
+SUMMARIES: dict[str, str] = dict(re.findall(r"^  (\S+) +(.+)$", LISTING, re.MULTILINE))
+"""The commands, in the order in which people meet them."""
 EPILOG = """\
 examples:
   alma init
@@ -115,29 +116,21 @@ IDS = {
 MOMENTS = {"since", "until", "as_of", "older_than"}
 """Parameters that take times: also `3d`, `2 weeks`, `yesterday`."""
 RENAMED = {
-    "calibration": "confidence calibration",
-    "erase-user": "delete --user",
-    "forget": "archive",
-    "health": "doctor --quick",
-    "initialize": "session prepare",
-    "progress": "work progress",
-    "shown": "feedback --shown",
-    "wake-up": "session wake-up",
-}
+    "calibration": "confidence calibration", "erase-user": "delete --user", "forget": "archive",
+    "health": "doctor --quick", "initialize": "session prepare", "progress": "work progress",
+    "shown": "feedback --shown", "wake-up": "session wake-up",
+}  # fmt: skip
 """Commands of earlier versions."""
 NEGATED = {
     "auto_expand": "make no work items of the prompt",
     "trusted": "it is not your own: what it says waits for your review",
 }
 """What options mean that switch off what is on by default."""
-_MEANT = {
-    f"alma work {status}": f"alma work status ID {status}"
-    for status in ("pending", "in_progress", "blocked", "review", "done", "failed")
-}
-"""Commands that people try, and those that do it."""
+_STATUSES = ("pending", "in_progress", "blocked", "review", "done", "failed")
 _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
+_TAKEN = re.compile(r"(--|!|)([a-z_*]+)(\??)(?::([a-z-]+))?(?:=(\S+))?")
 _NOT_TYPED = argparse.SUPPRESS
 _MODULES = {
     **dict.fromkeys(("init", "mcp", "serve", "token", "completion"), "manage"),
@@ -161,7 +154,7 @@ class Reply:
 def reply_value(value: Any, key: str, text: str = "") -> Reply:
     """Reply with a value, which programs get under its key; a list also with its count."""
     counted = {"count": len(value)} if isinstance(value, list) else {}
-    return Reply({**counted, key: value} if key else value, text, describe_empty(key) if value == [] else value)
+    return Reply({**counted, key: value} if key else value, text, EMPTY.get(key, f"no {key}") if value == [] else value)
 
 
 Run = Callable[["Call"], "Reply | int"]
@@ -171,23 +164,28 @@ Run = Callable[["Call"], "Reply | int"]
 R = TypeVar("R", bound=Run)
 
 
-class Argument(NamedTuple):
-    """An argument that is no parameter of an operation."""
+class Argument:
+    """A decorator that gives a command an argument which is no parameter of an operation.
 
-    flag: str
-    options: Mapping[str, Any]
-    values: Sequence[str] = ()
-    group: str = ""
-    """Arguments that exclude each other: of `either` one may be given, of `needed` one must."""
+    `--tag TAG` is an option, `--tag TAG…` one that may be repeated, `--yes` a switch, and `FILE` is given by its place.
+    Arguments of a group exclude each other: of `either` one may be given, of `needed` one must.
+    """
+
+    def __init__(self, spec: str, help: str, values: Sequence[str] = (), group: str = "", **options: Any) -> None:
+        flag, _, metavar = spec.partition(" ")
+        kind: dict[str, Any] = {"metavar": metavar} if metavar else {"action": "store_true"}
+        if metavar.endswith("…"):
+            kind, help = {"metavar": metavar[:-1], "action": "append"}, f"{help}; may be repeated"
+        elif not flag.startswith("--"):
+            flag, kind = flag.lower(), {"metavar": metavar or flag}
+        self.flag, self.options, self.values, self.group = flag, {**kind, "help": help, **options}, values, group
+
+    def __call__(self, run: R) -> R:
+        vars(run)["extras"] = (self, *vars(run).get("extras", ()))
+        return run
 
 
-def extra(flag: str, metavar: str, help: str, values: Sequence[str] = (), group: str = "", **options: Any) -> Argument:
-    """Declare an argument; one without a metavar is a switch."""
-    kind = {"metavar": metavar} if metavar else {"action": "store_true"}
-    return Argument(flag, {**kind, "help": help, **options}, values, group)
-
-
-YES = extra("--yes", "", "do not ask")
+YES = Argument("--yes", "do not ask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,30 +193,21 @@ class Command:
     words: str
     operation: str = ""
     """The operations whose parameters are its arguments, with spaces between; the first is run."""
-    extras: tuple[Argument, ...] = ()
-    _: KW_ONLY
+    takes: str = "*"
+    """Which of the parameters it takes. `name` is given by its place, `name?` may be left out, `--name` is an option,
+    `--name:other=5` one with another name than in NAMES and another default, and `!name` cannot be typed. `--*` are
+    all others as options, and `*` too, but for the first that is needed, which is given by its place."""
     key: str = ""
-    """What the answer is called in JSON; a list also gets its count."""
-    part: str = ""
-    """The field of the answer that is shown instead of all of it."""
+    """What the answer is called in JSON; a list also gets its count. Of an answer with a field of that name, only the
+    field is shown."""
     verb: str = ""
     """What was done: `added`."""
-    ask: str = ""
-    """What is asked before it is done, unless --yes answers."""
-    about: str = ""
-    """The operation that reads what the question is about; it is shown before."""
-    positional: str | None = None
-    """The parameters told by their place, `?` after one that may be left out; without it the first that is needed."""
+    _: KW_ONLY
+    extras: tuple[Argument, ...] = ()
     help: str = ""
     """What it does, where it does a part of what the operation can."""
-    only: str = ""
-    """The parameters that it takes then."""
     requires: bool = True
     """Whether the parser asks for what the operation needs; otherwise the command does."""
-    names: Mapping[str, str] = field(default_factory=dict)
-    """Other names than those in NAMES; an empty one leaves the parameter out."""
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments where the command line has a default of its own."""
     matching: bool = True
     """Whether the store must have been filled by the configured embedder."""
     run: Run | None = None
@@ -231,16 +220,14 @@ class Command:
 COMMANDS: list[Command] = []
 
 
-def command(words: str, *parts: str | Argument, **more: Any) -> Callable[[R], R]:
-    """Declare a command that is more than an operation: its operations and its other arguments.
+def command(*texts: str, **more: Any) -> Callable[[R], R]:
+    """Declare a function as a command that is more than an operation, with the fields of `Command`.
 
-    Its help comes from the docstring of the function, or from the operation.
+    Its help comes from the docstring of the function, or from the operation. Other arguments are decorators below.
     """
 
     def declare(run: R) -> R:
-        operation = " ".join(part for part in parts if isinstance(part, str))
-        extras = tuple(part for part in parts if isinstance(part, Argument))
-        COMMANDS.append(Command(words, operation, extras, run=run, **more))
+        COMMANDS.append(Command(*texts, extras=vars(run).get("extras", ()), run=run, **more))
         return run
 
     return declare
@@ -255,8 +242,8 @@ class Parser(argparse.ArgumentParser):
             names = [str(name) for name in action.choices]
             close = difflib.get_close_matches(str(value), [*names, *RENAMED], n=1)
             hint = f"Did you mean {close[0]!r}?" if close else f"Valid: {', '.join(names)}."
-            if meant := _MEANT.get(f"{self.prog} {value}"):
-                hint = f"Did you mean `{meant}`?"
+            if self.prog == "alma work" and value in _STATUSES:
+                hint = f"Did you mean `alma work status ID {value}`?"
             raise argparse.ArgumentError(None, f"unknown {str(action.metavar or 'value').lower()} {value!r}. {hint}")
 
 
@@ -278,11 +265,23 @@ def add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> Non
     group.add_argument("--no-color", action="store_true", default=switch, help="no colours (as with $NO_COLOR)")
 
 
+@cache
+def read_takes(takes: str) -> dict[str, tuple[str, ...]]:
+    """Return how `Command.takes` says that parameters are taken: mark, `?`, name and default of each."""
+    return {name: rest for mark, name, *rest in _TAKEN.findall(takes) for rest in [(mark, *rest)]}
+
+
 def spell_parameter(command: Command, parameter: Parameter) -> str:
     """Return what a parameter is called on the command line; empty: the command does not take it."""
-    if command.only and parameter.name not in command.only.split():
-        return ""
-    return command.names.get(parameter.name, NAMES.get(parameter.name, parameter.name)).replace("_", "-")
+    taken = read_takes(command.takes)
+    mark, _, spelled, _ = taken.get(parameter.name) or ("--" if "*" in taken else "!", "", "", "")
+    return "" if mark == "!" else spelled or NAMES.get(parameter.name, parameter.name).replace("_", "-")
+
+
+def find_default(command: Command, parameter: Parameter, otherwise: Any) -> Any:
+    """Return the default that the command line has for a parameter."""
+    *_, default = read_takes(command.takes).get(parameter.name, ("",))
+    return otherwise if not default else default if read_type(parameter)[0] is str else json.loads(default)
 
 
 def read_type(parameter: Parameter) -> tuple[type, bool, bool]:
@@ -298,20 +297,21 @@ def read_type(parameter: Parameter) -> tuple[type, bool, bool]:
 def add_arguments(parser: argparse.ArgumentParser, command: Command, operations: Sequence[Operation]) -> None:
     if command.add_arguments is not None:
         command.add_arguments(parser)
-    done: set[str] = set()
+    done, taken = set(), read_takes(command.takes)
     for operation in operations:
-        needed = (one.name for one in operation.parameters if one.needed and one.name not in ("agent", "user_id"))
-        positional = next(needed, "") if command.positional is None else command.positional
-        places = positional.replace("?", "").split()
-        # Arguments told by their place must be added in their order.
-        for one in sorted(operation.parameters, key=lambda one: places.index(one.name) if one.name in places else -1):
+        needed = [one.name for one in operation.parameters if one.needed and one.name not in ("agent", "user_id")]
+        places = {name: optional or None for name, (mark, optional, *_) in taken.items() if not mark}
+        if places.pop("*", "") is None and not places:
+            places = dict.fromkeys(needed[:1])
+        order = list(places)
+        # Arguments given by their place must be added in their order.
+        for one in sorted(operation.parameters, key=lambda one: order.index(one.name) if one.name in order else -1):
             if one.name not in done and spell_parameter(command, one):
                 done.add(one.name)
                 is_required = command.requires and operation is operations[0]
-                nargs = "?" if f"{one.name}?" in positional.split() else None
-                _add_parameter(parser, command, one, is_required, (nargs,) if one.name in places else ())
+                _add_parameter(parser, command, one, is_required, (places[one.name],) if one.name in places else ())
     groups: dict[str, Any] = {"": parser}
-    for argument in (*command.extras, *([YES] if command.ask else [])):
+    for argument in command.extras:
         if argument.group not in groups:
             groups[argument.group] = parser.add_mutually_exclusive_group(required=argument.group == "needed")
         action = groups[argument.group].add_argument(argument.flag, **argument.options)
@@ -323,7 +323,7 @@ def _add_parameter(
 ) -> None:
     """Add a parameter as an option, or in its `place`, which says whether it is needed there."""
     base, is_list, is_optional = read_type(one)
-    spelled, default = spell_parameter(command, one), command.fixed.get(one.name, one.default)
+    spelled, default = spell_parameter(command, one), find_default(command, one, one.default)
     values = (*one.about.choices, "all") if takes_all(one) else one.about.choices
     text = NEGATED.get(one.name, one.about.text) if one.default is True else one.about.text
     about = text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
@@ -373,25 +373,21 @@ def list_choices(action: argparse.Action) -> list[str]:
 
 def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
     """Build the parser of all commands; with words, only of the commands among them."""
-    names = [*chain.from_iterable(GROUPS.values())]
-    for name in names if words is None else {*names} & {*words}:
+    for name in SUMMARIES.keys() & (SUMMARIES if words is None else words):
         import_module(f".{_MODULES.get(name, 'commands')}", __package__)
     examples = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8").splitlines()
-    listing = ""
-    for title, group in GROUPS.items():
-        listing += "\n".join([f"{title}:", *(f"  {name:<12} {about}" for name, about in group.items()), "", ""])
     top = Parser(
         prog="alma",
         usage="alma [--version] [--config FILE] [--json] [--no-color] COMMAND ...",
         description="Memory that learns: record what worked, get it back when it matters.",
-        epilog=listing + EPILOG,
+        epilog=LISTING + EPILOG,
         formatter_class=_RAW,
     )
     top.add_argument("--version", action="version", version=f"alma {__version__}")
     add_shared(top, None, False)
     top.set_defaults(command=None, parser=top)
     below = top.add_subparsers(prog="alma", metavar="COMMAND", help=argparse.SUPPRESS)
-    for name, about in chain.from_iterable(group.items() for group in GROUPS.values()):
+    for name, about in SUMMARIES.items():
         if words is not None and name not in words:
             below.add_parser(name, add_help=False)
             continue
@@ -417,11 +413,7 @@ def _add_command(below: Any, name: str, command: Command | None, about: str, exa
     if command is not None:
         parser.set_defaults(command=command, parser=parser)
         add_arguments(parser, command, operations)
-    words, own = command.words if command else name, []
-    for line in examples:
-        typed = f"{line.partition('alma ')[2]} "
-        owner = max((one.words for one in COMMANDS if typed.startswith(f"{one.words} ")), key=len, default="")
-        own += [line] if owner == words or (not command and owner.startswith(f"{words} ")) else []
+    own = [line for line in examples if f"alma {command.words if command else name} " in f"{line} "]
     parser.epilog = "\n  ".join(["examples:", *own[:6]])
     return parser
 
@@ -462,22 +454,6 @@ def parse_moment(text: str, now: datetime | None = None) -> str:
         return text
 
 
-# -- files that people hand over
-
-Line = tuple[str, dict[str, Any]]
-"""An object, and its place such as `chat.jsonl, line 3`."""
-_BATCH = 100
-_REFUSED = (ValidationError, ScopeError, NotFoundError)
-
-
-def read_text(source: str) -> str:
-    """Read a file, or standard input for '-'."""
-    try:
-        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValidationError(f"{source} cannot be read: {error}") from error
-
-
 def parse_json(place: str, text: str) -> Any:
     try:
         return json.loads(text)
@@ -485,52 +461,7 @@ def parse_json(place: str, text: str) -> Any:
         raise ValidationError(f"{place} is not JSON: {error}; nothing was recorded") from error
 
 
-def check_object(place: str, value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValidationError(f"{place} must be an object with {what}; nothing was recorded")
-    return value
-
-
-def read_objects(
-    source: str, what: str, gaps: Mapping[str, Any] | None = None, *, may_be_empty: bool = False
-) -> list[Line]:
-    """Read the objects of a JSON list or of JSON Lines; `gaps` are filled where an object does not say it."""
-    text = read_text(source)
-    if text.lstrip().startswith("["):
-        values = [(f"{source}, item {number}", value) for number, value in enumerate(parse_json(source, text), 1)]
-    else:
-        # Not splitlines: JSON may hold the other line separators of Unicode as they are.
-        lines = [(f"{source}, line {number}", line) for number, line in enumerate(text.split("\n"), 1)]
-        values = [(place, parse_json(place, line)) for place, line in lines if line.strip()]
-    if not values and not may_be_empty:
-        raise ValidationError(f"{source} holds nothing; nothing was recorded")
-    return [(place, {**(gaps or {}), **check_object(place, value, what)}) for place, value in values]
-
-
-def send_lines(lines: Sequence[Line], send: Callable[[list[dict[str, Any]]], list[Any]], report: Progress) -> list[Any]:
-    """Send all of them, batch by batch. Each batch is kept whole or not at all; a refused line is named."""
-    answers: list[Any] = []
-    for start in range(0, len(lines), _BATCH):
-        batch = lines[start : start + _BATCH]
-        try:
-            answers += send([given for _, given in batch])
-        except _REFUSED:
-            # Nothing of the batch was written. One by one it becomes clear which line it is.
-            for place, given in batch:
-                try:
-                    answers += send([given])
-                except _REFUSED as error:
-                    kept = f"; the {len(answers)} before it were recorded, so go on from this line" if answers else ""
-                    raise type(error)(f"{place}: {error}{kept}") from error
-        report(len(answers), len(lines))
-    return answers
-
-
 # -- a call
-
-
-class Declined(Exception):
-    """The person said no."""
 
 
 class Call:
@@ -559,7 +490,7 @@ class Call:
         """Return the arguments of an operation that were typed, or that the command line has a default for."""
         given: dict[str, Any] = {}
         for one in find_operation(name or self.command.operation.split()[0]).parameters:
-            value = getattr(self.args, one.name, self.command.fixed.get(one.name, _NOT_TYPED))
+            value = getattr(self.args, one.name, find_default(self.command, one, _NOT_TYPED))
             if one.name == "agent" and one.needed and value is _NOT_TYPED and spell_parameter(self.command, one):
                 value = self.need_agent() if self.command.requires else self.find_agent() or _NOT_TYPED
             if value is _NOT_TYPED:
@@ -627,27 +558,27 @@ class Call:
         return re.sub(pattern, lambda name: options[name[name.lastindex or 0]], message, flags=re.MULTILINE)
 
     def run_typed(self, name: str = "", /, **more: Any) -> Any:
-        """Run an operation, the command's own by default, with what was typed, after asking where it asks."""
-        command, name = self.command, name or self.command.operation.split()[0]
-        given = self.read_arguments(name) | more
-        if command.ask:
-            known = [one.name for one in find_operation(command.about).parameters] if command.about else []
-            self.confirm(command.ask, self.run(command.about, **{one: given[one] for one in known}) if known else None)
-        return self.run(name, **given)
+        """Run an operation, the command's own by default, with what was typed."""
+        return self.run(name or self.command.operation.split()[0], **self.read_arguments(name) | more)
 
     def answer(self, name: str = "", /, **more: Any) -> Reply:
         """Run an operation as `run_typed` does, and answer as the command says."""
         command, value = self.command, self.run_typed(name, **more)
-        if command.part:
-            value = getattr(value, command.part)
-            value = list(value) if isinstance(value, tuple) else value
-        if command.part and command.verb:
-            return Reply({command.key: value}, f"{command.verb} {value}")
+        if command.key and (part := getattr(value, command.key, None)) is not None:
+            value = list(part) if isinstance(part, tuple) else part
         return reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
 
+    def refuse_options(self, names: str, why: str) -> None:
+        """Refuse options that do not go with others, if one of them was typed."""
+        typed = [name for name in names.split() if getattr(self.args, name, None) not in (None, False)]
+        options = [one.option_strings[0] for one in self.args.parser._actions if one.dest in typed]
+        if options:
+            raise ValidationError(f"{', '.join(options)} {why}")
+
     def confirm(self, question: str, *things: Any) -> None:
-        """Ask whether to do it, after showing what it is about; --yes answers."""
+        """Ask whether to do it, after showing what it is about; --yes answers. End where the person says no."""
         if not self.args.yes:
-            self.out.show_parts(*([] if self.out.as_json else things))
+            self.out.show(*([] if self.out.as_json else things))
             if not self.out.confirm(question):
-                raise Declined
+                self.out.line("nothing was changed")
+                raise SystemExit(0)

@@ -16,11 +16,11 @@ from ..files import create_private, make_private_folder
 from ..http import tokens
 from ..mcp import clients
 from ..trust_register import trust_folder
-from .derive import Call, Reply, command, extra, reply_value
+from .derive import Argument, Call, Reply, command, reply_value
 
 EMBEDDINGS = ("auto", "local", "openai", "azure", "hash", "none")
 SCOPES = tuple(map(str, tokens.Scope))
-_NAME = extra("name", "NAME", "the token's name")
+_NAME = Argument("NAME", "the token's name")
 _OPTIONS = {
     "openai": "  embedding:\n    api_key: ${OPENAI_API_KEY:-}\n    model: text-embedding-3-small\n",
     "azure": (
@@ -46,14 +46,12 @@ def write_configuration(project: str, storage: str, embedding: str, folder: str)
     )
 
 
-@command(
-    "init",
-    extra("--project-id", "ID", "whose memory it is (default: the folder's name)"),
-    extra("--storage", "STORAGE", "sqlite (default) or file", choices=("sqlite", "file"), default="sqlite"),
-    extra("--embedding", "NAME", f"{', '.join(EMBEDDINGS)} (default auto)", choices=EMBEDDINGS, default="auto"),
-    extra("--dir", "DIR", "where to write it (default .alma)", default=".alma"),
-    extra("--force", "", "overwrite a configuration that is there"),
-)
+@command("init")
+@Argument("--project-id ID", "whose memory it is (default: the folder's name)")
+@Argument("--storage STORAGE", "sqlite (default) or file", choices=("sqlite", "file"), default="sqlite")
+@Argument("--embedding NAME", f"{', '.join(EMBEDDINGS)} (default auto)", choices=EMBEDDINGS, default="auto")
+@Argument("--dir DIR", "where to write it (default .alma)", default=".alma")
+@Argument("--force", "overwrite a configuration that is there")
 def init(call: Call) -> Reply:
     """Write a configuration file for this folder."""
     args, folder = call.args, Path(call.args.dir)
@@ -126,24 +124,17 @@ def uninstall_mcp(call: Call) -> int:
 
 
 def _describe_token(token: tokens.Token) -> dict[str, Any]:
-    names = ("name", "scope", "created_at", "expires_at")
-    about = {name: getattr(token, name) for name in names} | {"expired": token.is_expired}
-    return about | {"projects": None if token.projects is None else sorted(token.projects)}
+    about = {name: getattr(token, name) for name in ("name", "scope", "created_at", "expires_at")}
+    return {**about, "expired": token.is_expired, "projects": token.projects and sorted(token.projects)}
 
 
-@command(
-    "token add",
-    _NAME,
-    extra(
-        "--scope",
-        "SCOPE",
-        f"what it may do, each including those before it: {', '.join(SCOPES)}",
-        SCOPES,
-        default="read",
-    ),
-    extra("--project", "P", "only this project; may be repeated", dest="projects", action="append"),
-    extra("--expires", "WHEN", "such as 12h, 30d, 1y or 2031-01-31; default: never"),
+@command("token add")
+@_NAME
+@Argument(
+    "--scope SCOPE", f"what it may do: {', '.join(SCOPES)}; each includes those before it", SCOPES, default="read"
 )
+@Argument("--project P…", "only this project", dest="projects")
+@Argument("--expires WHEN", "such as 12h, 30d, 1y or 2031-01-31; default: never")
 def add_token(call: Call) -> Reply:
     """Make a token. It is shown once and not kept."""
     args, file = call.args, tokens.find_file(call.config[0])
@@ -162,7 +153,8 @@ def list_tokens(call: Call) -> Reply:
     return reply_value([_describe_token(one) for one in tokens.list_tokens(tokens.find_file(call.config[0]))], "tokens")
 
 
-@command("token revoke", _NAME)
+@command("token revoke")
+@_NAME
 def revoke_token(call: Call) -> Reply:
     """Let a token open nothing any more, in a running server too."""
     gone = tokens.revoke(tokens.find_file(call.config[0]), call.args.name)
@@ -198,7 +190,8 @@ complete -c alma -a '(alma __complete (commandline -opc)[2..] (commandline -ct) 
 }
 
 
-@command("completion", extra("shell", "SHELL", "bash, zsh or fish", choices=tuple(_SCRIPTS)))
+@command("completion")
+@Argument("SHELL", "bash, zsh or fish", choices=tuple(_SCRIPTS))
 def print_completion(call: Call) -> Reply:
     """Print a script that lets your shell complete these commands."""
     script = _SCRIPTS[call.args.shell]

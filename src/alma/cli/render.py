@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -61,7 +61,9 @@ _COLUMNS = {
 }
 """What a table shows of each; of others, all that is short."""
 _LEFT_OUT = {"prompt", "embedding", "turns", "confidence_interval", "project_id"}
-_EMPTY = {
+EMPTY = {
+    "memories": "nothing found",
+    "matches": "nothing found",
     "items": "no work items",
     "logs": "no session has noted how far it is; `alma session note --log` does",
     "entities": "nobody and nothing of that name; `alma graph build` reads what is new",
@@ -70,13 +72,7 @@ _EMPTY = {
     "folders": "no folder is trusted yet",
     "tokens": "no token yet; `alma serve` makes the first, `alma token add` another",
 }
-
-
-def describe_empty(key: str) -> str:
-    """Return what there is to say where a list is empty."""
-    return _EMPTY.get(key, "nothing found" if key in ("memories", "matches") else f"no {key}")
-
-
+"""What there is to say where a list is empty; of others, that there are none."""
 _GRAPH_WORDS = re.compile(r"; (?:build_graph|alma\.graph\.update\(\)) reads what is new.*")
 
 
@@ -134,23 +130,9 @@ class Output:
             room = self.width - 2 * len(widths) - sum(widths)
             widths[widest] = max(20, widths[widest] + min(0, room))
         for line in lines:
-            cells = [
-                (f"{shorten(text, width):<{width}}", style) for (text, style), width in zip(line, widths, strict=True)
-            ]
-            print("  ".join(self.paint(*cell) for cell in cells).rstrip())
-
-    def card(self, items: Iterable[tuple[str, Any]]) -> None:
-        """Print names and values; several values of a name below each other, and empty ones not at all."""
-        shown = [(name, value) for name, value in items if (name, value) != ("dry_run", False)]
-        kept = [(name.replace("_", " "), value) for name, value in shown if value not in _NOTHING]
-        width = max((len(name) for name, _ in kept), default=0)
-        for name, value in kept:
-            for one in value if isinstance(value, list | tuple) else [value]:
-                text = format_bytes(one) if name == "size" else format_value(one)
-                for line in text.splitlines():
-                    for part in wrap(line, max(20, self.width - width - 4)) or [""]:
-                        self.line(f"  {name:<{width}}  {part}")
-                        name = ""
+            cells = zip(line, widths, strict=True)
+            texts = [self.paint(f"{shorten(text, width):<{width}}", style) for (text, style), width in cells]
+            print("  ".join(texts).rstrip())
 
     def section(self, name: str, items: Any) -> None:
         """Print a part under a heading; of a list the first of its items."""
@@ -161,36 +143,44 @@ class Output:
             if is_long:
                 self.line(f"… and {len(items) - _SECTION} more; --json lists all", "dim")
 
-    def show_parts(self, *parts: Any) -> None:
-        for part in parts:
-            if callable(part):
-                part(self)
-            elif part or is_dataclass(part):
-                self.show(part)
-
-    def show(self, value: Any) -> None:
-        name = type(value).__name__
-        if isinstance(value, str):
-            self.line(value)
-        elif isinstance(value, Memory) or name == "WorkItem":
-            self.table([list_cells(value)])
-        elif name in SHOWN:
-            SHOWN[name](self, value)
-        elif not isinstance(value, list | tuple):
-            self.show_card(value)
-        elif has_parts(value) and type(value[0]).__name__ not in SHOWN.keys() - _COLUMNS.keys():
-            self.table([list_cells(one) for one in value])
-        else:
-            for one in value:
-                self.show(one if has_parts(value) else f"  {format_value(one)}")
+    def show(self, *values: Any) -> None:
+        """Show values that are not empty; one that is a function shows itself."""
+        for value in values:
+            name, is_list = type(value).__name__, isinstance(value, list | tuple)
+            if callable(value):
+                value(self)
+            elif isinstance(value, str) and value:
+                self.line(value)
+            elif isinstance(value, Memory) or name == "WorkItem":
+                self.table([list_cells(value)])
+            elif name in SHOWN:
+                SHOWN[name](self, value)
+            elif not is_list and (value or is_dataclass(value)):
+                self.show_card(value)
+            elif is_list and has_parts(value) and type(value[0]).__name__ not in SHOWN.keys() - _COLUMNS.keys():
+                self.table([list_cells(one) for one in value])
+            elif is_list:
+                self.show(*value if has_parts(value) else [f"  {format_value(one)}" for one in value])
 
     def show_card(self, value: Any) -> None:
-        """Show the fields of an object: first what is short, then what has parts of its own."""
+        """Show the fields of an object that are not empty: first names and values, then what has parts of its own."""
         items = list_fields(value)
         if items and all(is_dataclass(item) for item in items.values()):
             self.table([{"": name, **list_cells(item)} for name, item in items.items()])
             return
-        self.card((name, item) for name, item in items.items() if not has_parts(item))
+        if items.get("dry_run") is False:
+            del items["dry_run"]
+        named = {name.replace("_", " "): item for name, item in items.items() if item not in _NOTHING}
+        simple = {name: item for name, item in named.items() if not has_parts(item)}
+        width = max(map(len, simple), default=0)
+        for name, item in simple.items():
+            label = name
+            for one in item if isinstance(item, list | tuple) else [item]:
+                text = format_bytes(one) if name == "size" else format_value(one)
+                for line in text.splitlines():
+                    for part in wrap(line, max(20, self.width - width - 4)) or [""]:
+                        self.line(f"  {label:<{width}}  {part}")
+                        label = ""
         for name, item in items.items():
             if has_parts(item):
                 self.section(name, item)
@@ -223,7 +213,7 @@ def list_cells(value: Any) -> Row:
     """Return what a table shows of a value."""
     name = type(value).__name__
     if isinstance(value, Memory):
-        shown = {"id": value.id, "type": name_type(value), "status": value.status, "confidence": value.confidence}
+        shown = {"id": value.id, "type": type_of(value), "status": value.status, "confidence": value.confidence}
         return {**shown, "memory": describe_memory(value)}
     if name == "Match":
         return {"score": value.score, **list_cells(value.memory)}
@@ -318,14 +308,10 @@ _SENTENCES = {
 }
 
 
-def name_type(memory: Memory) -> str:
-    return type_of(memory)
-
-
 def describe_memory(memory: Memory) -> str:
     """Return what a memory says, in a sentence."""
     values = {name: value or "" for name, value in list_fields(memory).items()}
-    text = _SENTENCES[name_type(memory)].format_map(values)
+    text = _SENTENCES[type_of(memory)].format_map(values)
     # What is empty leaves its marks behind.
     return re.sub(r"^: | \(\)$| Instead: $", "", text) or f"session {values['session_id']}"
 
@@ -354,11 +340,11 @@ def show_explanation(out: Output, why: Any) -> None:
 
 def show_why(out: Output, why: Any) -> None:
     out.line(f"{f'retrieved, in place {why.rank}' if why.retrieved else 'not retrieved'}: {why.reason}")
-    out.show_parts(why.explanation)
+    out.show(why.explanation)
 
 
 def show_lesson(out: Output, lesson: Any) -> None:
-    kind = name_type(lesson.memory).replace("_", "-")
+    kind = type_of(lesson.memory).replace("_", "-")
     text = f"★ {kind} {lesson.verb}: {shorten(describe_memory(lesson.memory), _LONGEST)} ({lesson.why})"
     out.line(text, "green" if lesson.verb in ("formed", "restored") else "yellow")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,7 +15,7 @@ from ..doctor import FAILED, diagnose
 from ..errors import ConfigError, NotFoundError, ValidationError
 from ..upkeep import find_store_file, read_embedders
 from . import render
-from .derive import REVIEW, Call, Reply, command, extra, reply_value
+from .derive import REVIEW, Argument, Call, Reply, command, reply_value
 from .render import count, count_memories, format_bytes
 
 _WORDS_ONLY = "none (words only)"
@@ -23,7 +24,8 @@ _WORDS_ONLY = "none (words only)"
 # -- check and trust
 
 
-@command("doctor", extra("--quick", "", "only whether the memory opens and can find things"), matching=False)
+@command("doctor", matching=False)
+@Argument("--quick", "only whether the memory opens and can find things")
 def doctor(call: Call) -> Reply:
     """Check that everything works, and say how to fix what does not. Exit code 1 if something is broken."""
     if call.args.quick:
@@ -36,12 +38,10 @@ def doctor(call: Call) -> Reply:
     return Reply({"ok": ok, "checks": checks}, lambda out: render.show_checks(out, checks), code=0 if ok else 1)
 
 
-@command(
-    "trust",
-    extra("path", "PATH", "the folder that holds .alma; default: the nearest here or above", nargs="?"),
-    extra("--list", "", "list the trusted folders", group="either"),
-    extra("--remove", "", "no longer trust the folder or the memory in it", group="either"),
-)
+@command("trust")
+@Argument("PATH", "the folder that holds .alma; default: the nearest here or above", nargs="?")
+@Argument("--list", "list the trusted folders", group="either")
+@Argument("--remove", "no longer trust the folder or the memory in it", group="either")
 def trust(call: Call) -> Reply:
     """Trust the configuration and the memory that lie in a folder, until the configuration changes."""
 
@@ -54,8 +54,8 @@ def trust(call: Call) -> Reply:
         if args.path is not None:
             raise ValidationError("--list takes no PATH: it lists all trusted folders")
         rows = []
-        for name, digest in sorted(trust_register.read_register().folders.items()):
-            is_same = trust_register.digest_content(read_content(Path(name))) == digest
+        for name in sorted(trust_register.read_register().folders):
+            is_same = trust_register.is_trusted(name, read_content(Path(name)))
             rows.append({"folder": name, "state": "trusted" if is_same else "changed since it was trusted"})
         return reply_value(rows, "folders")
     found = next((place for place in (here, *here.parents) if (place / DEFAULT_PATH).is_file()), here)
@@ -87,9 +87,8 @@ def trust(call: Call) -> Reply:
 @command("reindex", matching=False)
 def reindex(call: Call) -> Reply:
     """Embed everything anew with the configured embedder. It can be stopped and run again."""
-    before, after = (
-        one or nothing for one, nothing in zip(read_embedders(call.alma), ("none", _WORDS_ONLY), strict=True)
-    )
+    before, after = read_embedders(call.alma)
+    before, after = before or "none", after or _WORDS_ONLY
     moved = call.alma.reindex(call.out.progress)
     done = f"{moved} records embedded anew" if moved else "everything is embedded already"
     return Reply({"from": before, "to": after, "moved": moved}, f"from {before} to {after}", done)
@@ -98,18 +97,19 @@ def reindex(call: Call) -> Reply:
 @command("vacuum", matching=False)
 def vacuum(call: Call) -> Reply:
     """Leave no trace of deleted memories in the store's files, and give unused space back."""
-    path, sizes = find_store_file(call.alma), []
-    for is_done in (False, True):
-        if is_done:
-            call.alma.vacuum()
-        # The file and what waits beside it to be written into it.
-        sizes.append(sum(part.stat().st_size for part in (path, Path(f"{path}-wal")) if part.exists()))
-    freed = max(0, sizes[0] - sizes[1])
-    came_back = f"{format_bytes(freed)} came back; {path} takes {format_bytes(sizes[1])}"
-    return Reply(
-        {"path": path, "bytes_before": sizes[0], "bytes_after": sizes[1], "bytes_freed": freed},
-        came_back if freed else f"there was no unused space in {path}",
-    )
+    path = find_store_file(call.alma)
+
+    def measure() -> int:
+        """Return the size of the file and of what waits beside it to be written into it."""
+        return sum(part.stat().st_size for part in (path, Path(f"{path}-wal")) if part.exists())
+
+    before = measure()
+    call.alma.vacuum()
+    after = measure()
+    freed = max(0, before - after)
+    text = f"{format_bytes(freed)} came back; {path} takes {format_bytes(after)}"
+    document = {"path": path, "bytes_before": before, "bytes_after": after, "bytes_freed": freed}
+    return Reply(document, text if freed else f"there was no unused space in {path}")
 
 
 def set_exact(stream: IO[str], encoding: str) -> IO[str]:
@@ -120,12 +120,9 @@ def set_exact(stream: IO[str], encoding: str) -> IO[str]:
     return stream
 
 
-@command(
-    "export",
-    extra("file", "FILE", "a new file ('-': standard output)"),
-    extra("--no-vectors", "", "leave the embeddings out; an import makes them anew"),
-    matching=False,
-)
+@command("export", matching=False)
+@Argument("FILE", "a new file ('-': standard output)")
+@Argument("--no-vectors", "leave the embeddings out; an import makes them anew")
 def export(call: Call) -> Reply | int:
     """Write the whole memory as JSON Lines."""
     target, vectors = Path(call.args.file), not call.args.no_vectors
@@ -140,7 +137,8 @@ def export(call: Call) -> Reply | int:
     return Reply({"path": target, "records": records, "bytes": size}, text)
 
 
-@command("backup", extra("file", "FILE", "a new file; nothing is overwritten"), matching=False)
+@command("backup", matching=False)
+@Argument("FILE", "a new file; nothing is overwritten")
 def backup(call: Call) -> Reply:
     """Copy the store to a new file while it is in use."""
     path = Path(call.args.file)
@@ -148,15 +146,13 @@ def backup(call: Call) -> Reply:
     return Reply({"path": path, "bytes": size}, f"copied to {path} ({format_bytes(size)})")
 
 
-@command(
-    "import",
-    extra("file", "FILE", "what `alma export` wrote ('-': standard input)"),
-    extra("--dry-run", "", "only say what would become of it"),
-    extra("--trusted", "", "your own export: take it as it is", group="either"),
-    extra("--yes", "", "the same as --trusted", group="either", dest="trusted"),
-    extra("--untrusted", "", "somebody else's: all of it waits for you", group="either"),
-    extra("--keep-project", "", "take in another project's memories as that project's"),
-)
+@command("import")
+@Argument("FILE", "what `alma export` wrote ('-': standard input)")
+@Argument("--dry-run", "only say what would become of it")
+@Argument("--trusted", "your own export: take it as it is", group="either")
+@Argument("--yes", "the same as --trusted", group="either", dest="trusted")
+@Argument("--untrusted", "somebody else's: all of it waits for you", group="either")
+@Argument("--keep-project", "take in another project's memories as that project's")
 def import_(call: Call) -> Reply:
     """Take in what `alma export` wrote. Imported twice it changes nothing.
 
@@ -191,8 +187,7 @@ def import_(call: Call) -> Reply:
             )
     except (OSError, UnicodeDecodeError) as error:
         raise ValidationError(f"{source} cannot be read: {error}") from error
-    names = ("added", "updated", "known", "erased", "embedded", "waiting", "left_out")
-    numbers = {name: getattr(taken, name) for name in names}
+    numbers = asdict(taken)
     done = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items() if number)
     if done and not taken.added + taken.updated + taken.embedded:
         done = f"nothing changed: {done}"

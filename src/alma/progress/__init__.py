@@ -279,8 +279,11 @@ class ProgressTracker(Holder):
             fields["agent"] = self._agent(owner)
 
         def change(plan: Plan, item: Item) -> None:
+            if archived is False and not item.archived:
+                raise ValidationError(f"{item.title!r} is not archived; it is {item.status}")
             if archived is False:
-                plan.restore(item)
+                item.archived = False
+                plan.save(item, "restored")
             vars(item).update(fields)
             if tests is not None:
                 work.set_tests(item, tests, item.test_results)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -280,7 +280,6 @@ class Plan:
         own = {name: given[name] for name in given if name in vars(item) and name not in ("id", "status", *RELATIONS)}
         own = {name: times.to_iso(value) if isinstance(value, datetime) else value for name, value in own.items()}
         vars(item).update(own)
-        self.save(item)
         if given.get("parent_id"):
             self.set_parent(item, given["parent_id"])
         for other in map(self.get, given.get("blocked_by", ())):
@@ -412,13 +411,11 @@ class Plan:
 
         The search follows those who wait for `item`: items know them themselves, and a new one has few.
         """
-        came_from = {item.id: item}
-        rim = [item]
+        came_from, rim = {item.id: item}, [item]
         for one in rim:
-            for id in filter(None, (*one.blocks, one.parent_id)):
-                if id not in came_from:
-                    came_from[id] = one
-                    rim.append(self.get(id))
+            fresh = [id for id in (*one.blocks, one.parent_id) if id and id not in came_from]
+            came_from |= dict.fromkeys(fresh, one)
+            rim += map(self.get, fresh)
         if blocker.id in came_from:
             path = [item, blocker]
             while path[-1] is not item:
@@ -427,12 +424,6 @@ class Plan:
             raise ValidationError(f"this would make a circle in which each waits for the next: {names}")
 
     # -- putting away
-
-    def restore(self, item: Item) -> None:
-        if not item.archived:
-            raise ValidationError(f"{item.title!r} is not archived; it is {item.status}")
-        item.archived = False
-        self.save(item, "restored")
 
     def archive(self, item: Item) -> None:
         check_active(item)
@@ -510,12 +501,6 @@ def list_by_urgency(engine: Engine, where: Where) -> list[WorkItem]:
     return sorted(items, key=lambda item: (-item.priority, item.created_at, item.id))
 
 
-def is_free(item: WorkItem, agent: str | None, now: datetime) -> bool:
-    """Whether an agent may begin an item: nobody works on it, or the lease of who claimed it has run out."""
-    lapsed = item.claimed_until is not None and item.claimed_until <= now
-    return (item.status is Status.PENDING or lapsed) and agent in (None, item.agent or agent)
-
-
 def rank_free_items(tx: Transaction, agent: str | None, strategy: Strategy) -> list[WorkItem]:
     """Return what may be worked on now, the next one first. A parent waits until none of its parts is open."""
     now = tx.engine.clock()
@@ -531,24 +516,21 @@ def rank_free_items(tx: Transaction, agent: str | None, strategy: Strategy) -> l
 
     def rank(item: WorkItem) -> float:
         if strategy is Strategy.BLOCKED_UNBLOCK:
-            return -_count_freed(item, waiting)
-        if strategy is not Strategy.QUICK_WIN:
-            return 0.0
-        # What is not known to be quick comes last.
-        usual = sorted(minutes[item.item_type]) or [math.inf]
-        return usual[len(usual) // 2] if item.estimate_minutes is None else item.estimate_minutes
+            # How many of those that wait could go on, one after the other, once this one is done.
+            freed, rim = set[str](), list(item.blocks)
+            for other in rim:
+                if other in waiting and other not in freed:
+                    freed.add(other)
+                    rim += waiting[other]
+            return -len(freed)
+        if strategy is Strategy.QUICK_WIN:
+            # What is not known to be quick comes last.
+            usual = sorted(minutes[item.item_type]) or [math.inf]
+            return usual[len(usual) // 2] if item.estimate_minutes is None else item.estimate_minutes
+        return 0.0
 
-    free = [item for item in items if item.id not in parents and is_free(item, agent, now)]
+    # Nobody works on it, or the lease of who claimed it has run out.
+    idle = [one for one in items if one.status is Status.PENDING or (one.claimed_until and one.claimed_until <= now)]
+    free = [one for one in idle if one.id not in parents and agent in (None, one.agent or agent)]
     weight = 0 if strategy is Strategy.FIFO else -1
     return sorted(free, key=lambda item: (rank(item), weight * item.priority, item.created_at, item.id))
-
-
-def _count_freed(item: WorkItem, waiting: Mapping[str, Sequence[str]]) -> int:
-    """Return how many of those that wait could go on, one after the other, once this one is done."""
-    freed: dict[str, None] = {}
-    rim = list(item.blocks)
-    for other in rim:
-        if other in waiting and other not in freed:
-            freed[other] = None
-            rim += waiting[other]
-    return len(freed)

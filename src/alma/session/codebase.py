@@ -36,10 +36,6 @@ _LANGUAGES = dict(
     .scala:Scala .ex:Elixir .exs:Elixir .sh:Shell .sql:SQL .dart:Dart .lua:Lua .r:R .jl:Julia .hs:Haskell .zig:Zig
     .vue:Vue""".split()
 )
-_MANIFESTS = """pyproject.toml setup.py requirements.txt package.json Cargo.toml go.mod pom.xml build.gradle
-build.gradle.kts Gemfile composer.json mix.exs CMakeLists.txt Makefile Dockerfile docker-compose.yml compose.yaml
-deno.json""".split()
-_TEST_FOLDERS = ("tests", "test", "spec", "specs", "__tests__", "e2e")
 # How the tests are run, the surest first: tool | command | what must be there too | files | what one of them says.
 # Of the rows of a tool the first that fits counts.
 _TEST_COMMANDS = r"""
@@ -47,10 +43,12 @@ make | make test | | Makefile makefile GNUmakefile | ^test\s*:(?![=:])
 make | make tests | | Makefile makefile GNUmakefile | ^tests\s*:(?![=:])
 make | make check | | Makefile makefile GNUmakefile | ^check\s*:(?![=:])
 just | just test | | justfile Justfile .justfile | ^@?test\b[^:=\n]*:(?!=)
+task | task test | | Taskfile.yml Taskfile.yaml | ^ {1,4}test:\s*$
 node | pnpm test | pnpm-lock.yaml | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
 node | yarn test | yarn.lock | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
 node | bun run test | bun.lock* | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
 node | npm test | | package.json | "scripts"\s*:\s*\{[^}]*"test"\s*:\s*"(?!echo \\"Error: no test)
+deno | deno test | | deno.json deno.jsonc |
 tox | tox | | tox.ini |
 nox | nox | | noxfile.py |
 python | uv run pytest | uv.lock | pytest.ini conftest.py tests/conftest.py setup.cfg pyproject.toml | pytest
@@ -64,6 +62,10 @@ maven | ./mvnw test | mvnw | pom.xml |
 maven | mvn test | | pom.xml |
 elixir | mix test | | mix.exs |
 swift | swift test | | Package.swift |
+dart | dart test | | pubspec.yaml |
+zig | zig build test | | build.zig |
+haskell | stack test | | stack.yaml |
+scala | sbt test | | build.sbt |
 cmake | ctest --test-dir build | | CMakeLists.txt |
 gradle | ./gradlew test | gradlew | build.gradle build.gradle.kts |
 gradle | gradle test | | build.gradle build.gradle.kts |
@@ -87,20 +89,17 @@ def orient(folder: str | os.PathLike[str], seconds: float = SECONDS) -> dict[str
     except (OSError, RuntimeError):
         return None
     git = read_repository(root, seconds)
-    manifests = [name for name in _MANIFESTS if (root / name).is_file()]
     layout, languages, complete = _count_files(root)
-    if git is None and not manifests and not languages:
-        return None
     commands = find_test_commands(root)
-    folders = [name for name in _TEST_FOLDERS if (root / name).is_dir()]
+    if git is None and not commands and not languages:
+        return None
     return {
         "root": str(root),
         "name": root.name,
         "git": git,
         "layout": layout,
         "languages": languages,
-        "manifests": manifests,
-        "tests": {"command": commands[0]["command"] if commands else None, "commands": commands, "folders": folders},
+        "tests": {"command": commands[0]["command"] if commands else None, "commands": commands},
         "complete": complete and (git is None or git["clean"] is not None),
     }
 
@@ -110,10 +109,8 @@ def _count_files(root: Path) -> tuple[dict[str, Any], dict[str, int], bool]:
 
     Files near the top come first, so that a bound cuts off those that are deep.
     """
-    folders: Counter[str] = Counter()
-    languages: Counter[str] = Counter()
-    files: list[str] = []
-    deadline, number, complete = time.monotonic() + _WALK_SECONDS, 0, True
+    folders, languages, files = Counter[str](), Counter[str](), list[str]()
+    deadline, number = time.monotonic() + _WALK_SECONDS, 0
     waiting: list[tuple[str, ...]] = [()]
     for parts in waiting:
         try:
@@ -121,22 +118,19 @@ def _count_files(root: Path) -> tuple[dict[str, Any], dict[str, int], bool]:
         except OSError:
             continue
         for entry in entries:
-            name, ending = entry.name, os.path.splitext(entry.name)[1].lower()
+            if number >= _ENTRIES or time.monotonic() > deadline:
+                return {"folders": dict(folders), "files": files[:_SHOWN]}, dict(languages), False
+            ending = os.path.splitext(entry.name)[1].lower()
             if entry.is_dir(follow_symlinks=False):
-                is_skipped = name in _SKIPPED or name.startswith(".") or ending == ".egg-info"
-                waiting += [] if is_skipped or len(parts) >= _DEPTH else [(*parts, name)]
+                is_skipped = entry.name in _SKIPPED or entry.name.startswith(".")
+                waiting += [] if is_skipped or len(parts) >= _DEPTH else [(*parts, entry.name)]
             elif entry.is_file(follow_symlinks=False):
-                if number >= _ENTRIES or time.monotonic() > deadline:
-                    complete = False
-                    # Ends the outer loop, too.
-                    waiting.clear()
-                    break
                 number += 1
                 folders.update(parts[:1])
-                files += [] if parts else [name]
+                files += [] if parts else [entry.name]
                 languages.update([_LANGUAGES[ending]] if ending in _LANGUAGES else [])
-    layout = {"folders": dict(folders.most_common(_SHOWN)), "files": sorted(files)[:_SHOWN]}
-    return layout, dict(languages.most_common(_SHOWN)), complete
+    layout = {"folders": dict(folders.most_common(_SHOWN)), "files": files[:_SHOWN]}
+    return layout, dict(languages.most_common()), True
 
 
 def find_test_commands(root: Path) -> list[dict[str, str]]:
@@ -165,11 +159,8 @@ def summarise_code(state: Mapping[str, Any] | None) -> str | None:
     lines = [f"{state['name']}: {', '.join(counts)}" if counts else str(state["name"])]
     if git := state["git"]:
         apart = "".join(f", {git[way]} {way}" for way in ("ahead", "behind") if git[way])
-        changes = {True: "clean", False: "", None: "changes unknown"}[git["clean"]]
-        if git["clean"] is False:
-            kinds = ("staged", "modified", "untracked", "conflicted")
-            files = ", ".join(git["changed_files"][:5]) + ", …" * (len(git["changed_files"]) > 5)
-            changes = f"{', '.join(f'{git[kind]} {kind}' for kind in kinds if git[kind])} ({files})"
+        files = ", ".join(git["changed_files"][:5]) + ", …" * (len(git["changed_files"]) > 5)
+        changes = {True: "clean", False: f"changed: {files}", None: "changes unknown"}[git["clean"]]
         lines.append(f"Branch: {git['branch'] or 'none (detached)'}{apart}; {changes}")
         lines += [f"Last commit: {line.removeprefix('Commit ')}" for line in list_commits(state)[:1]]
     if folders := state["layout"]["folders"]:
@@ -234,25 +225,14 @@ def read_repository(root: Path, seconds: float) -> dict[str, Any] | None:
 
 
 def _parse_status(lines: list[str]) -> dict[str, Any]:
-    state: dict[str, Any] = {"branch": None, "head": None, "upstream": None, "ahead": 0, "behind": 0}
-    state |= {"staged": 0, "modified": 0, "untracked": 0, "conflicted": 0}
+    state: dict[str, Any] = {"branch": None, "ahead": 0, "behind": 0}
     files = []
     for line in lines:
-        kind, _, rest = line.partition(" ")
-        if kind in _PATH_AFTER:
-            state["untracked"] += kind == "?"
-            state["conflicted"] += kind == "u"
-            state["staged"] += kind in "12" and rest[0] != "."
-            state["modified"] += kind in "12" and rest[1] != "."
-            files.append(line.split(" ", _PATH_AFTER[kind])[-1].partition("\t")[0])
-            continue
-        name, _, value = rest.partition(" ")
-        if name == "branch.oid":
-            state["head"] = None if value == "(initial)" else value[:12]
-        elif name == "branch.head":
-            state["branch"] = None if value == "(detached)" else value
-        elif name == "branch.upstream":
-            state["upstream"] = value
-        elif name == "branch.ab":
-            state["ahead"], state["behind"] = (abs(int(count)) for count in value.split())
+        if line[0] in _PATH_AFTER:
+            files.append(line.split(" ", _PATH_AFTER[line[0]])[-1].partition("\t")[0])
+        elif line.startswith("# branch.head "):
+            name = line.removeprefix("# branch.head ")
+            state["branch"] = None if name == "(detached)" else name
+        elif line.startswith("# branch.ab "):
+            state["ahead"], state["behind"] = (abs(int(count)) for count in line.split()[2:])
     return {**state, "changed_files": files[:_SHOWN], "clean": not files}

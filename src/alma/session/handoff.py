@@ -5,16 +5,13 @@ transaction, so that there is always exactly one handoff for a session that is o
 which nobody has seen for long, hands over what is known; should it come back, it goes on, and what it hands over itself
 takes the place of that.
 
-The lists of a session are bounded, the most important first. A decision without a weight of its own is weighed by how
-it is worded. "Never", "must" or "instead of" tell of a choice that others depend on, a reason makes it worth repeating,
-and hedging ("maybe", "for now") makes it worth less.
+The lists of a session are bounded, the newest first.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import re
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -48,12 +45,10 @@ _MAX_ACTIONS = 20
 _ITEM_CHARS = 300
 _MAX_TESTS = 50
 _GOAL_CHARS = 1000
-_MAX_DECISIONS = 50  # So many decisions are kept while a session goes on; the best of them are handed over.
 _KNOWN = 5
 _OPEN = 100
 _OUTCOMES = 50
 _HANDOFFS = 20
-_FAILURES = 3
 _NOTHING = "nothing was noted"
 
 
@@ -72,12 +67,23 @@ class SessionState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    """A session as it stands: what was noted along the way."""
+class _Notes:
+    """What is noted in a session, and handed over."""
 
     id: str
     project_id: str
     agent: str
+    active_files: list[str] = field(default_factory=list)
+    blockers: list[str] = field(default_factory=list)
+    next_steps: list[str] = field(default_factory=list)
+    test_status: Mapping[str, bool] = field(default_factory=dict)
+    risk_flags: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session(_Notes):
+    """A session as it stands: what was noted along the way."""
+
     goal: str = ""
     state: SessionState = SessionState.OPEN
     started_at: datetime
@@ -86,32 +92,19 @@ class Session:
     actions: list[str] = field(default_factory=list)  # The latest, newest last.
     action_count: int = 0  # All of them, also those too old to be kept.
     decisions: list[str] = field(default_factory=list)
-    active_files: list[str] = field(default_factory=list)
-    blockers: list[str] = field(default_factory=list)
-    next_steps: list[str] = field(default_factory=list)
-    test_status: Mapping[str, bool] = field(default_factory=dict)
-    risk_flags: list[str] = field(default_factory=list)
     confidence_level: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionHandoff:
+class SessionHandoff(_Notes):
     """Compressed context for going on where a session left off."""
 
-    id: str
-    project_id: str
-    agent: str
     session_id: str
     last_action: str
     last_outcome: LastOutcome
     current_goal: str
-    key_decisions: list[str]  # The ten most important.
-    active_files: list[str]
-    blockers: list[str]
-    next_steps: list[str]
-    test_status: dict[str, bool]
+    key_decisions: list[str]  # At most ten, the newest first.
     confidence_level: float  # Between 0 and 1: how well it was going.
-    risk_flags: list[str]
     session_start: datetime
     session_end: datetime
     duration_ms: int
@@ -155,25 +148,31 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitializationResult(Ready):
-    """What an agent knows before it begins."""
+class Orientation:
+    """What an agent knows before it begins, beside its memories."""
 
     session_id: str
-    project_id: str
     agent: str
     goal: str
     work_items: list[WorkItem]
     codebase_summary: str | None
     recent_activity: list[str]
-    relevant_memories: MemorySlice
     scope_rules: list[str]  # What the agent may do.
     constraints: list[str]  # What it may not.
     quality_gates: list[str]  # What must hold before something is done.
     recommended_start: WorkItem | None
-    initialized_at: datetime
-    session: SessionContext
     # Which reader made the work items: `local`, a model's name, or both when the model failed; empty without.
     planned_by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitializationResult(Orientation, Ready):
+    """What an agent knows before it begins."""
+
+    project_id: str
+    relevant_memories: MemorySlice
+    initialized_at: datetime
+    session: SessionContext
 
     def to_prompt(self, max_tokens: int = 2000) -> str:
         """All of it as Markdown for a prompt, within the budget."""
@@ -222,47 +221,9 @@ def read_lines(label: str, given: object) -> list[str]:
     return join_lines(read_paths(label, given))
 
 
-def read_decisions(label: str, given: object) -> list[dict[str, Any]]:
-    """Return decisions with their weights, from texts or mappings with `text` and `importance` (0 to 1)."""
-    decisions = []
-    values = [given] if isinstance(given, str | Mapping) else validate.items(label, given, "texts")
-    for at, one in enumerate(values):
-        parts = one if isinstance(one, Mapping) else {"text": one}
-        what, weight = read_line(f"{label}[{at}]", parts.get("text")), parts.get("importance")
-        known = weigh_decision(what) if weight is None else validate.number("importance", weight, 0.0, 1.0)
-        decisions.append({"what": what, "weight": known})
-    return decisions
-
-
 def name_as_stored(given: Body) -> dict[str, Any]:
     """Return the arguments that are not None, under the names they have in a record."""
     return {_STORED_AS.get(name, name): value for name, value in given.items() if value is not None}
-
-
-_SIGNS = {
-    r"\b(?:never|must|always|only|agreed|approved|security|breaking|migrat\w+|delet\w+|user (?:wants|said))\b": 0.2,
-    r"\b(?:instead of|rather than|over|not|no longer|switch(?:ed)? to|chose|decided|replac\w+)\b": 0.1,
-    r"\b(?:because|since|so that|in order to|due to|otherwise)\b": 0.1,
-    r"\b(?:maybe|perhaps|probably|might|for now|temporar\w+|try(?:ing)?|minor|cosmetic|typo)\b": -0.2,
-}
-
-
-def weigh_decision(text: str) -> float:
-    """Return how much a decision matters, between 0 and 1, by its words alone."""
-    signs = sum(value for pattern, value in _SIGNS.items() if re.search(pattern, text, re.IGNORECASE))
-    return min(1.0, max(0.0, round(0.5 + signs, 3)))
-
-
-def merge_decisions(known: Iterable[Body], fresh: Iterable[Body]) -> list[dict[str, Any]]:
-    """Return the most important first, then the newer; one that is taken again counts a little more."""
-    decisions = {normalise(one["what"]): dict(one) for one in known}
-    for one in fresh:
-        key, weight = normalise(one["what"]), one["weight"]
-        if key in decisions:
-            weight = min(1.0, max(weight, decisions[key]["weight"]) + 0.05)
-        decisions[key] = {**one, "weight": weight}
-    newest = sorted(decisions.values(), key=lambda one: str(one["at"]), reverse=True)
-    return sorted(newest, key=lambda one: -one["weight"])[:_MAX_DECISIONS]
 
 
 def join_lines(*lists: Iterable[str]) -> list[str]:
@@ -304,10 +265,14 @@ def find_session(engine: Engine, agent: str, id: str) -> Record:
 def note_session(tx: Transaction, agent: str, id: str, given: Body, owner: Body | None) -> Record:
     """Add what happened since the session was last heard of; a name that is not given leaves a thing as it is."""
     [record] = tx.see([find_session(tx.engine, agent, id)])
-    body, now, actions = record.body, to_iso(tx.engine.clock()), given["actions"]
+    body, now = record.body, to_iso(tx.engine.clock())
+    actions = (
+        [{"what": given["action"], "outcome": str(given.get("outcome", "")), "at": now}] if "action" in given else []
+    )
     if body["state"] == SessionState.ENDED:
         raise ValidationError(f"session {id!r} has ended; start_session begins another")
     lists = {"files": list(dict.fromkeys((*given.get("files", ()), *body["files"])))}
+    decisions = join_lines(given.get("decisions", ()), [one["what"] for one in body["decisions"]])
     resolved, known = set(map(normalise, given.get("resolved", ()))), [*body["blockers"], *body["risks"]]
     for text in given.get("resolved", ()):
         if normalise(text) not in map(normalise, known):
@@ -325,9 +290,9 @@ def note_session(tx: Transaction, agent: str, id: str, given: Body, owner: Body 
         "last_seen": now,
         "owner": owner,
         "goal": given.get("goal", body["goal"]),
-        "actions": [*body["actions"], *({**one, "at": now} for one in actions)][-_MAX_ACTIONS:],
+        "actions": [*body["actions"], *actions][-_MAX_ACTIONS:],
         "action_count": body["action_count"] + len(actions),
-        "decisions": merge_decisions(body["decisions"], [{**one, "at": now} for one in given.get("decisions", ())]),
+        "decisions": [{"what": text} for text in decisions[: MAX_ITEMS["decisions"]]],
         **{name: lines[: MAX_ITEMS[name]] for name, lines in lists.items()},
         "tests": sort_tests({**body["tests"], **given.get("tests", {})}),
         "confidence": given.get("confidence", body["confidence"]),
@@ -360,11 +325,7 @@ def _put_handoff(
     """End a session with a handoff: what was said at the end, else what was noted along the way."""
     notes = record.body
     lists = {name: closing.get(name, notes[name]) for name in MAX_ITEMS}
-    # What was decided for the handoff comes first, in its order while there is room for all.
-    decisions = closing.get("decisions", [])
-    if len(decisions) > MAX_ITEMS["decisions"]:
-        decisions = sorted(decisions, key=lambda text: -weigh_decision(text))
-    lists["decisions"] = join_lines(decisions, [one["what"] for one in notes["decisions"]])
+    lists["decisions"] = join_lines(closing.get("decisions", []), [one["what"] for one in notes["decisions"]])
     lists["files"] = list(dict.fromkeys((*closing.get("files", ()), *notes["files"])))
     last, result = _find_last(notes, outcomes)
     result = closing.get("last_outcome") or result or str(LastOutcome.SUCCESS)
@@ -399,12 +360,9 @@ def _find_last(noted: Body, outcomes: Sequence[Record]) -> tuple[str, str]:
     """Return the last thing that is known to have been done, and how it went: noted, or learned from."""
     action = noted["actions"][-1] if noted["actions"] else {"what": "", "outcome": "", "at": ""}
     if outcomes and str(to_iso(outcomes[0].created_at)) > action["at"]:
-        return _describe_outcome(outcomes[0]), _judge_outcome(outcomes[0])
+        newest = outcomes[0].body
+        return shorten(f"{newest['task']}: {newest['strategy']}", _ITEM_CHARS), _judge_outcome(outcomes[0])
     return action["what"], action["outcome"]
-
-
-def _describe_outcome(outcome: Record) -> str:
-    return shorten(f"{outcome.body['task']}: {outcome.body['strategy']}", _ITEM_CHARS)
 
 
 def _judge_outcome(outcome: Record) -> str:
@@ -428,17 +386,14 @@ def check_session(tx: Transaction, agent: str, id: str, alive_for: timedelta) ->
     if not is_process_gone(notes["owner"]) and tx.engine.clock() - ended <= alive_for:
         return True
     last, _ = _find_last(notes, outcomes)
-    flags = [f"This session ended without a handoff; it was last seen {ended:%Y-%m-%d %H:%M} UTC."]
-    for one in [one for one in outcomes if one.body["outcome"] == "failure"][:_FAILURES]:
-        error = f": {one.body['error']}" if one.body.get("error") else ""
-        flags.append(shorten(f"Failed: {_describe_outcome(one)}{error}", _ITEM_CHARS))
+    flag = f"This session ended without a handoff; it was last seen {ended:%Y-%m-%d %H:%M} UTC."
     steps = [f"See how far this got: {last}"] if last else []
     steps += [f"Go on with: {notes['goal']}"] if notes["goal"] else []
     closing = {
         "last_action": last or "started the session",
         "last_outcome": LastOutcome.INTERRUPTED,
         "next_steps": notes["next_steps"] or [shorten(step, _ITEM_CHARS) for step in steps],
-        "risks": join_lines(flags, notes["risks"]),
+        "risks": join_lines([flag], notes["risks"]),
     }
     _put_handoff(tx, record, closing, outcomes, ended, SessionState.INTERRUPTED)
     return False
@@ -494,12 +449,11 @@ def is_process_gone(held: Body | None) -> bool:
 @lru_cache(maxsize=1)
 def _name_machine() -> str:
     """Return a name that no other machine, start of the machine or container shares, where the system tells."""
-    parts = [platform.node()]
     # Only Linux tells; elsewhere the name has to do.
     with suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip())
-        parts.append(os.readlink("/proc/self/ns/pid"))
-    return "/".join(parts)
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{platform.node()}/{boot}/{os.readlink('/proc/self/ns/pid')}"
+    return platform.node()
 
 
 def _find_start(pid: int) -> str:

@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from graphlib import CycleError, TopologicalSorter
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,7 +28,7 @@ from ..types.query import MemoryScope
 from ..types.record import new_id
 from ..words import copy_fields
 from . import Engagement, Folder, SessionManager, codebase, find_engagement, require_folder
-from .handoff import InitializationResult, Ready, SessionContext, SessionHandoff
+from .handoff import InitializationResult, Orientation, Ready, SessionContext
 
 _LOG = logging.getLogger("alma")
 _ACTIVITY = 10
@@ -59,22 +58,9 @@ class Bearings(dict[str, Any], Ready):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Initialized:
-    """What an agent knows before it begins."""
-
-    session_id: str
-    agent: str
-    goal: str
-    work_items: list[WorkItem]
-    recommended_start: WorkItem | None
-    codebase_summary: str | None
-    recent_activity: list[str]
+class Initialized(Orientation):
     memories: list[Memory]
     retrieval_id: str | None
-    scope_rules: list[str]
-    constraints: list[str]
-    quality_gates: list[str]
-    planned_by: str  # Which reader made the work items: `local`, or a model's name; empty when none were asked for.
     prompt: str  # All of it as Markdown for a prompt.
 
 
@@ -174,7 +160,7 @@ class SessionInitializer:
             scope_rules=rules.scope_rules,
             # What the request itself forbids comes first.
             constraints=[*(shorten(bound, _LINE_CHARS) for bound in plan.constraints), *rules.constraints],
-            quality_gates=_add_gates(rules.quality_gates, code, context.previous_handoff),
+            quality_gates=list(dict.fromkeys((*rules.quality_gates, *_list_tests(context, code)))),
             # The most urgent that waits for nothing.
             recommended_start=max(free, key=lambda item: item.priority, default=context.suggested_focus),
             initialized_at=engine.clock(),
@@ -209,10 +195,10 @@ class SessionInitializer:
 
     def _find_parts(self, project_id: str | None) -> tuple[SessionManager, ProgressTracker]:
         """The session manager and the tracker of one project."""
-        own = self._manager.project_id if self._manager else self._tracker.project_id if self._tracker else None
-        project = validate.name("project_id", project_id) if project_id is not None else own or self.alma.project_id
-        for part in (self._manager, self._tracker):
-            if part is not None and part.project_id != project:
+        parts = [part for part in (self._manager, self._tracker) if part is not None]
+        project = project_id or (parts[0] if parts else self.alma).project_id
+        for part in parts:
+            if part.project_id != project:
                 raise ValidationError(
                     f"project_id is {project!r}, but the {type(part).__name__} works for {part.project_id!r}"
                 )
@@ -243,15 +229,9 @@ class SessionInitializer:
 def _make_items(
     tasks: Sequence[Task], domain: DomainSchema | None, agent: str | None = None, session: str = ""
 ) -> list[WorkItem]:
-    """Return one work item for each task, typed by the domain's entity that it names."""
+    """Return one work item for each task, typed by the entity that it names; it waits only for earlier ones."""
     names = [] if domain is None else [one.name for one in domain.entity_types]
     ids = [new_id(KINDS["work_item"].prefix) for _ in tasks]
-    waits = {at: [first for first in task.after if 0 <= first < len(tasks)] for at, task in enumerate(tasks)}
-    try:
-        TopologicalSorter(waits).prepare()
-    except CycleError:
-        # Tasks that wait for each other: the order is not known.
-        waits = {at: [] for at in waits}
     items = []
     for at, task in enumerate(tasks):
         words = f" {normalise(task.title)} "
@@ -263,7 +243,7 @@ def _make_items(
             description=task.description or task.title,
             item_type=next((name for name in names if f" {name.casefold().replace('_', ' ')} " in words), "task"),
             priority=_PRIORITIES[(label[1] or label[2]).lower()] if label else 50,
-            blocked_by=tuple(ids[first] for first in waits[at]),
+            blocked_by=tuple(ids[first] for first in task.after if 0 <= first < at),
             metadata={"session": session} if session else {},
         )
         items.append(item)
@@ -278,23 +258,17 @@ def _keep_items(tracker: ProgressTracker, items: Sequence[WorkItem]) -> list[Wor
 
     known = {key(item): item.id for item in tracker.list_items(("pending", "in_progress", "blocked", "review"))}
     kept = {item.id: known.get(key(item), item.id) for item in items}
-    fresh = {
-        item.id: replace(item, blocked_by=tuple(kept[id] for id in item.blocked_by))
-        for item in items
-        if kept[item.id] == item.id
-    }
-    # Each may name only what was created before it.
-    order = TopologicalSorter({item.id: item.blocked_by for item in fresh.values()}).static_order()
-    tracker.create_work_items([fresh[id] for id in order if id in fresh])
+    fresh = [item for item in items if kept[item.id] == item.id]
+    tracker.create_work_items(replace(one, blocked_by=tuple(kept[id] for id in one.blocked_by)) for one in fresh)
     return [tracker.get_item(id) for id in kept.values()]
 
 
-def _add_gates(gates: Sequence[str], code: dict[str, Any] | None, previous: SessionHandoff | None) -> list[str]:
-    """Return the quality gates with those that the code and the last session call for."""
+def _list_tests(context: SessionContext, code: dict[str, Any] | None) -> list[str]:
+    """Return the gates that the code and the last session call for."""
     command = code["tests"]["command"] if code else None
-    failing = [name for name, passing in previous.test_status.items() if not passing] if previous else []
-    required = [f"The tests pass: {command}"] if command else []
-    return list(dict.fromkeys([*gates, *required, *(f"{name} passes again" for name in failing[:5])]))
+    status = context.previous_handoff.test_status if context.previous_handoff else {}
+    failing = [f"{name} passes again" for name, passing in status.items() if not passing]
+    return [*([f"The tests pass: {command}"] if command else []), *failing[:5]]
 
 
 def _list_activity(context: SessionContext, code: dict[str, Any] | None) -> list[str]:

@@ -18,14 +18,12 @@ stays with the tenant: a tag on an outcome would not be on the heuristic that fo
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
 from .. import words
@@ -55,9 +53,9 @@ from .states import (
     REDUCERS,
     UNLIMITED,
     Reducer,
-    State,
     find_redacted,
     merge_states,
+    read_content,
     read_state,
     refuse_secrets,
 )
@@ -78,8 +76,6 @@ MAIN = "main"
 _MOST = 100_000
 _NAMED = 5
 _TICK = timedelta(microseconds=1)
-# A drive letter (`C:\\x`) is no scheme, and a file may have a colon in its name.
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|urn:")
 
 
 class RunStatus(StrEnum):
@@ -266,9 +262,10 @@ def find_checkpoints(
     engine: Engine, run: str, node: str = "", branch: str = "", limit: int | None = None
 ) -> list[Record]:
     """Return the checkpoints of a run, newest first."""
-    keys = {make_id("branch", run, branch)} if branch else None
-    tagged = {f"node:{node}"} if node else None
-    return scan_records(engine, "checkpoint", limit, sessions={run}, keys=keys, tagged=tagged)
+    places = {"keys": branch and {make_id("branch", run, branch)}, "tagged": node and {f"node:{node}"}}
+    return scan_records(
+        engine, "checkpoint", limit, sessions={run}, **{name: one or None for name, one in places.items()}
+    )
 
 
 def find_latest(engine: Engine, run: str, node: str = "", branch: str = "") -> Record | None:
@@ -280,41 +277,6 @@ def get_tip(engine: Engine, run: str, branch: str) -> Record:
     if record := find_latest(engine, run, branch=branch):
         return record
     raise NotFoundError(f"run {run!r} has no checkpoint on branch {branch!r}")
-
-
-def read_content(location: str | os.PathLike[str], digest: str | None, size: int | None) -> dict[str, Any]:
-    """Read a file for its digest; what a URI names is taken at the caller's word and never fetched."""
-    place = validate.text("location", os.fspath(location), 4_000).strip()
-    if clean(place) != place:
-        raise ValidationError("location looks like a secret and would not be kept as it is; link it without one")
-    if digest:
-        digest = f"sha256:{digest.lower().removeprefix('sha256:')}"
-        if not re.fullmatch("sha256:[0-9a-f]{64}", digest):
-            raise ValidationError(f"digest must be the 64 hexadecimal digits of a SHA-256, not {digest!r}")
-    path = Path(place).expanduser()
-    if place.lower().startswith("file:"):
-        from urllib.parse import urlsplit
-        from urllib.request import url2pathname
-
-        path = Path(url2pathname(urlsplit(place).path))
-    elif _URI.match(place):
-        name = place.rstrip("/").rpartition("/")[2] or place
-        return {"name": name, "path": place, "size": size, "digest": digest or None}
-    import hashlib
-
-    try:
-        with path.open("rb") as file:
-            actual = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-            length = file.tell()
-    except OSError as error:
-        raise ValidationError(
-            f"location {str(path)!r} is not a file that can be read ({error.strerror}); pass a file or a URI"
-        ) from None
-    if (digest or actual, length if size is None else size) != (actual, length):
-        raise ValidationError(
-            f"{str(path)!r} has {length:,} bytes and the digest {actual}: it is not the file that was meant"
-        )
-    return {"name": path.name, "path": str(path.resolve()), "size": length, "digest": actual}
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,26 +331,6 @@ AnyBranch = Annotated[str | None, About("only of this branch", check=check_optio
 WorkflowId = Annotated[str | None, About("the workflow's name", check=check_optional_id)]
 By = Annotated[str | None, About("who does it", check=validate.name)]
 Limit = Annotated[int, About("at most so many", least=1, most=_MOST)]
-Reducers = Annotated[
-    Mapping[str, Reducer] | None,
-    About(
-        "by key: append, extend, union, sum, max, min, last, first or merge_dict",
-        check=take_as_given,
-        json=dict[str, str] | None,
-    ),
-]
-Strategies = Annotated[
-    str | Iterable[str],
-    About(
-        "how it was done; an outcome for each",
-        check=_check_strategies,
-        shown_as="strategies_used",
-        json=list[str],
-    ),
-]
-AnyTask = Annotated[str | None, About("what was to be done; by default its workflow or node")]
-OverNode = Annotated[str | None, About("its node; without it the run is over", check=check_optional_id)]
-Default = Annotated[Reducer | None, About("the reducer for keys that have none", check=take_as_given, json=str | None)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,43 +466,51 @@ class WorkflowMemory(Holder):
             the branch already holds for the same node is not written again, and that checkpoint is returned with
             `unchanged` set.
         """
-        body = {"run": run_id, "node": node_id, "branch": branch_id, "metadata": metadata or {}}
-        kept, flow = read_state(state, self.max_state_bytes), workflow_id or ""
+        body = {"run": run_id, "node": node_id, "branch": branch_id, "metadata": metadata or {}, "state": state}
         origin = get_tip(self.engine, run_id, from_branch) if from_branch else None
-        return self._save_checkpoint(body, kept, agent, flow, skip=skip_if_unchanged, redact=redact, origin=origin)
+        return self._write_checkpoint(body, agent, origin, workflow_id or "", skip=skip_if_unchanged, redact=redact)
 
-    def _save_checkpoint(
-        self, body: Mapping[str, Any], state: State, agent: str | None, workflow: str = "", *, skip: bool = True,
-        redact: bool = False, origin: Record | None = None, is_fork: bool = False,
+    def _write_checkpoint(
+        self, body: Mapping[str, Any], agent: str | None, origin: Record | None, workflow: str = "", *,
+        skip: bool = False, redact: bool = False, is_fork: bool = False,
     ) -> Checkpoint:  # fmt: skip
         """Write it, unless the newest of its branch is of the same node and holds the same state.
 
-        The body names the run, the node and the branch; `origin` is the checkpoint that a new branch begins at.
+        `origin` is the checkpoint that a new branch begins at.
         """
-        engine, run, branch, name = self.engine, body["run"], body["branch"], self._agent(agent)
-        draft = draft_record(engine, "checkpoint", {**body, "state": state.value}, agent=name, session=run)
-        places = find_redacted(state.value, draft.body["state"])
+        engine, who, run, branch, node = self.engine, self._agent(agent), body["run"], body["branch"], body["node"]
+        given, digest, size = read_state(body["state"], UNLIMITED if is_fork else self.max_state_bytes)
+        draft = draft_record(engine, "checkpoint", {**body, "state": given}, agent=who, session=run)
+        places = find_redacted(given, draft.body["state"])
         if places and not redact:
             raise refuse_secrets(places)
-        _, digest, size = read_state(draft.body["state"], UNLIMITED) if places else state
+        if places:
+            _, digest, size = read_state(draft.body["state"], UNLIMITED)
 
         def step(tx: Transaction) -> Checkpoint:
             # Read first: a writer in between is met as a conflict on the number.
             last = find_latest(engine, run, branch=branch)
-            if last is not None and is_fork:
+            if last and is_fork:
                 raise ValidationError(f"run {run!r} already has a branch {branch!r}; choose another name")
-            if last is not None and skip and (last.body["digest"], last.body["node"]) == (digest, body["node"]):
+            if last and skip and (last.body["digest"], last.body["node"]) == (digest, node):
                 return decode_record(Checkpoint, last, STORED_AS, unchanged=True)
-            owner = put_run(tx, run, workflow, name, status=RunStatus.RUNNING)
+            owner = put_run(tx, run, workflow, who, status=RunStatus.RUNNING)
             newest, before = find_latest(engine, run), last or origin
             number = last.body["number"] + 1 if last else 1
             whole = {**draft.body, "digest": digest, "size": size, "redacted": places, "number": number}
             whole |= {"workflow": owner.body["workflow"], "parent": before and before.id}
             whole["base"] = last.body["base"] if last else origin and origin.id
             moment = max([engine.clock(), *([newest.created_at + _TICK] if newest else [])])
-            place: dict[str, Any] = {"id": make_id("chk", engine.project, run, branch, str(number))}
-            place |= {"key": make_id("branch", run, branch), "tags": (f"node:{body['node']}",), "links": (owner.id,)}
-            record = replace(draft, body=whole, **place, created_at=moment, updated_at=moment)
+            record = replace(
+                draft,
+                id=make_id("chk", engine.project, run, branch, str(number)),
+                key=make_id("branch", run, branch),
+                tags=(f"node:{node}",),
+                links=(owner.id,),
+                body=whole,
+                created_at=moment,
+                updated_at=moment,
+            )
             return decode_record(Checkpoint, tx.put(record), STORED_AS)
 
         return write(engine, step)
@@ -612,10 +562,9 @@ class WorkflowMemory(Holder):
     def fork(self, run_id: str, branch_id: str, from_branch: str = MAIN, *, agent: str | None = None) -> Checkpoint:
         """Begin a branch of a run at the newest checkpoint of another branch; its first one holds the same state."""
         run, branch = check_id("run_id", run_id), check_id("branch_id", branch_id)
-        origin = get_tip(self.engine, run, check_id("from_branch", from_branch))
-        body = {"run": run, "node": origin.body["node"], "branch": branch, "metadata": {}}
-        state = read_state(origin.body["state"], UNLIMITED)
-        return self._save_checkpoint(body, state, agent, skip=False, origin=origin, is_fork=True)
+        tip = get_tip(self.engine, run, check_id("from_branch", from_branch))
+        body = {"run": run, "node": tip.body["node"], "branch": branch, "metadata": {}, "state": tip.body["state"]}
+        return self._write_checkpoint(body, agent, tip, is_fork=True)
 
     merge_states = staticmethod(merge_states)
 
@@ -623,9 +572,14 @@ class WorkflowMemory(Holder):
     def combine_states(
         self,
         states: Annotated[list[dict[str, Any]] | None, About("the states of the branches")] = None,
-        reducers: Reducers = None,
+        reducers: Annotated[
+            Mapping[str, Reducer] | None,
+            About(f"by key: {', '.join(REDUCERS)}", check=take_as_given, json=dict[str, str] | None),
+        ] = None,
         base: Annotated[dict[str, Any] | None, About("the state they all began at")] = None,
-        default: Default = None,
+        default: Annotated[
+            Reducer | None, About("the reducer for keys that have none", check=take_as_given, json=str | None)
+        ] = None,
         *,
         run_id: Annotated[str | None, About("instead of states: a run", check=check_id)] = None,
         branches: Annotated[Iterable[str] | None, About("its branches", check=validate.names)] = None,
@@ -734,11 +688,19 @@ class WorkflowMemory(Holder):
         run_id: RunId,
         agent: words.Agent,
         outcome: words.OutcomeOf,
-        strategy_used: Strategies,
-        task: AnyTask = None,
+        strategy_used: Annotated[
+            str | Iterable[str],
+            About(
+                "how it was done; an outcome for each",
+                check=_check_strategies,
+                shown_as="strategies_used",
+                json=list[str],
+            ),
+        ],
+        task: Annotated[str | None, About("what was to be done; by default its workflow or node")] = None,
         *,
         workflow_id: WorkflowId = None,
-        node_id: OverNode = None,
+        node_id: Annotated[str | None, About("its node; without it the run is over", check=check_optional_id)] = None,
         task_type: Annotated[str | None, About("the sort of task")] = None,
         duration_ms: Annotated[int | None, About("how long it took", least=0, most=10**15)] = None,
         error_message: Annotated[str | None, About("what went wrong", check=validate.output)] = None,

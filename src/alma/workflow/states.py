@@ -1,4 +1,4 @@
-"""The state of a run: JSON that comes back exactly as it was given, or is refused.
+"""The state of a run: JSON that comes back exactly as it was given, or is refused; and the files that it leaves.
 
 A state is data that a program goes on with. Where other texts have their secrets replaced, a state with a replaced
 value would go on wrongly, so a state that holds a secret is refused unless the caller asks for it to be kept without.
@@ -13,14 +13,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..engine import validate
+from ..engine.admit import clean
 from ..errors import ValidationError, unknown
 
 MAX_STATE_BYTES = 1_048_576
 UNLIMITED = 2**62
 _DEEPEST = 100
+# A drive letter (`C:\\x`) is no scheme, and a file may have a colon in its name.
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|urn:")
 _JSON = (dict, list, str, int, float, type(None))
 
 
@@ -35,16 +42,12 @@ def read_state(state: object, most: int = MAX_STATE_BYTES) -> State:
     if not isinstance(state, dict):
         raise ValidationError(f"state must be a dict of JSON values, not {type(state).__name__}")
     for path, value in _walk_values(state):
-        flaw = ""
-        if not isinstance(value, _JSON):
-            flaw = f"is a {type(value).__name__}; a state holds only dict, list, str, int, float, bool and None"
-        elif isinstance(value, float) and not math.isfinite(value):
-            flaw = f"is {value!r}; JSON has no such number"
-        elif isinstance(value, dict):
-            names = [name for name in value if not isinstance(name, str)]
-            flaw = f"has the key {names[0]!r}, a {type(names[0]).__name__}; JSON keys are text" if names else ""
-        if flaw:
-            raise ValidationError(f"{path[:200]} {flaw}")
+        name = repr(value) if isinstance(value, float) else f"a {type(value).__name__}"
+        if not isinstance(value, _JSON) or (isinstance(value, float) and not math.isfinite(value)):
+            raise ValidationError(f"{path[:200]} is {name}; a state holds only what JSON can express")
+        for key in value if isinstance(value, dict) else ():
+            if not isinstance(key, str):
+                raise ValidationError(f"{path[:200]} has the key {key!r}, a {type(key).__name__}; JSON keys are text")
     try:
         data = canonical(state).encode()
     except ValueError as error:
@@ -92,66 +95,68 @@ def refuse_secrets(places: list[str]) -> ValidationError:
     )
 
 
+# -- what a run made, kept elsewhere
+
+
+def read_content(location: str | os.PathLike[str], digest: str | None, size: int | None) -> dict[str, Any]:
+    """Read a file for its digest; what a URI names is taken at the caller's word and never fetched."""
+    place = validate.text("location", os.fspath(location), 4_000).strip()
+    if clean(place) != place:
+        raise ValidationError("location looks like a secret and would not be kept as it is; link it without one")
+    if digest:
+        digest = f"sha256:{digest.lower().removeprefix('sha256:')}"
+        if not re.fullmatch("sha256:[0-9a-f]{64}", digest):
+            raise ValidationError(f"digest must be the 64 hexadecimal digits of a SHA-256, not {digest!r}")
+    if _URI.match(place):
+        name = place.rstrip("/").rpartition("/")[2] or place
+        return {"name": name, "path": place, "size": size, "digest": digest or None}
+    path = Path(place).expanduser()
+    try:
+        with path.open("rb") as file:
+            actual = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+            length = file.tell()
+    except OSError as error:
+        raise ValidationError(
+            f"location {str(path)!r} is not a file that can be read ({error.strerror}); pass a file or a URI"
+        ) from None
+    if (digest or actual, length if size is None else size) != (actual, length):
+        raise ValidationError(
+            f"{str(path)!r} has {length:,} bytes and the digest {actual}: it is not the file that was meant"
+        )
+    return {"name": path.name, "path": str(path.resolve()), "size": length, "digest": actual}
+
+
 # -- merging
 
 Values = Sequence[Any]
 Reduce = Callable[[Values], Any]
 _ABSENT = object()
-
-
-class Misfit(Exception):
-    """A reducer met a value it is not made for."""
-
-    def __init__(self, wanted: str, value: object) -> None:
-        super().__init__(wanted)
-        self.wanted = wanted
-        self.value = value
-
-
-def _check_values(values: Values, wanted: str, *kinds: type) -> None:
-    for value in values:
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise Misfit(wanted, value)
+_NUMBERS = (int, float)
 
 
 def _extend(values: Values) -> list[Any]:
-    _check_values(values, "lists", list)
+    _require(values, list)
     return [item for value in values for item in value]
 
 
 def _union(values: Values) -> list[Any]:
     items = {canonical(item): item for item in _extend(values)}
-
-    def rank(text: str) -> tuple[int, float, str]:
-        """Numbers by size, then the rest by how they are written."""
-        item = items[text]
-        is_number = isinstance(item, int | float) and not isinstance(item, bool)
-        return (0, item, text) if is_number else (1, 0, text)
-
-    return [items[text] for text in sorted(items, key=rank)]
+    return [items[text] for text in sorted(items, key=lambda text: (len(text), text))]
 
 
 def _sum(values: Values) -> int | float:
-    _check_values(values, "numbers", int, float)
-    try:
-        # Exactly, and rounded once: floats added one by one depend on their order.
-        return sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)
-    except OverflowError:
-        raise Misfit("numbers whose sum is one too", max(values, key=abs)) from None
+    _require(values, *_NUMBERS)
+    # Exactly, and rounded once: floats added one by one depend on their order.
+    return sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)
 
 
 def _pick(choose: Callable[..., Any]) -> Reduce:
-    def reduce(values: Values) -> Any:
-        kinds = next(((kind,) for kind in (bool, str) if isinstance(values[0], kind)), (int, float))
-        _check_values(values, "only numbers, only texts or only booleans", *kinds)
-        # 1 and 1.0 are equal; which of them it is must not depend on the order.
-        return choose(values, key=lambda value: (value, canonical(value)))
-
-    return reduce
+    # 1 and 1.0 are equal; which of them it is must not depend on the order.
+    return lambda values: choose(values, key=lambda value: (value, canonical(value)))
 
 
 def _merge_dict(values: Values) -> dict[str, Any]:
-    _check_values(values, "dicts", dict)
+    _require(values, dict)
     out: dict[str, Any] = {}
     for name, item in (pair for value in values for pair in value.items()):
         both = isinstance(item, dict) and isinstance(out.get(name), dict)
@@ -159,8 +164,14 @@ def _merge_dict(values: Values) -> dict[str, Any]:
     return out
 
 
+def _require(values: Values, *kinds: type) -> None:
+    for value in values:
+        if type(value) not in kinds:
+            raise TypeError(f"it takes {' and '.join(kind.__name__ for kind in kinds)}, not {_show_value(value)}")
+
+
 # append: a list with each branch's value; extend: the branches' lists one after the other; union: what is in any of
-# the lists, once, in order of size; merge_dict: dicts within dicts, the later branch winning.
+# the lists, once; merge_dict: dicts within dicts, the later branch winning.
 REDUCERS: Mapping[str, Reduce] = {
     "append": list,
     "extend": _extend,
@@ -195,59 +206,48 @@ def merge_states(
     if reducers is not None and not isinstance(reducers, Mapping):
         raise ValidationError(f"reducers must be a dict from key to reducer, not {type(reducers).__name__}")
     is_named = isinstance(states, Mapping)
-    pairs = states.items() if isinstance(states, Mapping) else enumerate(states)
-    labelled = {
-        f"branch {name!r}" if is_named else f"states[{name}]": read_state(state, UNLIMITED).value
-        for name, state in pairs
+    pairs: Iterable[tuple[Any, Any]] = states.items() if isinstance(states, Mapping) else enumerate(states)
+    branches = {
+        f"branch {name!r}" if is_named else f"states[{name}]": read_state(one, UNLIMITED).value for name, one in pairs
     }
-    chosen = {str(key): _find_reducer(f"reducer of {key!r}", one) for key, one in (reducers or {}).items()}
+    chosen = {key: _find_reducer(f"reducer of {key!r}", one) for key, one in (reducers or {}).items()}
     fallback = None if default is None else _find_reducer("default reducer", default)
-    began = None if base is None else read_state(dict(base), UNLIMITED).value
+    began = {} if base is None else read_state(dict(base), UNLIMITED).value
     merged: dict[str, Any] = {}
-    for key in dict.fromkeys(key for state in (*labelled.values(), began or {}) for key in state):
-        values = {label: state[key] for label, state in labelled.items() if key in state}
+    for key in dict.fromkeys(key for state in (*branches.values(), began) for key in state):
+        values = {label: state[key] for label, state in branches.items() if key in state}
         reduce = chosen.get(key, fallback)
+        if reduce is not None and values:
+            try:
+                merged[key] = reduce(list(values.values()))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ValidationError(
+                    f"the reducer for the key {key!r} does not fit its values: {error}; nothing was merged"
+                ) from None
         if reduce is not None:
-            merged |= {key: _reduce_values(key, values, reduce)} if values else {}
             continue
-        if began is not None:
+        if base is not None:
             # What those who changed it made of it.
             before = began.get(key, _ABSENT)
-            now = {label: state.get(key, _ABSENT) for label, state in labelled.items()}
+            now = {label: state.get(key, _ABSENT) for label, state in branches.items()}
             values = {label: value for label, value in now.items() if not _is_same(value, before)} or {"base": before}
-        merged[key] = _agree_value(key, values)
+        (first, merged[key]), *others = values.items()
+        for label, value in others:
+            if not _is_same(value, merged[key]):
+                raise ValidationError(
+                    f"the key {key!r} is {_show_value(merged[key])} in {first} and {_show_value(value)} in {label}, "
+                    f"and has no reducer; nothing was merged. Name one for it ({', '.join(REDUCERS)} or a function), "
+                    "or a default"
+                )
     return read_state({key: value for key, value in merged.items() if value is not _ABSENT}, UNLIMITED).value
 
 
-def _find_reducer(label: str, reducer: object) -> Reduce:
+def _find_reducer(label: str, reducer: Reducer) -> Reduce:
     if callable(reducer):
         return reducer
     if reducer not in REDUCERS:
         raise ValidationError(unknown(label, reducer, [*REDUCERS, "a function of the list of values"]))
-    return REDUCERS[str(reducer)]
-
-
-def _reduce_values(key: str, values: Mapping[str, Any], reduce: Reduce) -> Any:
-    try:
-        return reduce(list(values.values()))
-    except Misfit as misfit:
-        label = next(label for label, value in values.items() if value is misfit.value)
-        name = next((name for name, one in REDUCERS.items() if one is reduce), "default")
-        raise ValidationError(
-            f"the reducer {name!r} for the key {key!r} needs {misfit.wanted}, but {label} has "
-            f"{_show_value(misfit.value)}; nothing was merged"
-        ) from None
-
-
-def _agree_value(key: str, values: Mapping[str, Any]) -> Any:
-    (first, agreed), *others = values.items()
-    for label, value in others:
-        if not _is_same(value, agreed):
-            raise ValidationError(
-                f"the key {key!r} is {_show_value(agreed)} in {first} and {_show_value(value)} in {label}, and has no "
-                f"reducer; nothing was merged. Name one for it ({', '.join(REDUCERS)} or a function), or a default"
-            )
-    return agreed
+    return REDUCERS[reducer]
 
 
 def _is_same(a: object, b: object) -> bool:
