@@ -158,7 +158,7 @@ for _feature in FEATURES:
 ENGINE_STEPS = (
     {"evidence", "redact", "validate", "context", "escape"},
     {"admit", "transaction", "view"},
-    {"search", "things"},
+    {"search"},
     {"episodes", "facts", "outcomes"},
     {"erase", "rules", "predict", "retrieve"},
     {"edit", "observations", "coding_sessions", "prompt"},

@@ -9,9 +9,10 @@ from random import Random
 from typing import Annotated, Literal
 
 from . import words
-from .engine import things, validate
+from .engine import validate
 from .engine.evidence import FAILS, WORKS
 from .engine.predict import TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
+from .engine.transaction import scan_records
 from .errors import ValidationError
 from .memory import ALMA
 from .operations import About, Effect, Group, take_as_given
@@ -176,7 +177,7 @@ class ConfidenceEngine:
             What went half well counts as half a success. `progress` gets how many are done, and of how many.
         """
         engine, agents = self._engine, None if agent is None else {self._engine.agent(agent)}
-        records = things.scan(engine, MemoryType.OUTCOME, limit, agents=agents, statuses={Status.ACTIVE})[::-1]
+        records = scan_records(engine, MemoryType.OUTCOME, limit, agents=agents, statuses={Status.ACTIVE})[::-1]
         pairs, running, good = list[Pair](), list[Pair](), 0.0
         for at, record in enumerate(records):
             known = read_task(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)

@@ -26,11 +26,12 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from . import words
-from .engine import things, validate
+from .engine import validate
 from .engine.context import Engine
 from .engine.escape import escape
 from .engine.prompt import quote_data, tokens
 from .engine.retrieve.pipeline import retrieve
+from .engine.transaction import scan_records
 from .errors import ValidationError
 from .memory import ALMA, build_request
 from .operations import About, Effect, Group
@@ -183,7 +184,7 @@ def _list_sorts(engine: Engine, agent: str, user: str | None) -> list[tuple[str,
     seen = {"users": visible_users(user), "statuses": {Status.ACTIVE}}
     outcomes = [
         f"{one.created_at:%Y-%m-%d}, {one.body['outcome']}: {one.body['task']}: {one.body['strategy']}"
-        for one in things.scan(engine, MemoryType.OUTCOME, 10, agents={agent}, **seen)
+        for one in scan_records(engine, MemoryType.OUTCOME, 10, agents={agent}, **seen)
     ]
     return [
         ("Where you left off", 4, [_write_line(line) for line in last]),

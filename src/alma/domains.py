@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast
 
 from . import words
-from .engine import things, validate
+from .engine import validate
 from .engine.admit import clean
 from .engine.context import Engine
-from .engine.transaction import Transaction, write
+from .engine.transaction import Transaction, scan_records, write
 from .errors import ConfigError, NotFoundError, ValidationError, unknown
 from .opening import Closeable
 from .operations import About, Effect, Group
@@ -339,9 +339,9 @@ def _keep_schema(engine: Engine, schema: DomainSchema, *, project: bool = False)
     def step(tx: Transaction) -> None:
         record = tx.find(id)
         if record is None:
-            things.add(tx, SCHEMA_KIND, body, id=id)
+            tx.add(SCHEMA_KIND, body, id=id)
         elif record.body != body or record.status is not Status.ACTIVE:
-            fresh = things.change(tx, record, body, status=Status.ACTIVE)
+            fresh = tx.change(record, body, status=Status.ACTIVE)
             tx.add_history(fresh, "replaced", before=record.body)
 
     write(place, step)
@@ -519,7 +519,9 @@ class DomainMemoryFactory(Closeable):
                 exists = (Path(".alma") / "alma.db").exists()
             if not exists:
                 return {}
-        records = things.scan(replace(self._memory().engine, project=EVERYWHERE), SCHEMA_KIND, statuses={Status.ACTIVE})
+        records = scan_records(
+            replace(self._memory().engine, project=EVERYWHERE), SCHEMA_KIND, statuses={Status.ACTIVE}
+        )
         return {record.body["name"]: from_json(record.body["schema"]) for record in reversed(records)}
 
 

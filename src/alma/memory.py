@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, c
 
 from . import words
 from .engine import edit, episodes, erase, transaction, upkeep, validate
-from .engine.admit import build_outcome
 from .engine.context import Encoder, Engine, Settings
 from .engine.edit import FeedbackReport
-from .engine.outcomes import learn_outcomes
+from .engine.outcomes import build_outcome, learn_outcomes
 from .engine.retrieve.pipeline import Why, explain_retrieval, find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.retrieve.request import Level, Mode, Request

@@ -268,12 +268,11 @@ def test_a_lesson_is_ranked_by_how_it_will_do_at_this_task(open_everywhere: Open
         str(one.body.get("strategy") or one.body.get("pattern")): one.id for one in records if one.kind != "outcome"
     }
     [vectors] = engine.encode([(TASK,)])
-    found = [(record, None) for record in records]
-    chances = forecast_lessons(engine, TASK, vectors, found, engine.clock())
+    chances = forecast_lessons(engine, TASK, vectors, records, engine.clock())
     assert set(chances) == set(lessons.values())
     assert chances[lessons[SORTING]] > chances[lessons["use the glossary"]]
     [vectors] = engine.encode([(porto,)])
-    chances = forecast_lessons(engine, porto, vectors, found, engine.clock())
+    chances = forecast_lessons(engine, porto, vectors, records, engine.clock())
     assert chances[lessons[GUESSING]] > 0.8, "a warning is ranked by how surely the thing fails"
     assert chances[lessons["use the glossary"]] > chances[lessons[SORTING]]
 
@@ -282,4 +281,4 @@ def test_a_lesson_without_results_is_left_to_what_was_said(open_everywhere: Open
     alma = open_everywhere()
     alma.add_heuristic("a", TASK, SORTING)
     records = list(alma.engine.store.scan(Where(kinds={"heuristic"})))
-    assert forecast_lessons(alma.engine, TASK, (), [(record, None) for record in records], alma.engine.clock()) == {}
+    assert forecast_lessons(alma.engine, TASK, (), records, alma.engine.clock()) == {}

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from alma import ALMA
-from alma.engine import things
 from alma.engine.transaction import write
 from alma.errors import NotFoundError, ValidationError
 from alma.progress import ProgressTracker
@@ -55,7 +54,7 @@ def test_a_log_counts_what_the_session_did(tracker: ProgressTracker, alma: ALMA)
 def test_a_log_begins_when_its_session_did(tracker: ProgressTracker, alma: ALMA, clock) -> None:
     begun = clock()
     body = {"goal": "", "started_at": times.to_iso(begun)}
-    session = write(alma.engine, lambda tx: things.add(tx, "session", body, agent="Victor"))
+    session = write(alma.engine, lambda tx: tx.add("session", body, agent="Victor"))
     clock.pass_days(1)
     assert tracker.log_session_progress(agent="Victor", session_id=session.id).session_start == begun
 

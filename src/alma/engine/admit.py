@@ -7,59 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import ScopeError
 from ..text import fingerprint
-from ..types.kinds import KINDS, Result
+from ..types.kinds import KINDS
 from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
 from .context import Engine
-
-
-class OutcomeDraft(NamedTuple):
-    """A task that was done: how, and how it went."""
-
-    agent: str
-    task: str
-    strategy: str
-    result: Result
-    task_type: str = ""
-    duration_ms: int | None = None
-    error: str | None = None
-    feedback: str | None = None
-    retrieval: str | None = None
-    idempotency_key: str | None = None  # Recorded once under this key, however often it is sent.
-    user: str = ""
-    shared: bool = False  # Whether it counts for the lessons of all users, not only for those of its own.
-    session: str = ""
-    tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = {}
-    at: datetime | None = None  # When it happened; None: now.
-    more: Mapping[str, Any] = {}  # Further fields that the kind of outcomes declares, as they are stored.
-
-
-# What arguments of `learn` are called in a draft.
-_DRAFTED = {
-    "strategy_used": "strategy",
-    "outcome": "result",
-    "error_message": "error",
-    "retrieval_id": "retrieval",
-    "user_id": "user",
-}
-
-
-def build_outcome(engine: Engine, given: Mapping[str, Any]) -> OutcomeDraft:
-    """Return the draft that the arguments of `learn` describe. One that a field is named after is stored in it."""
-    values: dict[str, Any] = {
-        _DRAFTED.get(name, name): value for name, value in given.items() if value not in (None, "")
-    }
-    own = OutcomeDraft._fields
-    values |= {"agent": engine.agent(given["agent"]), "result": Result(given["outcome"])}
-    return OutcomeDraft(
-        **{name: value for name, value in values.items() if name in own},
-        more={name: values[name] for name in KINDS["outcome"].fields if name in values and name not in own},
-    )
 
 
 def clean(value: Any) -> Any:
@@ -172,13 +126,14 @@ def place_of(record: Record) -> dict[str, Any]:
 
 
 def reword(engine: Engine, record: Record, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a record that change with its body: its text, vectors and links."""
-    kind = KINDS[record.kind]
+    """Return the fields of a record that change with its body: its text, vectors, key and links."""
+    kind, owner = KINDS[record.kind], (record.kind, record.agent, record.user, body)
     [vectors] = engine.encode([kind.passages(body)])
     return {
         "body": body,
         "text": kind.text(body),
         "vectors": vectors,
         "embedder": engine.embedder_name if vectors else "",
-        "links": link_key(record.kind, record.agent, record.user, body) or record.links,
+        "key": key_of(*owner) or record.key,
+        "links": link_key(*owner) or record.links,
     }

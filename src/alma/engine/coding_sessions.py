@@ -596,7 +596,6 @@ def _refine_rule(
         status=Status.ACTIVE if proposal.is_sure else local.status,
         session="" if reach in LASTING else part.story.session,
         project=EVERYWHERE if reach is Reach.ALWAYS else local.project,
-        key=key_of(local.kind, local.agent, local.user, body),
     )
     tx.add_history(fresh, "refined", "by the model", {"rule": local.body["rule"]})
     if fresh.status is Status.ACTIVE and (not is_active or known is not None):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 
-from ..errors import BusyError, ScopeError, StorageError, ValidationError, unknown
+from ..errors import BusyError, ConflictError, ScopeError, StorageError, ValidationError, unknown
 from ..forks import hold_at_fork
 from ..ports import Clock, Embedder, Lingual, Store
 from ..reading.local import LocalReader
@@ -105,7 +105,6 @@ class Notes:
 
     def __init__(self) -> None:
         self.waiting: dict[str, Record] = {}
-        self._taken: set[str] = set()
         self._lock = hold_at_fork(threading.Lock())
         self._pid = os.getpid()
 
@@ -121,38 +120,32 @@ class Notes:
             return id in self.waiting and self.waiting[id].project == project
 
     def take(self, project: str | None = None) -> list[Record]:
-        """Return the notes of a project, or of all, that nobody else is writing. They wait here until `settle`."""
+        """Return the notes of a project, or of all. They wait until `settle`; two writers may meet in a conflict."""
         with self._lock:
             self._leave_to_parent()
-            free = [note for id, note in self.waiting.items() if id not in self._taken]
-            notes = [note for note in free if project in (None, note.project)]
-            self._taken.update(note.id for note in notes)
-            return notes
+            return [note for note in self.waiting.values() if project in (None, note.project)]
 
-    def settle(self, notes: Sequence[Record], *, stored: bool) -> None:
+    def settle(self, notes: Sequence[Record]) -> None:
         with self._lock:
             for note in notes:
-                self._taken.discard(note.id)
-                if stored:
-                    self.waiting.pop(note.id, None)
+                self.waiting.pop(note.id, None)
 
     def flush(self, store: Store) -> None:
         """Write what waits before the store is closed; log what cannot be written."""
         deadline = time.monotonic() + _CLOSING_SECONDS
         while notes := self.take():
-            is_done = True
             try:
                 store.put(notes)
             except StorageError as error:
-                is_done = not isinstance(error, BusyError) or time.monotonic() > deadline
-                if is_done:
-                    names = ", ".join(note.id for note in notes)
-                    _LOG.warning("these retrievals could not be recorded: %s (%s)", names, error)
-            self.settle(notes, stored=is_done)
+                if isinstance(error, BusyError | ConflictError) and time.monotonic() <= deadline:
+                    continue
+                names = ", ".join(note.id for note in notes)
+                _LOG.warning("these retrievals could not be recorded: %s (%s)", names, error)
+            self.settle(notes)
 
     def _leave_to_parent(self) -> None:
         if self._pid != os.getpid():
-            self.waiting, self._taken, self._pid = {}, set(), os.getpid()
+            self.waiting, self._pid = {}, os.getpid()
 
 
 @dataclass(frozen=True, slots=True)

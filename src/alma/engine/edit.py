@@ -12,7 +12,7 @@ from ..errors import NotFoundError, ScopeError, ValidationError, unknown
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, FeedbackSignal, MemoryType, Reach, RuleSource
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust, new_id
 from . import validate
-from .admit import allow, clean, draft_record, embed_records, key_of, reword
+from .admit import allow, clean, draft_record, embed_records, reword
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory
@@ -145,7 +145,6 @@ def update_memory(
         if given.keys() - {"metadata"}:
             changes |= reword(engine, held, body)
             changes["provenance"] = _edited_by(held, editor)
-            changes["key"] = key_of(held.kind, held.agent, held.user, body) or held.key
         fresh = tx.update(held, **{"body": body, **changes})
         before = {name: held.body.get(name) for name in given} | {"status": str(held.status), "tags": list(held.tags)}
         tx.add_history(fresh, "edited", before=before)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial, reduce
-from typing import Any, TypeVar
+from typing import Any
 
 from ..ports import Vacuumable
 from ..text import fingerprint
@@ -29,14 +29,13 @@ from .transaction import (
     hash_key,
     key_of_deleted,
     of_owner,
+    split_batches,
     strategy_of,
     tombstone_id,
     write,
 )
 
 _REPLACED = "a later memory took its place, and was deleted since"
-_BATCH = 500
-T = TypeVar("T")
 
 
 def erase_memory(engine: Engine, record: Record) -> None:
@@ -56,7 +55,7 @@ def erase_user(engine: Engine, user: str) -> dict[str, int]:
     """
     counts: Counter[str] = Counter()
     where = Where(kinds={MemoryType.OUTCOME}, projects={engine.project}, users={user})
-    for batch in _split([record for record in engine.store.scan(where) if record.links]):
+    for batch in split_batches([record for record in engine.store.scan(where) if record.links]):
         groups = engine.store.get(list({record.links[0] for record in batch}))
         shared = {group.id for group in groups if group.user != user}
         for record in batch:
@@ -65,17 +64,13 @@ def erase_user(engine: Engine, user: str) -> dict[str, int]:
                 counts[record.kind] += 1
     everything = Where(projects={engine.project, EVERYWHERE}, users={user})
     held = [(record.id, record.kind) for record in engine.store.scan(everything)]
-    for ids in _split([id for id, kind in held if kind in READABLE_KINDS]):
+    for ids in split_batches([id for id, kind in held if kind in READABLE_KINDS]):
         engine.store.delete(write(engine, partial(_unlink_from_graph, ids=ids)))
-    for ids in _split([id for id, _ in held]):
+    for ids in split_batches([id for id, _ in held]):
         engine.store.delete(ids)
     counts.update(kind for _, kind in held if kind in READABLE_KINDS)
     vacuum(engine)
     return {kind: counts[kind] for kind in READABLE_KINDS if counts[kind]}
-
-
-def _split(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    return (items[start : start + _BATCH] for start in range(0, len(items), _BATCH))
 
 
 def vacuum(engine: Engine) -> None:

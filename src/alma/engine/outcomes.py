@@ -16,7 +16,7 @@ again, and finds the group.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -31,14 +31,14 @@ from ..types.kinds import KINDS, MemoryType, Result, quoted_why
 from ..types.query import Where, plain
 from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, cosine
 from ..types.speech import quote_output
-from .admit import OutcomeDraft, draft_record, embed_records, make_record, place_of
+from .admit import draft_record, embed_records, make_record, place_of
 from .context import Engine
 from .evidence import WORKS, believe, rate, standing
 from .search import find_near
 from .transaction import LESSONS, Transaction, lesson_key, of_owner, strategy_of, tombstone_id, write
 
 _LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
-_BY_AGENT = Provenance(Origin.OUTCOME, Trust.TRUSTED)
+BY_AGENT = Provenance(Origin.OUTCOME, Trust.TRUSTED)
 _MAX_ERRORS = 5
 _ERROR_CHARS = 240
 _FEW = 12
@@ -174,46 +174,71 @@ def _pick_same(tx: Transaction, approach: Record, groups: Iterable[Record]) -> R
 # -- outcomes
 
 
-class PreparedOutcome(NamedTuple):
-    """An outcome that was screened and embedded."""
+class OutcomeDraft(NamedTuple):
+    """A task that was done: how, and how it went."""
 
-    outcome: OutcomeDraft
-    draft: Record
-    approach: Record
-    receipt: str  # The id of the receipt that it would be recorded under; empty when every call counts.
-    arguments: str  # A digest of the arguments that it is recorded with.
+    record: Record
+    approach: Record  # The strategy group that it would begin.
+    key: str | None = None  # Recorded once under this idempotency key, however often it is sent.
+    receipt: str = ""  # The id of the receipt that it would be recorded under; empty when every call counts.
+    arguments: str = ""  # A digest of the arguments that it is recorded with.
 
 
-def learn_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[Record]:
+# What arguments of `learn` are called in a record, and the fields that each record has.
+_STORED = {"strategy_used": "strategy", "error_message": "error", "retrieval_id": "retrieval"}
+_FIELDS = ("task", "strategy", "task_type", "duration_ms", "error", "feedback", "retrieval")
+
+
+def build_outcome(engine: Engine, given: Mapping[str, Any], provenance: Provenance = BY_AGENT) -> OutcomeDraft:
+    """Return the draft that the arguments of `learn` describe, with a `session` and the moment `at` which it happened.
+
+    One that a further field of the kind is named after is stored in it.
+    """
+    values = {_STORED.get(name, name): value for name, value in given.items() if value not in (None, "")}
+    tags, at = values.get("tags", ()), values.get("at")
+    body: dict[str, Any] = {name: values.get(name) for name in _FIELDS} | {"task_type": values.get("task_type", "")}
+    body["metadata"] = dict(values.get("metadata", {}))
+    more = {name: values[name] for name in KINDS["outcome"].fields if name in values.keys() - {*body, "outcome"}}
+    result, place = str(values["outcome"]), {"user": values.get("user_id", ""), "session": values.get("session", "")}
+    place["agent"] = engine.agent(values["agent"])
+    record = draft_record(
+        engine,
+        MemoryType.OUTCOME,
+        {**body, "outcome": result, **more},
+        category=body["task_type"],
+        provenance=provenance,
+        tags=tags,
+        **place,
+    )
+    if at is not None:
+        record = replace(record, created_at=at, updated_at=at)
+    # Whether it counts for the lessons of all users, not only for those of its own.
+    is_shared = bool(values.get("shared"))
+    approach = draft_group(engine, record, "" if is_shared else group_owner(engine, record.user))
+    key = values.get("idempotency_key")
+    if key is None and body["retrieval"] is None:
+        return OutcomeDraft(record, approach)
+    # A call is recognised that was first sent before there were further fields.
+    sent = {**body, **place, "result": result, "shared": is_shared, "tags": tags, **({"more": more} if more else {})}
+    arguments = digest(json.dumps(sent, sort_keys=True), size=20)
+    parts = (engine.project, "arguments", arguments) if key is None else (engine.project, "key", key)
+    return OutcomeDraft(record, approach, key, f"rcp_{digest(json.dumps(parts), size=20)}", arguments)
+
+
+def learn_outcomes(engine: Engine, drafts: Sequence[OutcomeDraft]) -> list[Record]:
     """Record outcomes, in order; return them as they were stored.
 
     An outcome that was recorded before under the same idempotency key, or with the same retrieval and arguments, is
     not counted again: what was stored then is returned.
     """
-    prepared = prepare_outcomes(engine, episodes)
+    prepared = prepare_outcomes(engine, drafts)
     return write(engine, lambda tx: record_outcomes(tx, prepared))
 
 
-def prepare_outcomes(engine: Engine, episodes: Sequence[OutcomeDraft]) -> list[PreparedOutcome]:
-    """Screen and embed outcomes."""
-    drafts = [draft_outcome(engine, episode) for episode in episodes]
-    owners = ["" if one.shared else group_owner(engine, one.user) for one in episodes]
-    groups = [draft_group(engine, draft, owner) for draft, owner in zip(drafts, owners, strict=True)]
-    # Short outcomes and their groups have the same passages, which are embedded once.
-    drafts = embed_records(engine, [*drafts, *groups])
-    prepared = []
-    for episode, draft, approach in zip(episodes, drafts, drafts[len(episodes) :], strict=False):
-        receipt = arguments = ""
-        key = episode.idempotency_key
-        if key is not None or episode.retrieval is not None:
-            # A call is recognised that was first sent before there were further fields.
-            unsent = ("idempotency_key", "at") if episode.more else ("idempotency_key", "at", "more")
-            values = {name: value for name, value in episode._asdict().items() if name not in unsent}
-            arguments = digest(json.dumps(values, sort_keys=True), size=20)
-            parts = (engine.project, "arguments", arguments) if key is None else (engine.project, "key", key)
-            receipt = f"rcp_{digest(json.dumps(parts), size=20)}"
-        prepared.append(PreparedOutcome(episode, draft, approach, receipt, arguments))
-    return prepared
+def prepare_outcomes(engine: Engine, drafts: Sequence[OutcomeDraft]) -> list[OutcomeDraft]:
+    """Embed outcomes; short ones and their groups have the same passages, which are embedded once."""
+    records = iter(embed_records(engine, [record for one in drafts for record in one[:2]]))
+    return [one._replace(record=next(records), approach=next(records)) for one in drafts]
 
 
 def group_owner(engine: Engine, user: str) -> str:
@@ -221,23 +246,7 @@ def group_owner(engine: Engine, user: str) -> str:
     return "" if engine.settings.share_between_users else user
 
 
-def draft_outcome(engine: Engine, episode: OutcomeDraft, provenance: Provenance = _BY_AGENT) -> Record:
-    names = ("task", "strategy", "task_type", "duration_ms", "error", "feedback", "retrieval")
-    body = {name: getattr(episode, name) for name in names}
-    return draft_record(
-        engine,
-        MemoryType.OUTCOME,
-        {**body, "outcome": str(episode.result), "metadata": dict(episode.metadata), **episode.more},
-        agent=episode.agent,
-        user=episode.user,
-        session=episode.session,
-        category=episode.task_type,
-        provenance=provenance,
-        tags=episode.tags,
-    )
-
-
-def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> list[Record]:
+def record_outcomes(tx: Transaction, prepared: Sequence[OutcomeDraft]) -> list[Record]:
     """Record prepared outcomes, in order; return each as it is stored."""
     engine, outcomes = tx.engine, []
     for one in prepared:
@@ -245,7 +254,7 @@ def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> lis
         if receipt is not None:
             if receipt.body["arguments"] != one.arguments:
                 raise ValidationError(
-                    f"idempotency_key {one.outcome.idempotency_key!r} was used before with other arguments; "
+                    f"idempotency_key {one.key!r} was used before with other arguments; "
                     "repeat a call with the same arguments, and give another outcome a key of its own"
                 )
             outcome = tx.find(receipt.body["outcome"])
@@ -256,7 +265,7 @@ def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> lis
                 )
             outcomes.append(outcome)
             continue
-        retrieval = one.draft.body["retrieval"]
+        retrieval = one.record.body["retrieval"]
         # Asked in this order: a note leaves its place only after it was stored.
         if retrieval and not engine.notes.has(retrieval, engine.project):
             held = tx.find(retrieval)
@@ -270,12 +279,11 @@ def record_outcomes(tx: Transaction, prepared: Sequence[PreparedOutcome]) -> lis
     return outcomes
 
 
-def _record_outcome(tx: Transaction, one: PreparedOutcome) -> Record:
+def _record_outcome(tx: Transaction, one: OutcomeDraft) -> Record:
     """Store an outcome, count it for its group, and bring the lessons in line with that."""
-    body = one.draft.body
-    result = Result(body["outcome"])
+    body = one.record.body
     # An outcome of last year weighs as one of last year.
-    now = one.outcome.at or tx.engine.clock()
+    result, now = Result(body["outcome"]), one.record.created_at
     group = find_or_make_group(tx, one.approach)
     worked = _is_working(group, now)
     errors = list(group.body["errors"])
@@ -289,7 +297,7 @@ def _record_outcome(tx: Transaction, one: PreparedOutcome) -> Record:
         _advise_warnings(tx, group, one.approach, now, has_turned)
     links = (group.id, body["retrieval"]) if body["retrieval"] else (group.id,)
     evidence = Evidence().with_result(result.value_of, now)
-    return tx.put(replace(one.draft, links=links, evidence=evidence, created_at=now, updated_at=now))
+    return tx.put(replace(one.record, links=links, evidence=evidence))
 
 
 def add_error(errors: Sequence[str], error: str | None) -> list[str]:

@@ -29,7 +29,7 @@ from ..types.query import Where, visible_users
 from ..types.record import Origin, Record, Status, Vector, cosine
 from .context import Engine
 from .outcomes import contrary, lesson_id, same_task
-from .search import by_meaning, has_vectors, neighbours
+from .search import has_vectors, neighbours
 from .transaction import strategy_of
 
 
@@ -91,10 +91,9 @@ class Beta:
             low, high = (middle, high) if self.below(middle) < share else (low, middle)
         return 0.5 * (low + high)
 
-    def interval(self, share: float = 0.9) -> tuple[float, float]:
-        """Return the middle part that holds `share` of it."""
-        rest = 0.5 * (1.0 - share)
-        return self.quantile(rest), self.quantile(1.0 - rest)
+    def interval(self) -> tuple[float, float]:
+        """Return the middle part that holds nine tenths of it."""
+        return self.quantile(0.05), self.quantile(0.95)
 
 
 # --- did something change? -------------------------------------------------------------------------
@@ -172,7 +171,6 @@ _SUREST = 0.97
 class Forecast:
     belief: Beta  # About the chance at this very task.
     expected: float  # The chance before any trial of this strategy on this task.
-    base: float
     weight: float  # How many trials of this strategy on such tasks there were, by how alike they are.
 
     @property
@@ -233,7 +231,7 @@ def forecast(trials: Sequence[Trial]) -> Forecast:
         here += same
         later += alike
     belief = Beta(_EXPECTED * expected + good, _EXPECTED * (1.0 - expected) + bad)
-    return Forecast(belief, expected, base, weight)
+    return Forecast(belief, expected, weight)
 
 
 def _sum_effects(tried: Sequence[_Tried]) -> float:
@@ -286,7 +284,6 @@ def _average(rows: Iterable[tuple[str, float, float]], prior: float) -> dict[str
 _NEAR, _NEWEST, _OWN, _GROUPS, _PARAPHRASES = 96, 32, 32, 16, 8
 _FEW = 8  # Fewer of the strategy's own outcomes than this among the nearest and newest, and more are looked for.
 _RESULTS = 16
-_SPAN = 12
 _MAX_VECTORS, _BEGINNING = 4, 600  # A longer task, and a longer strategy, is known by its beginning.
 _KINSHIP = 8
 _CONTRARY_FROM = 0.65  # From here on tasks would count as alike, and it is worth asking whether they are contrary.
@@ -309,11 +306,7 @@ class TaskContext:
     is_careful: bool = True  # Whether a task that reads alike may turn out to be contrary.
     user: str | None = None  # Whose outcomes and lessons count beside those of nobody in particular.
     outcomes: dict[str, Record] = field(default_factory=dict)
-    # By id, where it is known: the cosine of whichever of a record's vectors is closest.
-    scores: dict[str, float] = field(default_factory=dict)
     _likeness: dict[str, float] = field(default_factory=dict)  # By task.
-    # How near the words of the task at hand come to a strategy.
-    _strategy_cosines: dict[str, float] = field(default_factory=dict)
     _strategy_vectors: dict[str, Vector | None] = field(default_factory=dict)
 
     def embed_strategies(self, strategies: Sequence[str]) -> list[Vector | None]:
@@ -323,6 +316,9 @@ class TaskContext:
         vectors = self.engine.encode([(one[:_BEGINNING],) for one in new]) if self.vectors else [()] * len(new)
         self._strategy_vectors |= {one: next(iter(some), None) for one, some in zip(new, vectors, strict=True)}
         return [self._strategy_vectors[one] for one in strategies]
+
+    def count_days(self, moment: datetime) -> float:
+        return max(0.0, (self.now - moment).total_seconds() / _DAY)
 
     def where(self, kind: str) -> Where:
         return Where(
@@ -335,11 +331,7 @@ class TaskContext:
         )
 
     def find_near(self, where: Where, limit: int) -> list[Record]:
-        if not self.vectors:
-            return neighbours(self.engine, None, self.task, where, limit)
-        hits = by_meaning(self.engine, self.vectors[:1], where, limit)
-        self.scores |= {hit.id: hit.score for hit in hits}
-        return self.engine.store.get([hit.id for hit in hits])
+        return neighbours(self.engine, self.vectors[0] if self.vectors else None, self.task, where, limit)
 
     def compare_task(self, record: Record, task: str) -> float:
         """Return how like the task of an outcome, a group or a lesson is to the one at hand: 1 for the same task.
@@ -362,21 +354,13 @@ class TaskContext:
 
     def _find_cosine(self, record: Record, task: str) -> float | None:
         """Return how near a record's task comes to the one at hand; None where there is nothing to compare."""
-        is_outcome = record.kind == MemoryType.OUTCOME
-        # A group, and a lesson formed from it, has the strategy's vector, then the task's; an outcome has it last.
-        strategy_vectors = record.vectors[-1:] if is_outcome else record.vectors[:1]
-        score = self.scores.get(record.id)
-        if score is not None and len(self.vectors) == 1:
-            strategy = strategy_of(record.body)
-            if strategy not in self._strategy_cosines:
-                self._strategy_cosines[strategy] = _find_closest(self.vectors, strategy_vectors) or 0.0
-            # The store has compared it already; that counts if it was not the strategy that came so near.
-            if score > self._strategy_cosines[strategy]:
-                return score
         encoder = self.engine.encoder
         if encoder is None or record.embedder != encoder.name:
             return None
-        pieces = len(passages(task, encoder.embedder.passage_chars)) if is_outcome else 0
+        # An outcome has the vectors of its task first. A group, and a lesson formed from it, has that of the strategy
+        # before the one of the task.
+        pieces = len(passages(task, encoder.embedder.passage_chars))
+        is_outcome = record.kind == MemoryType.OUTCOME
         return _find_closest(self.vectors, record.vectors[:pieces] if is_outcome else record.vectors[1:2])
 
 
@@ -398,15 +382,8 @@ def read_task(
         [vectors] = engine.encode([(task[: _MAX_VECTORS * engine.encoder.embedder.passage_chars],)])
     context = TaskContext(engine, agent, task, vectors[:_MAX_VECTORS], before or engine.clock(), before, user=user)
     where = context.where(MemoryType.OUTCOME)
-    newest = list(engine.store.scan(where, _NEWEST))
-    near = context.find_near(where, _NEAR)
-    is_full = len(near) == _NEAR and all(_compare_outcome(context, one) >= SIMILAR for one in near[-8:])
-    if vectors and is_full:
-        # There may be more such tasks than were asked for; then the nearest are any of them, and may be old. So those
-        # of several times as far back as the newest outcomes reach are looked for, too.
-        first, last = newest[-1].created_at, newest[0].created_at
-        near += context.find_near(replace(where, created_from=last - _SPAN * (last - first)), _NEAR)
-    context.outcomes = {record.id: record for record in (*newest, *near)}
+    records = (*engine.store.scan(where, _NEWEST), *context.find_near(where, _NEAR))
+    context.outcomes = {record.id: record for record in records}
     return context
 
 
@@ -433,7 +410,7 @@ def survey_strategy(context: TaskContext, strategy: str) -> Survey:
             if other not in kinship:
                 kinship[other] = _measure_kin(context, strategy, record)
             is_own = kinship[other] >= 1.0 or not names.isdisjoint(record.links)
-            trials.append(make_trial(context, record, is_own=is_own, kin=kinship[other]))
+            trials.append(make_trial(context, record, kinship[other], is_own=is_own))
         return trials
 
     trials = view_outcomes(outcomes.values())
@@ -452,19 +429,9 @@ def survey_strategy(context: TaskContext, strategy: str) -> Survey:
     for lesson in lessons:
         if lesson.provenance.origin is Origin.USER:
             # A person's word about the strategy: as good as a few trials until there are some.
-            trials.append(
-                Trial(
-                    id=lesson.id,
-                    strategy=strategy_of(lesson.body),
-                    task=lesson.body["condition"],
-                    value=_STATED_VALUES[MemoryType(lesson.kind)],
-                    days=max(0.0, (context.now - lesson.updated_at).total_seconds() / _DAY),
-                    alike=_compare_lesson(context, lesson),
-                    own=True,
-                    kin=1.0,
-                    said=True,
-                )
-            )
+            words, value = (strategy_of(lesson.body), lesson.body["condition"]), _STATED_VALUES[MemoryType(lesson.kind)]
+            days, alike = context.count_days(lesson.updated_at), _compare_lesson(context, lesson)
+            trials.append(Trial(lesson.id, *words, value, days, alike, own=True, kin=1.0, said=True))
     return Survey(
         trials=tuple(trials),
         tried=sum(group.evidence.results for group in groups),
@@ -528,20 +495,11 @@ def _compare_outcome(context: TaskContext, outcome: Record) -> float:
 # --- trials ----------------------------------------------------------------------------------------
 
 
-def make_trial(context: TaskContext, record: Record, *, is_own: bool, kin: float) -> Trial:
+def make_trial(context: TaskContext, record: Record, kin: float, *, is_own: bool = False) -> Trial:
     """Return an outcome, seen from the task at hand."""
-    body = record.body
-    return Trial(
-        id=record.id,
-        strategy=body["strategy"],
-        task=body["task"],
-        value=Result(body["outcome"]).value_of,
-        days=max(0.0, (context.now - record.created_at).total_seconds() / _DAY),
-        alike=_compare_outcome(context, record),
-        own=is_own,
-        kin=kin,
-        error=body["error"] or "",
-    )
+    body, days, alike = record.body, context.count_days(record.created_at), _compare_outcome(context, record)
+    value, error = Result(body["outcome"]).value_of, body["error"] or ""
+    return Trial(record.id, body["strategy"], body["task"], value, days, alike, own=is_own, kin=kin, error=error)
 
 
 def _measure_kin(context: TaskContext, strategy: str, record: Record) -> float:
@@ -594,31 +552,22 @@ def forecast_lessons(
     engine: Engine,
     task: str,
     vectors: Sequence[Vector],
-    candidates: Sequence[tuple[Record, float | None]],
+    candidates: Sequence[Record],
     now: datetime,
 ) -> dict[str, float]:
     """Return by id, for the heuristics and warnings among the candidates that have any result: the chance that what
     they recommend will succeed at the task, and that what they warn of will fail.
 
-    Each record comes with the cosine of whichever of its vectors is closest to the task. It reads nothing and embeds
-    nothing: the outcomes are those that were found for the task anyway, and a lesson carries the last results of its
-    strategy with it.
+    It reads nothing and embeds nothing: the outcomes are those that were found for the task anyway, and a lesson
+    carries the last results of its strategy with it.
     """
     context = TaskContext(engine, "", task, tuple(vectors), now, None, is_careful=False)
-    context.scores = {record.id: cosine for record, cosine in candidates if cosine is not None}
-    outcomes = [record for record, _ in candidates if record.kind == MemoryType.OUTCOME]
+    outcomes = [record for record in candidates if record.kind == MemoryType.OUTCOME]
     known = group_results(outcomes)
     # Each outcome as a trial of the strategy at hand, and as one of another: the two serve every lesson.
-    pairs = [
-        (
-            record,
-            make_trial(context, record, is_own=True, kin=1.0),
-            make_trial(context, record, is_own=False, kin=0.0),
-        )
-        for record in outcomes
-    ]
+    pairs = [(one, make_trial(context, one, 1.0, is_own=True), make_trial(context, one, 0.0)) for one in outcomes]
     chances = {}
-    for lesson, _ in candidates:
+    for lesson in candidates:
         if lesson.kind in _STATED_VALUES and lesson.evidence.recent:
             key, groups = _fingerprint(strategy_of(lesson.body)), set(lesson.links)
             trials = [

@@ -28,6 +28,7 @@ _NAME_CHARS = 40
 _TITLE_CHARS = 80
 # Beside what a user wants, where it was not the user who said it.
 _NOTED = {"agent": " (noted by an agent)", "import": " (imported)"}
+_STATED_AT: dict[type[Memory], str] = {UserPreference: "timestamp", DomainKnowledge: "last_verified"}
 _NEWER = "; there is a newer one, above"
 _CHARS_PER_TOKEN = 3.5
 _MORE = "Each line is a summary: `get` with the id in brackets gives the whole."
@@ -101,9 +102,14 @@ def _write_lines(items: Sequence[Memory], memories: MemorySlice, room: int) -> l
 
 
 def write_line(memory: Memory) -> str:
+    words, line = _word_memory(memory)
     if _is_data(memory):
-        newer = _write_date(memory) if memory.newer else ""
-        return f"- {quote_data(_describe(memory), memory.origin, _DATA_CHARS)}{newer}"
+        return f"- {quote_data(words, memory.origin, _DATA_CHARS)}{_write_date(memory) if memory.newer else ''}"
+    return f"- {line}"
+
+
+def _word_memory(memory: Memory) -> tuple[str, str]:
+    """Return the words of a memory as they are, and as a line of a prompt with what speaks for it."""
     date = _write_date(memory)
     match memory:
         case Heuristic():
@@ -112,29 +118,37 @@ def write_line(memory: Memory) -> str:
                 f"{_say(one.strategy)}, worked {one.success_count} of {one.occurrence_count}" for one in memory.similar
             )
             proof = f"{count if memory.occurrence_count else ''}{f' Similar: {others}' if others else ''}"
-            return f"- {_say_when(memory.condition)}{_say(memory.strategy)}{proof}"
+            return _join(memory.condition, memory.strategy), _join(
+                _say(memory.condition), _say(memory.strategy)
+            ) + proof
         case AntiPattern():
-            when = _say_when(memory.condition)
             times = f" (failed {memory.occurrence_count} times)" if memory.occurrence_count > 1 else ""
             why = f" Why: {_end_sentence(memory.why_bad)}" if memory.why_bad else ""
             instead = f" Instead: {_end_sentence(memory.better_alternative)}" if memory.better_alternative else ""
-            avoid = "avoid" if when else "Avoid"
-            return f"- {when}{avoid} {_say(memory.pattern).rstrip('.')}{times}.{why}{instead}{date}"
+            avoid = _join(_say(memory.condition), "avoid" if memory.condition else "Avoid")
+            line = f"{avoid} {_say(memory.pattern).rstrip('.')}{times}.{why}{instead}{date}"
+            return _join(memory.condition, f"not {memory.pattern}"), line
         case Outcome():
+            words = (memory.outcome, memory.task_description, memory.strategy_used)
             took = f" in {memory.duration_ms / 1000:g} s" if memory.duration_ms else ""
             output = "" if memory.success else quote_output(memory.error_message or "")
             error = f"; {_say(output)}" if output else ""
             feedback = shorten(memory.user_feedback, _DATA_CHARS) if memory.user_feedback else ""
             result = f"{memory.outcome}{took}{error}{f' Feedback: {_quote(feedback)}' if feedback else ''}"
-            return f"- {_say(memory.task_description)}: {_say(memory.strategy_used)} → {result}"
+            return ": ".join(words), f"{_say(memory.task_description)}: {_say(memory.strategy_used)} → {result}"
         case UserPreference():
-            return f"- {_say(memory.preference)}{_NOTED.get(memory.origin, '')}{date}"
+            return memory.preference, f"{_say(memory.preference)}{_NOTED.get(memory.origin, '')}{date}"
         case DomainKnowledge():
-            return f"- {_say(memory.fact)}{date}"
+            return memory.fact, f"{_say(memory.fact)}{date}"
         case Rule():
+            occasion = describe_occasion(memory.trigger, memory.rule)
             why = f"{_end_sentence(memory.rule)} Why: {_end_sentence(memory.why)}" if memory.why else _say(memory.rule)
-            return f"- {_say_when(describe_occasion(memory.trigger, memory.rule))}{why}{date}"
+            return _join(occasion, memory.rule), _join(_say(occasion), why) + date
     raise TypeError(f"{type(memory).__name__} has no line")
+
+
+def _join(condition: str, words: str) -> str:
+    return f"{condition}: {words}" if condition else words
 
 
 def _is_data(memory: Memory) -> bool:
@@ -148,51 +162,20 @@ def _summarise(memory: Memory, query: str) -> str:
     if isinstance(memory, Episode):
         best = max(memory.turns, key=lambda turn: coverage(stems(query), stems(turn.text)), default=None)
         return _write_heading(memory) if best is None else _quote_briefly(best, query)
-    date = _write_date(memory)
+    date, words = _write_date(memory), _word_memory(memory)[0]
     limit = _BRIEF_CHARS - len(date)
-    if _is_data(memory):
-        return quote_data(_describe(memory), memory.origin, limit) + date
-    return escape(shorten(_describe(memory), limit)) + date
-
-
-def _describe(memory: Memory) -> str:
-    """Return the words of a memory in one line, as they are."""
-    match memory:
-        case Heuristic():
-            return ": ".join(filter(None, (memory.condition, memory.strategy)))
-        case AntiPattern():
-            return ": ".join(filter(None, (memory.condition, f"not {memory.pattern}")))
-        case Outcome():
-            return f"{memory.outcome}: {memory.task_description}: {memory.strategy_used}"
-        case UserPreference():
-            return memory.preference
-        case DomainKnowledge():
-            return memory.fact
-        case Rule():
-            return ": ".join(filter(None, (describe_occasion(memory.trigger, memory.rule), memory.rule)))
-    raise TypeError(f"{type(memory).__name__} has no summary")
+    is_data = _is_data(memory)
+    return (quote_data(words, memory.origin, limit) if is_data else escape(shorten(words, limit))) + date
 
 
 def _write_date(memory: Memory) -> str:
     """Return when a memory was last stated, where it matters: of two that contradict each other the later one holds."""
-    match memory:
-        case UserPreference():
-            stated = memory.timestamp
-        case DomainKnowledge():
-            stated = memory.last_verified
-        case _ if memory.newer:
-            stated = memory.created_at
-        case _:
-            return ""
-    return f" ({stated:%Y-%m-%d}{_NEWER if memory.newer else ''})"
+    field = _STATED_AT.get(type(memory), "created_at" if memory.newer else "")
+    return f" ({getattr(memory, field):%Y-%m-%d}{_NEWER if memory.newer else ''})" if field else ""
 
 
 def _say(text: str) -> str:
     return escape(text.strip() if len(text) <= _FIELD_CHARS else shorten(text, _FIELD_CHARS))
-
-
-def _say_when(condition: str) -> str:
-    return f"{_say(condition)}: " if condition else ""
 
 
 def _end_sentence(text: str) -> str:

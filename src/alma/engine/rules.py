@@ -365,35 +365,32 @@ def _repeat_rule(
     return Taught(given, fresh, verb, supersede_rules(tx, fresh, similar, given.supersedes))
 
 
-def find_ended_rules(
+def supersede_rules(
+    tx: Transaction, record: Record, similar: Sequence[Record], named: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Let a rule that now holds take the place of those that it contradicts, and of those `named`; return their ids."""
+    ended = _find_contradicted(tx, record, similar, named)
+    for held in ended:
+        reason = "the model says that a later rule replaces it" if held.id in named else "a later rule contradicts it"
+        tx.supersede(held, record, f"{reason}: {record.body['rule']}")
+    return tuple(held.id for held in ended)
+
+
+def _find_contradicted(
     tx: Transaction, record: Record, similar: Sequence[Record], named: Collection[str] = ()
 ) -> list[Record]:
     """Return the rules that end when this one holds: those `named`, and those of `similar` that it contradicts."""
     ended = []
     for held in tx.get([*(one.id for one in similar), *named]):
-        if held.id == record.id or held.status not in LIVE:
-            continue
         # What a machine found out takes the place of nothing that a person said.
-        if held.body["source"] in _SPOKEN and record.body["source"] not in _SPOKEN:
-            continue
+        is_weaker = held.body["source"] in _SPOKEN and record.body["source"] not in _SPOKEN
         # What is said for one session ends no rule of the project; a rule of a project ends none of all projects.
         is_near = held.project == record.project or record.project == EVERYWHERE
-        if not (held.session == record.session if record.session else is_near):
-            continue
-        if held.id in named or contradicts(record.body, held.body):
+        is_of_place = held.session == record.session if record.session else is_near
+        can_end = held.id != record.id and held.status in LIVE and is_of_place and not is_weaker
+        if can_end and (held.id in named or contradicts(record.body, held.body)):
             ended.append(held)
     return ended
-
-
-def supersede_rules(
-    tx: Transaction, record: Record, similar: Sequence[Record], named: Collection[str] = ()
-) -> tuple[str, ...]:
-    """Let a rule that now holds take the place of those that it contradicts, and of those `named`; return their ids."""
-    ended = find_ended_rules(tx, record, similar, named)
-    for held in ended:
-        reason = "the model says that a later rule replaces it" if held.id in named else "a later rule contradicts it"
-        tx.supersede(held, record, f"{reason}: {record.body['rule']}")
-    return tuple(held.id for held in ended)
 
 
 # -- what a person does to a rule
@@ -458,7 +455,7 @@ def restore_rule(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
 def find_ended(tx: Transaction, rule: Record, successor: str) -> list[Record]:
     """Return the rules in force that end when this one holds: its successor, if it has one, and what it contradicts."""
     similar = find_similar_rules(tx, rule, rule.project)
-    ids = dict.fromkeys([*filter(None, [successor]), *(one.id for one in find_ended_rules(tx, rule, similar))])
+    ids = filter(None, [successor, *(one.id for one in _find_contradicted(tx, rule, similar))])
     return [one for one in tx.get(ids) if one.kind == MemoryType.RULE and one.status in LIVE]
 
 
@@ -497,7 +494,6 @@ def _change_rule(
             body["source"] = str(RuleSource.NOTE)
         body = dress_rule(body)
         changes |= reword(tx.engine, record, body)
-        changes["key"] = key_of(record.kind, record.agent, record.user, body) or record.key
         changes["provenance"] = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
     fresh = tx.update(record, status=status, superseded_by="", valid_to=None, **{"body": body, **changes})
     before = {name: record.body[name] for name in (*_FIELDS, "reach")}

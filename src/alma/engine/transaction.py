@@ -15,7 +15,7 @@ import hashlib
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from ..text import fingerprint
 from ..types.kinds import EVERYWHERE, KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status, Trust
-from .admit import make_record, place_of
+from .admit import clean, draft_record, embed_records, make_record, place_of, reword
 from .context import Engine
 
 T = TypeVar("T")
@@ -125,6 +125,20 @@ class Transaction:
             changes = {"version": held.version + 1, "updated_at": self.engine.clock(), **changes}
         return self.put(replace(record, **changes), exact=True)
 
+    # -- things that change while they are worked with: work items, sessions, checkpoints
+
+    def add(self, kind: str, body: Mapping[str, Any], **fields: Any) -> Record:
+        """Store a new thing without secrets; `agent`, `id`, `links` and other fields of its record may be given."""
+        [record] = embed_records(self.engine, [draft_record(self.engine, kind, body, **fields)])
+        return self.put(record)
+
+    def change(self, record: Record, body: Mapping[str, Any], **fields: Any) -> Record:
+        """Store the next version with another body, without secrets; a thing that stays as it is gets none."""
+        fresh = {name: clean(value) for name, value in body.items()}
+        if fresh == record.body and not fields:
+            return record
+        return self.update(record, **{**reword(self.engine, record, fresh), **fields})
+
     def drop(self, record: Record) -> None:
         """Forget that a record was put in this transaction."""
         self._changed.pop(record.id, None)
@@ -199,6 +213,16 @@ class Transaction:
         return {names[stone.id] for stone in self.get(names) if stone.status is Status.ACTIVE}
 
 
+def scan_records(engine: Engine, kind: str, limit: int | None = None, **conditions: Any) -> list[Record]:
+    """Return the stored records of a kind, newest first; the conditions are those of `Where`."""
+    return list(engine.store.scan(Where(kinds={kind}, projects={engine.project}, **conditions), limit))
+
+
+def split_batches(items: Sequence[T], size: int = 256) -> Iterator[Sequence[T]]:
+    """Yield the items, so many at a time."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
 def of_owner(engine: Engine, record: Record, kind: str, **conditions: Any) -> Where:
     """Return the filter for records of a kind that have the agent and the user of this one."""
     place = {"projects": {engine.project}, "agents": {record.agent}, "users": {record.user}}
@@ -210,7 +234,6 @@ def tombstone_id(record_id: str) -> str:
 
 
 def hash_key(salt: str, key: str) -> str:
-    # Loaded here: it takes a while, and few memories have deleted anything.
     return hashlib.blake2b(key.encode("utf-8"), key=bytes.fromhex(salt), digest_size=16).hexdigest()
 
 
@@ -255,10 +278,10 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
             elif held[0].body["value"] != embedder:
                 raise describe_mismatch(held[0].body["value"], embedder)
         notes = engine.notes.take(engine.project) if engine.notes.waiting else []
-        stored = False
         try:
             engine.store.put([*notes, *records])
-            stored = True
+            if notes:
+                engine.notes.settle(notes)
             return result
         except ConflictError as conflict:
             if time.monotonic() > deadline:
@@ -268,9 +291,6 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         except BusyError:
             if not patient or time.monotonic() > deadline or not all(KINDS[one.kind].passing for one in records):
                 raise
-        finally:
-            if notes:
-                engine.notes.settle(notes, stored=stored)
         time.sleep(random.uniform(0, pause))
         pause = min(pause * 2, 0.05)
 

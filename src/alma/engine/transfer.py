@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
@@ -23,8 +23,8 @@ from ..types.record import LIVE, Evidence, Origin, Record, Status, Trust, from_j
 from ..types.times import now, to_iso
 from .admit import clean
 from .context import Engine
-from .transaction import SALT_MARKER, Transaction, key_of_deleted, write
-from .upkeep import ignore_progress, reindex
+from .transaction import SALT_MARKER, Transaction, key_of_deleted, split_batches, write
+from .upkeep import MUTE, Progress, ignore_progress, reindex
 from .view import view
 
 FORMAT = 1
@@ -58,10 +58,6 @@ class ImportTrust(StrEnum):
     NONE = "none"  # Somebody else's: all memories wait for a person, and nothing but memories is taken.
 
 
-Progress = Callable[[int, int], None]
-_MUTE: dict[str, Any] = {"vectors": (), "embedder": ""}
-
-
 # -- out
 
 
@@ -74,11 +70,12 @@ def lines(engine: Engine, *, vectors: bool = True, progress: Progress = ignore_p
     yield _encode(
         {"alma": "export", "format": FORMAT, "project": engine.project, "records": len(ids), "exported_at": moment}
     )
-    for start in range(0, len(ids), _BATCH):
-        batch = ids[start : start + _BATCH]
+    done = 0
+    for batch in split_batches(ids):
         for record in engine.store.get(batch):
-            yield _encode(to_json(record if vectors else replace(record, **_MUTE)))
-        progress(start + len(batch), len(ids))
+            yield _encode(to_json(record if vectors else replace(record, **MUTE)))
+        done += len(batch)
+        progress(done, len(ids))
     yield _encode(END)
 
 
@@ -254,7 +251,7 @@ def _fit_record(engine: Engine, record: Record, trust: ImportTrust) -> Record:
     size = engine.encoder.embedder.dim if engine.encoder else 0
     is_ours = record.embedder == engine.embedder_name and all(len(one) == size for one in record.vectors)
     if (body, text) != (record.body, record.text) or not is_ours or not record.vectors:
-        record = replace(record, body=body, text=text, **_MUTE)
+        record = replace(record, body=body, text=text, **MUTE)
     return limit_trust(record, trust)
 
 

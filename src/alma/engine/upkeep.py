@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import Self
+from typing import Any, Self
 
 from ..errors import ConflictError, ModelError, StorageError
 from ..ports import Model
@@ -25,14 +25,15 @@ from ..reading.port import About, Comparer, Pair, Relation, Verdict
 from ..types.kinds import EVERYWHERE, KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status
-from .admit import make_record, place_of
+from .admit import embed_records, make_record, place_of
 from .context import Engine
 from .evidence import age_days, strength
 from .facts import APART, RecordPair, comparison_id, find_comparisons
 from .retrieve.rank import FIELDS, NEAR, list_lookalikes, read_words, stated_at
-from .transaction import EMBEDDER_MARKER, Transaction, find_embedder_marker, make_embedder_marker, write
+from .transaction import EMBEDDER_MARKER, Transaction, find_embedder_marker, make_embedder_marker, split_batches, write
 
 _BATCH = 256
+MUTE: dict[str, Any] = {"vectors": (), "embedder": ""}
 # What was said outlives what was made of it.
 _FADING = frozenset(MemoryType) - {MemoryType.EPISODE}
 
@@ -73,8 +74,7 @@ def forget(
     due = [record.id for record in engine.store.scan(where) if is_due(record)]
     if dry_run:
         return Forgotten(due)
-    batches = [due[start : start + _BATCH] for start in range(0, len(due), _BATCH)]
-    return Forgotten([id for ids in batches for id in write(engine, partial(archive, ids=ids))])
+    return Forgotten([id for ids in split_batches(due) for id in write(engine, partial(archive, ids=ids))])
 
 
 Progress = Callable[[int, int], None]
@@ -99,13 +99,10 @@ def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
     moved, name = 0, engine.embedder_name
     before: list[str] = []
     while (todo := find_stale(engine)) and todo != before:
-        for start in range(0, len(todo), _BATCH):
-            held = [one for one in engine.store.get(todo[start : start + _BATCH]) if _is_stale(engine, one)]
-            vectors = engine.encode([KINDS[record.kind].passages(record.body) for record in held])
-            fresh = [
-                replace(record, vectors=own, embedder=name if own else "", version=record.version + 1)
-                for record, own in zip(held, vectors, strict=True)
-            ]
+        done = 0
+        for ids in split_batches(todo, _BATCH):
+            held = [one for one in engine.store.get(ids) if _is_stale(engine, one)]
+            fresh = embed_records(engine, [replace(one, **MUTE, version=one.version + 1) for one in held])
             # Not through a transaction, which would refuse the vectors of another embedder.
             try:
                 engine.store.put(fresh)
@@ -114,7 +111,8 @@ def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
                     # Somebody changed one of them; the next round meets it again.
                     with suppress(ConflictError):
                         engine.store.put([record])
-            progress(min(start + _BATCH, len(todo)), len(todo))
+            done += len(ids)
+            progress(done, len(todo))
         moved += len(todo)
         before = todo
     if todo:
@@ -197,9 +195,7 @@ def reconcile(engine: Engine, reader: Comparer, limit: int = MAX_PAIRS) -> Recon
 def split_pairs(pairs: Sequence[RecordPair]) -> Iterator[Sequence[RecordPair]]:
     """Yield as many pairs at a time as are asked about in one call, all of one kind."""
     for _, group in groupby(pairs, key=lambda pair: pair[1].kind):
-        of_kind = list(group)
-        for start in range(0, len(of_kind), _PAIRS_PER_CALL):
-            yield of_kind[start : start + _PAIRS_PER_CALL]
+        yield from split_batches(list(group), _PAIRS_PER_CALL)
 
 
 def read_pair(pair: RecordPair) -> Pair:

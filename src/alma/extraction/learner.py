@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from .. import words
 from ..engine import facts, outcomes, rules, validate
-from ..engine.admit import OutcomeDraft, draft_record, embed_records
+from ..engine.admit import draft_record, embed_records
 from ..engine.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
@@ -415,7 +415,7 @@ class _Keeper:
     def _make_draft(self, item: _Item) -> Record:
         fields, is_preference = item.fields, item.finding.kind is Kind.PREFERENCE
         if item.finding.kind is Kind.OUTCOME:
-            return outcomes.draft_outcome(self._engine, self._draft_outcome(item), item.provenance)
+            return self._draft_outcome(item, item.provenance).record
         if item.finding.kind not in _FACTS:
             # A rule of others waits as a lesson, too.
             return self._draft_lesson(item)
@@ -478,19 +478,12 @@ class _Keeper:
         taught = rules.learn_rules(tx, rules.prepare_rules(tx.engine, teachings))
         return [one.record for one in taught]
 
-    def _draft_outcome(self, item: _Item) -> OutcomeDraft:
-        return OutcomeDraft(
-            agent=self._agent,
-            task=item.fields["task"],
-            strategy=item.fields["strategy_used"],
-            result=Result(item.fields["outcome"]),
-            error=item.fields["error_message"] or None,
-            user=self._user,
-            session=self._session,
-            tags=item.tags,
-            metadata={**item.metadata, "source": self._source},
-            at=self._find_time(item),
-        )
+    def _draft_outcome(self, item: _Item, provenance: Provenance = outcomes.BY_AGENT) -> outcomes.OutcomeDraft:
+        names = ("task", "strategy_used", "outcome", "error_message")
+        given: dict[str, Any] = {name: item.fields[name] for name in names}
+        given |= {"agent": self._agent, "user_id": self._user, "session": self._session, "tags": item.tags}
+        given |= {"metadata": {**item.metadata, "source": self._source}, "at": self._find_time(item)}
+        return outcomes.build_outcome(self._engine, given, provenance)
 
     def _write_outcomes(self, tx: Transaction, items: Sequence[_Item]) -> Written:
         drafts = outcomes.prepare_outcomes(tx.engine, list(map(self._draft_outcome, items)))

@@ -18,11 +18,11 @@ from typing import Annotated, Any, TypeVar
 
 from .. import words
 from ..codec import decode_record
-from ..engine import things, validate
+from ..engine import validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.search import by_words
-from ..engine.transaction import Transaction, write
+from ..engine.transaction import Transaction, scan_records, write
 from ..engine.view import count_records
 from ..errors import ValidationError
 from ..memory import ALMA
@@ -352,7 +352,7 @@ class ProgressTracker(Holder):
     def history(self, item_id: str) -> list[ItemChange]:
         """Return who changed what of a work item, oldest first."""
         engine, record = self._find_item(item_id)
-        lines = things.scan(engine, "change", linked={record.id})[::-1]
+        lines = scan_records(engine, "change", linked={record.id})[::-1]
         changes = [decode_record(ItemChange, line, {"at": "created_at"}) for line in lines]
         return [ItemChange(record.created_at, "created", "", {}), *changes]
 
@@ -410,7 +410,7 @@ class ProgressTracker(Holder):
         """
         engine, _ = self._find_item(item_id)
         self._write(engine, by, lambda plan: plan.erase(plan.get(item_id)), reorders=True)
-        engine.store.delete([line.id for line in things.scan(engine, "change", linked={item_id})])
+        engine.store.delete([line.id for line in scan_records(engine, "change", linked={item_id})])
 
     # -- how far it is
 
@@ -441,7 +441,7 @@ class ProgressTracker(Holder):
     ) -> list[ProgressLog]:
         """Where sessions stood at moments that they noted, newest first."""
         who, sessions = self._agent(agent), session_id and {session_id}
-        records = things.scan(self._engine(project_id), _LOG, limit, agents=who and {who}, sessions=sessions)
+        records = scan_records(self._engine(project_id), _LOG, limit, agents=who and {who}, sessions=sessions)
         return [decode_record(ProgressLog, record, work.LOG_NAMES) for record in records]
 
     @operation(Effect.ADDS, "log_progress")
@@ -468,7 +468,7 @@ class ProgressTracker(Holder):
         engine, who = self._engine(project_id), self.engine.agent(agent)
         item = None if current_item_id is None else self._find_item(current_item_id)[1].id
         # When the session began: by its own record where there is one, else by its first log.
-        known = (*engine.store.get([session_id]), *things.scan(engine, _LOG, sessions={session_id})[-1:])
+        known = (*engine.store.get([session_id]), *scan_records(engine, _LOG, sessions={session_id})[-1:])
         begun = (one.body.get("started_at") or one.body.get("session_start") for one in known)
         start = times.from_iso(next(filter(None, begun), None)) or engine.clock()
         since = Where(projects={engine.project}, agents={who}, created_from=start)
@@ -482,7 +482,7 @@ class ProgressTracker(Holder):
             "outcomes": _count_matches(engine, replace(since, kinds={"outcome"})),
             "session_start": times.to_iso(start),
         }
-        record = write(engine, lambda tx: things.add(tx, _LOG, body, agent=who, session=session_id))
+        record = write(engine, lambda tx: tx.add(_LOG, body, agent=who, session=session_id))
         return decode_record(ProgressLog, record, work.LOG_NAMES)
 
     # -- where and who

@@ -34,7 +34,7 @@ from typing import Annotated, Any
 
 from .. import words
 from ..codec import decode_record
-from ..engine import things, validate
+from ..engine import validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.transaction import Transaction
@@ -275,7 +275,7 @@ class Plan:
         id = given.get("id") or new_id(KINDS[KIND].prefix)
         if self.tx.find(id) is not None:
             raise ValidationError(f"the id {id!r} is taken; leave it out to get a fresh one")
-        things.add(self.tx, KIND, _BLANK, id=id)
+        self.tx.add(KIND, _BLANK, id=id)
         item = self.get(id)
         own = {name: given[name] for name in given if name in vars(item) and name not in ("id", "status", *RELATIONS)}
         own = {name: times.to_iso(value) if isinstance(value, datetime) else value for name, value in own.items()}

@@ -737,7 +737,6 @@ def _edit_memory(tx: Transaction, entry: Entry, words: Words | None, name: str) 
     fresh = tx.update(
         record,
         **reword(tx.engine, record, body),
-        key=key_of(record.kind, record.agent, record.user, body) or record.key,
         # What a person has edited is theirs; learning moves its evidence, not its words.
         provenance=replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED),
         status=Status.ACTIVE,

@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 from .. import words
-from ..engine import things, validate
+from ..engine import validate
 from ..engine.context import Engine
 from ..engine.evidence import strength
 from ..engine.retrieve.pipeline import retrieve
 from ..engine.retrieve.request import Request
 from ..engine.rules import describe_occasion, is_old_fix
-from ..engine.transaction import write
+from ..engine.transaction import scan_records, write
 from ..engine.view import view
 from ..errors import ValidationError
 from ..memory import ALMA
@@ -185,7 +185,7 @@ class SessionManager(Holder):
         code = look_around(folder, _ORIENT_SECONDS) if orient and folder is not None else None
         focus, rules = self._find_focus(name, progress), find_engagement(engine, name, engine.scope(name), user)
         seen, now = visible_users(user), engine.clock()
-        outcomes = things.scan(engine, "outcome", _RECENT, agents={name}, users=seen, statuses={Status.ACTIVE})
+        outcomes = scan_records(engine, "outcome", _RECENT, agents={name}, users=seen, statuses={Status.ACTIVE})
         # Begun last: should anything go wrong before, no session is left open.
         record = write(engine, lambda tx: handoff.begin_session(tx, name, goal, self._owner(), user))
         return SessionContext(
@@ -346,7 +346,7 @@ class SessionManager(Holder):
         engine, name = self._find_engine(project_id, agent)
         if session_id is not None:
             sessions = [handoff.find_session(engine, name, session_id)]
-            handoffs = things.scan(engine, "handoff", 1, sessions={session_id})
+            handoffs = scan_records(engine, "handoff", 1, sessions={session_id})
         else:
             sessions = [] if state == "ended" else handoff.list_open(engine, name)
             handoffs = [] if state == "open" else handoff.list_handoffs(engine, name, limit)

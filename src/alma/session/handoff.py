@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..codec import decode_record
-from ..engine import things, validate
+from ..engine import validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.escape import escape
 from ..engine.prompt import tokens
-from ..engine.transaction import Transaction
+from ..engine.transaction import Transaction, scan_records
 from ..errors import NotFoundError, ValidationError
 from ..progress import ProgressSummary, WorkItem
 from ..text import normalise, shorten
@@ -247,7 +247,7 @@ def begin_session(tx: Transaction, agent: str, goal: str, owner: Body | None, us
     body: dict[str, Any] = {name: [] for name in ("actions", *MAX_ITEMS)}
     body |= {"goal": goal, "started_at": now, "ended_at": None, "last_seen": now, "state": str(SessionState.OPEN)}
     body |= {"action_count": 0, "tests": {}, "confidence": None, "owner": owner}
-    return things.add(tx, "session", body, agent=agent, user=user or "")
+    return tx.add("session", body, agent=agent, user=user or "")
 
 
 def find_session(engine: Engine, agent: str, id: str) -> Record:
@@ -257,7 +257,7 @@ def find_session(engine: Engine, agent: str, id: str) -> Record:
             return record
         if (record.kind, record.project) == ("session", engine.project):
             raise NotFoundError(f"session {id!r} belongs to {record.agent!r}, not to {agent!r}")
-    latest = [f"{one.id} ({one.body['state']})" for one in things.scan(engine, "session", _KNOWN, agents={agent})]
+    latest = [f"{one.id} ({one.body['state']})" for one in scan_records(engine, "session", _KNOWN, agents={agent})]
     known = ", ".join(latest) or "none yet; start_session begins one"
     raise NotFoundError(f"{agent!r} has no session {id!r} in project {engine.project!r}. Its latest: {known}.")
 
@@ -297,7 +297,7 @@ def note_session(tx: Transaction, agent: str, id: str, given: Body, owner: Body 
         "tests": sort_tests({**body["tests"], **given.get("tests", {})}),
         "confidence": given.get("confidence", body["confidence"]),
     }
-    return things.change(tx, record, noted, status=Status.ACTIVE)
+    return tx.change(record, noted, status=Status.ACTIVE)
 
 
 def end_session(tx: Transaction, agent: str, id: str, closing: Body) -> Record:
@@ -316,7 +316,7 @@ def end_session(tx: Transaction, agent: str, id: str, closing: Body) -> Record:
 
 
 def _find_handoff(tx: Transaction, id: str) -> Record | None:
-    return next(iter(tx.see(things.scan(tx.engine, "handoff", 1, sessions={id}))), None)
+    return next(iter(tx.see(scan_records(tx.engine, "handoff", 1, sessions={id}))), None)
 
 
 def _put_handoff(
@@ -348,12 +348,12 @@ def _put_handoff(
         "metadata": closing.get("metadata", {}),
     }
     over = {**notes, "state": str(state), "ended_at": body["ended_at"], "owner": None}
-    things.change(tx, record, over, status=Status.ARCHIVED)
+    tx.change(record, over, status=Status.ARCHIVED)
     before = _find_handoff(tx, record.id)
     if before is not None:
-        return things.change(tx, before, body, created_at=tx.engine.clock())
+        return tx.change(before, body, created_at=tx.engine.clock())
     place = {"agent": record.agent, "user": record.user, "session": record.id, "links": (record.id,)}
-    return things.add(tx, "handoff", body, **place)
+    return tx.add("handoff", body, **place)
 
 
 def _find_last(noted: Body, outcomes: Sequence[Record]) -> tuple[str, str]:
@@ -370,7 +370,7 @@ def _judge_outcome(outcome: Record) -> str:
 
 
 def list_open(engine: Engine, agent: str) -> list[Record]:
-    return things.scan(engine, "session", _OPEN, agents={agent}, statuses={Status.ACTIVE})
+    return scan_records(engine, "session", _OPEN, agents={agent}, statuses={Status.ACTIVE})
 
 
 def check_session(tx: Transaction, agent: str, id: str, alive_for: timedelta) -> bool:
@@ -402,17 +402,17 @@ def check_session(tx: Transaction, agent: str, id: str, alive_for: timedelta) ->
 def _list_outcomes(engine: Engine, record: Record) -> list[Record]:
     """Return what was learned during a session, newest first: until it ended, or the agent's next one began."""
     began, agents = record.created_at, {record.agent}
-    later = things.scan(engine, "session", _OPEN, agents=agents, created_from=began)
+    later = scan_records(engine, "session", _OPEN, agents=agents, created_from=began)
     ends = [one.created_at for one in later if one.created_at > began]
     end = min([*ends, from_iso(record.body.get("ended_at")) or engine.clock()]) + timedelta(microseconds=1)
     seen = {"agents": agents, "users": visible_users(record.user)}
-    return things.scan(engine, "outcome", _OUTCOMES, created_from=began, created_to=end, **seen)
+    return scan_records(engine, "outcome", _OUTCOMES, created_from=began, created_to=end, **seen)
 
 
 def list_handoffs(engine: Engine, agent: str, limit: int, users: Collection[str] | None = None) -> list[Record]:
     """Return the latest, by when their sessions ended."""
     most = max(limit, _HANDOFFS)
-    records = things.scan(engine, "handoff", most, agents={agent}, users=users, statuses={Status.ACTIVE})
+    records = scan_records(engine, "handoff", most, agents={agent}, users=users, statuses={Status.ACTIVE})
     return sorted(records, key=lambda one: (one.body["ended_at"], one.id), reverse=True)[:limit]
 
 

@@ -28,13 +28,13 @@ from typing import Annotated, Any, NamedTuple, cast
 
 from .. import words
 from ..codec import decode_record
-from ..engine import things, validate
-from ..engine.admit import build_outcome, clean, draft_record
+from ..engine import validate
+from ..engine.admit import clean, draft_record
 from ..engine.context import Engine
-from ..engine.outcomes import learn_outcomes
+from ..engine.outcomes import build_outcome, learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.search import by_words, read_snapshot
-from ..engine.transaction import Transaction, write
+from ..engine.transaction import Transaction, scan_records, write
 from ..engine.view import view
 from ..errors import NotFoundError, ScopeError, ValidationError
 from ..memory import ALMA, build_request
@@ -218,14 +218,14 @@ def find_run(engine: Engine, run: str) -> Record | None:
 def get_run(engine: Engine, run: str) -> Record:
     if record := find_run(engine, run):
         return record
-    names = [one.body["run"] for one in things.scan(engine, "run", _NAMED)]
+    names = [one.body["run"] for one in scan_records(engine, "run", _NAMED)]
     known = f"The latest: {', '.join(names)}" if names else "There is none yet: start_run or a checkpoint makes one"
     raise NotFoundError(f"there is no run {run!r} in project {engine.project!r}. {known}.")
 
 
 def refuse_misspelt(engine: Engine, run: str) -> None:
     """Raise NotFoundError for a run that is none of those there are; where there is none yet, it is the first."""
-    if things.scan(engine, "run", 1):
+    if scan_records(engine, "run", 1):
         get_run(engine, run)
 
 
@@ -254,8 +254,8 @@ def put_run(
         is_over = status not in (None, RunStatus.RUNNING)
         body |= {"status": str(status or RunStatus.RUNNING), "ended_at": now if is_over else None}
     if record is None:
-        return things.add(tx, "run", body, id=id, agent=agent, session=run)
-    return things.change(tx, record, body)
+        return tx.add("run", body, id=id, agent=agent, session=run)
+    return tx.change(record, body)
 
 
 def find_checkpoints(
@@ -263,7 +263,7 @@ def find_checkpoints(
 ) -> list[Record]:
     """Return the checkpoints of a run, newest first."""
     places = {"keys": branch and {make_id("branch", run, branch)}, "tagged": node and {f"node:{node}"}}
-    return things.scan(
+    return scan_records(
         engine, "checkpoint", limit, sessions={run}, **{name: one or None for name, one in places.items()}
     )
 
@@ -444,7 +444,7 @@ class WorkflowMemory(Holder):
             return RunList([self.get_run(run_id)], checkpoints)
         if node_id or branch_id:
             raise ValidationError("node_id and branch_id say which checkpoints of a run: pass run_id with them")
-        runs = [decode_record(Run, record, STORED_AS) for record in things.scan(self.engine, "run")]
+        runs = [decode_record(Run, record, STORED_AS) for record in scan_records(self.engine, "run")]
         fits = (one for one in runs if workflow_id in (None, "", one.workflow_id) and status in (None, one.status))
         return RunList(list(fits)[:limit], [])
 
@@ -559,7 +559,7 @@ class WorkflowMemory(Holder):
         before = validate.moment("older_than", older_than)
         seen: Counter[str] = Counter()
         old, bases = [], set()
-        for record in things.scan(self.engine, "checkpoint", sessions=sessions):
+        for record in scan_records(self.engine, "checkpoint", sessions=sessions):
             seen[record.key] += 1
             if seen[record.key] <= keep_latest or (before is not None and record.created_at >= before):
                 bases.add(record.body["base"])
@@ -668,8 +668,8 @@ class WorkflowMemory(Holder):
             owner = put_run(tx, run_id, agent=who)
             body = {**content, "workflow": owner.body["workflow"], "run": run_id, "node": node}
             if record is None:
-                return things.add(tx, "artifact", body, id=id, agent=who, session=run_id, links=(owner.id,))
-            return things.change(tx, record, body)
+                return tx.add("artifact", body, id=id, agent=who, session=run_id, links=(owner.id,))
+            return tx.change(record, body)
 
         return decode_record(Artifact, write(engine, step), STORED_AS)
 
@@ -685,7 +685,7 @@ class WorkflowMemory(Holder):
     ) -> list[Artifact]:
         """What runs made, newest first."""
         sessions = {self.get_run(run_id).run_id} if run_id else None
-        artifacts = things.scan(self.engine, "artifact", sessions=sessions)
+        artifacts = scan_records(self.engine, "artifact", sessions=sessions)
         for name, value in (("node", node_id), ("workflow", workflow_id), ("kind", kind)):
             artifacts = [record for record in artifacts if value in (None, "", record.body[name])]
         return [decode_record(Artifact, record, STORED_AS) for record in artifacts[:limit]]
@@ -733,14 +733,11 @@ class WorkflowMemory(Holder):
                 raise ValidationError("task is missing, and the run does not say which workflow it is of: pass task")
         usual = f"{place.workflow}: {place.node}" if place.node else f"Run the workflow {place.workflow}"
         given |= {"task": task or usual, "metadata": {**place._asdict(), **(metadata or {})}}
-        drafts = [
-            build_outcome(self.engine, OPERATIONS["learn"].complete({**given, "strategy_used": one}))
-            for one in strategy_used
-        ]
-        tags = tuple(place.make_tags().values())
-        outcomes = learn_outcomes(self.engine, [one._replace(session=run_id, tags=tags) for one in drafts])
+        calls = [OPERATIONS["learn"].complete({**given, "strategy_used": one}) for one in strategy_used]
+        place_fields = {"session": run_id, "tags": tuple(place.make_tags().values())}
+        outcomes = learn_outcomes(self.engine, [build_outcome(self.engine, {**one, **place_fields}) for one in calls])
 
-        status = None if place.node else _ENDED[drafts[0].result]
+        status = None if place.node else _ENDED[Result(calls[0]["outcome"])]
         write(self.engine, lambda tx: put_run(tx, run_id, place.workflow, status=status))
         now = self.engine.clock()
         return [value for record in outcomes if isinstance(value := view(record, now), Outcome)]

@@ -22,7 +22,7 @@ from ...text import STOP, agreement, content_words, is_common, stems, words
 from ...types.kinds import Episode, Turn
 from ...types.query import Where
 from ...types.record import NONE, Record, Vector
-from ...types.slice import Explanation, Factor, MemorySlice
+from ...types.slice import Factor, MemorySlice
 from ...types.times import from_iso
 from ..episodes import episode_of, number_of, turn_id
 from ..evidence import faded, feedback
@@ -343,15 +343,20 @@ def add_conversations(context: RetrievalContext, memories: MemorySlice) -> Memor
     shown = shown or _drop_irrelevant(hits, context.mode.strictness)
     episodes: list[Episode] = []
     turns: list[Turn] = []
+    explanations = list(memories.explanations)
     for hit in shown:
+        similarity, ranked = squash(hit.ranked.score), hit.ranked
+        shared = list_shared_words(context.question.text, "\n".join(turn.text for turn in hit.excerpt))
+        timely = "in the time asked about" if ranked.place in (Place.INSIDE, Place.NEAR) else ""
+        why = (similarity, {"similarity": Factor(similarity, 1.0)}, ranked.cosine, hit.evidence.words, shared, timely)
+        explanations.append(explain_score(hit.record, *why))
         memory = view(hit.record, context.now)
         if isinstance(memory, Episode):
             excerpt = [view(turn, context.now) for turn in hit.excerpt]
             episodes.append(replace(memory, turns=tuple(turn for turn in excerpt if isinstance(turn, Turn))))
         elif isinstance(memory, Turn):
             turns.append(memory)
-    explanations = (*memories.explanations, *(_explain_hit(context, hit) for hit in shown))
-    return replace(memories, episodes=episodes, turns=turns, explanations=explanations)
+    return replace(memories, episodes=episodes, turns=turns, explanations=tuple(explanations))
 
 
 def weigh_conversations(context: RetrievalContext, hits: SearchHits) -> list[ConversationHit]:
@@ -483,11 +488,3 @@ def _collect_evidence(context: RetrievalContext, hits: SearchHits, chosen: Seque
         )
         weighed.append(ConversationHit(ranked, record, tuple(excerpt), evidence))
     return weighed
-
-
-def _explain_hit(context: RetrievalContext, hit: ConversationHit) -> Explanation:
-    similarity = squash(hit.ranked.score)
-    shared = list_shared_words(context.question.text, "\n".join(turn.text for turn in hit.excerpt))
-    timely = "in the time asked about" if hit.ranked.place in (Place.INSIDE, Place.NEAR) else ""
-    factors = {"similarity": Factor(similarity, 1.0)}
-    return explain_score(hit.record, similarity, factors, hit.ranked.cosine, hit.evidence.words, shared, timely)

@@ -85,10 +85,8 @@ def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[
     Unlike a retrieval it is for nobody in particular: it goes by relevance alone, has no gate, and is not recorded.
     """
     pool = _find_pool(engine, query, embed_query(engine, query), where, max(2 * limit, _MIN_POOL))
-    scored = [
-        score_candidate(one, similarity, query, engine.clock(), engine.settings)._replace(score=similarity)
-        for one, similarity in zip(pool, measure_similarity(pool), strict=True)
-    ]
+    now, settings = engine.clock(), engine.settings
+    scored = [score_candidate(one, near, query, now, settings)._replace(score=near) for one, near in pool]
     return sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]
 
 
@@ -109,18 +107,22 @@ def find_rules(engine: Engine, session: str, prompt: str, limit: int) -> list[Re
     # To a model of English all texts in other letters look alike: there, words must agree as well.
     is_readable = sum(map(str.isascii, prompt)) >= _READABLE * len(prompt)
     scored = []
-    for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
+    for candidate, similarity in pool:
         is_known = candidate.is_known and is_readable and candidate.record.text.isascii()
         if PROMPTED.passes(candidate._replace(is_known=is_known)):
             scored.append(score_candidate(candidate, similarity, prompt, engine.clock(), engine.settings))
     return [one.record for one in sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]]
 
 
-def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> list[Candidate]:
+def _find_pool(
+    engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int
+) -> list[tuple[Candidate, float]]:
+    """Return what is near a query by meaning or by words, and how relevant each is."""
     with read_snapshot(engine.store):
         hits = (*by_meaning(engine, vectors, where, limit), *by_words(engine.store, query, where, limit))
         records = engine.store.get(list(dict.fromkeys(hit.id for hit in hits)))
-    return compare_records(engine, query, records, find_closeness(engine, records, vectors))
+    pool = compare_records(engine, query, records, find_closeness(engine, records, vectors))
+    return list(zip(pool, measure_similarity(pool), strict=True))
 
 
 def _choose_typed(context: RetrievalContext) -> MemorySlice:
@@ -247,24 +249,17 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
         for candidate, similarity in zip(pool, measure_similarity(pool), strict=True)
         if (is_match := _is_match(context, candidate)) or candidate.record.kind in _STANDING
     ]
-    matching = [(candidate.record, candidate.cosine) for candidate, _, is_match in passing if is_match]
+    matching = [candidate.record for candidate, _, is_match in passing if is_match]
     expected: Mapping[str, float] = {}
-    if any(record.kind in _LESSONS and record.evidence.recent for record, _ in matching):
+    if any(record.kind in _LESSONS and record.evidence.recent for record in matching):
         # Loaded here because a process that has no lessons to show does without it.
         from ..predict import forecast_lessons
 
         expected = forecast_lessons(context.engine, context.question.text, context.vectors, matching, context.now)
     ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
     for candidate, similarity, is_match in passing:
-        scored = score_candidate(
-            candidate,
-            similarity,
-            context.question.text,
-            context.now,
-            context.settings,
-            expected=expected.get(candidate.record.id),
-            is_standing=not is_match,
-        )
+        chance = expected.get(candidate.record.id)
+        scored = score_candidate(candidate, similarity, *context.basis, expected=chance, is_standing=not is_match)
         ranked[MemoryType(candidate.record.kind)].append(scored)
     for items in ranked.values():
         # Rounded, so that a second more or less between two memories does not decide. Of equals the newest comes first.
@@ -299,14 +294,8 @@ def _order_lookalikes(
         is_standing = all(item.explanation.standing for item in scored)
         for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
             if candidate.record.id in missing:
-                by_id[candidate.record.id] = score_candidate(
-                    candidate,
-                    similarity,
-                    context.question.text,
-                    context.now,
-                    context.settings,
-                    is_standing=is_standing,
-                )
+                scored_one = score_candidate(candidate, similarity, *context.basis, is_standing=is_standing)
+                by_id[candidate.record.id] = scored_one
         newest |= find_newest(context.engine, list(missing.values()), among, context.past)
     ordered: dict[str, Scored] = {}
     for item in scored:
@@ -383,10 +372,13 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
     aliases = _find_aliases(context, (*new, *context.question.names))
     ways = [(other, name) for name in context.question.names for other in aliases.get(name, ())]
     ways += [(other, "") for name in new for other in (name, *aliases.get(name, ()))]
-    seen = {item.record.id for item in first}
+    seen, store = {item.record.id for item in first}, context.engine.store
     facts: list[tuple[Record, float | None, str]] = []
     for name, asked in ways:
-        holding = _find_naming(context, name)
+        hits = by_words(store, name, context.where(MemoryType.DOMAIN_KNOWLEDGE), _MAX_NAMING + 1)
+        holding = [one for one in store.get([hit.id for hit in hits]) if set(words(name)) <= set(words(one.text))]
+        if len(holding) > _MAX_NAMING:
+            continue
         close: Mapping[str, float | None] = find_closeness(context.engine, holding, context.vectors)
         for record in holding:
             near = close.get(record.id)
@@ -400,7 +392,7 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
     for record, near, reason in facts[:room]:
         candidate = Candidate(record, near, 0.0)
         [similarity] = measure_similarity([candidate])
-        scored = score_candidate(candidate, similarity, context.question.text, context.now, context.settings)
+        scored = score_candidate(candidate, similarity, *context.basis)
         linked.append(scored._replace(explanation=replace(scored.explanation, reason=reason)))
     return linked
 
@@ -421,14 +413,6 @@ def _find_aliases(context: RetrievalContext, names: Sequence[str]) -> dict[str, 
 def _list_entities(context: RetrievalContext, **conditions: Collection[str]) -> list[Record]:
     where = Where(kinds={"entity"}, projects={context.engine.project}, statuses={Status.ACTIVE}, **conditions)  # type: ignore[arg-type]
     return list(context.engine.store.scan(where, _MAX_ENTITIES))
-
-
-def _find_naming(context: RetrievalContext, name: str) -> list[Record]:
-    """Return the facts that hold a name; none when many do."""
-    store, wanted = context.engine.store, set(words(name))
-    hits = by_words(store, name, context.where(MemoryType.DOMAIN_KNOWLEDGE), _MAX_NAMING + 1)
-    holding = [one for one in store.get([hit.id for hit in hits]) if wanted <= set(words(one.text))]
-    return holding if len(holding) <= _MAX_NAMING else []
 
 
 _SIMILAR_POOL, _MAX_SIMILAR = 24, 2

@@ -366,9 +366,9 @@ def measure_likeness(
         enough = least.cosine
     if alike < enough:
         return None
-    if least.is_careful and (_differ_in_subject(first, second) or _differ_in_scope(first, second)):
-        return None
-    return alike
+    mine, theirs = _list_words(first), _list_words(second)
+    is_of_other_scope = any(mine & names and theirs & names and not mine & theirs & names for names in _SCOPES)
+    return None if least.is_careful and (is_of_other_scope or _differ_in_subject(first, second)) else alike
 
 
 @lru_cache(maxsize=4096)
@@ -388,8 +388,3 @@ def _differ_in_subject(first: str, second: str) -> bool:
         return False
     rest, other_rest = set(mine[1:]), set(theirs[1:])
     return len(rest & other_rest) >= _SAME_REST * len(rest | other_rest) > 0
-
-
-def _differ_in_scope(first: str, second: str) -> bool:
-    mine, theirs = _list_words(first), _list_words(second)
-    return any(mine & names and theirs & names and not mine & theirs & names for names in _SCOPES)

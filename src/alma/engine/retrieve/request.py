@@ -92,6 +92,7 @@ class RetrievalContext(NamedTuple):
     past: datetime | None  # When the time that the question asks about ended; None unless it is over.
     types: frozenset[MemoryType]
     top_k: int
+    basis: tuple[str, datetime, Settings]  # What a candidate is scored by.
 
     def where(self, kind: str) -> Where:
         """Return what may be found of a kind: of this project, readable by the agent, of this user or of nobody."""
@@ -131,11 +132,12 @@ def prepare(engine: Engine, request: Request) -> RetrievalContext:
     changes: dict[str, Any] = {} if mode.weights is None else {"weights": mode.weights}
     if mode.half_life_days is not None:
         changes["recency_half_life_days"] = mode.half_life_days
+    settings = replace(engine.settings, **changes) if changes else engine.settings
     return RetrievalContext(
         engine=engine,
         request=request,
         mode=mode,
-        settings=replace(engine.settings, **changes) if changes else engine.settings,
+        settings=settings,
         question=question,
         windows=windows,
         vectors=vectors,
@@ -144,6 +146,7 @@ def prepare(engine: Engine, request: Request) -> RetrievalContext:
         past=max(ends) if ends and max(ends) < now else None,
         types=types,
         top_k=top_k if request.top_k is None else request.top_k,
+        basis=(question.text, now, settings),
     )
 
 
