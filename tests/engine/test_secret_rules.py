@@ -27,7 +27,7 @@ from alma.engine.redact import (
 # These are known by what stands elsewhere in the text too.
 BY_CONTEXT = {'"kty"', "cookie"}
 ALONE = [rule for rule in RULES if BY_CONTEXT.isdisjoint(rule.keywords)]
-ANCHORED = [rule for rule in RULES if rule.near]
+ANCHORED = [rule for rule in RULES if rule.anchor or rule.near]
 MANY = settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
@@ -40,7 +40,7 @@ def matched(rule: Rule) -> st.SearchStrategy[str]:
 
 def everywhere(rule: Rule) -> Rule:
     """The same rule, tried at every place of every text."""
-    return Rule(vars(rule) | {"near": ""})
+    return Rule(vars(rule) | {"anchor": "", "near": ""})
 
 
 def test_the_data_file_has_no_unknown_field_check_or_pattern() -> None:

@@ -15,7 +15,7 @@ import binascii
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 with open(os.path.join(os.path.dirname(__file__), "secret_rules.json"), encoding="utf-8") as _file:
@@ -209,8 +209,11 @@ class Rule:
     keywords: tuple[str, ...] = ("",)  # Without one of these the pattern cannot match; in lower case with `fold`.
     pattern: str = ""  # Its group `s` is the secret, otherwise the whole match.
     fold: bool = False  # Case is ignored.
+    needs: str = ""  # One of these characters must be in the text too.
+    number: bool = False  # A long number must be in the text too: of a card or an account, maybe in groups.
     run: int = 0  # So many characters without a space must be in the text; if case matters, a keyword is among such.
     unless: str = ""  # This must not be in the text.
+    anchor: str = ""  # A match begins where this pattern matches in the lower-case text.
     near: str = ""  # A match is near a match of this pattern in the lower-case text, if the group of that matched.
     unless_before: str = ""  # The name of a pattern that must not be found in the text right before.
     value: str = ""  # How to find the value: "next", "said", "assigned", "password"; otherwise it is in the match.
@@ -222,6 +225,7 @@ class Rule:
     def __init__(self, fields: dict[str, object]) -> None:
         self.__dict__.update(fields)
         self.pattern = "".join(self.pattern)
+        self.anchor = "".join(self.anchor)
         self.near = "".join(self.near)
 
 
@@ -238,27 +242,44 @@ def select_rules(text: Text) -> list[Rule]:
     for by_keyword, area in zip(_BY_KEYWORD, (text.folded, text.plain, text.long), strict=True):
         if area:
             numbers.update(*[found for keyword, found in by_keyword.items() if keyword in area])
-    rules = (RULES[number] for number in sorted(numbers))
-    return [rule for rule in rules if text.longest >= rule.run and not (rule.unless and rule.unless in text.plain)]
+    return [
+        rule
+        for rule in (RULES[number] for number in sorted(numbers))
+        if text.longest >= rule.run
+        and not (rule.unless and rule.unless in text.plain)
+        and (not rule.number or contains("long_number", text.plain))
+        and (not rule.needs or any(sign in text.plain for sign in rule.needs))
+    ]
 
 
 def find_spans(rule: Rule, text: Text) -> list[Span]:
     """Return where the secrets of one rule are."""
-    pattern, areas = compile_pattern(rule.pattern), [(0, len(text.plain))]
-    if rule.near:
-        near = compile_pattern(rule.near).finditer(text.folded)
-        areas = [(max(0, one.start() - _LONGEST_NAME), one.end()) for one in near if one[1] is not None]
     spans: list[Span] = []
-    done = end = 0
-    for begin, stop in areas:
-        for match in pattern.finditer(text.plain, max(begin, done), stop):
-            span = _find_secret(rule, match) if match.start() >= end else None
-            before = text.plain[max(0, span[0] - 30) : span[0]] if span else ""
-            if span and before.rfind("[REDACTED:") <= before.rfind("]"):
-                spans.append(span)
-                end = span[1]
-        done = stop
+    end = 0
+    for match in _find_matches(rule, text):
+        span = _find_secret(rule, match) if match.start() >= end else None
+        before = text.plain[max(0, span[0] - 30) : span[0]] if span else ""
+        if span and before.rfind("[REDACTED:") <= before.rfind("]"):
+            spans.append(span)
+            end = span[1]
     return spans
+
+
+def _find_matches(rule: Rule, text: Text) -> Iterator[re.Match[str]]:
+    done = 0
+    if rule.near:
+        for near in compile_pattern(rule.near).finditer(text.folded):
+            if near[1] is not None:
+                begin, done = max(done, near.start() - _LONGEST_NAME), near.end()
+                yield from compile_pattern(rule.pattern).finditer(text.plain, begin, done)
+    elif rule.anchor:
+        for anchor in compile_pattern(rule.anchor).finditer(text.folded):
+            match = compile_pattern(rule.pattern).match(text.plain, anchor.start()) if anchor.start() >= done else None
+            if match:
+                done = match.end()
+                yield match
+    else:
+        yield from compile_pattern(rule.pattern).finditer(text.plain)
 
 
 def _find_secret(rule: Rule, match: re.Match[str]) -> Span | None:

@@ -85,8 +85,10 @@ def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[
     Unlike a retrieval it is for nobody in particular: it goes by relevance alone, has no gate, and is not recorded.
     """
     pool = _find_pool(engine, query, embed_query(engine, query), where, max(2 * limit, _MIN_POOL))
-    now, settings = engine.clock(), engine.settings
-    scored = [score_candidate(one, near, query, now, settings)._replace(score=near) for one, near in pool]
+    scored = [
+        score_candidate(one, similarity, query, engine.clock(), engine.settings)._replace(score=similarity)
+        for one, similarity in zip(pool, measure_similarity(pool), strict=True)
+    ]
     return sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]
 
 
@@ -107,22 +109,18 @@ def find_rules(engine: Engine, session: str, prompt: str, limit: int) -> list[Re
     # To a model of English all texts in other letters look alike: there, words must agree as well.
     is_readable = sum(map(str.isascii, prompt)) >= _READABLE * len(prompt)
     scored = []
-    for candidate, similarity in pool:
+    for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
         is_known = candidate.is_known and is_readable and candidate.record.text.isascii()
         if PROMPTED.passes(candidate._replace(is_known=is_known)):
             scored.append(score_candidate(candidate, similarity, prompt, engine.clock(), engine.settings))
     return [one.record for one in sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]]
 
 
-def _find_pool(
-    engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int
-) -> list[tuple[Candidate, float]]:
-    """Return what is near a query by meaning or by words, and how relevant each is."""
+def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> list[Candidate]:
     with read_snapshot(engine.store):
         hits = (*by_meaning(engine, vectors, where, limit), *by_words(engine.store, query, where, limit))
         records = engine.store.get(list(dict.fromkeys(hit.id for hit in hits)))
-    pool = compare_records(engine, query, records, find_closeness(engine, records, vectors))
-    return list(zip(pool, measure_similarity(pool), strict=True))
+    return compare_records(engine, query, records, find_closeness(engine, records, vectors))
 
 
 def _choose_typed(context: RetrievalContext) -> MemorySlice:
@@ -372,13 +370,10 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
     aliases = _find_aliases(context, (*new, *context.question.names))
     ways = [(other, name) for name in context.question.names for other in aliases.get(name, ())]
     ways += [(other, "") for name in new for other in (name, *aliases.get(name, ()))]
-    seen, store = {item.record.id for item in first}, context.engine.store
+    seen = {item.record.id for item in first}
     facts: list[tuple[Record, float | None, str]] = []
     for name, asked in ways:
-        hits = by_words(store, name, context.where(MemoryType.DOMAIN_KNOWLEDGE), _MAX_NAMING + 1)
-        holding = [one for one in store.get([hit.id for hit in hits]) if set(words(name)) <= set(words(one.text))]
-        if len(holding) > _MAX_NAMING:
-            continue
+        holding = _find_naming(context, name)
         close: Mapping[str, float | None] = find_closeness(context.engine, holding, context.vectors)
         for record in holding:
             near = close.get(record.id)
@@ -413,6 +408,14 @@ def _find_aliases(context: RetrievalContext, names: Sequence[str]) -> dict[str, 
 def _list_entities(context: RetrievalContext, **conditions: Collection[str]) -> list[Record]:
     where = Where(kinds={"entity"}, projects={context.engine.project}, statuses={Status.ACTIVE}, **conditions)  # type: ignore[arg-type]
     return list(context.engine.store.scan(where, _MAX_ENTITIES))
+
+
+def _find_naming(context: RetrievalContext, name: str) -> list[Record]:
+    """Return the facts that hold a name; none when many do."""
+    store, wanted = context.engine.store, set(words(name))
+    hits = by_words(store, name, context.where(MemoryType.DOMAIN_KNOWLEDGE), _MAX_NAMING + 1)
+    holding = [one for one in store.get([hit.id for hit in hits]) if wanted <= set(words(one.text))]
+    return holding if len(holding) <= _MAX_NAMING else []
 
 
 _SIMILAR_POOL, _MAX_SIMILAR = 24, 2
