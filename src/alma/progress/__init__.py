@@ -272,8 +272,7 @@ class ProgressTracker(Holder):
         given = {name: value for name, value in locals().items() if value is not None}
         names = [name for name in given if name not in ("self", "item_id", "by")]
         if not names:
-            options = ", ".join(self.update_item.operation.own_parameters)  # type: ignore[attr-defined]
-            raise ValidationError(f"nothing to update: pass some of {options.removeprefix('item_id, ')}")
+            raise ValidationError("nothing to update: pass what should change, such as its status or priority")
         fields = {name: given[name] for name in names if name in work.FIELDS}
         if owner is not None:
             fields["agent"] = self._agent(owner)

@@ -103,10 +103,13 @@ def take_project_first(method: F) -> F:
     return cast(F, call)
 
 
-SessionId = Annotated[str, About("the session's id, as start_session gave it", check=validate.name)]
+SessionId = Annotated[str, About("the session's id", check=validate.name)]
 Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about", local=True)]
-Texts = Annotated[Iterable[str] | None, About("short texts", check=handoff.read_lines)]
-Files = Annotated[Iterable[str] | None, About("short texts", check=handoff.read_paths)]
+Decisions = Annotated[Iterable[str] | None, About("what was decided", check=handoff.read_lines)]
+Blockers = Annotated[Iterable[str] | None, About("what is in the way", check=handoff.read_lines)]
+Risks = Annotated[Iterable[str] | None, About("what may go wrong", check=handoff.read_lines)]
+Steps = Annotated[Iterable[str] | None, About("what comes next", check=handoff.read_lines)]
+Files = Annotated[Iterable[str] | None, About("files it works on", check=handoff.read_paths)]
 Tests = Annotated[Mapping[str, bool] | None, About("by name, whether it passes")]
 Level = Annotated[float | None, About("0 to 1: how well it is going", least=0.0, most=1.0)]
 
@@ -222,16 +225,14 @@ class SessionManager(Holder):
         *,
         action: Annotated[str | None, About("what was done", check=handoff.read_line)] = None,
         outcome: Annotated[LastOutcome | str | None, About("how the action went")] = None,
-        decisions: Texts = None,
+        decisions: Decisions = None,
         active_files: Files = None,
-        blockers: Texts = None,
+        blockers: Blockers = None,
         resolved: Annotated[
             Iterable[str] | None, About("blockers and risks that are gone", check=handoff.read_lines)
         ] = None,
-        next_steps: Annotated[
-            Iterable[str] | None, About("what comes next, in place of what was said before", check=handoff.read_lines)
-        ] = None,
-        risk_flags: Texts = None,
+        next_steps: Steps = None,
+        risk_flags: Risks = None,
         test_status: Tests = None,
         confidence_level: Level = None,
         goal: Annotated[str | None, About("another goal", check=handoff.read_goal)] = None,
@@ -284,13 +285,13 @@ class SessionManager(Holder):
         last_action: Annotated[str | None, About("the last thing done", check=handoff.read_line)] = None,
         last_outcome: Annotated[LastOutcome | str | None, About("how it went")] = None,
         current_goal: Annotated[str | None, About("the goal now", check=handoff.read_goal)] = None,
-        key_decisions: Texts = None,
+        key_decisions: Decisions = None,
         active_files: Files = None,
-        blockers: Texts = None,
-        next_steps: Texts = None,
+        blockers: Blockers = None,
+        next_steps: Steps = None,
         test_status: Tests = None,
         confidence_level: Level = None,
-        risk_flags: Texts = None,
+        risk_flags: Risks = None,
         metadata: words.Metadata = None,
         project_id: words.Project = None,
     ) -> SessionHandoff:
