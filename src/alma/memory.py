@@ -619,7 +619,7 @@ class ALMA(Closeable):
         self,
         agent: words.AnyAgent = None,
         older_than_days: Annotated[float, About("not used or confirmed for so many days", least=0)] = 90,
-        below_confidence: Annotated[float, About("and faded below this strength, 0 to 1", least=0, most=1)] = 0.3,
+        below_confidence: Annotated[float, About("and faded below this strength, 0 to 1", least=0)] = 0.3,
         dry_run: Annotated[bool, About("only say what would be archived")] = False,
     ) -> Forgotten:
         """Archive what nobody used or confirmed for long and has faded. Nothing is erased."""
