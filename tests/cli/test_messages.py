@@ -122,3 +122,69 @@ def test_help_says_what_a_negative_option_does(project: Path, run: Run) -> None:
     assert "no workspace, not even the default" in run("session", "start", "--help").out
     assert "make no work items of the prompt" in run("session", "prepare", "--help").out
     assert "it is not your own" in run("rules", "import", "--help").out
+
+
+# -- help
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted", "unwanted"),
+    [
+        (
+            "graph",
+            "path         show how one entity is related to another",
+            "what can be reached from an entity, nearest first; or",
+        ),
+        ("graph around", "at most so many steps (default 2)", "--to"),
+        ("graph path", "TO the entity to reach", "`to`"),
+        ("graph suggest", "pairs of entities that may be one and the same", "by type"),
+        ("graph stats", "by type", "--suggestions"),
+        ("work list", "the most urgent first.", "--id"),
+        ("work list", "the most urgent first.", "--query"),
+        ("work show", "ID the work item's id", "alone"),
+        ("work history", "ID the work item's id", "alone"),
+        ("work add", "how long it may take, in minutes", "may take --tag"),
+        ("work edit", "how long it may take, in minutes", "may take --tag"),
+        ("work next", "should pass --claim", "`claim`"),
+        ("work progress", "with --log: only of this session", "ID only"),
+        ("work archive", "with --finished: only those", "N and not"),
+        ("workflow end", "completed (default), failed or cancelled", "running"),
+        ("workflow end", "RUN the run's name", "one is made"),
+        ("workflow history", "RUN the run's name", "with its checkpoints"),
+        ("workflow merge", "a branch to merge", "instead of states"),
+        ("workflow merge", "printed. Keys are merged by append", "one run"),
+        ("workflow link", "the node that made it", "only of this node"),
+        ("workflow link", "its SHA-256; computed where PATH is a file", "its SHA-256 --size"),
+        ("domains list", "that were created here.", "show one"),
+        ("domains show", "NAME the schema's name", "only"),
+        ("domains delete", "alma domains delete letters", "delete sales"),
+        ("session show", "ID the session's id", "alone"),
+        ("session start", "`alma session note`", "update_session"),
+        ("session note", "--blocker BLOCKER what stops the work", "short texts"),
+        ("session end", "--next NEXT what the next session should do", "start_session"),
+        ("rules list", "List rules, newest first.", "List memories"),
+        ("rules import", "`alma rules export`", "export_rules"),
+        ("list", "all for any", "null"),
+        ("search", "all for any", "null"),
+        ("retrieve", "`alma show ID` prints the whole", "`get`"),
+        ("add rule", "or import (default user)", "user_stated"),
+        ("add preference", "or import (default user)", "explicit_instruction"),
+    ],
+)
+def test_help_describes_the_command_itself(run: Run, command: str, wanted: str, unwanted: str) -> None:
+    words = " ".join(run(*command.split(), "--help").out.split())
+    assert " ".join(wanted.split()) in words
+    assert unwanted not in words
+
+
+@pytest.mark.parametrize("command", ["add many", "workflow merge", "import"])
+def test_help_has_no_indented_paragraphs(run: Run, command: str) -> None:
+    description = run(*command.split(), "--help").out.partition("positional arguments:")[0].partition("\n\n")[2]
+    assert "  " not in description
+
+
+def test_a_run_cannot_end_as_running(project: Path, run: Run) -> None:
+    run("workflow", "start", "release", "--run", "r1")
+    assert "Valid: completed, failed, cancelled." in run("workflow", "end", "r1", "--status", "running").err
+    assert run("workflow", "end", "r1", "--json").json["run"]["status"] == "completed"
+    assert run("workflow", "end", "r1", "--status", "failed", "--json").json["run"]["status"] == "failed"
