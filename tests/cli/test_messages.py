@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,18 @@ def test_a_folder_of_code_must_exist(project: Path, run: Run) -> None:
         ("session end --agent dev --outcome foo", "unknown --outcome 'foo'"),
         ("rules export --to foo", "unknown value of --to 'foo'"),
         ("ingest . --agent dev --only foo", "unknown value of --only 'foo'"),
+        ("list --status foo", "superseded, archived, retired, all."),
+        ("rules list --status foo", "superseded, archived, retired, all."),
+        ("search deploy --status foo", "superseded, archived, retired, all."),
+        ("graph path Maria {blank}", "TO is empty"),
+        ("graph suggest --limit 0", "--limit must be a whole number from 1 to 10,000, not 0"),
+        ("workflow merge --state a --node n --into b", "--node, --into can only be used with a RUN"),
+        ("work add Title --priority abc", "error: --priority must be a whole number, not 'abc'"),
+        ("work claim wrk_1 --agent dev --lease abc", "error: --lease must be a number, not 'abc'"),
+        ("import nope.json", "error: nope.json cannot be read: No such file or directory"),
+        ("add many nope.json", "error: nope.json cannot be read: No such file or directory"),
+        ("retrieve Deploy --agent dev --since banana", "a time such as 2026-05-07, or an age such as '2 weeks'"),
+        ("workflow cleanup --yes --older-than banana", "--older-than must be a time such as 2026-05-07, or an age"),
     ],
 )
 def test_messages_name_what_was_typed(project: Path, run: Run, words: str, message: str) -> None:
@@ -93,6 +106,33 @@ def test_messages_name_what_was_typed(project: Path, run: Run, words: str, messa
         run("session", "start", "--agent", "dev")
     ran = run(*(" " if word == "{blank}" else word for word in words.split()))
     assert message in ran.err
+
+
+def test_a_checkpoint_says_that_standard_input_is_empty(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    ran = run("workflow", "checkpoint", "r1", "build")
+    assert "standard input is empty; a checkpoint needs a state: --state JSON, --from FILE, or" in ran.err
+
+
+def test_a_taken_name_of_a_domain_says_how_to_overwrite_it(project: Path, run: Run) -> None:
+    run("domains", "create", "letters", "--learn", "tone")
+    ran = run("domains", "create", "letters", "--learn", "length")
+    assert ran.err == "error: there is another schema 'letters'; --replace overwrites it\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("session list --agent dev --state open", "no open session"),
+        ("session list --agent dev --state ended", "no ended session"),
+        ("graph find --type banana", "nobody and nothing of that type;"),
+        ("graph find Bob --type banana", "nobody and nothing of that name and type;"),
+    ],
+)
+def test_an_empty_list_says_what_was_looked_for(project: Path, run: Run, words: str, message: str) -> None:
+    assert run(*words.split()).out.startswith(message)
 
 
 def test_an_id_and_a_user_exclude_each_other(project: Path, run: Run) -> None:

@@ -227,7 +227,7 @@ def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
         (("release", "{bug}", "--agent", "ana"), "ana"),
         (("archive",), "archive needs the ID of an item, or --finished"),
         (("archive", "{bug}", "--finished"), "not both"),
-        (("archive", "{bug}", "--older-than", "3"), "--older-than goes with --finished"),
+        (("archive", "{bug}", "--older-than", "3"), "--older-than can only be used with --finished"),
         (("archive", "{bug}"), "still blocks wrk_"),
         (("restore", "{bug}"), "'Fix the login bug' is not archived; it is pending"),
     ],
@@ -257,7 +257,7 @@ def test_what_another_has_claimed_cannot_be_changed(added: dict[str, str], run: 
 
 
 def test_options_of_the_log_go_with_the_log(project: Path, run: Run) -> None:
-    assert "goes with --log" in run("work", "progress", "--limit", "3").err
+    assert "can only be used with --log" in run("work", "progress", "--limit", "3").err
 
 
 def test_processes_that_claim_at_once_get_different_items(project: Path, run: Run) -> None:

@@ -50,7 +50,7 @@ def read_text(source: str) -> str:
     try:
         return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValidationError(f"{source} cannot be read: {error}") from error
+        raise ValidationError(f"{source} cannot be read: {getattr(error, 'strerror', error)}") from error
 
 
 def check_object(place: str, value: Any, what: str) -> dict[str, Any]:
@@ -153,11 +153,11 @@ def retrieve(call: Call) -> Reply:
     if "scope" in call.args:
         # A scope is a fence of tags; what it cannot also hold to must not seem to hold.
         filters = "tags task_type since until as_of level progressive"
-        call.refuse_options(filters, "cannot be used together with --scope")
+        call.refuse_options(filters, "cannot be used with --scope")
         found = call.run_typed("retrieve_scoped")
     else:
         fences = "workflow_id run_id node_id tenant_id"
-        call.refuse_options(fences, "goes with --scope: node, run, workflow, agent, tenant, global")
+        call.refuse_options(fences, "can only be used with --scope: node, run, workflow, agent, tenant, global")
         found = call.run_typed()
     if call.args.prompt:
         return Reply(found, print_exact(found.prompt))
@@ -329,10 +329,10 @@ def ingest(call: Call) -> Reply:
 def learn_from(call: Call) -> Reply:
     args = call.args
     if args.text:
-        call.refuse_options("session_id save_episode", "belongs to a conversation and does not go with --text")
+        call.refuse_options("session_id save_episode", "can only be used with a conversation, not with --text")
         name = getattr(args, "name", "standard input" if args.file == "-" else Path(args.file).name)
         return call.answer("learn_from_text", text=read_text(args.file), name=name)
-    call.refuse_options("name", "goes with --text; a conversation is named by --session")
+    call.refuse_options("name", "can only be used with --text; a conversation is named by --session")
     try:
         messages = [message for _, message in read_objects(args.file, "role and content")]
     except ValidationError as error:
@@ -428,7 +428,7 @@ def archive_items(call: Call) -> Reply:
     if call.args.finished:
         report = call.run_typed("archive_finished")
         return Reply(report, f"archived: {report.count}")
-    call.refuse_options("older_than_days", "goes with --finished")
+    call.refuse_options("older_than_days", "can only be used with --finished")
     return reply_value(call.run_typed(archived=True), "item")
 
 
@@ -440,7 +440,7 @@ def archive_items(call: Call) -> Reply:
 @Argument("--log", "how far sessions were when they noted it, newest first")
 def show_progress(call: Call) -> Reply:
     if not call.args.log:
-        call.refuse_options("session_id limit", "goes with --log")
+        call.refuse_options("session_id limit", "can only be used with --log")
         return call.answer()
     return reply_value(call.run_typed("progress_logs"), "logs")
 
@@ -500,7 +500,8 @@ def list_sessions(call: Call) -> Reply:
     """List an agent's open sessions and how its latest ones ended."""
     found = call.run_typed()
     document = {"open": found.sessions, "previous": found.handoffs}
-    return Reply(document, document if any(document.values()) else "no session yet")
+    state = getattr(call.args, "state", None)
+    return Reply(document, document if any(document.values()) else f"no {state} session" if state else "no session yet")
 
 
 @command("session show", "list_sessions", "session_id:id --agent", about={"session_id": "the session's id"})
@@ -521,7 +522,7 @@ def prepare_session(call: Call) -> Reply:
 @command("session wake-up", "wake_up", "--*")
 def wake_up(call: Call) -> Reply:
     if "topic" not in call.args:
-        call.refuse_options("deep", "goes with --topic")
+        call.refuse_options("deep", "can only be used with --topic")
     return call.answer()
 
 
@@ -535,9 +536,13 @@ def save_checkpoint(call: Call) -> Reply:
     text, source = call.args.state_text, call.args.source
     if text is not None:
         return call.answer(state=check_object("--state", parse_json("--state", text), "the state"))
+    needs = "a checkpoint needs a state: --state JSON, --from FILE, or JSON on standard input"
     if source is None and sys.stdin.isatty():
-        raise ValidationError("a checkpoint needs a state: --state JSON, --from FILE, or JSON on standard input")
-    return call.answer(state=read_object(source or "-", "the state"))
+        raise ValidationError(needs)
+    place, text = "standard input" if source in (None, "-") else source, read_text(source or "-")
+    if not text.strip():
+        raise ValidationError(f"{place} is empty; {needs}")
+    return call.answer(state=check_object(place, parse_json(place, text), "the state"))
 
 
 @command("workflow runs", "list_runs", "--workflow_id --status --limit", "runs")
@@ -620,13 +625,13 @@ def merge(call: Call) -> Reply:
         raise ValidationError("merge needs a RUN with its branches, or files of states (--state FILE); not both")
     reducers = read_pairs(args.reducer_pairs, "KEY=HOW, such as done=union")
     if is_run:
-        call.refuse_options("base_file", "goes with --state")
+        call.refuse_options("base_file", "can only be used with --state")
         if "branches" not in args or "node_id" not in args:
             raise ValidationError("merging branches needs --branch (once for each) and --node")
         merged = call.run_typed(reducers=reducers)
         sources = {"merged": merged.sources}
         return reply_value(call.run_typed("checkpoint", state=merged.state, metadata=sources), "checkpoint")
-    call.refuse_options("branches node_id branch_id agent", "goes with a RUN")
+    call.refuse_options("branches node_id branch_id agent", "can only be used with a RUN")
     states = [read_object(file, "the state") for file in args.state_files]
     base = None if args.base_file is None else read_object(args.base_file, "the state")
     state = call.run_typed(states=states, reducers=reducers, base=base).state

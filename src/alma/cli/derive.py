@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin
 
 from alma import __version__
 
+from ..engine import validate
 from ..errors import ALMAError, ValidationError
 from ..types.record import find_source
 from .render import EMPTY, Output
@@ -249,6 +250,14 @@ class Parser(argparse.ArgumentParser):
             if self.prog == "alma work" and value in _STATUSES:
                 hint = f"Did you mean `alma work status ID {value}`?"
             raise argparse.ArgumentError(None, f"unknown {str(action.metavar or 'value').lower()} {value!r}. {hint}")
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        try:
+            return action.type(text) if action.type in (int, float) else super()._get_value(action, text)
+        except ValueError:
+            name = action.option_strings[0] if action.option_strings else action.metavar
+            kind = "whole number" if action.type is int else "number"
+            raise argparse.ArgumentError(None, f"{name} must be a {kind}, not {text!r}") from None
 
 
 def rename_command(words: Sequence[str]) -> tuple[list[str], str]:
@@ -505,9 +514,23 @@ class Call:
             if isinstance(value, str) and read_type(one)[0] is dict:
                 value = parse_json(f"--{spell_parameter(self.command, one)}", value)
             elif isinstance(value, str) and one.name in MOMENTS:
-                value = parse_moment(value)
+                value = self._parse_time(one, value)
+            elif takes_all(one):
+                validate.one_of(one.name, value, (*one.about.choices, "all"))
             given[one.name] = None if value == "all" and takes_all(one) else value
         return given
+
+    def _parse_time(self, parameter: Parameter, text: str) -> str:
+        """Return the time that was typed, or that an age means."""
+        time = parse_moment(text)
+        try:
+            datetime.fromisoformat(time.strip())
+        except ValueError:
+            form = "a time such as 2026-05-07, or an age such as '2 weeks'"
+            raise ValidationError(
+                f"--{spell_parameter(self.command, parameter)} must be {form}, not {text!r}"
+            ) from None
+        return time
 
     def find_agent(self) -> str | None:
         """Return who it is by --agent, the environment or the configuration."""
