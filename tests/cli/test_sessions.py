@@ -73,8 +73,8 @@ def test_note_and_end_hand_over(started: str, run: Run) -> None:
         "a.py",
         "no key",
         "leaks",
-        "test_a yes",
-        "test_b no",
+        "test_a passed",
+        "test_b failed",
         "0.40",
     ):
         assert part in noted.out
