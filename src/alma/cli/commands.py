@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import load_yaml
-from ..engine import validate
-from ..errors import ConfigError, NotFoundError, ScopeError, ValidationError
+from ..errors import ConfigError, NotFoundError, ScopeError, ValidationError, unknown
 from ..knowledge import reading
 from ..schema import type_of
 from ..upkeep import count_results, find_lessons, read_background
@@ -555,7 +554,8 @@ def list_runs(call: Call) -> Reply:
 @Argument("--status STATUS", "completed (default), failed or cancelled", _ENDS, default="completed")
 def end_run(call: Call) -> Reply:
     """Record how a run ended."""
-    validate.one_of("status", call.args.status, _ENDS)
+    if call.args.status not in _ENDS:
+        raise ValidationError(unknown("status", call.args.status, _ENDS))
     return call.answer()
 
 
@@ -653,7 +653,8 @@ def clean_up_checkpoints(call: Call) -> Reply:
 )
 def suggest_merges(call: Call) -> Reply:
     """List pairs of entities that may be one and the same, surest first."""
-    validate.whole("--limit", call.read_arguments()["suggestions"], 1, 10_000)
+    if not 1 <= (limit := call.read_arguments()["suggestions"]) <= 10_000:
+        raise ValidationError(f"--limit must be a whole number from 1 to 10,000, not {limit}")
     return call.answer()
 
 

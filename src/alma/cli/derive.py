@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin
 
 from alma import __version__
 
-from ..engine import validate
-from ..errors import ALMAError, ValidationError
+from ..errors import ALMAError, ValidationError, unknown
 from ..types.record import find_source
 from .render import EMPTY, Output
 
@@ -515,8 +514,8 @@ class Call:
                 value = parse_json(f"--{spell_parameter(self.command, one)}", value)
             elif isinstance(value, str) and one.name in MOMENTS:
                 value = self._parse_time(one, value)
-            elif takes_all(one):
-                validate.one_of(one.name, value, (*one.about.choices, "all"))
+            elif takes_all(one) and value not in (valid := (*one.about.choices, "all")):
+                raise ValidationError(unknown(one.name, value, valid))
             given[one.name] = None if value == "all" and takes_all(one) else value
         return given
 
