@@ -601,9 +601,7 @@ def create_domain(
         _keep_schema(alma.engine, schema)
         return schema
     if replace(schema, id=existing.id, created_at=existing.created_at) != existing:
-        raise ValidationError(
-            f"there is another schema {name!r}; replace_existing (--replace) lets this take its place"
-        )
+        raise ValidationError(f"there is another schema {name!r}; replace_existing overwrites it")
     return existing
 
 

@@ -210,9 +210,17 @@ def test_what_is_less_sure_is_left_out_and_told(chat: str, run: Run) -> None:
         ("[3]", (), "must be an object with role and content"),
         ('{"role": "user", "content": "x"}', ("--min-confidence", "2"), "--min-confidence must"),
         ('{"role": "user", "content": "x"}', ("--text", "--min-confidence", "2"), "--min-confidence must"),
-        ('{"role": "user", "content": "x"}', ("--text", "--session", "s"), "--session belongs to a conversation"),
-        ('{"role": "user", "content": "x"}', ("--text", "--save-episode"), "--save-episode belongs to a conversation"),
-        ('{"role": "user", "content": "x"}', ("--name", "n"), "--name goes with --text"),
+        (
+            '{"role": "user", "content": "x"}',
+            ("--text", "--session", "s"),
+            "--session can only be used with a conversation",
+        ),
+        (
+            '{"role": "user", "content": "x"}',
+            ("--text", "--save-episode"),
+            "--save-episode can only be used with a conversation",
+        ),
+        ('{"role": "user", "content": "x"}', ("--name", "n"), "--name can only be used with --text"),
         ("\xff", ("--text",), "cannot be read"),
     ],
 )

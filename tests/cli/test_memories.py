@@ -52,7 +52,7 @@ def test_show_tells_everything_of_a_heuristic(project: Path, deployed: dict[str,
     out += " ".join(out.split())
     for part in ("strategy", "Blue-green deployment", "├", "●", "successes 3", "origin outcome", "related"):
         assert part in out
-    assert "formed 3 of 3 worked" in out
+    assert "formed: 3 of 3 worked" in out
     document = run("show", deployed["heuristic"], "--json").json
     assert document["evidence"]["successes"] == 3
     assert document["provenance"]["origin"] == "outcome"
@@ -122,7 +122,7 @@ def test_update_changes_and_history_keeps(project: Path, deployed: dict[str, str
     assert shown["memory"]["metadata"] == {"by": "me"}
     assert shown["memory"]["tags"] == ["t"]
     assert shown["history"][-1]["before"]["fact"] == "Logs are on host nine"
-    assert "fact Logs are on host nine" in " ".join(run("show", deployed["fact"]).out.split())
+    assert "fact: was Logs are on host nine" in " ".join(run("show", deployed["fact"]).out.split())
     assert run("update", deployed["fact"], "--status", "archived", "--json").json["memory"]["status"] == "archived"
 
 

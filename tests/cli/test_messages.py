@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,18 @@ def test_a_folder_of_code_must_exist(project: Path, run: Run) -> None:
         ("session end --agent dev --outcome foo", "unknown --outcome 'foo'"),
         ("rules export --to foo", "unknown value of --to 'foo'"),
         ("ingest . --agent dev --only foo", "unknown value of --only 'foo'"),
+        ("list --status foo", "superseded, archived, retired, all."),
+        ("rules list --status foo", "superseded, archived, retired, all."),
+        ("search deploy --status foo", "superseded, archived, retired, all."),
+        ("graph path Maria {blank}", "TO is empty"),
+        ("graph suggest --limit 0", "--limit must be a whole number from 1 to 10,000, not 0"),
+        ("workflow merge --state a --node n --into b", "--node, --into can only be used with a RUN"),
+        ("work add Title --priority abc", "error: --priority must be a whole number, not 'abc'"),
+        ("work claim wrk_1 --agent dev --lease abc", "error: --lease must be a number, not 'abc'"),
+        ("import nope.json", "error: nope.json cannot be read: No such file or directory"),
+        ("add many nope.json", "error: nope.json cannot be read: No such file or directory"),
+        ("retrieve Deploy --agent dev --since banana", "a time such as 2026-05-07, or an age such as '2 weeks'"),
+        ("workflow cleanup --yes --older-than banana", "--older-than must be a time such as 2026-05-07, or an age"),
     ],
 )
 def test_messages_name_what_was_typed(project: Path, run: Run, words: str, message: str) -> None:
@@ -93,6 +106,33 @@ def test_messages_name_what_was_typed(project: Path, run: Run, words: str, messa
         run("session", "start", "--agent", "dev")
     ran = run(*(" " if word == "{blank}" else word for word in words.split()))
     assert message in ran.err
+
+
+def test_a_checkpoint_says_that_standard_input_is_empty(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    ran = run("workflow", "checkpoint", "r1", "build")
+    assert "standard input is empty; a checkpoint needs a state: --state JSON, --from FILE, or" in ran.err
+
+
+def test_a_taken_name_of_a_domain_says_how_to_overwrite_it(project: Path, run: Run) -> None:
+    run("domains", "create", "letters", "--learn", "tone")
+    ran = run("domains", "create", "letters", "--learn", "length")
+    assert ran.err == "error: there is another schema 'letters'; --replace overwrites it\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("session list --agent dev --state open", "no open session"),
+        ("session list --agent dev --state ended", "no ended session"),
+        ("graph find --type banana", "nobody and nothing of that type;"),
+        ("graph find Bob --type banana", "nobody and nothing of that name and type;"),
+    ],
+)
+def test_an_empty_list_says_what_was_looked_for(project: Path, run: Run, words: str, message: str) -> None:
+    assert run(*words.split()).out.startswith(message)
 
 
 def test_an_id_and_a_user_exclude_each_other(project: Path, run: Run) -> None:
@@ -122,3 +162,69 @@ def test_help_says_what_a_negative_option_does(project: Path, run: Run) -> None:
     assert "no workspace, not even the default" in run("session", "start", "--help").out
     assert "make no work items of the prompt" in run("session", "prepare", "--help").out
     assert "it is not your own" in run("rules", "import", "--help").out
+
+
+# -- help
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted", "unwanted"),
+    [
+        (
+            "graph",
+            "path         show how one entity is related to another",
+            "what can be reached from an entity, nearest first; or",
+        ),
+        ("graph around", "at most so many steps (default 2)", "--to"),
+        ("graph path", "TO the entity to reach", "`to`"),
+        ("graph suggest", "pairs of entities that may be one and the same", "by type"),
+        ("graph stats", "by type", "--suggestions"),
+        ("work list", "the most urgent first.", "--id"),
+        ("work list", "the most urgent first.", "--query"),
+        ("work show", "ID the work item's id", "alone"),
+        ("work history", "ID the work item's id", "alone"),
+        ("work add", "how long it may take, in minutes", "may take --tag"),
+        ("work edit", "how long it may take, in minutes", "may take --tag"),
+        ("work next", "should pass --claim", "`claim`"),
+        ("work progress", "with --log: only of this session", "ID only"),
+        ("work archive", "with --finished: only those", "N and not"),
+        ("workflow end", "completed (default), failed or cancelled", "running"),
+        ("workflow end", "RUN the run's name", "one is made"),
+        ("workflow history", "RUN the run's name", "with its checkpoints"),
+        ("workflow merge", "a branch to merge", "instead of states"),
+        ("workflow merge", "printed. Keys are merged by append", "one run"),
+        ("workflow link", "the node that made it", "only of this node"),
+        ("workflow link", "its SHA-256; computed where PATH is a file", "its SHA-256 --size"),
+        ("domains list", "that were created here.", "show one"),
+        ("domains show", "NAME the schema's name", "only"),
+        ("domains delete", "alma domains delete letters", "delete sales"),
+        ("session show", "ID the session's id", "alone"),
+        ("session start", "`alma session note`", "update_session"),
+        ("session note", "--blocker BLOCKER what stops the work", "short texts"),
+        ("session end", "--next NEXT what the next session should do", "start_session"),
+        ("rules list", "List rules, newest first.", "List memories"),
+        ("rules import", "`alma rules export`", "export_rules"),
+        ("list", "all for any", "null"),
+        ("search", "all for any", "null"),
+        ("retrieve", "`alma show ID` prints the whole", "`get`"),
+        ("add rule", "or import (default user)", "user_stated"),
+        ("add preference", "or import (default user)", "explicit_instruction"),
+    ],
+)
+def test_help_describes_the_command_itself(run: Run, command: str, wanted: str, unwanted: str) -> None:
+    words = " ".join(run(*command.split(), "--help").out.split())
+    assert " ".join(wanted.split()) in words
+    assert unwanted not in words
+
+
+@pytest.mark.parametrize("command", ["add many", "workflow merge", "import"])
+def test_help_has_no_indented_paragraphs(run: Run, command: str) -> None:
+    description = run(*command.split(), "--help").out.partition("positional arguments:")[0].partition("\n\n")[2]
+    assert "  " not in description
+
+
+def test_a_run_cannot_end_as_running(project: Path, run: Run) -> None:
+    run("workflow", "start", "release", "--run", "r1")
+    assert "Valid: completed, failed, cancelled." in run("workflow", "end", "r1", "--status", "running").err
+    assert run("workflow", "end", "r1", "--json").json["run"]["status"] == "completed"
+    assert run("workflow", "end", "r1", "--status", "failed", "--json").json["run"]["status"] == "failed"

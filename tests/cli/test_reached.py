@@ -22,10 +22,12 @@ LEFT_OUT = {
     "add episode": {"turns"},
     "domains create": {"entity_types", "relationship_types"},
     "domains list": {"name"},
+    "graph around": {"to"},
     "graph path": {"direction"},
     "learn-from": {"messages", "text"},
     "rules list": {"memory_type"},
     **{f"work {one}": {"archived", "test_results"} for one in "archive block edit restore status test unblock".split()},
+    "work list": {"item_id", "query"},
     "session end": {"test_status"},
     "session note": {"test_status"},
     "update": {"fields"},
@@ -54,7 +56,8 @@ def test_the_names_that_help_gives_are_those_that_are_valid(command: Any) -> Non
     offered = {action.dest: list_choices(action) for action in ALL[command.words]._actions}
     for name in command.operation.split():
         for one in find_operation(name).parameters:
-            if one.about.choices and one.name in offered:
+            # A run that ends is no longer running.
+            if one.about.choices and one.name in offered and command.words != "workflow end":
                 assert offered[one.name] == [*one.about.choices, *(["all"] if takes_all(one) else [])]
 
 

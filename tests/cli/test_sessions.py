@@ -73,8 +73,8 @@ def test_note_and_end_hand_over(started: str, run: Run) -> None:
         "a.py",
         "no key",
         "leaks",
-        "test_a yes",
-        "test_b no",
+        "test_a passed",
+        "test_b failed",
         "0.40",
     ):
         assert part in noted.out
@@ -220,4 +220,4 @@ def test_wake_up_is_exactly_the_text(project: Path, deployed: dict[str, str], ru
     about = run("session", "wake-up", "--agent", "ops", "--topic", "deploy the auth service", "--user", "ana").out
     assert about.startswith("### What worked before")
     assert run("session", "wake-up", "--agent", "ops", "--topic", "deploy", "--deep", "--json").json["text"]
-    assert "--deep goes with --topic" in run("session", "wake-up", "--agent", "ops", "--deep").err
+    assert "--deep can only be used with --topic" in run("session", "wake-up", "--agent", "ops", "--deep").err

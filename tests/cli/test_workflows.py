@@ -168,8 +168,8 @@ def test_cleanup_asks_and_keeps_the_newest(begun: None, run: Run, answering: Cal
         (("merge",), "merge needs a RUN with its branches, or files of states"),
         (("merge", "r7", "--state", "a.json"), "not both"),
         (("merge", "r7", "--branch", "main"), "needs --branch (once for each) and --node"),
-        (("merge", "r7", "--branch", "main", "--node", "n", "--base", "x"), "--base goes with --state"),
-        (("merge", "--state", "a.json", "--node", "n"), "goes with a RUN"),
+        (("merge", "r7", "--branch", "main", "--node", "n", "--base", "x"), "--base can only be used with --state"),
+        (("merge", "--state", "a.json", "--node", "n"), "can only be used with a RUN"),
         (("merge", "--state", "none.json"), "none.json cannot be read"),
         (("merge", "r7", "--branch", "main", "--branch", "fast", "--node", "n", "--reducer", "done=sum"), "done"),
         (("merge", "r7", "--branch", "main", "--node", "n", "--reducer", "union"), "is not KEY=HOW"),
@@ -239,10 +239,10 @@ def test_a_scope_fences_what_is_found(two_runs: None, run: Run) -> None:
     ("argv", "message"),
     [
         (("--scope", "runs"), "unknown scope 'runs'. Did you mean 'run'?"),
-        (("--run", "r1"), "--run goes with --scope"),
+        (("--run", "r1"), "--run can only be used with --scope"),
         (("--scope", "run", "--run", "r3"), "there is no run 'r3' in project 'shop'. The latest: r2, r1."),
         (("--scope", "run"), "run"),
-        (("--scope", "run", "--run", "r1", "--since", "2026-01-01"), "--since cannot be used together with --scope"),
+        (("--scope", "run", "--run", "r1", "--since", "2026-01-01"), "--since cannot be used with --scope"),
         (("--scope", "agent", "--level", "turn", "--progressive"), "--level, --progressive cannot be used"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config import load_yaml
-from ..errors import ConfigError, NotFoundError, ScopeError, ValidationError
+from ..errors import ConfigError, NotFoundError, ScopeError, ValidationError, unknown
 from ..knowledge import reading
 from ..schema import type_of
 from ..upkeep import count_results, find_lessons, read_background
@@ -24,7 +24,17 @@ _TAGS = Argument("--tag TAG…", "a tag", dest="tags")
 _AGENT = Argument("--agent AGENT", "whose it is, where a line does not say it")
 _TEST = Argument("--test NAME=pass|fail…", "how a test went", dest="tests")
 _PROMPT = Argument("--prompt", "print exactly the text for a prompt")
+_ITEM_ID = {"item_id": "the work item's id"}
+_NOTED = {
+    "session_id": "the session's id; without it the agent's only open session",
+    "decisions": "a decision that was made",
+    "key_decisions": "a decision that was made",
+    "active_files": "a file that is being worked on",
+    "blockers": "what stops the work",
+    "risk_flags": "what may go wrong",
+}
 _REFUSED = (ValidationError, ScopeError, NotFoundError)
+_ENDS = ("completed", "failed", "cancelled")
 _BATCH = 100
 
 Line = tuple[str, dict[str, Any]]
@@ -39,7 +49,7 @@ def read_text(source: str) -> str:
     try:
         return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValidationError(f"{source} cannot be read: {error}") from error
+        raise ValidationError(f"{source} cannot be read: {getattr(error, 'strerror', error)}") from error
 
 
 def check_object(place: str, value: Any, what: str) -> dict[str, Any]:
@@ -133,18 +143,20 @@ def learn_run(call: Call) -> Reply:
     return Reply({"outcomes": outcomes, "learned": lessons}, "recorded", outcomes, lessons)
 
 
-@command("retrieve", "retrieve retrieve_scoped")
+@command(
+    "retrieve", "retrieve retrieve_scoped", about={"progressive": "print summaries; `alma show ID` prints the whole"}
+)
 @_PROMPT
 @Argument("--explain", "show what each memory scored, by factor")
 def retrieve(call: Call) -> Reply:
     if "scope" in call.args:
         # A scope is a fence of tags; what it cannot also hold to must not seem to hold.
         filters = "tags task_type since until as_of level progressive"
-        call.refuse_options(filters, "cannot be used together with --scope")
+        call.refuse_options(filters, "cannot be used with --scope")
         found = call.run_typed("retrieve_scoped")
     else:
         fences = "workflow_id run_id node_id tenant_id"
-        call.refuse_options(fences, "goes with --scope: node, run, workflow, agent, tenant, global")
+        call.refuse_options(fences, "can only be used with --scope: node, run, workflow, agent, tenant, global")
         found = call.run_typed()
     if call.args.prompt:
         return Reply(found, print_exact(found.prompt))
@@ -316,10 +328,10 @@ def ingest(call: Call) -> Reply:
 def learn_from(call: Call) -> Reply:
     args = call.args
     if args.text:
-        call.refuse_options("session_id save_episode", "belongs to a conversation and does not go with --text")
+        call.refuse_options("session_id save_episode", "can only be used with a conversation, not with --text")
         name = getattr(args, "name", "standard input" if args.file == "-" else Path(args.file).name)
         return call.answer("learn_from_text", text=read_text(args.file), name=name)
-    call.refuse_options("name", "goes with --text; a conversation is named by --session")
+    call.refuse_options("name", "can only be used with --text; a conversation is named by --session")
     try:
         messages = [message for _, message in read_objects(args.file, "role and content")]
     except ValidationError as error:
@@ -332,7 +344,7 @@ def learn_from(call: Call) -> Reply:
 # -- work
 
 
-@command("work show", "list_work_items", "item_id")
+@command("work show", "list_work_items", "item_id", about=_ITEM_ID)
 def show_item(call: Call) -> Reply:
     """Show one work item with its parts and its history."""
     [item] = call.run_typed()
@@ -347,7 +359,7 @@ def search_items(call: Call) -> Reply:
     return call.answer()
 
 
-@command("work history", "list_work_items", "item_id")
+@command("work history", "list_work_items", "item_id", about=_ITEM_ID)
 def show_item_history(call: Call) -> Reply:
     """Show who changed what of a work item, oldest first."""
     item = call.run_typed()[0].id
@@ -375,6 +387,11 @@ def record_test(call: Call) -> Reply:
 
 @command("work next", "get_next_item")
 def take_next_item(call: Call) -> Reply:
+    """Find what to work on next: nothing that is blocked, being worked on, or another agent's.
+
+    'priority' takes the most urgent, 'blocked_unblock' what frees most, 'quick_win' what is soonest done, 'fifo' the
+    oldest. Several agents that work at once should pass --claim.
+    """
     given = call.read_arguments()
     if given.get("claim"):
         given["agent"] = call.need_agent()
@@ -396,7 +413,12 @@ def move_item(call: Call) -> Reply:
     return Reply({"item": item, **({"freed": freed} if freed else {})}, item, {"now free": freed})
 
 
-@command("work archive", "update_progress archive_finished", "item_id? --agent:by --older_than_days:older-than")
+@command(
+    "work archive",
+    "update_progress archive_finished",
+    "item_id? --agent:by --older_than_days:older-than",
+    about={"older_than_days": "with --finished: only those not touched for so many days"},
+)
 @Argument("--finished", "all that are done")
 def archive_items(call: Call) -> Reply:
     """Put an item away, or all that are done: it is neither listed nor counted."""
@@ -405,15 +427,19 @@ def archive_items(call: Call) -> Reply:
     if call.args.finished:
         report = call.run_typed("archive_finished")
         return Reply(report, f"archived: {report.count}")
-    call.refuse_options("older_than_days", "goes with --finished")
+    call.refuse_options("older_than_days", "can only be used with --finished")
     return reply_value(call.run_typed(archived=True), "item")
 
 
-@command("work progress", "progress_summary progress_logs")
+@command(
+    "work progress",
+    "progress_summary progress_logs",
+    about={"session_id": "with --log: only of this session", "limit": "with --log: at most so many"},
+)
 @Argument("--log", "how far sessions were when they noted it, newest first")
 def show_progress(call: Call) -> Reply:
     if not call.args.log:
-        call.refuse_options("session_id limit", "goes with --log")
+        call.refuse_options("session_id limit", "can only be used with --log")
         return call.answer()
     return reply_value(call.run_typed("progress_logs"), "logs")
 
@@ -444,7 +470,7 @@ def _run_in_session(call: Call) -> Any:
     return call.run(call.command.operation, **given)
 
 
-@command("session note", "update_session", "session_id? --* !test_status")
+@command("session note", "update_session", "session_id? --* !test_status", about=_NOTED)
 @_TEST
 @Argument("--log", "also keep how far the work is, for `alma work progress --log`")
 def note_session(call: Call) -> Reply:
@@ -456,7 +482,12 @@ def note_session(call: Call) -> Reply:
     return Reply(document, f"noted in {session.id}", session)
 
 
-@command("session end", "end_session", "session_id? --* !test_status --last_outcome:outcome --current_goal:goal")
+@command(
+    "session end",
+    "end_session",
+    "session_id? --* !test_status --last_outcome:outcome --current_goal:goal",
+    about={**_NOTED, "next_steps": "what the next session should do"},
+)
 @_TEST
 def end_session(call: Call) -> Reply:
     handoff = _run_in_session(call)
@@ -468,10 +499,11 @@ def list_sessions(call: Call) -> Reply:
     """List an agent's open sessions and how its latest ones ended."""
     found = call.run_typed()
     document = {"open": found.sessions, "previous": found.handoffs}
-    return Reply(document, document if any(document.values()) else "no session yet")
+    state = getattr(call.args, "state", None)
+    return Reply(document, document if any(document.values()) else f"no {state} session" if state else "no session yet")
 
 
-@command("session show", "list_sessions", "session_id:id --agent")
+@command("session show", "list_sessions", "session_id:id --agent", about={"session_id": "the session's id"})
 def show_session(call: Call) -> Reply:
     """Show one session as it stands."""
     return reply_value(call.run_typed().sessions[0], "session")
@@ -489,7 +521,7 @@ def prepare_session(call: Call) -> Reply:
 @command("session wake-up", "wake_up", "--*")
 def wake_up(call: Call) -> Reply:
     if "topic" not in call.args:
-        call.refuse_options("deep", "goes with --topic")
+        call.refuse_options("deep", "can only be used with --topic")
     return call.answer()
 
 
@@ -503,14 +535,27 @@ def save_checkpoint(call: Call) -> Reply:
     text, source = call.args.state_text, call.args.source
     if text is not None:
         return call.answer(state=check_object("--state", parse_json("--state", text), "the state"))
+    needs = "a checkpoint needs a state: --state JSON, --from FILE, or JSON on standard input"
     if source is None and sys.stdin.isatty():
-        raise ValidationError("a checkpoint needs a state: --state JSON, --from FILE, or JSON on standard input")
-    return call.answer(state=read_object(source or "-", "the state"))
+        raise ValidationError(needs)
+    place, text = "standard input" if source in (None, "-") else source, read_text(source or "-")
+    if not text.strip():
+        raise ValidationError(f"{place} is empty; {needs}")
+    return call.answer(state=check_object(place, parse_json(place, text), "the state"))
 
 
 @command("workflow runs", "list_runs", "--workflow_id --status --limit", "runs")
 def list_runs(call: Call) -> Reply:
     """List the runs of workflows, newest first."""
+    return call.answer()
+
+
+@command("workflow end", "update_run", "run_id", "run", about={"run_id": "the run's name"})
+@Argument("--status STATUS", "completed (default), failed or cancelled", _ENDS, default="completed")
+def end_run(call: Call) -> Reply:
+    """Record how a run ended."""
+    if call.args.status not in _ENDS:
+        raise ValidationError(unknown("status", call.args.status, _ENDS))
     return call.answer()
 
 
@@ -520,9 +565,15 @@ def start_run(call: Call) -> Reply:
     return call.answer(status="running")
 
 
-@command("workflow history", "list_runs", "run_id --node_id --branch_id --limit=100", "checkpoints")
+@command(
+    "workflow history",
+    "list_runs",
+    "run_id --node_id --branch_id --limit=100",
+    "checkpoints",
+    about={"run_id": "the run's name", "node_id": "only of this node", "branch_id": "only of this branch"},
+)
 def list_checkpoints(call: Call) -> Reply:
-    """The checkpoints of a run, newest first."""
+    """List the checkpoints of a run, newest first."""
     return call.answer()
 
 
@@ -550,7 +601,17 @@ def fork_run(call: Call) -> Reply:
     return call.answer(node_id=tip.node_id, state=tip.state)
 
 
-@command("workflow merge", "merge_states checkpoint", "run_id? --branches --default --node_id --branch_id:into --agent")
+@command(
+    "workflow merge",
+    "merge_states checkpoint",
+    "run_id? --branches --default --node_id --branch_id:into --agent",
+    about={
+        "run_id": "the run whose branches are merged; without it, files are (--state)",
+        "branches": "a branch to merge",
+        "node_id": "the node of the new checkpoint",
+        "branch_id": "the branch of the new checkpoint",
+    },
+)
 @Argument("--state FILE…", "a state", dest="state_files")
 @Argument("--base FILE", "the state that all the files began at", dest="base_file")
 @Argument("--reducer KEY=HOW…", "how a key is merged", dest="reducer_pairs")
@@ -564,13 +625,13 @@ def merge(call: Call) -> Reply:
         raise ValidationError("merge needs a RUN with its branches, or files of states (--state FILE); not both")
     reducers = read_pairs(args.reducer_pairs, "KEY=HOW, such as done=union")
     if is_run:
-        call.refuse_options("base_file", "goes with --state")
+        call.refuse_options("base_file", "can only be used with --state")
         if "branches" not in args or "node_id" not in args:
             raise ValidationError("merging branches needs --branch (once for each) and --node")
         merged = call.run_typed(reducers=reducers)
         sources = {"merged": merged.sources}
         return reply_value(call.run_typed("checkpoint", state=merged.state, metadata=sources), "checkpoint")
-    call.refuse_options("branches node_id branch_id agent", "goes with a RUN")
+    call.refuse_options("branches node_id branch_id agent", "can only be used with a RUN")
     states = [read_object(file, "the state") for file in args.state_files]
     base = None if args.base_file is None else read_object(args.base_file, "the state")
     state = call.run_typed(states=states, reducers=reducers, base=base).state
@@ -582,6 +643,28 @@ def merge(call: Call) -> Reply:
 def clean_up_checkpoints(call: Call) -> Reply:
     call.confirm("Erase all checkpoints but the newest ones of each branch?")
     return call.answer()
+
+
+# -- the graph
+
+
+@command(
+    "graph suggest", "graph_stats", "--suggestions:limit=20", "suggestions", about={"suggestions": "at most so many"}
+)
+def suggest_merges(call: Call) -> Reply:
+    """List pairs of entities that may be one and the same, surest first."""
+    if not 1 <= (limit := call.read_arguments()["suggestions"]) <= 10_000:
+        raise ValidationError(f"--limit must be a whole number from 1 to 10,000, not {limit}")
+    return call.answer()
+
+
+@command("graph find", "find_entities", "name? --*", "entities")
+def find_entities(call: Call) -> Reply:
+    entities = call.run_typed()
+    if not entities and "type" in call.args:
+        which = "name and type" if "name" in call.args else "type"
+        return Reply({"count": 0, "entities": []}, render.EMPTY["entities"].replace("name", which))
+    return reply_value(entities, "entities")
 
 
 # -- domains
@@ -615,7 +698,7 @@ def create_domain(call: Call) -> Reply:
     return Reply({"domain": schema}, schema, f"\n{what}: alma domains use {shlex.quote(schema.name)}")
 
 
-@command("domains show", "list_domains", "name")
+@command("domains show", "list_domains", "name", about={"name": "the schema's name"})
 def show_domain(call: Call) -> Reply:
     """Show one domain schema."""
     return reply_value(call.run_typed()[0].schema, "domain")
@@ -660,6 +743,7 @@ def export_rules(call: Call) -> Reply:
 @command("rules import", "import_rules", "path? --* --all_items:all")
 @YES
 def import_rules(call: Call) -> Reply:
+    """Take over what people edited in a file that `alma rules export` wrote: changed, new and removed items."""
     given = call.read_arguments()
     report = call.run("import_rules", **given | {"dry_run": True})
     shown = _describe_import(report)
@@ -700,11 +784,27 @@ _EDIT = "--title --description --item_type --priority --owner --parent_id --test
 _ON = Argument("--on ID…", "the item that must be done first", dest="blocked_by", required=True)
 _FROM = Argument("--from ID…", "the item it need not wait for", dest="unblocked_by", required=True)
 _STATED = "--* --source=user_stated"
+_ESTIMATE = {"estimate_minutes": "how long it may take, in minutes"}
+_ARTIFACT = {
+    "node_id": "the node that made it",
+    "digest": "its SHA-256; computed where PATH is a file",
+    "size": "in bytes; measured where PATH is a file",
+}
+_START = """Begin a session with all that its agent should know.
+
+Prints the last handoff, the progress, recent outcomes, strategies for the goal, the state of the code and what to do
+first. `alma session note` and `alma session end` take the session's id."""
+_AROUND = "Show what can be reached from an entity, nearest first."
+_REACHED = {"depth": "at most so many steps (default 2)", "direction": "from it, to it, or both"}
+_PATH = "Show how one entity is related to another, shortest path first."
+_JOINED = {"to": "the entity to reach: a name, an alias or an id", "depth": "at most so many steps (default 4)"}
+_DOMAINS = "List the domain schemas: the presets and those that were created here."
 
 
 def change_item(word: str, verb: str, help: str, takes: str = "", *extras: Argument) -> Command:
     """Return a command that does a part of what `update_progress` can."""
-    return Command(f"work {word}", "update_progress", f"{_ITEM} {takes}", "item", verb, extras=extras, help=help)
+    taken = f"{_ITEM} {takes}"
+    return Command(f"work {word}", "update_progress", taken, "item", verb, extras=extras, help=help, about=_ESTIMATE)
 
 
 COMMANDS += [
@@ -713,10 +813,12 @@ COMMANDS += [
     Command("add rule", "add_rule", _STATED, "memory", "added"),
     Command("add anti-pattern", "add_anti_pattern", _STATED, "memory", "added"),
     Command("add preference", "add_preference", "--* --source=explicit_instruction", "memory", "added"),
-    Command("session start", "start_session", "--*"),
+    Command("session start", "start_session", "--*", help=_START),
     Command("session reload", "quick_reload", "--*"),
-    Command("work add", "create_work_item", "*", "item", "added"),
-    Command("work list", "list_work_items", "*", "items"),
+    Command("work add", "create_work_item", "*", "item", "added", about=_ESTIMATE),
+    Command(
+        "work list", "list_work_items", "* !item_id !query", "items", help="List work items, the most urgent first."
+    ),
     change_item("edit", "changed", "Change what a work item says. Only what is given changes.", _EDIT),
     change_item("block", "blocked", "Let one work item wait for another. A circle is refused.", "", _ON),
     change_item("unblock", "unblocked", "Let one work item wait for another no longer.", "", _FROM),
@@ -727,18 +829,15 @@ COMMANDS += [
     Command("search", "search", "query:words --*", "matches"),
     Command("explain", "explain"),
     Command("playbook", "playbook"),
-    Command("rules list", "list", "* !memory_type=rule", "rules"),
+    Command("rules list", "list", "* !memory_type=rule", "rules", help="List rules, newest first."),
     Command("graph build", "build_graph"),
     Command("graph about", "about_entity"),
-    Command("graph find", "find_entities", "name? --*", "entities"),
-    Command("graph around", "traverse_graph"),
-    Command("graph path", "traverse_graph", "name to --* !direction --limit=10", "paths"),
+    Command("graph around", "traverse_graph", "* !to", help=_AROUND, about=_REACHED),
+    Command("graph path", "traverse_graph", "name to --* !direction --limit=10", "paths", help=_PATH, about=_JOINED),
     Command("graph merge", "merge_entities", "keep others --*", "entity"),
-    Command("graph suggest", "graph_stats", "--suggestions:limit=20", "suggestions"),
-    Command("graph stats", "graph_stats"),
-    Command("domains list", "list_domains", "* !name", "domains"),
-    Command("workflow end", "update_run", "run_id --status=completed", "run", help="Say how a run ended."),
-    Command("workflow link", "link_artifact", "run_id location --*", "artifact"),
+    Command("graph stats", "graph_stats", "!suggestions", help="Count what the graph holds, by type."),
+    Command("domains list", "list_domains", "!name", "domains", help=_DOMAINS),
+    Command("workflow link", "link_artifact", "run_id location --*", "artifact", about=_ARTIFACT),
     Command("workflow artifacts", "get_artifacts", "*", "artifacts"),
     Command("confidence assess", "assess_confidence"),
     Command("confidence rank", "rank_strategies"),

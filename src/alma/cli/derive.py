@@ -7,20 +7,22 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property
 from importlib import import_module
+from inspect import cleandoc
 from itertools import chain
 from pathlib import Path
-from textwrap import dedent, fill
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin
 
 from alma import __version__
 
-from ..errors import ALMAError, ValidationError
+from ..errors import ALMAError, ValidationError, unknown
+from ..types.record import find_source
 from .render import EMPTY, Output
 
 if TYPE_CHECKING:
@@ -206,6 +208,8 @@ class Command:
     extras: tuple[Argument, ...] = ()
     help: str = ""
     """What it does, where it does a part of what the operation can."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """What parameters mean, where the words of the operation do not fit this command."""
     requires: bool = True
     """Whether the parser asks for what the operation needs; otherwise the command does."""
     matching: bool = True
@@ -245,6 +249,14 @@ class Parser(argparse.ArgumentParser):
             if self.prog == "alma work" and value in _STATUSES:
                 hint = f"Did you mean `alma work status ID {value}`?"
             raise argparse.ArgumentError(None, f"unknown {str(action.metavar or 'value').lower()} {value!r}. {hint}")
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        try:
+            return action.type(text) if action.type in (int, float) else super()._get_value(action, text)
+        except ValueError:
+            name = action.option_strings[0] if action.option_strings else action.metavar
+            kind = "whole number" if action.type is int else "number"
+            raise argparse.ArgumentError(None, f"{name} must be a {kind}, not {text!r}") from None
 
 
 def rename_command(words: Sequence[str]) -> tuple[list[str], str]:
@@ -326,9 +338,12 @@ def _add_parameter(
     spelled, default = spell_parameter(command, one), find_default(command, one, one.default)
     values = (*one.about.choices, "all") if takes_all(one) else one.about.choices
     text = NEGATED.get(one.name, one.about.text) if one.default is True else one.about.text
+    text = command.about.get(one.name, text).replace("null for any", "all for any")
     about = text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
     about += "; may be repeated" if is_list and not place else ""
     is_given = place == (None,)
+    # A source may be written under another name than the listed one that it counts as.
+    default = find_source(default) if one.name == "source" and default else default
     about += f" (default {default})" if default not in (None, "", False, True) and not is_given else ""
     metavar = "ID" if one.name in IDS else "TIME" if one.name in MOMENTS else spelled.upper()
     metavar = "JSON" if base is dict else "N" if base in (int, float) else "PATH" if one.about.local else metavar
@@ -406,7 +421,7 @@ def _add_command(below: Any, name: str, command: Command | None, about: str, exa
     own_text = command and (command.help or (command.run and command.run.__doc__))
     text = own_text or (operations[0].description if operations else about)
     about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
-    text = "\n\n".join(fill(part, 79) for part in dedent(f"{text[0].upper()}{text[1:]}").split("\n\n"))
+    text = "\n\n".join(fill(part, 79) for part in cleandoc(f"{text[0].upper()}{text[1:]}").split("\n\n"))
     help = f"{about[0].lower()}{about[1:]}"
     parser: Parser = below.add_parser(name, help=help, description=text, formatter_class=_RAW)
     add_shared(parser, argparse.SUPPRESS, argparse.SUPPRESS)
@@ -498,9 +513,23 @@ class Call:
             if isinstance(value, str) and read_type(one)[0] is dict:
                 value = parse_json(f"--{spell_parameter(self.command, one)}", value)
             elif isinstance(value, str) and one.name in MOMENTS:
-                value = parse_moment(value)
+                value = self._parse_time(one, value)
+            elif takes_all(one) and value not in (valid := (*one.about.choices, "all")):
+                raise ValidationError(unknown(one.name, value, valid))
             given[one.name] = None if value == "all" and takes_all(one) else value
         return given
+
+    def _parse_time(self, parameter: Parameter, text: str) -> str:
+        """Return the time that was typed, or that an age means."""
+        time = parse_moment(text)
+        try:
+            datetime.fromisoformat(time.strip())
+        except ValueError:
+            form = "a time such as 2026-05-07, or an age such as '2 weeks'"
+            raise ValidationError(
+                f"--{spell_parameter(self.command, parameter)} must be {form}, not {text!r}"
+            ) from None
+        return time
 
     def find_agent(self) -> str | None:
         """Return who it is by --agent, the environment or the configuration."""

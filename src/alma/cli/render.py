@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -47,7 +48,6 @@ MARKS = {
 """The sign and the colour of a status, and the colour of a type of memory."""
 _COLUMNS = {
     "Artifact": "name kind size location run_id node_id",
-    "Change": "at verb by why before after",
     "Checkpoint": "number branch_id node_id created_at size state",
     "ConfidenceSignal": "recommendation predicted_success interval strategy occurrence_count historical_success_rate",
     "Domain": "name in_use preset description",
@@ -176,7 +176,7 @@ class Output:
         for name, item in simple.items():
             label = name
             for one in item if isinstance(item, list | tuple) else [item]:
-                text = format_bytes(one) if name == "size" else format_value(one)
+                text = format_bytes(one) if name == "size" else format_field(name.replace(" ", "_"), one)
                 for line in text.splitlines():
                     for part in wrap(line, max(20, self.width - width - 4)) or [""]:
                         self.line(f"  {label:<{width}}  {part}")
@@ -225,7 +225,7 @@ def list_cells(value: Any) -> Row:
 
 def format_cell(name: str, value: Any) -> tuple[str, str]:
     """Return what a cell of a table says, and its style."""
-    text = format_value(value, "").translate(_UNSEEN)
+    text = format_field(name, value, "").translate(_UNSEEN)
     if name in ("status", "state", "last_outcome", "type"):
         mark, _, style = MARKS.get(text, " ").partition(" ")
         return f"{mark} {text.replace('_', ' ')}".strip(), style
@@ -268,6 +268,16 @@ def format_value(value: object, nothing: str = "none") -> str:
         texts = [f"{name} {format_value(one)}" for name, one in list_fields(value).items() if one not in _NOTHING]
         return ", ".join(texts[:_SECTION]) + (f" and {len(texts) - _SECTION} more" if len(texts) > _SECTION else "")
     return nothing if value in (None, "") else str(value)
+
+
+def format_field(name: str, value: Any, nothing: str = "none") -> str:
+    """Return a field's value as text, where its name says that it is a time or how tests went."""
+    if name in ("test_results", "test_status") and isinstance(value, Mapping):
+        return ", ".join(f"{test} {'passed' if passed else 'failed'}" for test, passed in value.items()) or nothing
+    if isinstance(value, str) and name.endswith(("_at", "_until")):
+        with suppress(ValueError):
+            return format_value(datetime.fromisoformat(value))
+    return format_value(value, nothing)
 
 
 def format_bytes(number: int) -> str:
@@ -402,12 +412,27 @@ def show_checkpoint(out: Output, made: Any) -> None:
     out.line(f"{verb} checkpoint {made.number} of {made.run_id} on {made.branch_id}, after {made.node_id}{secrets}")
 
 
+def show_change(out: Output, change: Any) -> None:
+    """Show an entry of a history, and below it the fields that it changed."""
+    who, why = change.by and f" by {change.by}", change.why and f": {change.why}"
+    out.line(f"{format_value(change.at)}  {change.verb}{who}{why}")
+    for name in change.before | change.after:
+        before, after = (format_field(name, one.get(name)) or "none" for one in (change.before, change.after))
+        if not change.after and before == "none":
+            continue
+        # What a memory has now is shown with the memory.
+        text = f"{before} → {after}" if change.after else f"was {before}"
+        for part in wrap(f"{name.replace('_', ' ')}: {text}", max(20, out.width - 4)):
+            out.line(f"    {part}")
+
+
 def show_diff(out: Output, text: str) -> None:
     for row in text.split("\n"):
         out.line(row, {"+": "green", "-": "red", "@": "cyan"}.get(row[:1], ""))
 
 
 SHOWN: dict[str, Callable[[Output, Any], None]] = {
+    "Change": show_change,
     "Checkpoint": show_checkpoint,
     "EntityProfile": lambda out, profile: out.line(profile.text),
     "Erased": lambda out, erased: out.line(f"checkpoints erased: {erased.count}"),

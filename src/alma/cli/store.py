@@ -186,7 +186,7 @@ def import_(call: Call) -> Reply:
                 progress=out.progress,
             )
     except (OSError, UnicodeDecodeError) as error:
-        raise ValidationError(f"{source} cannot be read: {error}") from error
+        raise ValidationError(f"{source} cannot be read: {getattr(error, 'strerror', error)}") from error
     numbers = asdict(taken)
     done = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items() if number)
     if done and not taken.added + taken.updated + taken.embedded:

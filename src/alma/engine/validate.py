@@ -103,7 +103,7 @@ def number(label: str, value: object, least: float | None = None, most: float | 
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         raise ValidationError(f"{label} must be a finite number, not {shown(value)}")
     if not _is_within(value, least, most):
-        limits = f"at least {least:g}" if most is None else f"between {least or 0:g} and {most:g}"
+        limits = f"at least {least:,.10g}" if most is None else f"between {least or 0:,.10g} and {most:,.10g}"
         raise ValidationError(f"{label} must be {limits}, not {shown(value)}")
     return float(value)
 

@@ -258,7 +258,9 @@ class Graph(Closeable):
         id: Annotated[str, About("a name, an alias or an id", check=validate.name, shown_as="name")],
         depth: Annotated[int | None, About("at most so many steps (default 2; 4 with `to`)", least=1, most=10)] = None,
         *,
-        to: Annotated[str | None, About("only the ways to this one: a name, an alias or an id")] = None,
+        to: Annotated[
+            str | None, About("only the ways to this one: a name, an alias or an id", check=validate.name)
+        ] = None,
         direction: Annotated[str, About("from it, to it, or both; ways are always both", tuple(Direction))] = "both",
         types: Annotated[Iterable[str] | None, About("only relations of these types")] = None,
         as_of: AsOf = None,
