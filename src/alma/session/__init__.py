@@ -103,7 +103,7 @@ def take_project_first(method: F) -> F:
     return cast(F, call)
 
 
-SessionId = Annotated[str, About("the session's id", check=validate.name)]
+SessionId = Annotated[str, About("its id, as start_session gave it", check=validate.name)]
 Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about", local=True)]
 Decisions = Annotated[Iterable[str] | None, About("what was decided", check=handoff.read_lines)]
 Blockers = Annotated[Iterable[str] | None, About("what is in the way", check=handoff.read_lines)]
