@@ -51,13 +51,13 @@ MODULES = {
     "memories": ("alma.memory",),
     "many": ("alma.memory",),
     "work": ("alma.progress",),
-    "sessions": ("alma.session.initializer", "alma.context"),
+    "sessions": ("alma.session", "alma.session.initializer", "alma.context"),
     "workflows": ("alma.workflow",),
     "domains": ("alma.domains",),
     "confidence": ("alma.confidence",),
     "knowledge": ("alma.extraction.learner", "alma.knowledge"),
-    "graph": ("alma.graph.builder",),
-    "rules": ("alma.rulefiles",),
+    "graph": ("alma.graph.graph", "alma.graph.builder"),
+    "rules": ("alma.rulefiles.exchange",),
 }
 """The groups, in the order in which people meet them, and the modules that declare the operations of each."""
 GROUPS = tuple(MODULES)
@@ -336,7 +336,14 @@ def operations() -> Mapping[str, Operation]:
     for modules in MODULES.values():
         for module in modules:
             import_module(module)
-    return {name: one for group in GROUPS for name, one in OPERATIONS.items() if one.group == group}
+    # By the module that declares it, too: which one was loaded first is chance.
+    return {
+        name: one
+        for group, modules in MODULES.items()
+        for module in (*modules, None)
+        for name, one in OPERATIONS.items()
+        if one.group == group and (one.function.__module__ if one.function.__module__ in modules else None) == module
+    }
 
 
 class Group:
