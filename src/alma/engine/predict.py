@@ -99,7 +99,7 @@ class Beta:
 # --- did something change? -------------------------------------------------------------------------
 
 SIMILAR = 0.55  # From here on tasks are such tasks.
-# A change is looked for among so many of the last trials; what lies further back has been outweighed anyway.
+# A change is searched for in this many of the latest trials; older ones no longer count.
 _LATEST = 24
 _FEWEST = 2
 _LOG_PI = math.log(math.pi)

@@ -466,7 +466,7 @@ class ProgressTracker(Holder):
             raise ValidationError("log_session_progress needs agent and session_id, by name: agent='...'")
         engine, who = self._engine(project_id), self.engine.agent(agent)
         item = None if current_item_id is None else self._find_item(current_item_id)[1].id
-        # When the session began: by its own record where there is one, else by its first log.
+        # When the session began: from its record, or else from its first log.
         known = (*engine.store.get([session_id]), *scan_records(engine, _LOG, sessions={session_id})[-1:])
         begun = (one.body.get("started_at") or one.body.get("session_start") for one in known)
         start = times.from_iso(next(filter(None, begun), None)) or engine.clock()

@@ -107,7 +107,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 class Entry(NamedTuple):
-    """A memory as it stands in a file."""
+    """A memory as a file holds it."""
 
     id: str
     record: Record
@@ -270,7 +270,7 @@ class Comparison:
         }
         self.differences: list[Difference] = []
         self.unchanged = self.newer = 0
-        self.standing: dict[str, str] = {}  # What stands in the file and is in the memory, for the ledger.
+        self.standing: dict[str, str] = {}  # What is both in the file and in the memory, for the ledger.
         self.present: set[str] = set()  # The ids of the memories that stand in the file.
         self._added: set[str] = set()
         seen: set[str] = {""}
@@ -309,7 +309,7 @@ class Comparison:
             self.standing[one.id] = one.digest
             self.unchanged += 1
         elif words.digest == base:
-            # The memory changed it or let go of it; the next export brings that into the file.
+            # The memory changed or removed it; the next export updates the file.
             self.newer += 1
         elif self._prefer is Side.FILE or (is_active and base in ("", one.digest)):
             self._change(item, one, words)

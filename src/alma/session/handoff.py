@@ -476,7 +476,7 @@ def _find_start(pid: int) -> str:
 
 _OF_MEMORIES = 0.4  # Such a part of a briefing is for memories; what they do not need is for the rest.
 _NONE = "none"
-# So long may a line be, and of lists a twentieth of it is told.
+# The longest line; of a list at most a twentieth of it is shown.
 _WIDTHS = (200, 160, 120, 90, 70, 50, 32, 16, 6)
 
 

@@ -503,7 +503,7 @@ def _define_views() -> dict[str, str]:
 
 # --- looking for damage, figures about the file, and a copy of it taken while others go on writing
 
-_PAGES = 2048  # So many are copied before it is told how far the copy is.
+_PAGES = 2048  # Pages copied between two reports of progress.
 
 Progress = Callable[[int, int], None]
 
