@@ -429,7 +429,7 @@ def _run_chain(scratch: str) -> Iterator[str]:
 
     def fire(event: str, session: str = "doctor-1", **fields: object) -> str:
         """Run the hook as the host does, and return what it answers."""
-        # Somebody is said to be draining already: a process of its own would outlive this folder.
+        # Pretend that a drain is running: a process started here would outlive this folder.
         Path(place.sessions, "wanted").touch()
         given = json.dumps({"session_id": session, "cwd": folder, "hook_event_name": event, **fields})
         command = [sys.executable, "-I", "-S", _HOOK]

@@ -38,7 +38,7 @@ MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
 
 class FrozenClock:
-    """Stands still until it is told to go on."""
+    """Stands still until `advance` is called."""
 
     def __init__(self, moment: datetime = MOMENT) -> None:
         self.moment = moment

@@ -68,7 +68,7 @@ class Kind(NamedTuple):
     passages: Callable[[Body], tuple[str, ...]] = lambda body: ()
     decode: Decode | None = None
     editable: tuple[str, ...] = ()
-    # The fields that make it the same memory when it is told again; none: every one is a new one.
+    # The fields by which a memory is recognised when it is added again; without any, each one is new.
     unique: tuple[str, ...] = ()
     # The optional fields of an explicit key: within the first unique field, a key has one active value.
     keys: tuple[str, ...] = ()
@@ -362,7 +362,7 @@ class Rule(Memory):
     session_id: str = taken("session", default="")  # The session it holds in; empty: in all.
     followed: int = taken("evidence.successes", default=0)
     violated: int = taken("evidence.failures", default=0)
-    # How often it had to be said again.
+    # How often the person had to repeat it.
     repeats: int = derived(lambda record: int(record.body.get("metadata", {}).get("repeats", 0)), default=0)
 
 
