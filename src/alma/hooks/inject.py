@@ -1,7 +1,7 @@
 """What the model is told: the playbook when a session starts, and a rule that fits a prompt or a command in time.
 
 Rules come from the store, read-only, quick and leaving no trace. It is never made or changed. While nobody writes,
-The file is opened as immutable, because in write-ahead mode even a reader would create files beside it. Whatever is
+the file is opened as immutable, because in write-ahead mode even a reader would create files beside it. Whatever is
 wrong with it is one error, `UnreadableStoreError`: nothing is shown then.
 
 The same rules make the same bytes, so that what a host caches stays valid until something was learned.

@@ -242,7 +242,7 @@ class SessionManager(Holder):
 
         Notes:
             A call without anything says only that it is still alive. Actions, decisions, files, blockers and risks are
-            added, `resolved` takes blockers and risks away, test results replace older ones by name, and steps, goal and
+            added, `resolved` takes blockers and risks away, test results replace older ones by name; steps, goal and
             confidence replace what was said before.
         """
         noted = handoff.name_as_stored(locals())
