@@ -44,7 +44,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("time a number", {"turns": [said("x", at=1778160000)]}, r"turns\[0\] at must be a datetime or ISO 8601"),
     ("id a number", {"turns": [said("x", id=7)]}, r"turns\[0\] id must be text \(str\), not int"),
     ("tags one text", {"tags": "travel"}, "tags must be a list of names"),
-    ("metadata not JSON", {"metadata": {"a": object()}}, "metadata must hold JSON values only"),
+    ("metadata not JSON", {"metadata": {"a": object()}}, "metadata must contain only JSON values"),
     ("title a number", {"title": 7}, "title must be text"),
     ("unknown argument", {"sesion_id": "s1"}, "unknown argument of add_episode 'sesion_id'. Did you mean 'session_id'"),
 ]

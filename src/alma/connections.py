@@ -134,7 +134,7 @@ class _LimitedProtocol(H11Protocol):
 
     def _give_up(self) -> None:
         self._timer = None
-        _LOG.info("a connection was closed: its %s did not arrive in time", self._phase)
+        _LOG.info("closed a connection because its %s did not arrive in time", self._phase)
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             self._refuse(408, "Request Timeout", "TooSlow", f"the {self._phase} did not arrive in time")
         else:

@@ -131,9 +131,9 @@ def install_command(extra: str) -> str:
     return f"pip install '.[{extra}]' (in the checkout of alma)"
 
 
-def unknown(what: str, given: object, valid: Iterable[str]) -> str:
+def unknown(what: str, value: object, valid: Iterable[str]) -> str:
     """The sentence for a name that is not one of the valid ones."""
     names = [str(name) for name in valid]
-    close = difflib.get_close_matches(str(given), names, n=1)
+    close = difflib.get_close_matches(str(value), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"unknown {what} {given!r}.{hint} Valid: {', '.join(names)}."
+    return f"unknown {what} {value!r}.{hint} Valid: {', '.join(names)}."

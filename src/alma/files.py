@@ -84,7 +84,7 @@ def make_new_file(target: Path) -> Iterator[Path]:
             part.unlink(missing_ok=True)
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE))
         except OSError as error:
-            raise StorageError(f"{part.parent} cannot be written: {error.strerror}; choose another place") from error
+            raise StorageError(f"{part.parent} cannot be written: {error.strerror}; choose another folder") from error
         yield part
         _sync(part, os.O_RDWR)
         try:
@@ -175,7 +175,7 @@ def _open_lock(path: str, seconds: float) -> sqlite3.Connection:
                 connection.close()
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise BusyError(f"another process has held {path} for {seconds:g} s; try again") from error
+                raise BusyError(f"another process has locked {path} for {seconds:g} s; try again later") from error
             if code not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
                 hint = "check the owner and mode of its folder"
                 raise StorageError(f"{path} cannot be locked ({error}); {hint}") from error

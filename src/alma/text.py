@@ -49,8 +49,8 @@ COMMON = frozenset(
 """Words that most texts hold: to share one of them is to share little."""
 
 
-def _fold(found: re.Match[str]) -> str:
-    return found[0] if found["flag"] else found[0].casefold()
+def _fold(match: re.Match[str]) -> str:
+    return match[0] if match["flag"] else match[0].casefold()
 
 
 def _make_compatible(text: str) -> str:
@@ -116,9 +116,9 @@ def words(text: str) -> list[str]:
 
 def content_words(text: str, most: int | None = None) -> list[str]:
     """The words that carry meaning, each once, in order; all words when nothing else is left."""
-    found = list(dict.fromkeys(words(text)))
-    kept = [word for word in found if word not in STOP and (len(word) > 1 or word.isdigit())] or found
-    return kept if most is None else kept[:most]
+    all_words = list(dict.fromkeys(words(text)))
+    content = [word for word in all_words if word not in STOP and (len(word) > 1 or word.isdigit())] or all_words
+    return content if most is None else content[:most]
 
 
 @lru_cache(maxsize=1024)

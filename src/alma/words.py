@@ -25,8 +25,8 @@ SignalName = Literal["used", "ignored", "thumbs_up", "thumbs_down"]
 
 def check_type(label: str, value: object) -> MemoryType:
     """Return the memory type that a name or a memory class stands for."""
-    named = TYPES.get(value, value) if isinstance(value, type) else value
-    return MemoryType(validate.one_of("type", named, tuple(MemoryType)))
+    name = TYPES.get(value, value) if isinstance(value, type) else value
+    return MemoryType(validate.one_of("type", name, tuple(MemoryType)))
 
 
 def check_types(label: str, value: object) -> list[MemoryType]:
@@ -78,13 +78,13 @@ MaxTokens = Annotated[int, About("the prompt's budget in tokens")]
 
 
 def match_fields(
-    kinds: Collection[str], given: Mapping[str, Any] | None
+    kinds: Collection[str], selection: Mapping[str, Any] | None
 ) -> tuple[Collection[str], dict[str, Any] | None]:
     """Return those of the kinds that declare all these fields, and the values by the names they are stored under."""
-    if not given:
+    if not selection:
         return kinds, None
     values: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in selection.items():
         declared = {kind: list_fields(kind) for kind in kinds}
         kinds = [kind for kind in kinds if name in declared[kind]]
         if not kinds:
@@ -215,8 +215,8 @@ def to_erased(counts: dict[str, int], user_id: str) -> ErasedUser:
     return ErasedUser(user_id, counts)
 
 
-def to_forgotten(gone: Any, dry_run: bool) -> ForgottenMemories:
-    return ForgottenMemories(int(gone), list(gone.ids), dry_run)
+def to_forgotten(forgotten: Any, dry_run: bool) -> ForgottenMemories:
+    return ForgottenMemories(int(forgotten), list(forgotten.ids), dry_run)
 
 
 def to_changes(changes: list[dict[str, Any]]) -> list[Change]:

@@ -172,7 +172,7 @@ def test_one_that_hangs_is_ended(opened, service, prompt, reply, engine):
     service.always = reply(delay=20)
     error, seconds = timed(lambda: opened(timeout=1, retries=3).ask(prompt))
     assert isinstance(error, ModelTimeoutError)
-    assert "gave no answer in 1 s" in str(error)
+    assert "did not answer within 1 s" in str(error)
     assert seconds < 15
     assert len(service.seen) == 1, "who was too slow once is not asked again"
     [day] = meter(engine)

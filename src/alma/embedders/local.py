@@ -215,7 +215,7 @@ DROP, SPACE, APART = "drop", "space", "apart"
 _DONE = {DROP: "", SPACE: " ", APART: " {} "}
 
 # A text that spells out one of these names means the token itself, as in the original.
-_NAMED = re.compile(r"(\[(?:PAD|UNK|CLS|SEP|MASK)\])")
+_SPECIAL = re.compile(r"(\[(?:PAD|UNK|CLS|SEP|MASK)\])")
 
 
 class Characters(dict[int, str]):
@@ -261,7 +261,7 @@ class WordPiece:
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text with those of its begin and end; beyond `limit`, the end of the text is left out."""
         tokens = [self._ids[BEGIN]]
-        for at, part in enumerate(_NAMED.split(text)):
+        for at, part in enumerate(_SPECIAL.split(text)):
             # A word is one token or more, so no more words than tokens are needed.
             words = [part]
             if at % 2 == 0:

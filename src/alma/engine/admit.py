@@ -30,8 +30,8 @@ def clean(value: Any) -> Any:
     cleaned = {}
     for name, item in value.items():
         # `{"password": "hunter2"}` gives itself away only by both together.
-        named = redact(f"{name}={item}") if isinstance(item, str) else ""
-        cleaned[clean(name)] = named[len(f"{name}=") :] if named.startswith(f"{name}=") else clean(item)
+        redacted = redact(f"{name}={item}") if isinstance(item, str) else ""
+        cleaned[clean(name)] = redacted[len(f"{name}=") :] if redacted.startswith(f"{name}=") else clean(item)
     return cleaned
 
 
@@ -40,10 +40,10 @@ def key_of(kind: str, agent: str, user: str, body: Mapping[str, Any], *, shared:
 
     With `shared` it is the key that all values of an explicit key have in common; empty where none was given.
     """
-    unique, given = KINDS[kind].unique, explicit_key(kind, body)
-    if not unique or (shared and not given):
+    unique, explicit = KINDS[kind].unique, explicit_key(kind, body)
+    if not unique or (shared and not explicit):
         return ""
-    return fingerprint(kind, agent, user, *(str(body[name]) for name in unique[: 1 if shared else None]), *given)
+    return fingerprint(kind, agent, user, *(str(body[name]) for name in unique[: 1 if shared else None]), *explicit)
 
 
 def explicit_key(kind: str, body: Mapping[str, Any]) -> list[str]:

@@ -38,7 +38,7 @@ class Weights:
         for name in self.__slots__:
             total += number(f"weight {name!r}", getattr(self, name), 0.0)
         if not total:
-            raise ValidationError("at least one retrieval weight must be greater than 0")
+            raise ValidationError("all retrieval weights are 0; set at least one of them to a number greater than 0")
 
     def shares(self) -> dict[str, float]:
         total = self.similarity + self.recency + self.success + self.confidence
@@ -87,12 +87,12 @@ class Encoder:
         size = self.embedder.passage_chars
         pieces = [[piece for text in group for piece in passages(text, size)] for group in groups]
         # Never changed, only replaced: threads need no lock.
-        known = self._vectors
-        missing = [text for text in dict.fromkeys(chain.from_iterable(pieces)) if text not in known]
+        cache = self._vectors
+        missing = [text for text in dict.fromkeys(chain.from_iterable(pieces)) if text not in cache]
         if missing:
-            known = {**known, **dict(zip(missing, self.embedder.embed(missing), strict=True))}
-            self._vectors = dict(list(known.items())[-self._size :])
-        return [tuple(map(known.__getitem__, group)) for group in pieces]
+            cache = {**cache, **dict(zip(missing, self.embedder.embed(missing), strict=True))}
+            self._vectors = dict(list(cache.items())[-self._size :])
+        return [tuple(map(cache.__getitem__, group)) for group in pieces]
 
 
 class Notes:
@@ -140,7 +140,7 @@ class Notes:
                 if isinstance(error, BusyError | ConflictError) and time.monotonic() <= deadline:
                     continue
                 names = ", ".join(note.id for note in notes)
-                _LOG.warning("these retrievals could not be recorded: %s (%s)", names, error)
+                _LOG.warning("could not record these retrievals: %s (%s)", names, error)
             self.settle(notes)
 
     def _leave_to_parent(self) -> None:

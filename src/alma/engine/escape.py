@@ -85,11 +85,11 @@ def _fold_text(text: str) -> tuple[str, Sequence[int]]:
     return "".join(signs), [at for at, sign in enumerate(signs) for _ in sign]
 
 
-def _apply_replacements(text: str, found: dict[int, str], places: Sequence[int]) -> str:
+def _apply_replacements(text: str, replacements: dict[int, str], places: Sequence[int]) -> str:
     """The text with other characters in the places that were found in its folded copy."""
-    if not found:
+    if not replacements:
         return text
-    spots = {places[at]: instead for at, instead in found.items()}
+    spots = {places[at]: instead for at, instead in replacements.items()}
     pieces: list[str] = []
     done = 0
     for at in sorted(spots):
@@ -134,13 +134,13 @@ def _replace_images(folded: str, spots: dict[int, str]) -> None:
 
 
 def _replace_attributes(folded: str, spots: dict[int, str]) -> None:
-    seen, counted = {'"': 0, "'": 0}, 0
+    quotes, counted = {'"': 0, "'": 0}, 0
     for match in _PATTERNS["breakout"].finditer(folded):
         at, quote = match.start(), match[0]
-        for mark in seen:
-            seen[mark] += folded.count(mark, counted, at)
+        for mark in quotes:
+            quotes[mark] += folded.count(mark, counted, at)
         counted = at
-        unopened = seen[quote] % 2 == 0 and at > 0 and folded[at - 1] not in " =([{,:"
+        unopened = quotes[quote] % 2 == 0 and at > 0 and folded[at - 1] not in " =([{,:"
         if unopened or _PATTERNS["trust_claim"].match(folded, at + 1):
             spots[at] = "”" if quote == '"' else "’"
 
@@ -209,11 +209,11 @@ def _weigh_signs(text: str) -> dict[str, int]:
 
 def find_suspicion(text: str) -> tuple[str, ...]:
     """Return why the text reads like an instruction planted for the model; nothing when it does not."""
-    shown = remove_unseen(text)
-    folded = _fold_text(shown)[0]
+    visible = remove_unseen(text)
+    folded = _fold_text(visible)[0]
     # Words of other languages are known as they are written, disguised ones only in plain letters.
-    readings = dict.fromkeys(re.sub(r"[^\S\n]+", " ", one) for one in (shown, shown.translate(_ALIKE), folded))
-    points = max(map(_weigh_signs, readings), key=lambda found: sum(found.values()))
+    readings = dict.fromkeys(re.sub(r"[^\S\n]+", " ", one) for one in (visible, visible.translate(_ALIKE), folded))
+    points = max(map(_weigh_signs, readings), key=lambda weights: sum(weights.values()))
     # What it says to a reader who decodes tag characters and base64.
     tags = "".join(chr(ord(sign) - 0xE0000) for run in _PATTERNS["tag_characters"].findall(text) for sign in run)
     blobs = (decode_base64(blob) for blob in _PATTERNS["base64"].findall(text))

@@ -67,8 +67,8 @@ def believe(record: Record, now: datetime) -> Belief:
         good, bad = weigh_results(record.evidence, now)
         if record.kind == MemoryType.ANTI_PATTERN:
             good, bad = bad, good
-        stated = record.provenance.origin is Origin.USER
-        prior = _STATED_PRIOR if stated else (1.0, 1.0)
+        is_stated = record.provenance.origin is Origin.USER
+        prior = _STATED_PRIOR if is_stated else (1.0, 1.0)
         yes, no = prior[0] + good + 0.5 * pro, prior[1] + bad + 0.5 * con
     else:
         prior = _PRIOR[record.provenance.trust]
@@ -88,8 +88,8 @@ def success_factor(record: Record, now: datetime) -> float:
     # That a rule was not followed speaks against who should have, not against the rule.
     current = None if record.kind == MemoryType.RULE else success_rate(record.evidence, now)
     if current is None:
-        seen = record.evidence
-        good, bad = seen.ups + 0.5 * seen.uses, seen.downs + 0.25 * seen.skips
+        evidence = record.evidence
+        good, bad = evidence.ups + 0.5 * evidence.uses, evidence.downs + 0.25 * evidence.skips
         return (1.0 + good) / (2.0 + good + bad)
     return 1.0 - current if record.kind == MemoryType.ANTI_PATTERN else current
 

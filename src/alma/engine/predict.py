@@ -161,7 +161,7 @@ _STALE = 0.1
 # What another strategy's trial on the task says about how easy the task is; a closely related one's says all of it.
 _STRANGER = 0.3
 _KIN = 0.5
-_SAID = 2.0  # A person's word counts like so many trials.
+_STATED_TRIALS = 2.0  # A person's word counts like so many trials.
 _CURIOSITY = 0.45  # How many standard deviations above the mean a promise lies.
 _PASSES = 2
 _SUREST = 0.97
@@ -223,7 +223,7 @@ def forecast(trials: Sequence[Trial]) -> Forecast:
     # Successes and failures of this strategy on this task, the later ones counting more.
     good = bad = here = later = weight = 0.0
     for trial in sorted((one for one in trials if one.own), key=lambda one: one.days):
-        age = _weigh_age(trial, stale_age) * (_SAID if trial.said else 1.0)
+        age = _weigh_age(trial, stale_age) * (_STATED_TRIALS if trial.said else 1.0)
         same, alike = weigh_likeness(trial.alike), _weigh_sort(trial.alike)
         good += same * age * _BY_ORDER**here * trial.value
         bad += same * age * _BY_ORDER**here * (1.0 - trial.value)
@@ -422,10 +422,10 @@ def survey_strategy(context: TaskContext, strategy: str) -> StrategyEvidence:
     if context.before is None:
         # Of what a group has counted it cannot be told for sure what came before a moment. Of a task that was done a
         # thousand times the nearest outcomes are any of them; its group knows the latest.
-        known = group_results(outcomes.values())
+        counted = group_results(outcomes.values())
         owners = {name: lesson.id for lesson in lessons for name in lesson.links}
         for group in groups:
-            trials += list_results(context, group, group.body["task"], known, owners.get(group.id, ""))
+            trials += list_results(context, group, group.body["task"], counted, owners.get(group.id, ""))
     for lesson in lessons:
         if lesson.provenance.origin is Origin.USER:
             # A person's word about the strategy: as good as a few trials until there are some.
@@ -529,12 +529,14 @@ def group_results(outcomes: Iterable[Record]) -> KnownResults:
     return {group: sorted(results, reverse=True) for group, results in groups.items()}
 
 
-def list_results(context: TaskContext, record: Record, task: str, known: KnownResults, source: str) -> Iterator[Trial]:
+def list_results(
+    context: TaskContext, record: Record, task: str, counted: KnownResults, source: str
+) -> Iterator[Trial]:
     """Yield the last results of a group, or of the lesson formed from it, that are not known, as trials of `source`."""
     alike = context.compare_task(record, task) if task else 1.0
     group = record.id if record.kind == "strategy" else next(iter(record.links), "")
     left = list(record.evidence.recent[-_RESULTS:])
-    for moment, value in known.get(group, ()):
+    for moment, value in counted.get(group, ()):
         # A result is counted just before its outcome is written, so each outcome takes the newest that is not after it.
         for place in range(len(left) - 1, -1, -1):
             if left[place][0] <= moment and left[place][1] == value:
@@ -563,7 +565,7 @@ def forecast_lessons(
     """
     context = TaskContext(engine, "", task, tuple(vectors), now, None, is_careful=False)
     outcomes = [record for record in candidates if record.kind == MemoryType.OUTCOME]
-    known = group_results(outcomes)
+    counted = group_results(outcomes)
     # Each outcome as a trial of the strategy at hand, and as one of another: the two serve every lesson.
     pairs = [(one, make_trial(context, one, 1.0, is_own=True), make_trial(context, one, 0.0)) for one in outcomes]
     chances = {}
@@ -574,7 +576,7 @@ def forecast_lessons(
                 own if _fingerprint(strategy_of(record.body)) == key or not groups.isdisjoint(record.links) else other
                 for record, own, other in pairs
             ]
-            trials += list_results(context, lesson, lesson.body["condition"], known, lesson.id)
+            trials += list_results(context, lesson, lesson.body["condition"], counted, lesson.id)
             mean = forecast(trials).mean
             chances[lesson.id] = 1.0 - mean if lesson.kind == MemoryType.ANTI_PATTERN else mean
     return chances

@@ -241,7 +241,7 @@ def select_rules(text: ScannedText) -> list[SecretRule]:
     numbers: set[int] = set()
     for by_keyword, area in zip(_BY_KEYWORD, (text.folded, text.plain, text.long), strict=True):
         if area:
-            numbers.update(*[found for keyword, found in by_keyword.items() if keyword in area])
+            numbers.update(*[matching for keyword, matching in by_keyword.items() if keyword in area])
     return [
         rule
         for rule in (RULES[number] for number in sorted(numbers))
@@ -294,8 +294,8 @@ def _find_secret(rule: SecretRule, match: re.Match[str]) -> Span | None:
         if rule.value == "next":
             start, end, bare = _find_value(text, match.end())
         elif rule.value == "said":
-            said = named_pattern("said_value").match(text, match.end())
-            bare_end = match.end() + len(said[0].rstrip(".,;:)!?")) if said else match.end()
+            value_match = named_pattern("said_value").match(text, match.end())
+            bare_end = match.end() + len(value_match[0].rstrip(".,;:)!?")) if value_match else match.end()
             start, end = _find_quoted(text, match.end()) or (match.end(), bare_end)
         else:
             start, end = match.span("s" if "s" in match.re.groupindex else 0)

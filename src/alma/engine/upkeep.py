@@ -101,8 +101,8 @@ def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
     while (todo := find_stale(engine)) and todo != before:
         done = 0
         for ids in split_batches(todo, _BATCH):
-            held = [one for one in engine.store.get(ids) if _is_stale(engine, one)]
-            fresh = embed_records(engine, [replace(one, **MUTE, version=one.version + 1) for one in held])
+            stale = [one for one in engine.store.get(ids) if _is_stale(engine, one)]
+            fresh = embed_records(engine, [replace(one, **MUTE, version=one.version + 1) for one in stale])
             # Not through a transaction, which would refuse the vectors of another embedder.
             try:
                 engine.store.put(fresh)
@@ -116,7 +116,7 @@ def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
         moved += len(todo)
         before = todo
     if todo:
-        raise StorageError(f"{len(todo)} records could not be embedded anew, among them {todo[0]}; run `alma doctor`")
+        raise StorageError(f"{len(todo)} records could not be embedded again, {todo[0]} among them; run `alma doctor`")
     marker = find_embedder_marker(engine)
     if marker is not None and not name:
         engine.store.delete([EMBEDDER_MARKER])
@@ -161,8 +161,8 @@ def list_unresolved(engine: Engine) -> list[RecordPair]:
             by_newer.setdefault(one.newer.id, []).append((one.older, one.newer))
         for nearest in by_newer.values():
             pairs += nearest[:_NEAREST]
-    known = find_comparisons(engine, pairs)
-    unresolved = [pair for pair in pairs if (pair[0].id, pair[1].id) not in known]
+    comparisons = find_comparisons(engine, pairs)
+    unresolved = [pair for pair in pairs if (pair[0].id, pair[1].id) not in comparisons]
     return sorted(unresolved, key=lambda pair: (pair[1].kind, stated_at(pair[1]), *map(read_words, reversed(pair))))
 
 

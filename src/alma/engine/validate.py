@@ -19,7 +19,7 @@ MAX_METADATA = 65_536
 MAX_TOP_K = 1_000
 _EARLIEST, _LATEST = 1000, 2999
 _LARGEST = sys.float_info.max
-_SHOWN = 60
+_VALUE_CHARS = 60
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -35,11 +35,11 @@ def text(name: str, value: object, most: int = MAX_TEXT) -> str:
         raise ValidationError(f"{name} is empty; pass a text with at least one visible character")
     if len(checked) > most:
         raise ValidationError(
-            f"{name} has {len(checked):,} characters; at most {most:,} are kept in one memory: split or summarise it"
+            f"{name} has {len(checked):,} characters; at most {most:,} are allowed: split or shorten it"
         )
     if control := _CONTROL.search(checked):
         raise ValidationError(
-            f"{name} holds the control character {control[0]!r} at position {control.start()}; remove it"
+            f"{name} contains the control character {control[0]!r} at position {control.start()}; remove it"
         )
     return checked
 
@@ -74,17 +74,19 @@ def is_blank(value: str) -> bool:
 def format_value(value: object) -> str:
     """A value as an error message names it: not at length."""
     text = repr(value) if not isinstance(value, int) or abs(value) <= _LARGEST else "a number without end"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _VALUE_CHARS else f"{text[:_VALUE_CHARS]}…"
 
 
 def string(label: str, value: object) -> str:
     if isinstance(value, bytes | bytearray):
-        raise ValidationError(f"{label} is bytes; decode it first, for example with .decode('utf-8', 'replace')")
+        raise ValidationError(
+            f"{label} must be text, not bytes; decode it first, for example with .decode('utf-8', 'replace')"
+        )
     if not isinstance(value, str):
         raise ValidationError(f"{label} must be text (str), not {type(value).__name__}")
     if lone := _SURROGATE.search(value):
         raise ValidationError(
-            f"{label} holds a lone surrogate at position {lone.start()} and is not valid Unicode; "
+            f"{label} contains a lone surrogate at position {lone.start()} and is not valid Unicode; "
             "decode the original bytes with errors='replace'"
         )
     return value
@@ -128,7 +130,7 @@ def moment(label: str, value: object) -> datetime | None:
     if value.tzinfo is None:
         raise ValidationError(f"{label} has no time zone; pass an aware datetime such as datetime.now(timezone.utc)")
     if not _EARLIEST <= value.year <= _LATEST:
-        raise ValidationError(f"{label} must lie between the years {_EARLIEST} and {_LATEST}, not in {value.year}")
+        raise ValidationError(f"{label} must be between the years {_EARLIEST} and {_LATEST}, not in {value.year}")
     return value.astimezone(UTC)
 
 
@@ -144,11 +146,11 @@ def provenance(label: str, value: object) -> Provenance:
 
     The name is kept as it was given; trust follows from the source that it stands for.
     """
-    given = name(label, value)
-    source = find_source(given)
+    source_name = name(label, value)
+    source = find_source(source_name)
     if source is None:
-        raise ValidationError(unknown(label, given, SOURCES))
-    return Provenance(Origin(source), _TRUST.get(source, Trust.UNTRUSTED), source=given)
+        raise ValidationError(unknown(label, source_name, SOURCES))
+    return Provenance(Origin(source), _TRUST.get(source, Trust.UNTRUSTED), source=source_name)
 
 
 def one_of(label: str, value: object, choices: Sequence[str]) -> str:
@@ -192,8 +194,10 @@ def metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
         encoded = json.dumps(value, allow_nan=False, ensure_ascii=False)
         encoded.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValidationError(f"metadata must hold JSON values only: {error}") from None
+        raise ValidationError(f"metadata must contain only JSON values: {error}") from None
     if len(encoded) > MAX_METADATA:
-        raise ValidationError(f"metadata takes {len(encoded):,} characters as JSON; at most {MAX_METADATA:,} are kept")
+        raise ValidationError(
+            f"metadata takes {len(encoded):,} characters as JSON; at most {MAX_METADATA:,} are allowed"
+        )
     decoded: dict[str, Any] = json.loads(encoded)
     return decoded

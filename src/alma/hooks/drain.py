@@ -322,7 +322,7 @@ def _read_session(
         return isinstance(error, ModelOutputError)
     if changes := coding_sessions.apply_reading(engine, part, reading, progress):
         report.sessions += 1
-        report.turns += len(part.heard)
+        report.turns += len(part.turns)
         report.dropped.update(reading.dropped)
         for name, more in changes._asdict().items():
             setattr(report, name, getattr(report, name) + more)
@@ -332,7 +332,7 @@ def _read_session(
 def _ask_model(
     data_dir: DataDir, engine: Engine, part: SessionPart, progress: ReadingProgress, timeout: float | None
 ) -> CheckedProposals:
-    if not part.heard:
+    if not part.turns:
         return CheckedProposals([], {})
     # First of all, because a call that cannot even start must not count.
     find_program()

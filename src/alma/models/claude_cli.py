@@ -93,12 +93,12 @@ class ClaudeCLI(Provider):
         if reply is None or reply.get("type") != "result":
             if code != 0:
                 raise ModelUnavailableError(f"claude ended with code {code}: {_shorten(errors)}")
-            raise ModelOutputError(f"claude printed {len(output)} bytes that are no result")
+            raise ModelOutputError(f"claude printed {len(output)} bytes that are not a result")
         if reply.get("is_error") or code != 0:
             listed = reply.get("errors")
             reason = reply.get("result") or (listed[0] if isinstance(listed, list) and listed else reply.get("subtype"))
-            shown = _shorten(str(reason or f"code {code}").encode())
-            raise ModelUnavailableError(f"claude failed: {shown}", self.count(reply) or NOTHING)
+            detail = _shorten(str(reason or f"code {code}").encode())
+            raise ModelUnavailableError(f"claude failed: {detail}", self.count(reply) or NOTHING)
         return reply
 
     def read(self, reply: Mapping[str, Any]) -> str:
@@ -157,9 +157,9 @@ def run_program(
                     process.wait(_POLL_SECONDS)
                 for file, megabytes in ((output, _MOST_OUTPUT), (errors, _MOST_ERRORS)):
                     if os.fstat(file.fileno()).st_size > megabytes * 1024 * 1024:
-                        raise ModelOutputError(f"{command[0]} printed more than {megabytes} MB and was ended")
+                        raise ModelOutputError(f"{command[0]} printed more than {megabytes} MB and was stopped")
                 if process.returncode is None and time.monotonic() > deadline:
-                    raise ModelTimeoutError(f"{command[0]} gave no answer in {timeout:g} s and was ended")
+                    raise ModelTimeoutError(f"{command[0]} did not answer within {timeout:g} s and was stopped")
         finally:
             _running.discard(process)
             _end_process(process)

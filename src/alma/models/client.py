@@ -172,7 +172,7 @@ def check_end(reason: object, label: str) -> None:
     if reason in ("refusal", "content_filter"):
         raise FinalOutputError("the model refused to answer")
     if reason in ("max_tokens", "length"):
-        raise FinalOutputError(f"the answer of {label} was cut off where it had no more room")
+        raise FinalOutputError(f"the answer of {label} was cut off because it reached the token limit")
 
 
 def write_instructions(prompt: Prompt) -> str:
@@ -300,8 +300,8 @@ def problems(value: Any, schema: Schema, path: str = "$") -> list[str]:
             if name in properties or isinstance(more, Mapping):
                 places += problems(item, properties.get(name, more), f"{path}.{name}")
             elif not more:
-                shown = repr(name) if name.isidentifier() and len(name) <= 30 else "something"
-                places.append(f"{path}: has {shown}, which nobody asked for")
+                label = repr(name) if name.isidentifier() and len(name) <= 30 else "something"
+                places.append(f"{path}: has {label}, which nobody asked for")
     return places
 
 

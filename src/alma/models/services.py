@@ -71,13 +71,13 @@ def _check_url(url: str, *, allow_http: bool) -> str:
     except ValueError:
         host, parts = "", urlsplit("")
     if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError("the model's `base_url` must be an address such as https://example.org/v1")
+        raise ConfigError("the model's `base_url` must be a URL such as https://example.org/v1")
     if parts.username or parts.password or parts.query or parts.fragment:
         # Not quoted: there may be a key in it.
-        raise ConfigError("the model's `base_url` must hold no name, password, query or fragment")
+        raise ConfigError("the model's `base_url` must not contain a user name, password, query or fragment")
     if parts.scheme == "http" and not (allow_http or _is_loopback(host)):
         raise ConfigError(
-            f"the model's `base_url` sends what is asked to {host} unencrypted: use https, "
+            f"the model's `base_url` would send prompts to {host} unencrypted; use https, "
             "or set `allow_http: true` if that is your own network"
         )
     return url.strip().rstrip("/")
@@ -118,10 +118,12 @@ class ModelService(Provider):
         self._key_from = variable = settings.api_key_env or usual
         self.key = Secret(environ.get(variable, "").strip() if variable else "")
         if variable and not self.key:
-            raise ConfigError(f"the environment variable {variable} is not set; it must hold the model's key")
+            raise ConfigError(f"the environment variable {variable} is not set; set it to the model's API key")
         # A header that cannot be sent would be quoted in an error.
         if not self.key.isascii() or not self.key.isprintable() or " " in self.key:
-            raise ConfigError(f"the environment variable {variable} holds characters that no key has")
+            raise ConfigError(
+                f"the environment variable {variable} contains characters that are not valid in an API key"
+            )
         if importlib.util.find_spec(self.package) is None:
             raise MissingExtraError(self.package, self.extra, f"The model {kind!r}")
         ways = (self.ways_elsewhere if is_elsewhere else ()) or self.ways
@@ -152,7 +154,9 @@ class ModelService(Provider):
         try:
             status, headers, data = _run(asyncio.wait_for(self._post(self.body(prompt, way, limit)), self.timeout))
         except TimeoutError as error:
-            raise ModelTimeoutError(f"{self.label} gave no answer in {self.timeout:g} s and was ended") from error
+            raise ModelTimeoutError(
+                f"{self.label} did not answer within {self.timeout:g} s; the request was cancelled"
+            ) from error
         reply = read_object(data)
         if not 200 <= status < 300:
             # The message in an error of either API, or the error as it is.
@@ -160,7 +164,7 @@ class ModelService(Provider):
             reason = reason.get("message", "") if isinstance(reason, dict) else reason
             raise self._explain_refusal(status, headers, str(reason), way, limit)
         if reply is None:
-            raise ModelOutputError(f"{self.label} answered {len(data)} bytes that are no JSON object")
+            raise ModelOutputError(f"{self.label} answered {len(data)} bytes that are not a JSON object")
         return reply
 
     async def _post(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
@@ -185,18 +189,20 @@ class ModelService(Provider):
                 client.stream("POST", self.url, content=content) as response,
             ):
                 if response.headers.get("content-encoding", "identity") != "identity":
-                    raise ModelOutputError(f"{self.label} answered in an encoding that nobody asked for")
+                    raise ModelOutputError(f"{self.label} answered in an encoding that was not requested")
                 async for piece in response.aiter_raw():
                     data += piece
                     if len(data) > MOST_BYTES and response.is_success:
-                        raise ModelOutputError(f"{self.label} answered more than 4 MB and was ended")
+                        raise ModelOutputError(f"{self.label} answered with more than 4 MB; the request was cancelled")
                     if len(data) > MOST_BYTES:
                         break
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
             message = f"{self.label} cannot be reached at {self.url}: {self._shorten(str(error))}"
             raise TransientModelError(message, NOTHING) from error
         except httpx.TimeoutException as error:
-            raise ModelTimeoutError(f"{self.label} gave no answer in {self._read_timeout:g} s and was ended") from error
+            raise ModelTimeoutError(
+                f"{self.label} did not answer within {self._read_timeout:g} s; the request was cancelled"
+            ) from error
         except httpx.HTTPError as error:
             raise TransientModelError(f"the connection to {self.label} broke: {type(error).__name__}") from error
         return response.status_code, response.headers, bytes(data)
@@ -304,7 +310,7 @@ class OpenAI(ModelService):
         first = choices[0] if isinstance(choices, list) and choices else None
         message = first.get("message") if isinstance(first, dict) else None
         if not isinstance(first, dict) or not isinstance(message, dict):
-            raise ModelOutputError(f"{self.label} answered without any choice")
+            raise ModelOutputError(f"{self.label} answered without a choice")
         check_end("refusal" if message.get("refusal") else first.get("finish_reason"), self.label)
         content = message.get("content") or ""
         parts = content if isinstance(content, list) else [{"text": content}]
@@ -349,7 +355,7 @@ class LiteLLM(OpenAI):
             # Named by its status: its text may hold the prompt, and a key that only LiteLLM knows.
             status, kind = getattr(error, "status_code", None), type(error).__name__
             if "Timeout" in kind or status == 408:
-                raise ModelTimeoutError(f"{self.label} gave no answer in {self.timeout:g} s") from None
+                raise ModelTimeoutError(f"{self.label} did not answer within {self.timeout:g} s") from None
             if kind == "APIConnectionError":
                 raise TransientModelError(f"{self.label} cannot be reached") from None
             raise self._explain_refusal(status or 400, {}, "", "", "") from None

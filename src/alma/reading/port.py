@@ -212,4 +212,4 @@ def ask_in_time(question: Callable[[], T], seconds: float) -> T:
     try:
         return answer.result(seconds)
     except TimeoutError as error:
-        raise ModelTimeoutError(f"it did not answer within {seconds:g} seconds") from error
+        raise ModelTimeoutError(f"no answer within {seconds:g} seconds") from error

@@ -187,9 +187,9 @@ class Window(NamedTuple):
 
 def find_windows(question: str, now: datetime) -> list[Window]:
     """Return the past times that a question names, in UTC and in the order of the text."""
-    zone, found = now.tzinfo, _find_local(question, now.replace(tzinfo=None))
-    ends = [[edge.replace(tzinfo=zone).astimezone(UTC) for edge in (one.start, one.end)] for one in found]
-    return [one._replace(start=start, end=end) for one, (start, end) in zip(found, ends, strict=True)]
+    zone, windows = now.tzinfo, _find_local(question, now.replace(tzinfo=None))
+    ends = [[edge.replace(tzinfo=zone).astimezone(UTC) for edge in (one.start, one.end)] for one in windows]
+    return [one._replace(start=start, end=end) for one, (start, end) in zip(windows, ends, strict=True)]
 
 
 def remove_times(question: str) -> str:

@@ -74,7 +74,7 @@ class FileStore(DictStore):
                 raise StorageError(f"{self.path} is closed; open the store again")
             for place in (self.path, self.path.parent) if to_write else ():
                 if place.exists() and not os.access(place, os.W_OK):
-                    raise ReadOnlyError(f"{place} cannot be written; check its owner and mode")
+                    raise ReadOnlyError(f"{place} is not writable; check its owner and permissions")
             with lock_file(f"{self.path}.lock", _LOCK_SECONDS) if to_write else nullcontext():
                 self._catch_up()
                 yield self._records
@@ -156,7 +156,9 @@ def _translate_errors(path: Path) -> Iterator[None]:
         raise ValidationError(f"a value cannot be stored: {error}") from error
     except OSError as error:
         if error.errno in _READ_ONLY:
-            raise ReadOnlyError(f"{path} cannot be written ({error.strerror}); check its owner and mode") from error
+            raise ReadOnlyError(
+                f"{path} cannot be written ({error.strerror}); check its owner and permissions"
+            ) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             problem = f"no room left to write {path}; nothing was changed; free some space and try again"
             raise StorageFullError(problem) from error

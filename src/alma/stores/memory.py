@@ -47,10 +47,10 @@ class DictStore(ABC):
 
     def delete(self, ids: Sequence[str]) -> int:
         with self._open(to_write=True) as stored:
-            gone = {id: None for id in ids if id in stored}
-            if gone:
-                self._keep(gone)
-            return len(gone)
+            deleted = {id: None for id in ids if id in stored}
+            if deleted:
+                self._keep(deleted)
+            return len(deleted)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
         with self._open() as stored:

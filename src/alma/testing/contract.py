@@ -77,8 +77,8 @@ class FakeEmbedder:
 
 def make_record(id: str = "a", **fields: Any) -> Record:
     """A record with as little in it as possible."""
-    given: dict[str, Any] = {"kind": "heuristic", "project": "p", "created_at": MOMENT, "updated_at": MOMENT} | fields
-    return Record(id=id, **given)
+    values: dict[str, Any] = {"kind": "heuristic", "project": "p", "created_at": MOMENT, "updated_at": MOMENT} | fields
+    return Record(id=id, **values)
 
 
 # --- the contract
@@ -133,11 +133,11 @@ class StoreContract(Room):
     histories = 40  # How many random histories are compared with the in-memory store.
 
     def make_store(self) -> Store:
-        raise NotImplementedError("say how an empty store is made, below self.folder")
+        raise NotImplementedError("return a new, empty store in a folder below self.folder")
 
     def open_again(self, store: Store) -> Store:
         """Another handle on the same records, while `store` is open or after it was closed."""
-        raise SkipTest("does not outlive its handle")
+        raise SkipTest("the store does not persist after it is closed")
 
     def setup_method(self) -> None:
         super().setup_method()
@@ -162,7 +162,7 @@ class StoreContract(Room):
 
     def _match(self, words: str, limit: int = 10, /, **conditions: Any) -> list[str]:
         if not isinstance(self.store, Searchable):
-            raise SkipTest("does not rank by words")
+            raise SkipTest("the store does not rank by words")
         hits = self.store.match(words, Where(**conditions), limit)
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
         return [hit.id for hit in hits]
@@ -220,15 +220,15 @@ class StoreContract(Room):
 
     def test_a_version_that_is_no_greater_conflicts_and_leaves_nothing_of_the_whole_put(self) -> None:
         """Even an equal record: two writers who both count one more would both be told that it was counted."""
-        held = make_record(version=2, text="held")
-        self.store.put([held])
-        stale = (held, make_record(version=2), make_record(version=1), make_record(version=2, vectors=(EAST,)))
+        stored = make_record(version=2, text="held")
+        self.store.put([stored])
+        stale = (stored, make_record(version=2), make_record(version=1), make_record(version=2, vectors=(EAST,)))
         for record in stale:
             fresh = [make_record("b", vectors=(EAST,)), record, make_record("c")]
             assert "a" in str(refused(ConflictError, self.store.put, fresh))
         refused(ConflictError, self.store.put, [make_record("b", version=2), make_record("b", version=1)])
         self.store.put([])
-        assert list(self.store.scan(Where())) == [held]
+        assert list(self.store.scan(Where())) == [stored]
         assert self._near() == []
 
     def test_delete_counts_what_was_there_and_removes_it_everywhere(self) -> None:
@@ -254,14 +254,14 @@ class StoreContract(Room):
     def test_scan_tolerates_writes_while_it_is_read(self) -> None:
         ids = [f"{i:04d}" for i in range(1000)]
         self._put(*ids)
-        seen = []
+        seen_ids = []
         for record in self.store.scan(Where()):
-            seen.append(record.id)
-            if len(seen) == 1:
+            seen_ids.append(record.id)
+            if len(seen_ids) == 1:
                 self._put("new")
                 self.store.delete(ids[:500])
-        assert seen == sorted(seen, reverse=True)
-        assert set(ids[500:]) <= set(seen)
+        assert seen_ids == sorted(seen_ids, reverse=True)
+        assert set(ids[500:]) <= set(seen_ids)
 
     def test_each_condition_filters(self) -> None:
         for name, value in CONDITIONS.items():
@@ -269,8 +269,8 @@ class StoreContract(Room):
         self._put("plain", vectors=(EAST,))
         for name, value in CONDITIONS.items():
             where = {"links": "linked", "tags": "tagged", "status": "statuses"}.get(name, f"{name}s")
-            wanted = [value, "none"] if isinstance(value, str) else value[1:]
-            assert self._scan(**{where: wanted}) == self._near(**{where: wanted}) == [name], name
+            values = [value, "none"] if isinstance(value, str) else value[1:]
+            assert self._scan(**{where: values}) == self._near(**{where: values}) == [name], name
             # An empty collection matches nothing.
             assert self._scan(**{where: []}) == self._near(**{where: set()}) == [], name
         self._put("bodied", vectors=(EAST,), body={"size": 2, "name": 'Say "no"', "gone": None})
@@ -320,8 +320,8 @@ class StoreContract(Room):
             self._put(id, vectors=some)
         hits = self.store.nearest(EAST, Where(), 10)
         assert [hit.id for hit in hits] == ["east", "several", "north", "zero", "west"]
-        for hit, wanted in zip(hits, (1.0, cosine(EAST, NORTH_EAST), 0.0, 0.0, -1.0), strict=True):
-            assert abs(hit.score - wanted) < 1e-6
+        for hit, expected in zip(hits, (1.0, cosine(EAST, NORTH_EAST), 0.0, 0.0, -1.0), strict=True):
+            assert abs(hit.score - expected) < 1e-6
         assert self.store.nearest(EAST, Where(), 2) == hits[:2]
         assert self.store.nearest(EAST, Where(), 0) == self.store.nearest(quantize([1.0]), Where(), 5) == []
         assert {hit.score for hit in self.store.nearest(bytes(2), Where(), 5)} == {0.0}
@@ -344,10 +344,10 @@ class StoreContract(Room):
         others = [bytes([*base[:i], 126, *base[i + 1 :]]) for i in range(0, 40, 2)] + [base[:-1] + b"\x80"]
         for i, vector in enumerate(others):
             self._put(f"{i:02d}", vectors=(vector,))
-        wanted = sorted((-cosine(base, vector), f"{i:02d}") for i, vector in enumerate(others))
+        expected = sorted((-cosine(base, vector), f"{i:02d}") for i, vector in enumerate(others))
         hits = self.store.nearest(base, Where(), 50)
-        assert [hit.id for hit in hits] == [id for _, id in wanted]
-        assert all(abs(hit.score + score) < 1e-9 for hit, (score, _) in zip(hits, wanted, strict=True))
+        assert [hit.id for hit in hits] == [id for _, id in expected]
+        assert all(abs(hit.score + score) < 1e-9 for hit, (score, _) in zip(hits, expected, strict=True))
 
     # --- words, for a store that is Searchable
 
@@ -418,11 +418,11 @@ class StoreContract(Room):
 
     def test_counting_agrees_with_scanning(self) -> None:
         if not isinstance(self.store, Countable):
-            raise SkipTest("cannot count")
+            raise SkipTest("the store cannot count records")
         self.store.put([full_record(), make_record("a"), make_record("b"), make_record("c", status=Status.ARCHIVED)])
         for where in (Where(), Where(statuses=[Status.ACTIVE]), Where(agents=[]), Where(tagged=full_record().tags)):
-            found = Counter((one.kind, one.agent, str(one.status)) for one in self.store.scan(where))
-            assert self.store.count(where) == found
+            expected = Counter((one.kind, one.agent, str(one.status)) for one in self.store.scan(where))
+            assert self.store.count(where) == expected
 
     def test_it_agrees_with_the_in_memory_store_on_random_histories(self) -> None:
         self._need_hypothesis()
@@ -591,9 +591,9 @@ def agree(make_store: Callable[[], Store], examples: int = 40, *, shrink: bool =
 def _compare_answers(store: Store, model: Store, ask: Ask) -> None:
     for limit in (None, ask.limit):
         assert call_safely(store, "scan", ask.where, limit) == call_safely(model, "scan", ask.where, limit)
-    near, wanted = (one.nearest(ask.vector, ask.where, ask.limit) for one in (store, model))
-    assert [hit.id for hit in near] == [hit.id for hit in wanted]
-    assert all(abs(a.score - b.score) < 1e-6 for a, b in zip(near, wanted, strict=True))
+    near, expected = (one.nearest(ask.vector, ask.where, ask.limit) for one in (store, model))
+    assert [hit.id for hit in near] == [hit.id for hit in expected]
+    assert all(abs(a.score - b.score) < 1e-6 for a, b in zip(near, expected, strict=True))
     if not isinstance(store, Searchable):
         return
     hits, words = store.match(ask.words, ask.where, ask.limit), set(ask.words.split())

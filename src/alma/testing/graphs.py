@@ -54,11 +54,11 @@ class GraphContract(Room):
     says_closed = True
 
     def make_graph(self, project_id: str, clock: Clock) -> Graph:
-        raise NotImplementedError("say how an empty graph is made, below self.folder")
+        raise NotImplementedError("return a new, empty graph in a folder below self.folder")
 
     def open_again(self, project_id: str, clock: Clock) -> Graph:
         """Another handle on the same graph after the first was closed."""
-        raise SkipTest("does not outlive its handle")
+        raise SkipTest("the graph does not persist after it is closed")
 
     def setup_method(self) -> None:
         super().setup_method()
@@ -170,7 +170,7 @@ class GraphContract(Room):
 
     def test_a_closed_graph_says_so(self) -> None:
         if not self.says_closed:
-            raise SkipTest("belongs to somebody else, who closes it")
+            raise SkipTest("the graph belongs to another owner, who closes it")
         self.graph.close()
         self.graph.close()
         refused(StorageError, self.graph.find)
@@ -204,12 +204,12 @@ def graph_calls() -> SearchStrategy[GraphCall]:
         confidence=st.sampled_from((0.5, 1.0)),
     )
     # Mostly usable: two ends that are known, and an end after the beginning.
-    known = st.sampled_from((*ENDS[:-1] * 3, "nobody"))
+    names = st.sampled_from((*ENDS[:-1] * 3, "nobody"))
     edge = st.builds(
         Relationship,
-        known,
+        names,
         st.sampled_from(("knows", "works_at")),
-        known,
+        names,
         valid_from=st.none() | days,
         valid_to=st.none() | days,
         sources=sources,

@@ -232,8 +232,8 @@ def _find_last_result(record: Record) -> datetime:
 
 
 def _measure_success(record: Record) -> float:
-    seen = record.evidence
-    return (seen.successes + 0.5 * seen.partials) / seen.results if seen.results else 0.0
+    evidence = record.evidence
+    return (evidence.successes + 0.5 * evidence.partials) / evidence.results if evidence.results else 0.0
 
 
 _COUNT = re.compile(r"failed \d+ of \d+ times")

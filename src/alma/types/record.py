@@ -35,7 +35,7 @@ Vector = bytes
 def quantize(values: Sequence[float]) -> Vector:
     peak = max(map(abs, values), default=0.0)
     if not math.isfinite(peak) or not all(map(math.isfinite, values)):
-        raise ValueError("a vector holds a value that is not finite")
+        raise ValueError("a vector contains a value that is not finite")
     if peak == 0.0:
         return bytes(len(values))
     return bytes(round(127 * value / peak) & 0xFF for value in values)

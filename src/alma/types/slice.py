@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from .kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
 
 # The fields of a slice, in the order in which it is gone through.
-_SHOWN = "preferences rules heuristics anti_patterns domain_knowledge outcomes episodes turns".split()
+_FIELDS = "preferences rules heuristics anti_patterns domain_knowledge outcomes episodes turns".split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class MemorySlice:
 
     def __repr__(self) -> str:
         """What was asked, and how many memories of each type there are."""
-        counts = [f"{name}={len(getattr(self, name))}" for name in _SHOWN if getattr(self, name)]
+        counts = [f"{name}={len(getattr(self, name))}" for name in _FIELDS if getattr(self, name)]
         return f"MemorySlice({', '.join([repr(self.query[:60]), f'agent={self.agent!r}', *counts])})"
 
     @property
@@ -77,7 +77,7 @@ class MemorySlice:
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[Memory]:
-        for name in _SHOWN:
+        for name in _FIELDS:
             yield from getattr(self, name)
 
     def __len__(self) -> int:

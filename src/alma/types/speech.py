@@ -27,14 +27,14 @@ def by_name(speaker: str, text: str) -> str:
 
 def sentences(text: str) -> list[str]:
     """The text in pieces of about a sentence; a very short one goes with the next, a very long one is cut."""
-    found: list[str] = []
+    pieces: list[str] = []
     waiting = ""
     for piece in filter(None, map(str.strip, _BREAK.split(text))):
         waiting = f"{waiting} {piece}" if waiting else piece
         if len(waiting) >= _LEAST:
-            found += split_text(waiting, _MOST)
+            pieces += split_text(waiting, _MOST)
             waiting = ""
-    return [*found, waiting] if waiting else found
+    return [*pieces, waiting] if waiting else pieces
 
 
 def passages(speaker: str, text: str) -> tuple[str, ...]:
@@ -45,8 +45,8 @@ def passages(speaker: str, text: str) -> tuple[str, ...]:
     whole = by_name(speaker, text)
     if not is_person(speaker):
         return (whole,)
-    found = [by_name(speaker, one) for one in sentences(text)]
-    return (*found, whole) if len(found) > 1 else (whole,)
+    parts = [by_name(speaker, one) for one in sentences(text)]
+    return (*parts, whole) if len(parts) > 1 else (whole,)
 
 
 # --- what a program printed ------------------------------------------------------------------------

@@ -138,8 +138,8 @@ def _choose_typed(context: RetrievalContext) -> MemorySlice:
     budget = context.engine.settings.max_preferences
     matching = [item for item in preferences if not item.explanation.standing][: context.top_k]
     standing = [item for item in preferences if item.explanation.standing][:budget]
-    shown = {item.record.id for item in (*matching, *standing)}
-    preferences = [item for item in preferences if item.record.id in shown]
+    shown_ids = {item.record.id for item in (*matching, *standing)}
+    preferences = [item for item in preferences if item.record.id in shown_ids]
     if preferences:
         preferences = _order_lookalikes(context, preferences, pool, len(preferences))
     rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing][: budget - len(standing)]
@@ -177,15 +177,15 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
         meaning += by_meaning(engine, context.vectors, where, limit)
         by_word += by_words(engine.store, task, where, limit)
     ids = dict.fromkeys(hit.id for hit in (*meaning, *by_word))
-    held = {record.id: record for record in (*engine.store.get(list(ids)), *_list_standing(context))}
+    by_id = {record.id: record for record in (*engine.store.get(list(ids)), *_list_standing(context))}
     records = {}
-    for record in held.values():
+    for record in by_id.values():
         is_other_type = task_type and record.kind in _TYPED and plain(record.body.get("task_type") or "") != task_type
         is_undated = record.status is Status.SUPERSEDED and record.valid_to is None
         if not is_other_type and not is_undated and not is_old_fix(record):
             records[record.id] = record
     replaced = _find_replaced(context)
-    records |= {new.id: new for _, new in replaced if new.id not in held}
+    records |= {new.id: new for _, new in replaced if new.id not in by_id}
     everything = [*records.values(), *(old for old, _ in replaced)]
     close = {hit.id: hit.score for hit in meaning}
     close |= find_closeness(engine, [record for record in everything if record.id not in close], context.vectors)
@@ -275,9 +275,9 @@ def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
         return False
     # A lesson for another action on what the question names is none for it: "Deploy auth", "Why is auth slow?".
     task = str(record.body.get("condition") or record.body.get("task") or "")
-    action, asked = content_words(task, 1), stems(context.question.text)
-    is_other_action = bool(action) and stem(action[0]) not in asked and (candidate.cosine or 0.0) < _OTHER_TASK
-    return not is_other_action or asked.isdisjoint(stems(task))
+    action, query_stems = content_words(task, 1), stems(context.question.text)
+    is_other_action = bool(action) and stem(action[0]) not in query_stems and (candidate.cosine or 0.0) < _OTHER_TASK
+    return not is_other_action or query_stems.isdisjoint(stems(task))
 
 
 def _order_lookalikes(
@@ -317,11 +317,11 @@ def _put_newest_first(scored: Sequence[Scored]) -> list[Scored]:
 
 def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
     """Return the best that differ: one outcome per strategy and result, no second copy of a text."""
-    taken: list[Scored] = []
+    chosen: list[Scored] = []
     results: set[tuple[str, str]] = set()
     for item in scored:
         record = item.record
-        if len(taken) == limit:
+        if len(chosen) == limit:
             break
         if record.kind == MemoryType.OUTCOME:
             result = (record.links[0] if record.links else record.id, record.body["outcome"])
@@ -334,11 +334,11 @@ def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
             and record.embedder == other.embedder
             and stems(record.text) == stems(other.text)
             and all(cosine(mine, its) >= _SAME_TEXT for mine, its in zip(record.vectors, other.vectors, strict=True))
-            for other in (one.record for one in taken)
+            for other in (one.record for one in chosen)
         ):
             continue
-        taken.append(item)
-    return taken
+        chosen.append(item)
+    return chosen
 
 
 # --- what goes with the first results --------------------------------------------------------------
@@ -360,28 +360,28 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
     if room <= 0 or context.request.mode is Mode.PRECISE or MemoryType.DOMAIN_KNOWLEDGE not in context.types:
         return []
     records = [item.record for item in first[:_LINKED_FROM]]
-    known = _list_entities(context, linked={record.id for record in records}) if records else []
+    entities = _list_entities(context, linked={record.id for record in records}) if records else []
     written = [name for record in records for name in find_names(record.text)]
-    named = {name_key(name): name for name in (*(one.body["name"] for one in known), *written)}
+    names = {name_key(name): name for name in (*(one.body["name"] for one in entities), *written)}
     query_words = set(words(context.question.text))
-    new = [name for name in named.values() if not query_words.issuperset(words(name))]
+    new = [name for name in names.values() if not query_words.issuperset(words(name))]
     if not new and not context.question.names:
         return []
     aliases = _find_aliases(context, (*new, *context.question.names))
     ways = [(other, name) for name in context.question.names for other in aliases.get(name, ())]
     ways += [(other, "") for name in new for other in (name, *aliases.get(name, ()))]
-    seen = {item.record.id for item in first}
+    seen_ids = {item.record.id for item in first}
     facts: list[tuple[Record, float | None, str]] = []
-    for name, asked in ways:
+    for name, query in ways:
         holding = _find_naming(context, name)
         close: Mapping[str, float | None] = find_closeness(context.engine, holding, context.vectors)
         for record in holding:
             near = close.get(record.id)
             # What is said of the very one who is asked about need not sound like the question.
-            if record.id not in seen and (asked or near is None or near >= _MIN_LINKED_COSINE):
-                reason = f"about {name}, " + (f"who is {asked}" if asked else "whom the first results name")
+            if record.id not in seen_ids and (query or near is None or near >= _MIN_LINKED_COSINE):
+                reason = f"about {name}, " + (f"who is {query}" if query else "whom the first results name")
                 facts.append((record, near, reason))
-                seen.add(record.id)
+                seen_ids.add(record.id)
     facts.sort(key=lambda fact: (-(fact[1] or 0.0), fact[0].id))
     linked = []
     for record, near, reason in facts[:room]:
@@ -395,10 +395,10 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
 def _find_aliases(context: RetrievalContext, names: Sequence[str]) -> dict[str, list[str]]:
     """Return the other names of those of whom the graph knows exactly one."""
     keys = {name: name_key(name) for name in names}
-    known = _list_entities(context, tagged=set(keys.values()))
+    entities = _list_entities(context, tagged=set(keys.values()))
     aliases: dict[str, list[str]] = {}
     for name, key in keys.items():
-        bearers = [one for one in known if key in one.tags]
+        bearers = [one for one in entities if key in one.tags]
         if len(bearers) == 1:
             called = (bearers[0].body["name"], *bearers[0].body["aliases"])
             aliases[name] = [one for one in called if name_key(one) != key]
@@ -412,9 +412,9 @@ def _list_entities(context: RetrievalContext, **conditions: Collection[str]) -> 
 
 def _find_naming(context: RetrievalContext, name: str) -> list[Record]:
     """Return the facts that hold a name; none when many do."""
-    store, wanted = context.engine.store, set(words(name))
+    store, name_words = context.engine.store, set(words(name))
     hits = by_words(store, name, context.where(MemoryType.DOMAIN_KNOWLEDGE), _MAX_NAMING + 1)
-    holding = [one for one in store.get([hit.id for hit in hits]) if wanted <= set(words(one.text))]
+    holding = [one for one in store.get([hit.id for hit in hits]) if name_words <= set(words(one.text))]
     return holding if len(holding) <= _MAX_NAMING else []
 
 
@@ -433,13 +433,13 @@ def _add_similar(
     where = Where(kinds={"strategy"}, projects=readable.projects, agents=readable.agents, users=readable.users)
     hits = by_meaning(engine, context.vectors, where, _SIMILAR_POOL)
     groups = [group for group in engine.store.get([hit.id for hit in hits]) if len(group.vectors) >= 2]
-    shown = {link for item in scored for link in item.record.links}
+    shown_ids = {link for item in scored for link in item.record.links}
     completed = []
     for heuristic, item in zip(heuristics, scored, strict=True):
         own = next((group for group in groups if group.id in item.record.links), None)
         similar: list[tuple[float, Similar]] = []
         for group in groups if own is not None else ():
-            if own is None or group.id in shown or group.user != item.record.user or not group.evidence.results:
+            if own is None or group.id in shown_ids or group.user != item.record.user or not group.evidence.results:
                 continue
             alike = cosine(own.vectors[0], group.vectors[0])
             types = own.body["task_type"], group.body["task_type"]
@@ -460,10 +460,10 @@ def _add_similar(
 def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str | None:
     """Store what was shown, and return the retrieval's id; None where nothing can be written."""
     engine, request = context.engine, context.request
-    shown = [memory.id for memory in memories] + [rule.id for rule in memories.standing_rules]
+    shown_ids = [memory.id for memory in memories] + [rule.id for rule in memories.standing_rules]
     task = shorten(clean(request.task), _NOTE_CHARS)
-    body = clean({"task": task, "mode": str(request.mode)}) | {"shown": shown}
-    place: dict[str, Any] = {"agent": request.agent, "user": request.user or "", "links": tuple(shown)}
+    body = clean({"task": task, "mode": str(request.mode)}) | {"shown": shown_ids}
+    place: dict[str, Any] = {"agent": request.agent, "user": request.user or "", "links": tuple(shown_ids)}
     record = make_record(engine, "retrieval", body, **place)
     try:
         return write(engine, lambda tx: tx.put(record).id, patient=False)
@@ -472,7 +472,7 @@ def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str |
         return record.id
     except (ReadOnlyError, StorageFullError) as error:
         # What was found is worth more than the note that it was looked for; the missing id tells the caller.
-        _LOG.warning("this retrieval could not be recorded: %s", error)
+        _LOG.warning("could not record this retrieval: %s", error)
         return None
 
 

@@ -146,7 +146,7 @@ def compare_records(
     for record in records:
         marked = mark_words(record.text)
         places[record.id] = [at for at, term in enumerate(terms) if term in marked]
-    counts = Counter(at for held in places.values() for at in held)
+    counts = Counter(at for positions in places.values() for at in positions)
     weights = [math.log(1 + len(places) / (0.5 + counts[at])) for at in range(len(terms))]
     absent = 1.0 if is_known else _ABSENT
     total = sum(weight * (1.0 if at in counts else absent) for at, weight in enumerate(weights))
@@ -166,10 +166,10 @@ def measure_similarity(pool: Sequence[Candidate]) -> list[float]:
 
 
 def standardise(values: Sequence[float | None], prior: Prior) -> list[float]:
-    known = [value for value in values if value is not None]
-    total = len(known) + prior.weight
-    mean = (sum(known) + prior.weight * prior.mean) / total
-    spread = sum((value - mean) ** 2 for value in known) + prior.weight * prior.deviation**2
+    present = [value for value in values if value is not None]
+    total = len(present) + prior.weight
+    mean = (sum(present) + prior.weight * prior.mean) / total
+    spread = sum((value - mean) ** 2 for value in present) + prior.weight * prior.deviation**2
     deviation = math.sqrt(spread / total)
     return [0.0 if value is None else (value - mean) / deviation for value in values]
 
@@ -217,8 +217,8 @@ def score_candidate(
     if expected is not None:
         after = f"expected to {'fail' if record.kind == MemoryType.ANTI_PATTERN else 'work'} here {expected:.2f}"
     factors = {name: Factor(value, shares[name]) for name, value in values.items()}
-    found = (candidate.cosine, candidate.words, list_shared_words(query, record.text))
-    explanation = explain_score(record, total, factors, *found, before, after, standing=is_standing)
+    match = (candidate.cosine, candidate.words, list_shared_words(query, record.text))
+    explanation = explain_score(record, total, factors, *match, before, after, standing=is_standing)
     return Scored(record, total, explanation)
 
 
@@ -237,8 +237,8 @@ def explain_score(
     """Return why a record is shown: what speaks for it `before` how it was found, and `after`."""
     meaning = "" if cosine is None else f"meaning {cosine:.2f}"
     sharing = f"shares {', '.join(shared_words[:6])}" if shared_words else ""
-    found = "; ".join(filter(None, (before, meaning, sharing))) or "found by words"
-    reason = "; ".join(filter(None, (found, after)))
+    explanation = "; ".join(filter(None, (before, meaning, sharing))) or "found by words"
+    reason = "; ".join(filter(None, (explanation, after)))
     return Explanation(record.id, record.kind, score, factors, cosine, words, shared_words, reason, standing)
 
 
@@ -300,8 +300,8 @@ def find_newest(
         if older.ups - older.downs > max(0, newer.ups - newer.downs):
             # Somebody looked at it and found it right.
             continue
-        known = newest.get(pair.older.id)
-        if known is None or _order(known) < _order(pair.newer):
+        current = newest.get(pair.older.id)
+        if current is None or _order(current) < _order(pair.newer):
             newest[pair.older.id] = pair.newer
     return newest
 

@@ -146,9 +146,9 @@ class Shelf:
         for segment in self.segments:
             columns = segment.columns
             masks = [
-                _find_among(column[: segment.count], wanted)
-                for column, wanted in ((columns.scope, scopes), (columns.n, numbers))
-                if wanted is not None
+                _find_among(column[: segment.count], allowed)
+                for column, allowed in ((columns.scope, scopes), (columns.n, numbers))
+                if allowed is not None
             ]
             mask = np.logical_and.reduce(masks) if masks else None
             parts.append(SegmentRows(segment, None if mask is None or mask.all() else np.flatnonzero(mask)))
@@ -169,14 +169,14 @@ class Shelf:
     def find_closest(self, parts: list[SegmentRows], vector: Vector, count: int) -> list[SegmentRows]:
         """About `count` of these that are nearest by sign."""
         assert self._middle is not None
-        (asked,) = _pack_signs(np.frombuffer(vector, "i1")[None], self._middle)
+        (query,) = _pack_signs(np.frombuffer(vector, "i1")[None], self._middle)
         distances = []
         for part in parts:
             distance = np.zeros(part.segment.count, "u2")
-            for own, word in zip(part.segment.make_signs(self._middle), asked, strict=True):
+            for own, word in zip(part.segment.make_signs(self._middle), query, strict=True):
                 distance += np.bitwise_count(own ^ word)
             distances.append(part.take(distance))
-        histogram = sum(np.bincount(distance, minlength=64 * len(asked) + 1) for distance in distances)
+        histogram = sum(np.bincount(distance, minlength=64 * len(query) + 1) for distance in distances)
         cut = np.searchsorted(np.cumsum(histogram), count)
         closest = []
         for part, distance in zip(parts, distances, strict=True):
@@ -189,11 +189,11 @@ def count_candidates(limit: int) -> int:
     return max(CANDIDATES, BELIEVED * limit)
 
 
-def _find_among(values: Array, wanted: Array) -> Array:
+def _find_among(values: Array, allowed: Array) -> Array:
     """Like `isin`, by a table: for many values of a small range it takes a fraction of the time."""
     top = int(values.max(initial=0))
     table = np.zeros(top + 1, bool)
-    table[wanted[wanted <= top]] = True
+    table[allowed[allowed <= top]] = True
     return table.take(values)
 
 

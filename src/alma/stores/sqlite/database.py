@@ -200,7 +200,7 @@ class Database:
         try:
             if self.read_only:
                 if not self.path.exists():
-                    raise StorageError(f"{self.path} does not exist, and read-only it cannot be made")
+                    raise StorageError(f"{self.path} does not exist and cannot be created in read-only mode")
             else:
                 _create_file(self.path)
                 return self._open_prepared("mode=rw")
@@ -311,7 +311,7 @@ def _create_file(path: Path) -> None:
             create_private(path)
     except OSError as error:
         kind = ReadOnlyError if isinstance(error, PermissionError) or error.errno == errno.EROFS else StorageError
-        raise kind(f"{path} cannot be made: {error.strerror}; choose another path for the store") from error
+        raise kind(f"{path} cannot be created: {error.strerror}; choose another path for the store") from error
 
 
 def _get_code(error: sqlite3.Error) -> int:
@@ -429,9 +429,11 @@ def read_version(db: sqlite3.Connection, path: Path) -> int:
     if application == 0 and version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
         return 0
     if application != APPLICATION_ID:
-        raise CorruptStoreError(f"{path} is not an alma database; name another path for the store")
+        raise CorruptStoreError(f"{path} is not an alma database; choose another path for the store")
     if version > len(MIGRATIONS):
-        raise NewerStoreError(f"{path} has format {version}, this alma knows up to {len(MIGRATIONS)}: update alma")
+        raise NewerStoreError(
+            f"{path} has format {version}, but this version of alma reads up to {len(MIGRATIONS)}; update alma"
+        )
     return int(version)
 
 
@@ -485,10 +487,10 @@ def _define_views() -> dict[str, str]:
         is_taken = kind.name in _TABLES or kind.name.startswith(("sqlite_", "vector_", "words_"))
         name = f"{kind.name}_view" if is_taken else kind.name
         columns = ["r.id", "s.project", "s.agent", "s.user", "r.session", "r.status", "r.text"]
-        taken = {column.split(".")[1] for column in columns} | {*_COUNTS, *_TIMES, "version", "superseded_by"}
+        used_names = {column.split(".")[1] for column in columns} | {*_COUNTS, *_TIMES, "version", "superseded_by"}
         for field in kind.fields:
-            shown = f"body_{field}" if field in taken else field
-            columns.append(f"""json_extract(r.body, '$."{field}"') AS "{shown}\"""")
+            alias = f"body_{field}" if field in used_names else field
+            columns.append(f"""json_extract(r.body, '$."{field}"') AS "{alias}\"""")
         columns += [f"coalesce(json_extract(r.evidence, '$.{count}'), 0) AS {count}" for count in _COUNTS]
         for moment in _TIMES:
             seconds = f"strftime('%Y-%m-%dT%H:%M:%S', r.{moment} / 1000000, 'unixepoch')"
@@ -577,10 +579,10 @@ def _check_vectors(db: sqlite3.Connection) -> Iterator[str]:
             yield f"the block of vectors {first_v} to {last_v} is out of order"
         stored.update(row for row in zip(meta.v, meta.n, meta.scope, strict=True) if row[1] != vectors.HOLE)
     select = "SELECT n, scope, v_first, v_count FROM record WHERE v_count > 0"
-    wanted = {(v, n, scope) for n, scope, first, count in db.execute(select) for v in range(first, first + count)}
+    expected = {(v, n, scope) for n, scope, first, count in db.execute(select) for v in range(first, first + count)}
     for count, what in (
-        (len(wanted - stored.keys()), "vectors of records are missing"),
-        (len(stored.keys() - wanted), "vectors without a record"),
+        (len(expected - stored.keys()), "vectors of records are missing"),
+        (len(stored.keys() - expected), "vectors without a record"),
         (sum(count > 1 for count in stored.values()), "vectors are there more than once"),
     ):
         if count:

@@ -186,7 +186,7 @@ class SQLiteStore:
             busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise BusyError(
-                f"another process reads {self.path}, so its log still holds old content; vacuum again later"
+                f"another process is reading {self.path}, so its log still contains deleted content; vacuum again later"
             )
 
     def backup(self, target: str | os.PathLike[str], progress: Progress | None = None) -> None:
@@ -291,10 +291,10 @@ def _write_changes(db: sqlite3.Connection, changes: list[RowChange]) -> None:
     search.replace_rows(db, unindexed, indexed)
     for statement, values in ((_INSERT, inserts), (_UPDATE, updates), (_MOVE, moves)):
         db.executemany(statement, values)
-    known = [change.n for change in changes if change.before]
+    replaced = [change.n for change in changes if change.before]
     for table, (_, field) in _SIDES.items():
         # Links or tags, where they changed.
-        stored = _read_side(db, table, json.dumps(known)) if known else {}
+        stored = _read_side(db, table, json.dumps(replaced)) if replaced else {}
         fresh = {change.n: getattr(change.row.record, field) for change in changes}
         changed = {n: values for n, values in fresh.items() if values != stored.get(n, ())}
         db.executemany(f"DELETE FROM {table} WHERE n = ?", [(n,) for n in changed if n in stored])
@@ -376,9 +376,9 @@ _SELECT = (
 
 def _read_rows(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Record]:
     """The records with these numbers, by number; those that are gone are left out."""
-    wanted = json.dumps(list(numbers))
-    rows = db.execute(_SELECT, (wanted,)).fetchall()
-    links, tags = _read_side(db, "link", wanted), _read_side(db, "tag", wanted)
+    wanted_json = json.dumps(list(numbers))
+    rows = db.execute(_SELECT, (wanted_json,)).fetchall()
+    links, tags = _read_side(db, "link", wanted_json), _read_side(db, "tag", wanted_json)
     codes = vectors.read_spans(db, {row[0]: (row[1], row[2]) for row in rows if row[2]})
     try:
         return {n: _to_record(row, links.get(n, ()), tags.get(n, ()), codes.get(n, ())) for n, _, _, *row in rows}
@@ -386,11 +386,11 @@ def _read_rows(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Reco
         raise CorruptStoreError("a record is damaged; restore a backup or run `alma doctor`") from error
 
 
-def _read_side(db: sqlite3.Connection, table: str, wanted: str) -> dict[int, tuple[str, ...]]:
+def _read_side(db: sqlite3.Connection, table: str, wanted_json: str) -> dict[int, tuple[str, ...]]:
     """Links or tags, by the number of their record."""
     values: dict[int, tuple[str, ...]] = {}
     select = f"SELECT n, {_SIDES[table][0]} FROM {table} WHERE n IN (SELECT value FROM json_each(?)) ORDER BY n, i"
-    for n, value in db.execute(select, (wanted,)):
+    for n, value in db.execute(select, (wanted_json,)):
         values[n] = (*values.get(n, ()), value)
     return values
 

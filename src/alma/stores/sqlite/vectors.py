@@ -85,8 +85,8 @@ def add_entries(db: sqlite3.Connection, entries: Iterable[VectorEntry]) -> None:
 def remove_spans(db: sqlite3.Connection, spans: Iterable[Span]) -> None:
     ranges = [(first, first + count) for first, count in spans if count]
     db.executemany("DELETE FROM vector_tail WHERE v >= ? AND v < ?", ranges)
-    gone = sorted(v for first, end in ranges for v in range(first, end))
-    for block, numbers in _find_blocks(db, gone):
+    removed = sorted(v for first, end in ranges for v in range(first, end))
+    for block, numbers in _find_blocks(db, removed):
         meta = _read_meta(db, block)
         places = [place for _, place in _find_places(meta, numbers)]
         for place in places:
@@ -142,14 +142,14 @@ def _unpack_block(db: sqlite3.Connection, block: VectorBlock, meta: Meta) -> Non
 
 def read_spans(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, tuple[Vector, ...]]:
     """The vectors of records, by the record's number."""
-    wanted = sorted(v for first, count in spans.values() for v in range(first, first + count))
-    if not wanted:
+    rows = sorted(v for first, count in spans.values() for v in range(first, first + count))
+    if not rows:
         return {}
     select = "SELECT v, codes FROM vector_tail WHERE v IN (SELECT value FROM json_each(?))"
-    stored: dict[int, Vector] = dict(db.execute(select, (json.dumps(wanted),)))
-    for block, some in _find_blocks(db, [v for v in wanted if v not in stored]):
+    stored: dict[int, Vector] = dict(db.execute(select, (json.dumps(rows),)))
+    for block, some in _find_blocks(db, [v for v in rows if v not in stored]):
         stored |= _read_block(db, block, some)
-    if len(stored) < len(wanted):
+    if len(stored) < len(rows):
         raise CorruptStoreError("vectors of records are missing; restore a backup or run `alma doctor`")
     return {n: tuple(stored[v] for v in range(first, first + count)) for n, (first, count) in spans.items()}
 
