@@ -99,7 +99,7 @@ OPTIONS = (
 """
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     root = argparse.ArgumentParser(
         prog="claude-smart", description="Correct your coding agent once: it learns rules from your corrections."
     )
@@ -140,33 +140,33 @@ def separate_note(arguments: Sequence[str]) -> list[str]:
     return [*options, "--", *note] if note else options
 
 
-def own_words(error: Exception) -> str:
+def reword_error(error: Exception) -> str:
     """Return what went wrong. The store names its own program, which is not the one that a person has here."""
     return str(error).replace("`alma doctor`", "`claude-smart doctor`").replace("alma rules ", "claude-smart ")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    root, words = parser(), separate_note(sys.argv[1:] if arguments is None else arguments)
+    root, words = build_parser(), separate_note(sys.argv[1:] if arguments is None else arguments)
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         root.error(unknown("command", words[0], COMMANDS))
     args = root.parse_args(words)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that cannot show a sign shows another in its place.
+            # A terminal that cannot show a sign shows another instead.
             stream.reconfigure(errors="replace")
     module, _, function = COMMANDS[args.command][0].rpartition(".")
     try:
-        from .rules import open_desk
+        from .rules import open_context
 
         run = getattr(importlib.import_module(f"claude_smart.{module}"), function)
-        desk = open_desk(args.json, args.project)
-        answer = run(args, desk)
+        context = open_context(args.json, args.project)
+        answer = run(args, context)
         if args.json:
             print(json.dumps(answer, indent=2))
         sys.stdout.flush()
-        return desk.exit_code
+        return context.exit_code
     except (ALMAError, NoHomeError, UnreadableStoreError) as error:
-        reason = own_words(error)
+        reason = reword_error(error)
     except BrokenPipeError:
         # The reader of the output has closed it; what Python still writes at its end goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -44,7 +44,7 @@ def test_rules_are_shown_in_groups_with_what_a_person_needs_to_judge_them(person
 def test_the_playbook_is_what_a_session_starts_with(person: Person) -> None:
     person.types("tag", "Use tabs")
     text = person.types("show", "--playbook").out
-    assert text.startswith("# Rules from earlier sessions\n")
+    assert text.startswith("# Rules the user stated\n")
     assert text == person.types("show", "--json").json["playbook"] + "\n"
 
 
@@ -234,7 +234,7 @@ def test_a_rule_of_all_projects_is_erased_from_all_and_another_from_its_own(pers
     person.types("tag", here)
     for rule in (everywhere, here):
         assert person.types("forget", "--everything", rule).code == 0
-    own, other = (Path(person.place.journal(session)).read_text() for session in ("s1", "s2"))
+    own, other = (Path(person.place.journal_file(session)).read_text() for session in ("s1", "s2"))
     assert (everywhere in own, here in own) == (False, False)
     assert (everywhere in other, here in other) == (False, True)
 
@@ -244,7 +244,7 @@ def test_a_short_sentence_takes_no_other_turn_along(person: Person) -> None:
     person.types("learn")
     person.types("tag", "use tabs")
     assert person.types("forget", "--everything", "use tabs", "--json").json["turns"] == 0
-    assert b"linter agrees" in Path(person.place.journal("s1")).read_bytes()
+    assert b"linter agrees" in Path(person.place.journal_file("s1")).read_bytes()
 
 
 # -- review
