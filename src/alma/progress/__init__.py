@@ -26,7 +26,7 @@ from ..engine.transaction import Transaction, scan_records, write
 from ..engine.view import count_records
 from ..errors import ValidationError
 from ..memory import ALMA
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..operations import About, Effect, Group, take_as_given
 from ..text import fingerprint
 from ..types import times
@@ -98,7 +98,7 @@ def _show_deleted(nothing: None, item_id: str) -> DeletedItem:
     return DeletedItem(item_id)
 
 
-class ProgressTracker(Holder):
+class ProgressTracker(OwnsMemory):
     """Tracks the work items of a project.
 
     Without a memory it opens the one that is configured here, and `close` (or leaving its `with` block) closes it.
