@@ -156,7 +156,7 @@ STORED_AS = {
 }  # fmt: skip
 
 
-class Place(NamedTuple):
+class WorkflowPlace(NamedTuple):
     """Where in a workflow something belongs; what is empty is not known or does not matter."""
 
     workflow: str = ""
@@ -789,11 +789,13 @@ class WorkflowMemory(Holder):
         """The tags of a place: a memory that is added or learned with them is found from the scopes around it."""
         return tuple(self._place(run_id, workflow_id, node_id).make_tags().values())
 
-    def _place(self, run: str | None, workflow: str | None, node: str | None, engine: Engine | None = None) -> Place:
+    def _place(
+        self, run: str | None, workflow: str | None, node: str | None, engine: Engine | None = None
+    ) -> WorkflowPlace:
         """Return where something belongs; a run that is known says of which workflow it is."""
         record = find_run(engine or self.engine, run) if run else None
         known = record.body["workflow"] if record else ""
-        return Place(match_workflow(run or "", known, workflow or ""), run or "", node or "")
+        return WorkflowPlace(match_workflow(run or "", known, workflow or ""), run or "", node or "")
 
     def _agent(self, agent: str | None) -> str:
         return "" if agent is None else self.engine.agent(agent)
