@@ -419,7 +419,11 @@ def test_archived_items_are_out_of_the_way(tracker: ProgressTracker) -> None:
     assert tracker.get_next_item() == other
     with pytest.raises(ValidationError, match="archived; restore it first"):
         tracker.update_status(item.id, "done")
-    assert not tracker.update_item(item.id, archived=False).archived
+    for change in ({"title": "Write more"}, {"tests": ["unit"]}, {"test_results": {"unit": True}}, {"priority": 1}):
+        with pytest.raises(ValidationError, match="archived; restore it first"):
+            tracker.update_item(item.id, **change)  # type: ignore[arg-type]
+    assert tracker.get_item(item.id).title == "Write it"
+    assert tracker.update_item(item.id, archived=False, priority=7).priority == 7
     with pytest.raises(ValidationError, match="'Write it' is not archived; it is pending"):
         tracker.update_item(item.id, archived=False)
     assert tracker.update_status(item.id, "done").status == Status.DONE

@@ -283,6 +283,7 @@ class ProgressTracker(Holder):
             if archived is False:
                 item.archived = False
                 plan.save_item(item, "restored")
+            work.check_active(item)
             vars(item).update(fields)
             if tests is not None:
                 work.set_tests(item, tests, item.test_results)
