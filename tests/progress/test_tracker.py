@@ -159,6 +159,8 @@ def test_the_same_status_again_is_a_note(tracker: ProgressTracker) -> None:
     noted = tracker.update_status(item.id, "in_progress", "half way")
     assert (noted.attempt_count, noted.notes) == (1, "half way")
     assert tracker.history(item.id)[-1].why == "half way"
+    assert tracker.update_item(item.id, priority=3).notes == "half way"
+    assert tracker.update_item(item.id, notes="").notes == tracker.get_item(item.id).notes == ""
 
 
 # -- blockers

@@ -299,7 +299,7 @@ class ProgressTracker(Holder):
             for other in map(plan.get_item, unblocked_by or ()):
                 plan.remove_blocker(item, other)
             if status is not None or notes is not None:
-                plan.set_status(item, Status(status or item.status), notes or "")
+                plan.set_status(item, Status(status or item.status), notes)
             if archived:
                 plan.archive_item(item)
 

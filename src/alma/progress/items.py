@@ -297,9 +297,13 @@ class WorkPlan:
 
     # -- status
 
-    def set_status(self, item: Item, status: Status, why: str = "") -> None:
+    def set_status(self, item: Item, status: Status, notes: str | None = None) -> None:
+        """Set the status and the note of an item, and block or free the items that wait for it.
+
+        Without `notes` the note stays; an empty one clears it.
+        """
         check_active(item)
-        item.notes = why or item.notes
+        why, item.notes = notes or "", item.notes if notes is None else notes
         if status == item.status:
             self.save_item(item, "noted", why)
             return
