@@ -316,6 +316,11 @@ def test_what_cannot_be_an_item(tracker: ProgressTracker, fields: dict[str, obje
     assert tracker.list_items() == []
 
 
+def test_a_title_by_its_place_is_refused_with_the_call_that_works(tracker: ProgressTracker) -> None:
+    with pytest.raises(ValidationError, match=r"item must be a WorkItem.*pass title='Write it'"):
+        tracker.create_work_item("Write it")  # type: ignore[arg-type]
+
+
 def test_fields_are_changed_and_others_refused(tracker: ProgressTracker) -> None:
     item = make(tracker, tags=["old"])
     parent = make(tracker, "whole")

@@ -143,6 +143,8 @@ class ProgressTracker(Holder):
             Pass its fields, or a `WorkItem` made by hand.
         """
         given = {name: value for name, value in locals().items() if name not in ("self", "item", "project_id")}
+        if isinstance(item, str):
+            raise ValidationError(f"item must be a WorkItem, not text; to create one by its title, pass title={item!r}")
         if item is not None and any(value and value != _DEFAULTS.get(name) for name, value in given.items()):
             raise ValidationError("pass a WorkItem or its fields, not both")
         return self.create_work_items([given if item is None else item], project_id=project_id)[0]
