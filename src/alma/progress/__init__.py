@@ -24,7 +24,7 @@ from ..engine.context import Engine
 from ..engine.search import by_words
 from ..engine.transaction import Transaction, scan_records, write
 from ..engine.view import count_records
-from ..errors import ValidationError
+from ..errors import NotFoundError, ValidationError
 from ..memory import ALMA
 from ..opening import Holder
 from ..operations import About, Effect, Group, take_as_given
@@ -60,6 +60,7 @@ __all__ = [
 T = TypeVar("T")
 _LOG = "progress_log"
 _MAX_LIMIT = 1_000_000
+_SHOWN = 5
 _DEFAULTS = {"item_type": "task", "priority": 50}
 
 operation = Group("work", lambda alma: ProgressTracker(alma=alma, project_id=alma.project_id))
@@ -470,8 +471,10 @@ class ProgressTracker(Holder):
         engine, who = self._engine(project_id), self.engine.agent(agent)
         item = None if current_item_id is None else self._find_item(current_item_id)[1].id
         # When the session began: from its record, or else from its first log.
-        known = (*engine.store.get([session_id]), *scan_records(engine, _LOG, sessions={session_id})[-1:])
-        begun = (one.body.get("started_at") or one.body.get("session_start") for one in known)
+        records = (*_find_session(engine, who, session_id), *scan_records(engine, _LOG, sessions={session_id})[-1:])
+        if not records:
+            _refuse_misspelt(engine, who, session_id)
+        begun = (one.body.get("started_at") or one.body.get("session_start") for one in records)
         start = times.from_iso(next(filter(None, begun), None)) or engine.clock()
         since = Where(projects={engine.project}, agents={who}, created_from=start)
         now = self.get_progress_summary(project_id)
@@ -537,6 +540,25 @@ class ProgressTracker(Holder):
             return change(WorkPlan(tx, self._agent(by) or ""))
 
         return write(engine, step)
+
+
+def _find_session(engine: Engine, agent: str, session_id: str) -> list[Record]:
+    """Return the session with this id, if this agent has one."""
+    place = ("session", engine.project, agent)
+    return [one for one in engine.store.get([session_id]) if (one.kind, one.project, one.agent) == place]
+
+
+def _refuse_misspelt(engine: Engine, agent: str, session_id: str) -> None:
+    """Raise NotFoundError for an unknown session id, unless the agent has no session at all.
+
+    A program that names its sessions itself has no session records; there the first log makes the name known.
+    """
+    latest = [f"{one.id} ({one.body['state']})" for one in scan_records(engine, "session", _SHOWN, agents={agent})]
+    if latest:
+        raise NotFoundError(
+            f"{agent!r} has no session {session_id!r} in project {engine.project!r}. "
+            f"Its latest sessions: {', '.join(latest)}."
+        )
 
 
 def _count_matches(engine: Engine, where: Where) -> int:
