@@ -377,9 +377,14 @@ def about(
         now = graph.neighbours(entity.id, as_of=as_of, limit=limit)
         current = {one.relationship.id for one in now}
         past = graph.relationships(entity.id, history=True, limit=_ENDED)
+        moment = validate.moment("as_of", as_of)
         ended = [one for one in past if one.valid_to is not None and one.id not in current]
         facts: dict[str, Memory] = {}
         where = Where(kinds={MemoryType.DOMAIN_KNOWLEDGE}, projects={graph.project_id}, statuses={Status.ACTIVE})
+        if moment is not None:
+            # As of a moment: what had ended by then, and the facts that were stored and valid, replaced since or not.
+            ended = [one for one in ended if one.valid_to is not None and one.valid_to <= moment]
+            where = replace(where, statuses={Status.ACTIVE, Status.SUPERSEDED}, created_to=moment, valid_at=moment)
         for called in (entity.name, *entity.aliases):
             hits = by_words(alma.engine.store, called, where, limit) if alma else []
             for record in alma.engine.store.get([hit.id for hit in hits]) if alma else ():
