@@ -18,7 +18,7 @@ def main() -> None:
         for attempt in range(10):
             alma.learn(AGENT, TASK, "failure" if attempt in (3, 6) else "success", "Blue-green")
         for _ in range(2):
-            alma.learn(AGENT, TASK, "failure", "Rolling update", error_message="dropped sessions")
+            alma.learn(AGENT, TASK, "failure", "Rolling", error_message="lost logins")
         alma.add_rule(AGENT, "Announce it in #ops first", trigger="deploying", why="support takes the calls")
 
         prompt = alma.retrieve(TASK, AGENT, types=LESSONS).to_prompt()

@@ -35,7 +35,7 @@ from ..engine.transaction import scan_records, write
 from ..engine.view import view
 from ..errors import ValidationError
 from ..memory import ALMA
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..operations import About, Effect, Group
 from ..progress import ProgressSummary, ProgressTracker, WorkItem
 from ..text import shorten
@@ -125,7 +125,7 @@ def require_folder(workspace: str | PathLike[str] | None) -> None:
         raise ValidationError(f"workspace must be a folder, and there is none at {str(workspace)!r}")
 
 
-class SessionManager(Holder):
+class SessionManager(OwnsMemory):
     """Sessions of the agents of a project.
 
     A session that nobody ended hands over what is known when its agent's next one starts: at once when the process that

@@ -137,7 +137,7 @@ class SessionContext:
     retrieval_id: str | None = None  # What to name when an outcome is learned with the help of these heuristics.
 
 
-class Ready:
+class AwaitableSelf:
     """A value that may be awaited, and then gives itself."""
 
     __slots__ = ()
@@ -166,7 +166,7 @@ class Orientation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitializationResult(Orientation, Ready):
+class InitializationResult(Orientation, AwaitableSelf):
     """What an agent knows before it begins."""
 
     project_id: str

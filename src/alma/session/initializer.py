@@ -28,7 +28,7 @@ from ..types.query import MemoryScope
 from ..types.record import new_id
 from ..words import copy_fields
 from . import Engagement, Folder, SessionManager, codebase, find_engagement, require_folder
-from .handoff import InitializationResult, Orientation, Ready, SessionContext
+from .handoff import AwaitableSelf, InitializationResult, Orientation, SessionContext
 
 _LOG = logging.getLogger("alma")
 _ACTIVITY = 10
@@ -47,13 +47,13 @@ _NAMED = "|".join(_PRIORITIES)
 _LABEL = re.compile(rf"\W*({_NAMED})(?:[:\])]|\s[–-]\s)|.*[(\[]({_NAMED})[)\]]\W*$", re.IGNORECASE)
 
 
-class WorkItems(list[WorkItem], Ready):
+class WorkItems(list[WorkItem], AwaitableSelf):
     """Work items that may be awaited."""
 
     planned_by = ""  # The reader that planned them.
 
 
-class Bearings(dict[str, Any], Ready):
+class CodebaseState(dict[str, Any], AwaitableSelf):
     """What is known of a codebase; it may be awaited."""
 
 
@@ -140,7 +140,7 @@ class SessionInitializer:
         plan, planned_by = self._plan(prompt) if auto_expand else (Plan(()), "")
         goal = "; ".join(task.title for task in plan.tasks) if "\n" in prompt and plan.tasks else prompt
         context = manager.start_session(name, shorten(goal, _GOAL_CHARS), user_id=user, orient=False)
-        items = _keep_items(tracker, _make_items(plan.tasks, domain, name, context.session_id))
+        items = _store_items(tracker, _make_items(plan.tasks, domain, name, context.session_id))
         folder = workspace or self.workspace
         code = None if folder is None else codebase.orient(folder)
         rules = find_engagement(engine, name, engine.scope(name), user)
@@ -181,9 +181,9 @@ class SessionInitializer:
         items.planned_by = planned_by
         return items
 
-    def orient_to_codebase(self, project_id: str | None = None) -> Bearings:
+    def orient_to_codebase(self, project_id: str | None = None) -> CodebaseState:
         """Branch, changes, recent commits, layout and how tests are run; empty where there is no code."""
-        return Bearings({} if self.workspace is None else codebase.orient(self.workspace) or {})
+        return CodebaseState({} if self.workspace is None else codebase.orient(self.workspace) or {})
 
     def get_rules_of_engagement(
         self, agent: str, scope: MemoryScope | None = None, *, user_id: str | None = None
@@ -250,7 +250,7 @@ def _make_items(
     return items
 
 
-def _keep_items(tracker: ProgressTracker, items: Sequence[WorkItem]) -> list[WorkItem]:
+def _store_items(tracker: ProgressTracker, items: Sequence[WorkItem]) -> list[WorkItem]:
     """Return the items in their order, all kept or none; one that is open already is taken as it is."""
 
     def key(item: WorkItem) -> tuple[str, str]:
