@@ -78,8 +78,8 @@ def read_call(event: Event) -> ToolCall:
     error = event.text("error") if event.name == "PostToolUseFailure" else ""
     is_stopped = event.data.get("is_interrupt") is True or event.data.get("interrupted") is True
     ok = event.name == "PostToolUse" and not is_stopped
-    if ok and tool in SHELLS and _BAD_EXIT.search(event.text("output")):
-        ok, error = False, event.text("output")
+    if ok and tool in SHELLS and (event.data.get("exit_code") or _BAD_EXIT.search(event.text("output"))):
+        ok, error = False, event.text("output") or f"Exit code {event.data['exit_code']}"
     return ToolCall(find_subject(event), event.offset, tool in SHELLS, tool in EDITORS, ok, error, is_stopped)
 
 

@@ -176,6 +176,8 @@ def _read_data(call: HookCall) -> dict[str, Any]:
     if call.name == "PostToolUse":
         response = call.payload.get("tool_response")
         data["output"] = _read_output(response)
+        if (exit_code := _find_exit_code(response)) is not None:
+            data["exit_code"] = exit_code
         for name, field in (("interrupted", "interrupted"), ("user_modified", "userModified")):
             if isinstance(response, dict) and isinstance(response.get(field), bool):
                 data[name] = response[field]
@@ -195,6 +197,16 @@ def _read_output(response: Any) -> str:
     if text or not isinstance(response, dict) or not _SILENT.isdisjoint(response):
         return redact_and_cut(text, *_OUTPUT)
     return cut_redacted(json.dumps(Trimmer(_INPUT_CHARS).trim(response), ensure_ascii=False), *_OUTPUT)
+
+
+def _find_exit_code(response: Any) -> int | None:
+    """Return the exit code in the response of a shell tool; None if there is none."""
+    metadata = response.get("metadata") if isinstance(response, dict) else None
+    for values in (response, metadata):
+        for name in ("exitCode", "exit_code"):
+            if isinstance(values, dict) and type(values.get(name)) is int:
+                return int(values[name])
+    return None
 
 
 def _join_texts(response: Any, depth: int = 0) -> str:
