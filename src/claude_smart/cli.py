@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 from alma import __version__
 from alma.errors import ALMAError, unknown
@@ -99,9 +99,19 @@ OPTIONS = (
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong arguments on one line, with the command's own help as the next step."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"claude-smart: {message.rstrip('.')}. See {self.prog} --help\n")
+
+
 def build_parser() -> argparse.ArgumentParser:
-    root = argparse.ArgumentParser(
-        prog="claude-smart", description="Correct your coding agent once: it learns rules from your corrections."
+    """Return the parser of the command line."""
+    root = _Parser(
+        prog="claude-smart",
+        description="Correct your coding agent once: claude-smart learns rules from your corrections.",
+        epilog="Run claude-smart COMMAND --help for the options of a command.",
     )
     root.add_argument("--version", action="version", version=f"claude-smart {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -145,11 +155,29 @@ def reword_error(error: Exception) -> str:
     return str(error).replace("`alma doctor`", "`claude-smart doctor`").replace("alma rules ", "claude-smart ")
 
 
+def _refuse_arguments(root: argparse.ArgumentParser, command: str, extra: Sequence[str]) -> NoReturn:
+    """Exit with one line that says which arguments a command does not take, and what it takes instead."""
+    own = [notation.split()[0] for names, notation, _ in OPTIONS if command in names.split()]
+    options = [option for option in own if option.startswith("--")]
+    option = next((word.partition("=")[0] for word in extra if word.startswith("-")), "")
+    if option:
+        problem = unknown("option", option, options)
+    elif command == "review":
+        ids = " ".join(extra)
+        problem = f"review takes no argument {ids!r}; decide with --accept {ids} or --reject {ids}"
+    else:
+        problem = f"{command} takes no argument {' '.join(extra)!r}"
+    root.exit(2, f"claude-smart: {problem.rstrip('.')}. See claude-smart {command} --help\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command. Return its exit code; wrong arguments exit with code 2."""
     root, words = build_parser(), separate_note(sys.argv[1:] if arguments is None else arguments)
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         root.error(unknown("command", words[0], COMMANDS))
-    args = root.parse_args(words)
+    args, extra = root.parse_known_args(words)
+    if extra:
+        _refuse_arguments(root, args.command, extra)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a sign shows another instead.

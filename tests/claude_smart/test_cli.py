@@ -61,6 +61,25 @@ def test_a_command_that_is_nearly_right_is_suggested(person: Person) -> None:
     assert "unknown command 'shwo'. Did you mean 'show'?" in person.capture.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["review", "nope"], "review takes no argument 'nope'; decide with --accept nope or --reject nope."),
+        (["status", "now"], "status takes no argument 'now'."),
+        (["show", "--playbok"], "unknown option '--playbok'. Did you mean '--playbook'? Valid: --json, "),
+        (["edit", "x", "--reach", "far"], "argument --reach: invalid choice: 'far'"),
+    ],
+)
+def test_wrong_arguments_are_explained_on_one_line(person: Person, arguments: list[str], reason: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        person.types(*arguments)
+    said = person.capture.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    [line] = said.err.splitlines()
+    assert line.startswith(f"claude-smart: {reason}")
+    assert line.endswith(f"See claude-smart {arguments[0]} --help")
+
+
 def test_a_project_that_is_not_known_is_refused_and_the_known_ones_are_named(person: Person) -> None:
     assert person.fails("tag", "Use tabs", "--project", "nope") == "there is no project 'nope'. Known: none"
     person.types("tag", "Use tabs")

@@ -83,7 +83,7 @@ def test_what_waits_is_listed_accepted_rejected_and_restored(person: Person, mon
 
 
 def test_options_that_do_not_exist_are_told(person: Person) -> None:
-    assert "unrecognized arguments: --bogus" in answers(person, "edit", "tabs --bogus x")
+    assert "unknown option '--bogus'. Valid: --json, " in answers(person, "edit", "tabs --bogus x")
 
 
 def test_forgetting_is_undone_unless_everything_goes(person: Person) -> None:
