@@ -9,11 +9,12 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from itertools import islice
 from typing import Any, NoReturn
 
 from alma import __version__
-from alma.errors import ALMAError, unknown
+from alma.errors import ALMAError, ValidationError, unknown
 from alma.hooks.inject import UnreadableStoreError
 from alma.hooks.paths import NoHomeError
 
@@ -133,18 +134,28 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def separate_note(arguments: Sequence[str]) -> list[str]:
-    """Put `--` before the note of `learn` and `tag`, so that a note may begin with `--` or hold an option's name."""
+    """Put `--` before the note of `learn` and `tag`, so that a note may contain words such as `--no-verify`.
+
+    Raise ValidationError for an option of `edit` and for a misspelled option: they are hardly part of the note.
+    """
     command, *rest = arguments or [""]
     if command not in ("learn", "tag") or {"-h", "--help"} & set(rest):
         return list(arguments)
-    known = dict(option.partition(" ")[::2] for names, option, _ in OPTIONS if "learn" in names.split())
+    own, of_edit = (
+        dict(notation.partition(" ")[::2] for names, notation, _ in OPTIONS if name in names.split())
+        for name in ("learn", "edit")
+    )
     options, words = [command], iter(rest)
     note: list[str] = []
     for word in words:
+        option = word.partition("=")[0]
         if word == "--":
             note += words
-        elif word.partition("=")[0] in known:
-            options += [word, *islice(words, 1)] if known.get(word) else [word]
+        elif option in own:
+            options += [word, *islice(words, 1)] if own.get(word) else [word]
+        elif option in of_edit or (option.startswith("--") and get_close_matches(option, own, 1, 0.8)):
+            problem = unknown("option", option, [name for name in own if name.startswith("--")])
+            raise ValidationError(f"{problem} Put -- before a note that contains it: claude-smart {command} -- NOTE")
         else:
             note.append(word)
     return [*options, "--", *note] if note else options
@@ -172,7 +183,11 @@ def _refuse_arguments(root: argparse.ArgumentParser, command: str, extra: Sequen
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Return its exit code; wrong arguments exit with code 2."""
-    root, words = build_parser(), separate_note(sys.argv[1:] if arguments is None else arguments)
+    root = build_parser()
+    try:
+        words = separate_note(sys.argv[1:] if arguments is None else arguments)
+    except ValidationError as error:
+        root.error(str(error))
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         root.error(unknown("command", words[0], COMMANDS))
     args, extra = root.parse_known_args(words)
