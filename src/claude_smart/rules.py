@@ -73,9 +73,12 @@ class CommandContext:
                 self.print_lines(f"{INDENT}from: {one.body['said']}")
         return [rule_to_dict(one) for one in records]
 
-    def report_change(self, verb: str, rule: Record, ended: Sequence[Record] = ()) -> Answer:
-        """Say what was done to a rule, which rules it replaces, and how to undo it; return the same."""
+    def report_change(
+        self, verb: str, rule: Record, ended: Sequence[Record] = (), details: Sequence[str] = ()
+    ) -> Answer:
+        """Print what was done to a rule, which rules it replaces and how to undo it; return it as JSON values."""
         self.print_lines(f"{verb}: {rule.body['line']}\n{INDENT}{describe_rule(rule)}")
+        self.print_lines(*(f"{INDENT}{detail}" for detail in details))
         self.print_lines(*(f"{INDENT}It replaces: {one.body['rule']} [{short_id(one.id)}]" for one in ended))
         self.print_lines(f"{INDENT}Undo: claude-smart restore {short_id(rule.id)}")
         return {verb.lower(): rule_to_dict(rule), "replaced": [one.id for one in ended]}
@@ -394,8 +397,14 @@ def edit(args: Namespace, context: CommandContext) -> Answer:
         rule = pick_rule(find_rules(engine, *LIVE), " ".join(args.what))
         reach = Reach(args.reach or rule.body["reach"])
         session = args.session or context.session
-        changed = core.change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
-    return context.report_change("Changed", *changed)
+        changed, ended = core.change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
+    names = {"rule": "rule", "trigger": "trigger", "why": "reason"}
+    details = [
+        f"{names[name]}: {changed.body[name] or 'none'} (before: {rule.body[name] or 'none'})"
+        for name in words
+        if changed.body[name] != rule.body[name]
+    ]
+    return context.report_change("Changed", changed, ended, details)
 
 
 def restore(args: Namespace, context: CommandContext) -> Answer:

@@ -326,3 +326,11 @@ def test_what_replaced_it_everywhere_is_replaced_only_with_yes(person: Person) -
 def test_where_nothing_was_replaced_nothing_is_restored(person: Person) -> None:
     person.types("tag", "Use tabs")
     assert "no replaced or archived rule matches 'tabs'" in person.fails("restore", "tabs")
+
+
+def test_an_edit_of_a_trigger_or_a_reason_is_shown(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    said = person.types("edit", "tabs", "--trigger", "tabs", "--reason", "diffs").out
+    assert "\n    trigger: tabs (before: none)\n    reason: diffs (before: none)\n    Undo: " in said
+    said = person.types("edit", "tabs", "--trigger", "").out
+    assert "\n    trigger: none (before: tabs)\n    Undo: " in said
