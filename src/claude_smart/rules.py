@@ -124,6 +124,13 @@ def require_project(data_dir: DataDir, key: str) -> None:
         raise NotFoundError(f"there is no project {key!r}. Known: {', '.join(sorted(known)) or 'none'}")
 
 
+def require_session(data_dir: DataDir, engine: Engine, session: str) -> None:
+    """Refuse a session that has neither a journal nor anything stored."""
+    records = engine.store.scan(Where(sessions={session}), 1)
+    if not os.path.exists(data_dir.journal_file(session)) and not list(records):
+        raise NotFoundError(f"there is no session {session!r}; claude-smart show --all lists the rules of all sessions")
+
+
 def is_run_by_agent() -> bool:
     """Whether an agent runs this command in its own shell; its slash commands come by way of the journal."""
     return os.environ.get("CLAUDECODE") == "1" and not os.isatty(0)
@@ -254,6 +261,8 @@ def show(args: Namespace, context: CommandContext) -> Answer:
         context.print_lines("Nothing was learned yet. Correct the agent in a session, or say: claude-smart tag NOTE")
         return {"project": context.project, "playbook": "", "rules": [], "observations": []}
     with context.engine() as engine:
+        if args.session:
+            require_session(context.data_dir, engine, args.session)
         known, observed = find_rules(engine), find_observations(engine)
         if args.what:
             return _show_one(context, engine, pick_rule([*known, *observed], " ".join(args.what)))

@@ -283,6 +283,7 @@ def test_what_was_said_once_lasts_when_a_person_accepts_it(person: Person) -> No
     assert person.types("review", "--accept", waiting["id"]).code == 0
     [rule] = person.rules()
     assert (rule["status"], rule["reach"], rule["session"]) == ("active", "project", "")
+    person.talks("another", "hello")
     assert "load_settings" in person.types("show", "--session", "another").out
 
 
@@ -334,3 +335,13 @@ def test_an_edit_of_a_trigger_or_a_reason_is_shown(person: Person) -> None:
     assert "\n    trigger: tabs (before: none)\n    reason: diffs (before: none)\n    Undo: " in said
     said = person.types("edit", "tabs", "--trigger", "").out
     assert "\n    trigger: none (before: tabs)\n    Undo: " in said
+
+
+def test_a_session_that_is_not_known_is_refused(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    person.talks("s1", "hello")
+    for command in (["show"], ["show", "--playbook"], ["show", "--json"]):
+        assert person.types(*command, "--session", "s1").code == 0
+        assert person.fails(*command, "--session", "nope") == (
+            "there is no session 'nope'; claude-smart show --all lists the rules of all sessions"
+        )
