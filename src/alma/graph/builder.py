@@ -18,7 +18,7 @@ from ..engine import episodes, validate
 from ..engine.context import Engine
 from ..engine.search import by_words
 from ..engine.transaction import write
-from ..engine.view import view
+from ..engine.view import to_memory
 from ..errors import ConfigError, ModelError, ValidationError, unknown
 from ..memory import ALMA
 from ..opening import OwnsMemory
@@ -389,7 +389,7 @@ def about(
             hits = by_words(alma.engine.store, called, where, limit) if alma else []
             for record in alma.engine.store.get([hit.id for hit in hits]) if alma else ():
                 if set(split_words(called)) <= set(split_words(record.text)):
-                    facts.setdefault(record.id, view(record, graph.clock()))
+                    facts.setdefault(record.id, to_memory(record, graph.clock()))
     shown = tuple(facts.values())[:limit]
     lines = [f"{entity.name} ({entity.type})"]
     if entity.aliases:

@@ -35,7 +35,7 @@ from ..engine.outcomes import build_outcome, learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.search import by_words, read_snapshot
 from ..engine.transaction import Transaction, scan_records, write
-from ..engine.view import view
+from ..engine.view import to_memory
 from ..errors import NotFoundError, ScopeError, ValidationError
 from ..memory import ALMA, build_request
 from ..opening import OwnsMemory
@@ -47,7 +47,7 @@ from ..types.query import Hit, Where
 from ..types.record import Record, Vector, new_id
 from ..types.slice import MemorySlice
 from ..types.times import to_iso
-from ..words import to_found
+from ..words import to_retrieved
 from .states import (
     MAX_STATE_BYTES,
     REDUCERS,
@@ -746,9 +746,9 @@ class WorkflowMemory(OwnsMemory):
         status = None if place.node else _ENDED[Result(calls[0]["outcome"])]
         write(self.engine, lambda tx: put_run(tx, run_id, place.workflow, status=status))
         now = self.engine.clock()
-        return [value for record in outcomes if isinstance(value := view(record, now), Outcome)]
+        return [value for record in outcomes if isinstance(value := to_memory(record, now), Outcome)]
 
-    @operation(Effect.READS, answer=to_found)
+    @operation(Effect.READS, answer=to_retrieved)
     def retrieve_scoped(
         self,
         task: words.Task,
