@@ -220,6 +220,6 @@ def test_wake_up_is_exactly_the_text(project: Path, deployed: dict[str, str], ru
     assert text.startswith("You are ops, in the project shop.")
     assert "Blue-green deployment" in text
     about = run("session", "wake-up", "--agent", "ops", "--topic", "deploy the auth service", "--user", "ana").out
-    assert about.startswith("### What worked before")
+    assert about.startswith("### What worked (learned from outcomes)")
     assert run("session", "wake-up", "--agent", "ops", "--topic", "deploy", "--deep", "--json").json["text"]
     assert "--deep can only be used with --topic" in run("session", "wake-up", "--agent", "ops", "--deep").err

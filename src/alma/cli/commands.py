@@ -12,7 +12,7 @@ from typing import Any
 
 from ..config import load_yaml
 from ..errors import ConfigError, NotFoundError, ScopeError, ValidationError, unknown
-from ..knowledge import reading
+from ..knowledge import plan_ingest
 from ..schema import type_of
 from ..upkeep import count_results, find_lessons, read_background
 from . import render
@@ -310,7 +310,7 @@ def ingest(call: Call) -> Reply:
     args = call.args
     if args.plan:
         names = vars(args).keys() & {"only", "own", "max_file_bytes"}
-        return Reply(reading(args.path, **{name: getattr(args, name) for name in names}))
+        return Reply(plan_ingest(args.path, **{name: getattr(args, name) for name in names}))
     report = call.run_typed()
     if not any(report.counts.values()):
         return Reply(report, f"there is nothing to read in {args.path}", report, code=1)

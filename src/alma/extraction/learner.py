@@ -22,7 +22,7 @@ from ..engine.escape import suspicious
 from ..engine.transaction import Transaction, write
 from ..engine.view import view
 from ..errors import ValidationError
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..operations import About, Effect, Group, take_as_given
 from ..ports import Model
 from ..progress import ProgressTracker, WorkItem
@@ -129,7 +129,7 @@ _OPTIONS: dict[str, Any] = {
 operation = Group("knowledge", lambda alma: AutoLearner(alma))
 
 
-class AutoLearner(Holder):
+class AutoLearner(OwnsMemory):
     """Learns from conversations and texts. Without `alma` it opens the configured memory, and closes it again.
 
     `model` is the language model that reads; without one it is the configured one, if any.

@@ -25,7 +25,7 @@ from ..engine.view import view
 from ..errors import ValidationError
 from ..extraction import Extracted, Kept, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..extraction.learner import LISTS
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..ports import Model
 from ..text import digest, replace_surrogates
 from ..types.kinds import Episode
@@ -247,7 +247,7 @@ def _list_files(path: Path, wanted: Wanted | str, options: IngestOptions) -> clo
 def _open_memory(alma: ALMA | None, project_id: str | None) -> Iterator[ALMA]:
     """Give the memory to write to: the given one, seen as that project's, or the configured one, closed afterwards."""
     project = None if project_id is None else validate.name("project_id", project_id)
-    with Holder(alma, project) as holder:
+    with OwnsMemory(alma, project) as holder:
         memory = holder.alma
         if project is not None and project != memory.project_id:
             memory = copy.copy(memory)

@@ -26,7 +26,7 @@ from ..engine.transaction import Transaction, scan_records, write
 from ..engine.view import count_records
 from ..errors import NotFoundError, ValidationError
 from ..memory import ALMA
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..operations import About, Effect, Group, take_as_given
 from ..text import fingerprint
 from ..types import times
@@ -105,7 +105,7 @@ def _show_deleted(nothing: None, item_id: str) -> DeletedItem:
     return DeletedItem(item_id)
 
 
-class ProgressTracker(Holder):
+class ProgressTracker(OwnsMemory):
     """Tracks the work items of a project.
 
     Without `alma` the tracker opens the configured memory; `close`, or the end of its `with` block, closes it. `by` is

@@ -35,7 +35,7 @@ from ..engine.transaction import scan_records, write
 from ..engine.view import view
 from ..errors import ValidationError
 from ..memory import ALMA
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..operations import About, Effect, Group
 from ..progress import ProgressSummary, ProgressTracker, WorkItem
 from ..text import shorten
@@ -129,7 +129,7 @@ def require_folder(workspace: str | PathLike[str] | None) -> None:
         raise ValidationError(f"workspace must be an existing folder, not {str(workspace)!r}")
 
 
-class SessionManager(Holder):
+class SessionManager(OwnsMemory):
     """Manages the sessions of the agents of a project.
 
     When an agent starts a session, its earlier sessions that never ended are closed with a handoff of what was

@@ -38,7 +38,7 @@ from ..engine.transaction import Transaction, scan_records, write
 from ..engine.view import view
 from ..errors import NotFoundError, ScopeError, ValidationError
 from ..memory import ALMA, build_request
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..operations import OPERATIONS, About, Effect, Group, take_as_given
 from ..ports import Store
 from ..text import digest as make_digest
@@ -376,7 +376,7 @@ class RunList:
     checkpoints: list[Checkpoint]  # Filled only if one run was requested.
 
 
-class WorkflowMemory(Holder):
+class WorkflowMemory(OwnsMemory):
     """Checkpoints, artifacts and scoped memories of the workflows of a project.
 
     Pass a memory, or the name of a project of the configured memory. With `tenant_id`, everything is stored and
