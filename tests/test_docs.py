@@ -96,7 +96,7 @@ def test_command_examples_are_commands(document: Path, tmp_path: Path) -> None:
     """Each `alma …` line of a shell example is understood by the parser."""
     import shlex
 
-    from claude_smart.cli import parser as smart_parser
+    from claude_smart.cli import build_parser as smart_parser
 
     for found in blocks(document, "bash"):
         for line in found["text"].splitlines():
