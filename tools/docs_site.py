@@ -24,7 +24,9 @@ SECTIONS = {
     "notebooks": "Notebooks",
     "explanation": "Explanation",
     "reference": "Reference",
+    "project": "Project",
 }
+PROJECT_PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 CODE_COLOURS = "css/code.css"
 _LINK = re.compile(r"(\]\()([^)\s#]+)")
 
@@ -34,6 +36,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     docs = Path(config.docs_dir)
     pages = [path.relative_to(docs).as_posix() for path in sorted(docs.rglob("*.md"))]
     pages += [f"notebooks/{path.stem}.md" for path in find_notebooks()]
+    pages += [f"project/{name}" for name in PROJECT_PAGES]
     config.nav = build_navigation((docs / INDEX).read_text(encoding="utf-8"), pages)
     config.mdx_configs["toc"] = {**config.mdx_configs.get("toc", {}), "slugify": slugify_heading}
     return config
@@ -57,7 +60,9 @@ def slugify_heading(heading: str, separator: str) -> str:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the notebooks as pages, the examples as files, and the style sheet for code."""
+    """Add the notebooks and the project's pages, the examples as files, and the style sheet for code."""
+    for name in PROJECT_PAGES:
+        files.append(File.generated(config, f"project/{name}", content=(ROOT / name).read_text(encoding="utf-8")))
     for notebook in find_notebooks():
         files.append(File.generated(config, f"notebooks/{notebook.stem}.md", content=render_notebook(notebook)))
     for example in sorted((ROOT / "examples").rglob("*.*")):
@@ -72,12 +77,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links that leave `docs/` at the copies of those files in the site."""
     folder = posixpath.dirname(page.file.src_uri)
+    source = ".." if folder == "project" else folder
 
     def point_into_site(link: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(folder, link[2]))
+        target = posixpath.normpath(posixpath.join(source, link[2]))
         if not target.startswith("../"):
             return link[0]
-        inside = target.removeprefix("../")
+        inside = target.removeprefix("../").removeprefix("docs/")
+        if inside in PROJECT_PAGES:
+            inside = f"project/{inside}"
         if inside.startswith("examples/notebooks/"):
             inside = f"notebooks/{Path(inside).stem}.md"
         return link[1] + (posixpath.relpath(inside, folder) if files.get_file_from_path(inside) else link[2])
