@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -48,7 +48,7 @@ def type_of(memory: Memory) -> str:
 def plain(value: object) -> Any:
     """Return a value as JSON values with stable keys."""
     if is_dataclass(value) and not isinstance(value, type):
-        members = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        members = {field.name: plain(getattr(value, field.name)) for field in fields(value) if _is_shown(field)}
         return {"type": str(TYPES[type(value)]), **members} if isinstance(value, Memory) else members
     if isinstance(value, Enum):
         return plain(value.value)
@@ -92,6 +92,11 @@ def decode(kind: Any, value: Any) -> Any:
 
 
 _hints = cache(get_type_hints)
+
+
+def _is_shown(field: Field[Any]) -> bool:
+    """Return whether a field is part of the JSON form of its dataclass."""
+    return not field.metadata.get("internal")
 
 
 def list_options(kind: Any) -> list[Any]:
@@ -162,7 +167,7 @@ def name_definition(kind: type, definitions: Definitions) -> str:
 
 def object_schema(kind: Any, definitions: Definitions, leave_out: Sequence[str] = ()) -> Schema:
     hints = _hints(kind)
-    names = list(hints) if is_typeddict(kind) else [field.name for field in fields(kind)]
+    names = list(hints) if is_typeddict(kind) else [field.name for field in fields(kind) if _is_shown(field)]
     members = {name: described(hints[name], definitions) for name in names if name not in leave_out}
     if not issubclass(kind, Memory):
         return strict_object(members)

@@ -147,7 +147,7 @@ def test_what_the_person_said_is_learned(tmp_path: Path, alma: ALMA) -> None:
     result = ingest_conversations(tmp_path, "dev", alma=alma, user_id="ana")
     assert result.user_preferences[0].status == "active"
     shown = sections(alma.retrieve("Write the tests with async waits", "dev", user_id="ana"))
-    assert "tabs over spaces" in shown["What the user wants"]
+    assert "tabs over spaces" in shown["Stated by the user"]
 
 
 @pytest.mark.parametrize("place", ["repository", "slack", "document", "attachment"])
@@ -174,8 +174,8 @@ def test_the_words_of_others_wait_and_are_only_quoted(tmp_path: Path, alma: ALMA
     assert {one.status for one in learned} <= {"candidate"}
     assert not result.work_items
     shown = sections(alma.retrieve("sleep() for async waits in tests, tabs or spaces?", "dev", user_id="ana"))
-    assert set(shown) == {"What was said before (quoted)"}
-    assert words[:40] in shown["What was said before (quoted)"]
+    assert set(shown) == {"Past conversations (quoted)"}
+    assert words[:40] in shown["Past conversations (quoted)"]
 
 
 def test_documents_that_are_the_persons_own_are_learned_from(tmp_path: Path, alma: ALMA) -> None:

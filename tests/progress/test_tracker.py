@@ -159,6 +159,8 @@ def test_the_same_status_again_is_a_note(tracker: ProgressTracker) -> None:
     noted = tracker.update_status(item.id, "in_progress", "half way")
     assert (noted.attempt_count, noted.notes) == (1, "half way")
     assert tracker.history(item.id)[-1].why == "half way"
+    assert tracker.update_item(item.id, priority=3).notes == "half way"
+    assert tracker.update_item(item.id, notes="").notes == tracker.get_item(item.id).notes == ""
 
 
 # -- blockers
@@ -314,6 +316,11 @@ def test_what_cannot_be_an_item(tracker: ProgressTracker, fields: dict[str, obje
     assert tracker.list_items() == []
 
 
+def test_a_title_by_its_place_is_refused_with_the_call_that_works(tracker: ProgressTracker) -> None:
+    with pytest.raises(ValidationError, match=r"item must be a WorkItem.*pass title='Write it'"):
+        tracker.create_work_item("Write it")  # type: ignore[arg-type]
+
+
 def test_fields_are_changed_and_others_refused(tracker: ProgressTracker) -> None:
     item = make(tracker, tags=["old"])
     parent = make(tracker, "whole")
@@ -419,7 +426,11 @@ def test_archived_items_are_out_of_the_way(tracker: ProgressTracker) -> None:
     assert tracker.get_next_item() == other
     with pytest.raises(ValidationError, match="archived; restore it first"):
         tracker.update_status(item.id, "done")
-    assert not tracker.update_item(item.id, archived=False).archived
+    for change in ({"title": "Write more"}, {"tests": ["unit"]}, {"test_results": {"unit": True}}, {"priority": 1}):
+        with pytest.raises(ValidationError, match="archived; restore it first"):
+            tracker.update_item(item.id, **change)  # type: ignore[arg-type]
+    assert tracker.get_item(item.id).title == "Write it"
+    assert tracker.update_item(item.id, archived=False, priority=7).priority == 7
     with pytest.raises(ValidationError, match="'Write it' is not archived; it is pending"):
         tracker.update_item(item.id, archived=False)
     assert tracker.update_status(item.id, "done").status == Status.DONE

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from alma import ALMA
 from alma.engine.admit import clean
 from alma.errors import NotFoundError, ValidationError
+from alma.operations import operations
 from alma.stores.memory import MemoryStore
 from alma.testing import FrozenClock
 from alma.types.query import Where
@@ -152,6 +153,14 @@ def test_unknown_runs_are_named(workflow: WorkflowMemory) -> None:
             ask("nope")
     with pytest.raises(NotFoundError, match="no run 'nope'"):
         workflow.cleanup_checkpoints("nope")
+
+
+def test_the_operation_resume_names_the_runs_there_are(alma: ALMA, workflow: WorkflowMemory) -> None:
+    run = workflow.start_run("crawl", "run-7")
+    assert operations()["resume"].call(alma, {"run_id": run.run_id}).checkpoint is None
+    with pytest.raises(NotFoundError, match=r"no run 'run-8' in project 'p'\..*run-7"):
+        operations()["resume"].call(alma, {"run_id": "run-8"})
+    assert workflow.resume("run-8") is None
 
 
 def test_a_run_knows_its_workflow_and_its_end(workflow: WorkflowMemory) -> None:

@@ -21,7 +21,7 @@ from ..engine.transaction import write
 from ..engine.view import view
 from ..errors import ConfigError, ModelError, ValidationError, unknown
 from ..memory import ALMA
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..operations import About, Effect, Group
 from ..ports import Clock, Model
 from ..reading.local import LocalReader
@@ -76,7 +76,7 @@ def create_graph_store(
 
 def _open_in_memory(project_id: str | None, clock: Clock | None, *, alma: ALMA | None = None) -> Graph:
     """Open the graph in the memory that is given, or in the one that is configured here."""
-    holder = Holder(alma, project_id)
+    holder = OwnsMemory(alma, project_id)
     engine = replace(holder.alma.engine, project=project_id or holder.alma.project_id)
     return Graph(RecordRows(engine, holder.close), engine.project, clock=clock or engine.clock)
 
@@ -207,7 +207,7 @@ def build(
     Without a memory it opens the one that is configured here; without a graph it is the one in that memory's own store.
     Without a model it asks the memory's own, if one is configured.
     """
-    with Holder(alma, project_id) as holder:
+    with OwnsMemory(alma, project_id) as holder:
         memory = holder.alma
         project = memory.project_id if project_id is None else validate.name("project_id", project_id)
         engine = replace(memory.engine, project=project)
@@ -371,15 +371,20 @@ def about(
     """
     with ExitStack() as stack:
         if alma is None and graph is None:
-            alma = stack.enter_context(Holder(None, project_id)).alma
+            alma = stack.enter_context(OwnsMemory(None, project_id)).alma
         graph = graph or create_graph_store("sqlite", alma=alma, project_id=project_id)
         entity = graph.resolve(name)
         now = graph.neighbours(entity.id, as_of=as_of, limit=limit)
         current = {one.relationship.id for one in now}
         past = graph.relationships(entity.id, history=True, limit=_ENDED)
+        moment = validate.moment("as_of", as_of)
         ended = [one for one in past if one.valid_to is not None and one.id not in current]
         facts: dict[str, Memory] = {}
         where = Where(kinds={MemoryType.DOMAIN_KNOWLEDGE}, projects={graph.project_id}, statuses={Status.ACTIVE})
+        if moment is not None:
+            # As of a moment: what had ended by then, and the facts that were stored and valid, replaced since or not.
+            ended = [one for one in ended if one.valid_to is not None and one.valid_to <= moment]
+            where = replace(where, statuses={Status.ACTIVE, Status.SUPERSEDED}, created_to=moment, valid_at=moment)
         for called in (entity.name, *entity.aliases):
             hits = by_words(alma.engine.store, called, where, limit) if alma else []
             for record in alma.engine.store.get([hit.id for hit in hits]) if alma else ():

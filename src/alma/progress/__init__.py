@@ -24,9 +24,9 @@ from ..engine.context import Engine
 from ..engine.search import by_words
 from ..engine.transaction import Transaction, scan_records, write
 from ..engine.view import count_records
-from ..errors import ValidationError
+from ..errors import NotFoundError, ValidationError
 from ..memory import ALMA
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..operations import About, Effect, Group, take_as_given
 from ..text import fingerprint
 from ..types import times
@@ -37,12 +37,12 @@ from . import items as work
 from .items import (
     LEASE_SECONDS,
     Item,
-    Plan,
     ProgressLog,
     ProgressSummary,
     Status,
     Strategy,
     WorkItem,
+    WorkPlan,
     read_item,
 )
 
@@ -60,6 +60,7 @@ __all__ = [
 T = TypeVar("T")
 _LOG = "progress_log"
 _MAX_LIMIT = 1_000_000
+_SHOWN = 5
 _DEFAULTS = {"item_type": "task", "priority": 50}
 
 operation = Group("work", lambda alma: ProgressTracker(alma=alma, project_id=alma.project_id))
@@ -98,7 +99,7 @@ def _show_deleted(nothing: None, item_id: str) -> DeletedItem:
     return DeletedItem(item_id)
 
 
-class ProgressTracker(Holder):
+class ProgressTracker(OwnsMemory):
     """Tracks the work items of a project.
 
     Without a memory it opens the one that is configured here, and `close` (or leaving its `with` block) closes it.
@@ -143,6 +144,8 @@ class ProgressTracker(Holder):
             Pass its fields, or a `WorkItem` made by hand.
         """
         given = {name: value for name, value in locals().items() if name not in ("self", "item", "project_id")}
+        if isinstance(item, str):
+            raise ValidationError(f"item must be a WorkItem, not text; to create one by its title, pass title={item!r}")
         if item is not None and any(value and value != _DEFAULTS.get(name) for name, value in given.items()):
             raise ValidationError("pass a WorkItem or its fields, not both")
         return self.create_work_items([given if item is None else item], project_id=project_id)[0]
@@ -163,8 +166,8 @@ class ProgressTracker(Holder):
             raise ValidationError(f"items of one call belong to one project, not to {', '.join(sorted(projects))}")
         engine = self._engine(next(iter(projects), None))
 
-        def create(plan: Plan) -> list[WorkItem]:
-            return [read_item(plan.find(id)) for id in [plan.create(draft).id for draft in drafts]]
+        def create(plan: WorkPlan) -> list[WorkItem]:
+            return [read_item(plan.find_record(id)) for id in [plan.create_item(draft).id for draft in drafts]]
 
         relates = any(draft.get(name) for draft in drafts for name in work.RELATIONS)
         return self._write(engine, None, create, reorders=relates)
@@ -217,16 +220,16 @@ class ProgressTracker(Holder):
             raise ValidationError("claim=True needs the agent that claims: get_next_item(agent='...', claim=True)")
         losses = -1
 
-        def choose(plan: Plan) -> WorkItem | None:
+        def choose(plan: WorkPlan) -> WorkItem | None:
             # After a lost race some items are skipped: all would lose again if they ran for the same one.
             nonlocal losses
             losses += 1
             items = work.rank_free_items(plan.tx, who, Strategy(strategy))
             if not items or not claim:
                 return items[0] if items else None
-            chosen = plan.get(random.choice(items[: 1 + losses]).id)
-            plan.claim(chosen, lease_seconds)
-            return read_item(plan.find(chosen.id))
+            chosen = plan.get_item(random.choice(items[: 1 + losses]).id)
+            plan.claim_item(chosen, lease_seconds)
+            return read_item(plan.find_record(chosen.id))
 
         item = self._write(self._engine(project_id), who, choose)
         counts = {} if item else self.get_progress_summary(project_id).by_status
@@ -277,30 +280,31 @@ class ProgressTracker(Holder):
         if owner is not None:
             fields["agent"] = self._agent(owner)
 
-        def change(plan: Plan, item: Item) -> None:
+        def change(plan: WorkPlan, item: Item) -> None:
             if archived is False and not item.archived:
                 raise ValidationError(f"{item.title!r} is not archived; it is {item.status}")
             if archived is False:
                 item.archived = False
-                plan.save(item, "restored")
+                plan.save_item(item, "restored")
+            work.check_active(item)
             vars(item).update(fields)
             if tests is not None:
                 work.set_tests(item, tests, item.test_results)
-            plan.save(item, "edited")
+            plan.save_item(item, "edited")
             if test_results:
                 results = clean({validate.name("test", one): passed for one, passed in test_results.items()})
                 work.set_tests(item, (*item.tests, *results), {**item.test_results, **results})
-                plan.save(item, "tested")
+                plan.save_item(item, "tested")
             if parent_id is not None:
                 plan.set_parent(item, parent_id)
-            for other in map(plan.get, blocked_by or ()):
+            for other in map(plan.get_item, blocked_by or ()):
                 plan.add_blocker(item, other)
-            for other in map(plan.get, unblocked_by or ()):
+            for other in map(plan.get_item, unblocked_by or ()):
                 plan.remove_blocker(item, other)
             if status is not None or notes is not None:
-                plan.set_status(item, Status(status or item.status), notes or "")
+                plan.set_status(item, Status(status or item.status), notes)
             if archived:
-                plan.archive(item)
+                plan.archive_item(item)
 
         reorders = not given.keys().isdisjoint(("parent_id", "blocked_by", "unblocked_by"))
         # Whoever runs the tests may record how they went.
@@ -360,21 +364,21 @@ class ProgressTracker(Holder):
     @operation(Effect.CHANGES, "claim_work_item")
     def claim(self, item_id: ItemId, agent: words.Agent, lease_seconds: Lease = LEASE_SECONDS) -> WorkItem:
         """Take one work item for an agent, so that nobody else gets it; one's own claim is renewed."""
-        return self._change(item_id, agent, lambda plan, item: plan.claim(item, lease_seconds))
+        return self._change(item_id, agent, lambda plan, item: plan.claim_item(item, lease_seconds))
 
     def renew(self, item_id: str, agent: str, lease_seconds: float = LEASE_SECONDS) -> WorkItem:
         """Keep a claim for that long from now."""
-        self._change(item_id, agent, Plan.check_own)
+        self._change(item_id, agent, WorkPlan.check_holder)
         return self.claim(item_id, agent, lease_seconds)
 
     @operation(Effect.CHANGES, "release_work_item")
     def release(self, item_id: ItemId, agent: words.Agent, notes: Notes = None) -> WorkItem:
         """Give a claimed work item back unfinished."""
 
-        def release(plan: Plan, item: Item) -> None:
-            plan.check_own(item)
-            plan.move(item, Status.PENDING)
-            plan.save(item, "released", notes or "")
+        def release(plan: WorkPlan, item: Item) -> None:
+            plan.check_holder(item)
+            plan.apply_status(item, Status.PENDING)
+            plan.save_item(item, "released", notes or "")
 
         return self._change(item_id, agent, release)
 
@@ -391,11 +395,11 @@ class ProgressTracker(Holder):
         engine = self._engine(project_id)
         before = engine.clock() - timedelta(days=older_than_days)
 
-        def archive(plan: Plan) -> int:
+        def archive(plan: WorkPlan) -> int:
             done = plan.tx.scan(work.select_items(engine, [Status.DONE]))
             due = [record.id for record in done if record.updated_at < before][::-1]
             for id in due:
-                plan.archive(plan.get(id))
+                plan.archive_item(plan.get_item(id))
             return len(due)
 
         return self._write(engine, None, archive)
@@ -408,7 +412,7 @@ class ProgressTracker(Holder):
             Its parts stand on their own.
         """
         engine, _ = self._find_item(item_id)
-        self._write(engine, by, lambda plan: plan.erase(plan.get(item_id)), reorders=True)
+        self._write(engine, by, lambda plan: plan.erase_item(plan.get_item(item_id)), reorders=True)
         engine.store.delete([line.id for line in scan_records(engine, "change", linked={item_id})])
 
     # -- how far it is
@@ -467,8 +471,10 @@ class ProgressTracker(Holder):
         engine, who = self._engine(project_id), self.engine.agent(agent)
         item = None if current_item_id is None else self._find_item(current_item_id)[1].id
         # When the session began: from its record, or else from its first log.
-        known = (*engine.store.get([session_id]), *scan_records(engine, _LOG, sessions={session_id})[-1:])
-        begun = (one.body.get("started_at") or one.body.get("session_start") for one in known)
+        records = (*_find_session(engine, who, session_id), *scan_records(engine, _LOG, sessions={session_id})[-1:])
+        if not records:
+            _refuse_misspelt(engine, who, session_id)
+        begun = (one.body.get("started_at") or one.body.get("session_start") for one in records)
         start = times.from_iso(next(filter(None, begun), None)) or engine.clock()
         since = Where(projects={engine.project}, agents={who}, created_from=start)
         now = self.get_progress_summary(project_id)
@@ -498,29 +504,29 @@ class ProgressTracker(Holder):
         if not self._is_bound:
             project = next((record.project for record in self.engine.store.get([item_id])), None)
         engine = self._engine(project)
-        return engine, Plan(Transaction(engine)).find(item_id)
+        return engine, WorkPlan(Transaction(engine)).find_record(item_id)
 
     def _change(
         self,
         item_id: str,
         by: str | None,
-        change: Callable[[Plan, Item], object],
+        change: Callable[[WorkPlan, Item], object],
         *,
         reorders: bool = False,
         checks_claim: bool = True,
     ) -> WorkItem:
         """Change an item, unless another agent has claimed it, and return it as it is then."""
 
-        def change_item(plan: Plan) -> WorkItem:
-            item = plan.get(item_id)
+        def change_item(plan: WorkPlan) -> WorkItem:
+            item = plan.get_item(item_id)
             if checks_claim:
                 plan.check_claim(item)
             change(plan, item)
-            return read_item(plan.find(item_id))
+            return read_item(plan.find_record(item_id))
 
         return self._write(self._find_item(item_id)[0], by, change_item, reorders=reorders)
 
-    def _write(self, engine: Engine, by: str | None, change: Callable[[Plan], T], *, reorders: bool = False) -> T:
+    def _write(self, engine: Engine, by: str | None, change: Callable[[WorkPlan], T], *, reorders: bool = False) -> T:
         """Change items together, all or none; `change` may raise to change nothing.
 
         A change that `reorders` items keeps others from doing so at the same time: two changes that are right each for
@@ -531,9 +537,28 @@ class ProgressTracker(Holder):
             if reorders:
                 # The marker is read before the items are.
                 tx.set_marker(f"mrk_work_{fingerprint(engine.project)}", {"value": "work"})
-            return change(Plan(tx, self._agent(by) or ""))
+            return change(WorkPlan(tx, self._agent(by) or ""))
 
         return write(engine, step)
+
+
+def _find_session(engine: Engine, agent: str, session_id: str) -> list[Record]:
+    """Return the session with this id, if this agent has one."""
+    place = ("session", engine.project, agent)
+    return [one for one in engine.store.get([session_id]) if (one.kind, one.project, one.agent) == place]
+
+
+def _refuse_misspelt(engine: Engine, agent: str, session_id: str) -> None:
+    """Raise NotFoundError for an unknown session id, unless the agent has no session at all.
+
+    A program that names its sessions itself has no session records; there the first log makes the name known.
+    """
+    latest = [f"{one.id} ({one.body['state']})" for one in scan_records(engine, "session", _SHOWN, agents={agent})]
+    if latest:
+        raise NotFoundError(
+            f"{agent!r} has no session {session_id!r} in project {engine.project!r}. "
+            f"Its latest sessions: {', '.join(latest)}."
+        )
 
 
 def _count_matches(engine: Engine, where: Where) -> int:

@@ -44,7 +44,7 @@ from ..types import times
 from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Record, new_id
-from ..types.record import Status as Standing
+from ..types.record import Status as RecordStatus
 
 Body = Mapping[str, Any]
 
@@ -208,7 +208,7 @@ _BLANK = {name: getattr(_NEW, name, None) for name in KINDS[KIND].fields} | {"he
 
 def _read_fields(record: Record) -> dict[str, Any]:
     """Return the fields of an item, with lists of its own."""
-    place = {"id": record.id, "agent": record.agent or None, "archived": record.status is Standing.ARCHIVED}
+    place = {"id": record.id, "agent": record.agent or None, "archived": record.status is RecordStatus.ARCHIVED}
     stored = {**_BLANK, **record.body, **place, "tags": record.tags}
     return {name: list(value) if isinstance(value, list | tuple) else value for name, value in stored.items()}
 
@@ -220,7 +220,7 @@ def set_tests(item: Item, tests: Iterable[str], results: Mapping[str, bool]) -> 
     item.tests_passing = bool(item.tests) and all(map(item.test_results.get, item.tests))
 
 
-class Plan:
+class WorkPlan:
     """The work items of a project in one transaction, changed by one agent (empty: it was not said by whom).
 
     `get` returns an item to be changed in place, and `save` stores what changed.
@@ -232,21 +232,21 @@ class Plan:
         self.by = by
         self._items: dict[str, Item] = {}
 
-    def find(self, id: str) -> Record:
+    def find_record(self, id: str) -> Record:
         """Return the record of an item, archived or not; one that does not exist is an error."""
         record, project = self.tx.find(id), self.engine.project
-        if record is None or (record.kind, record.project) != (KIND, project) or record.status is Standing.RETIRED:
+        if record is None or (record.kind, record.project) != (KIND, project) or record.status is RecordStatus.RETIRED:
             raise NotFoundError(f"there is no work item {id!r} in project {project!r}")
         return record
 
-    def get(self, id: str) -> Item:
+    def get_item(self, id: str) -> Item:
         if id not in self._items:
-            self._items[id] = Item(**_read_fields(self.find(id)))
+            self._items[id] = Item(**_read_fields(self.find_record(id)))
         return self._items[id]
 
-    def save(self, item: Item, verb: str = "", why: str = "") -> None:
+    def save_item(self, item: Item, verb: str = "", why: str = "") -> None:
         """Store what changed of an item; without a verb, its history does not mention it."""
-        record = self.find(item.id)
+        record = self.find_record(item.id)
         old, is_new = _read_fields(record), self.tx.is_new(record)
         after = {name: clean(value) for name, value in vars(item).items() if value != old[name]}
         if not after and not why:
@@ -257,7 +257,7 @@ class Plan:
             body={name: getattr(item, name) for name in {**_BLANK, **record.body}},
             agent=item.agent or "",
             tags=tuple(item.tags),
-            status=Standing.ARCHIVED if item.archived else Standing.ACTIVE,
+            status=RecordStatus.ARCHIVED if item.archived else RecordStatus.ACTIVE,
             key=f"work {item.status}",
             links=tuple(dict.fromkeys(filter(None, (item.parent_id, *item.blocked_by)))),
             text=KINDS[KIND].text(vars(item)),
@@ -270,21 +270,21 @@ class Plan:
             body = {**line.body, "by": self.by, "after": {name: after[name] for name in shown}}
             self.tx.put(replace(line, agent=self.by, tags=(KIND,), body=body))
 
-    def create(self, given: Body) -> Item:
+    def create_item(self, given: Body) -> Item:
         """Add an item with these checked fields, under its id where somebody chose one."""
         id = given.get("id") or new_id(KINDS[KIND].prefix)
         if self.tx.find(id) is not None:
             raise ValidationError(f"the id {id!r} is taken; leave it out to get a fresh one")
         self.tx.add(KIND, _BLANK, id=id)
-        item = self.get(id)
+        item = self.get_item(id)
         own = {name: given[name] for name in given if name in vars(item) and name not in ("id", "status", *RELATIONS)}
         own = {name: times.to_iso(value) if isinstance(value, datetime) else value for name, value in own.items()}
         vars(item).update(own)
         if given.get("parent_id"):
             self.set_parent(item, given["parent_id"])
-        for other in map(self.get, given.get("blocked_by", ())):
+        for other in map(self.get_item, given.get("blocked_by", ())):
             self.add_blocker(item, other)
-        for other in map(self.get, given.get("blocks", ())):
+        for other in map(self.get_item, given.get("blocks", ())):
             self.add_blocker(other, item)
         if given.get("status", Status.PENDING) != Status.PENDING:
             self.set_status(item, Status(given["status"]))
@@ -292,30 +292,34 @@ class Plan:
         vars(item).update({name: value for name, value in own.items() if value})
         results = item.test_results or dict.fromkeys(item.tests if item.tests_passing else (), True)
         set_tests(item, (*item.tests, *results), results)
-        self.save(item)
+        self.save_item(item)
         return item
 
     # -- status
 
-    def set_status(self, item: Item, status: Status, why: str = "") -> None:
+    def set_status(self, item: Item, status: Status, notes: str | None = None) -> None:
+        """Set the status and the note of an item, and block or free the items that wait for it.
+
+        Without `notes` the note stays; an empty one clears it.
+        """
         check_active(item)
-        item.notes = why or item.notes
+        why, item.notes = notes or "", item.notes if notes is None else notes
         if status == item.status:
-            self.save(item, "noted", why)
+            self.save_item(item, "noted", why)
             return
         check_move(item, status)
         changes_others = Status.DONE in (status, item.status)
-        self.move(item, status)
-        self.save(item, "status", why)
+        self.apply_status(item, status)
+        self.save_item(item, "status", why)
         # Histories name the blocker by its id: a title would outlive the item when that is deleted.
         reason = f"{item.id} is done" if status is Status.DONE else f"{item.id} was taken up again"
-        for other in map(self.get, item.blocks if changes_others else ()):
+        for other in map(self.get_item, item.blocks if changes_others else ()):
             other.waiting_for = [one for one in other.waiting_for if one != item.id]
             other.waiting_for += [] if status is Status.DONE else [item.id]
-            self.save(other)
-            self.settle(other, reason)
+            self.save_item(other)
+            self.update_blocked(other, reason)
 
-    def move(self, item: Item, status: Status, until: datetime | None = None) -> None:
+    def apply_status(self, item: Item, status: Status, until: datetime | None = None) -> None:
         """Set a status and what changes with it: times, attempts and the claim. Work that goes on ends at `until`."""
         now = self.engine.clock()
         moment = times.to_iso(now)
@@ -331,14 +335,14 @@ class Plan:
         item.completed_at = moment if status is Status.DONE else None
         item.held = status is Status.BLOCKED and not item.waiting_for
 
-    def settle(self, item: Item, why: str) -> None:
+    def update_blocked(self, item: Item, why: str) -> None:
         """Block an item that waits for something; unblock it when it does not and nobody holds it."""
         if item.waiting_for and item.status in AHEAD:
-            self.move(item, Status.BLOCKED)
-            self.save(item, "blocked", why)
+            self.apply_status(item, Status.BLOCKED)
+            self.save_item(item, "blocked", why)
         elif not item.waiting_for and item.status == Status.BLOCKED and not item.held:
-            self.move(item, Status.PENDING)
-            self.save(item, "unblocked", why)
+            self.apply_status(item, Status.PENDING)
+            self.save_item(item, "unblocked", why)
 
     # -- claims
 
@@ -351,12 +355,12 @@ class Plan:
                 f"{self.by!r} cannot change it"
             )
 
-    def check_own(self, item: Item) -> None:
+    def check_holder(self, item: Item) -> None:
         if item.claimed_by != self.by:
             who = f"{item.claimed_by!r} has claimed it" if item.claimed_by else "nobody has claimed it"
             raise ValidationError(f"{self.by!r} has not claimed {item.title!r}: {who}")
 
-    def claim(self, item: Item, seconds: float) -> None:
+    def claim_item(self, item: Item, seconds: float) -> None:
         """Take an item for an agent, or renew the claim that the agent has."""
         check_active(item)
         now, lease = self.engine.clock(), times.from_iso(item.claimed_until)
@@ -367,11 +371,11 @@ class Plan:
             check_move(item, Status.IN_PROGRESS)
         if not is_renewed:
             # An agent that let its lease expire worked on the item until then.
-            self.move(item, Status.IN_PROGRESS, min(now, lease or now))
+            self.apply_status(item, Status.IN_PROGRESS, min(now, lease or now))
         item.claimed_by = self.by
         item.claimed_until = times.to_iso(now + timedelta(seconds=seconds))
         # An agent may renew its claim every minute.
-        self.save(item, "" if is_renewed else "claimed")
+        self.save_item(item, "" if is_renewed else "claimed")
 
     # -- relations
 
@@ -382,12 +386,12 @@ class Plan:
         check_active(blocker)
         self._check_circle(item, blocker)
         blocker.blocks.append(item.id)
-        self.save(blocker)
+        self.save_item(blocker)
         item.blocked_by.append(blocker.id)
         if blocker.status != Status.DONE:
             item.waiting_for.append(blocker.id)
-        self.save(item, "blocker added")
-        self.settle(item, f"waits for {blocker.id}")
+        self.save_item(item, "blocker added")
+        self.update_blocked(item, f"waits for {blocker.id}")
 
     def remove_blocker(self, item: Item, blocker: Item, why: str = "") -> None:
         if blocker.id not in item.blocked_by:
@@ -395,16 +399,16 @@ class Plan:
             raise ValidationError(f"{item.title!r} is not blocked by {blocker.id!r}. It is blocked by: {names}.")
         item.blocked_by.remove(blocker.id)
         item.waiting_for = [one for one in item.waiting_for if one != blocker.id]
-        self.save(item, "blocker removed")
-        self.settle(item, why or f"{blocker.id} no longer blocks it")
+        self.save_item(item, "blocker removed")
+        self.update_blocked(item, why or f"{blocker.id} no longer blocks it")
         blocker.blocks.remove(item.id)
-        self.save(blocker)
+        self.save_item(blocker)
 
     def set_parent(self, item: Item, parent: str | None) -> None:
         if parent:
-            self._check_circle(self.get(parent), item)
+            self._check_circle(self.get_item(parent), item)
         item.parent_id = parent or None
-        self.save(item, "edited")
+        self.save_item(item, "edited")
 
     def _check_circle(self, item: Item, blocker: Item) -> None:
         """Raise if `blocker` waits for `item` already, directly or through others; a parent waits for its parts.
@@ -415,7 +419,7 @@ class Plan:
         for one in rim:
             fresh = [id for id in (*one.blocks, one.parent_id) if id and id not in came_from]
             came_from |= dict.fromkeys(fresh, one)
-            rim += map(self.get, fresh)
+            rim += map(self.get_item, fresh)
         if blocker.id in came_from:
             path = [item, blocker]
             while path[-1] is not item:
@@ -425,31 +429,31 @@ class Plan:
 
     # -- putting away
 
-    def archive(self, item: Item) -> None:
+    def archive_item(self, item: Item) -> None:
         check_active(item)
-        others = [one for one in map(self.get, item.blocks) if item.id in one.waiting_for]
+        others = [one for one in map(self.get_item, item.blocks) if item.id in one.waiting_for]
         if waiting := [one.id for one in others if one.status != Status.FAILED]:
             raise ValidationError(
                 f"{item.title!r} still blocks {', '.join(waiting)}: finish it, or remove it as a blocker first"
             )
         if item.status == Status.IN_PROGRESS:
-            self.move(item, Status.PENDING)
+            self.apply_status(item, Status.PENDING)
         item.archived = True
-        self.save(item, "archived")
+        self.save_item(item, "archived")
 
-    def erase(self, item: Item) -> None:
+    def erase_item(self, item: Item) -> None:
         """Leave only the id, so that nobody who read it before brings it back; its parts lose their parent."""
         self.check_claim(item)
-        for other in map(self.get, [*item.blocks]):
+        for other in map(self.get_item, [*item.blocks]):
             self.remove_blocker(other, item, f"{item.id} was deleted")
-        for other in map(self.get, item.blocked_by):
+        for other in map(self.get_item, item.blocked_by):
             other.blocks.remove(item.id)
-            self.save(other)
+            self.save_item(other)
         for record in self.tx.scan(select_items(self.engine, archived=True, linked={item.id})):
             if record.body["parent_id"] == item.id:
-                self.set_parent(self.get(record.id), None)
+                self.set_parent(self.get_item(record.id), None)
         blank: dict[str, Any] = {"text": "", "vectors": (), "embedder": "", "tags": (), "links": (), "body": {}}
-        self.tx.update(self.find(item.id), status=Standing.RETIRED, key="", **blank)
+        self.tx.update(self.find_record(item.id), status=RecordStatus.RETIRED, key="", **blank)
         for line in self.tx.changed:
             if line.body.get("record") == item.id:
                 self.tx.drop(line)
@@ -480,7 +484,7 @@ def check_move(item: Item, status: Status) -> None:
 
 
 def read_item(record: Record) -> WorkItem:
-    return decode_record(WorkItem, record, agent=record.agent or None, archived=record.status is Standing.ARCHIVED)
+    return decode_record(WorkItem, record, agent=record.agent or None, archived=record.status is RecordStatus.ARCHIVED)
 
 
 def select_items(
@@ -490,7 +494,7 @@ def select_items(
     return Where(
         kinds={KIND},
         projects={engine.project},
-        statuses={Standing.ACTIVE, Standing.ARCHIVED} if archived else {Standing.ACTIVE},
+        statuses={RecordStatus.ACTIVE, RecordStatus.ARCHIVED} if archived else {RecordStatus.ACTIVE},
         keys=None if statuses is None else {f"work {status}" for status in statuses},
         **conditions,
     )

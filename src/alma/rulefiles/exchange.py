@@ -33,7 +33,7 @@ from ..engine.rules import (
 from ..engine.transaction import Transaction, write
 from ..errors import NotFoundError, ValidationError, unknown
 from ..memory import ALMA
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..operations import About, Effect, Group
 from ..reading.local_rules import find_choice
 from ..text import shorten
@@ -71,7 +71,7 @@ _MOST = 10_000_000
 @contextmanager
 def open_engine(alma: ALMA | None, project_id: str | None) -> Iterator[Engine]:
     """Open the memory that is configured unless one is given, for the project that is named."""
-    with Holder(alma, project_id) as holder:
+    with OwnsMemory(alma, project_id) as holder:
         engine = holder.alma.engine
         yield engine if project_id is None else replace(engine, project=validate.name("project_id", project_id))
 

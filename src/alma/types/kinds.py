@@ -95,9 +95,13 @@ def stored(
     return field(default=default, default_factory=default_factory, metadata=metadata)
 
 
-def taken(path: str, read: Read = None, default: Any = MISSING) -> Any:
-    """Return a field that is an attribute of the record, such as "evidence.successes"."""
-    return field(default=default, metadata={"taken": attrgetter(path), "read": read})
+def taken(path: str, read: Read = None, default: Any = MISSING, *, internal: bool = False) -> Any:
+    """Return a field that is an attribute of the record, such as "evidence.successes".
+
+    An `internal` field is not part of the JSON form of the memory.
+    """
+    metadata = {"taken": attrgetter(path), "read": read, "internal": internal}
+    return field(default=default, repr=not internal, compare=not internal, metadata=metadata)
 
 
 def derived(function: Callable[[Record], Any], default: Any = MISSING) -> Any:
@@ -244,7 +248,12 @@ def quoted_why(record: Record) -> str:
     why = str(record.body["why" if record.kind == "rule" else "why_bad"] or "")
     if not learned and not (record.kind == "rule" and record.body["source"] in MACHINE_TAUGHT):
         return why
-    return why if is_quoted_output(why) or _COUNT.fullmatch(why) else quote_output(why)
+    return why if is_learned_reason(why) else quote_output(why)
+
+
+def is_learned_reason(why: str) -> bool:
+    """Return whether a warning's reason was formed from outcomes: quoted program output or a count of failures."""
+    return is_quoted_output(why) or _COUNT.fullmatch(why) is not None
 
 
 # --- memories --------------------------------------------------------------------------------------
@@ -345,6 +354,8 @@ class AntiPattern(Memory):
     why_bad: str = stored(searched=3, editable=True, derive=quoted_why)
     better_alternative: str = stored(editable=True)
     occurrence_count: int = taken("evidence.failures", default=0)
+    # How often it was tried; 0 if unknown, as in a memory that a server sent.
+    trial_count: int = taken("evidence.results", default=0, internal=True)
     last_seen: datetime = derived(_find_last_result)
 
 

@@ -38,7 +38,7 @@ from ..engine.transaction import Transaction, scan_records, write
 from ..engine.view import view
 from ..errors import NotFoundError, ScopeError, ValidationError
 from ..memory import ALMA, build_request
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..operations import OPERATIONS, About, Effect, Group, take_as_given
 from ..ports import Store
 from ..text import digest as make_digest
@@ -156,7 +156,7 @@ STORED_AS = {
 }  # fmt: skip
 
 
-class Place(NamedTuple):
+class WorkflowPlace(NamedTuple):
     """Where in a workflow something belongs; what is empty is not known or does not matter."""
 
     workflow: str = ""
@@ -355,7 +355,7 @@ class RunList:
     checkpoints: list[Checkpoint]  # Of the one run that was asked for.
 
 
-class WorkflowMemory(Holder):
+class WorkflowMemory(OwnsMemory):
     """Checkpoints, artifacts and scoped memories of the workflows of a project.
 
     Pass a memory, or the name of a project of the memory that is configured here. With `tenant_id` all that is kept
@@ -525,15 +525,21 @@ class WorkflowMemory(Holder):
 
         return write(engine, step)
 
-    @operation(Effect.READS, answer=Resumed)
-    def resume(self, run_id: RunId, node_id: AnyNode = None, branch_id: AnyBranch = None) -> Checkpoint | None:
+    def resume(self, run_id: str, node_id: str | None = None, branch_id: str | None = None) -> Checkpoint | None:
+        """Return the newest checkpoint of a run, or None if that run, node or branch has none."""
+        node, branch = check_optional_id("node_id", node_id), check_optional_id("branch_id", branch_id)
+        record = find_latest(self.engine, check_id("run_id", run_id), node, branch)
+        return None if record is None else decode_record(Checkpoint, record, STORED_AS)
+
+    @operation(Effect.READS, "resume", answer=Resumed)
+    def find_checkpoint(self, run_id: RunId, node_id: AnyNode = None, branch_id: AnyBranch = None) -> Checkpoint | None:
         """The newest checkpoint of a run, to go on from.
 
         Notes:
-            None when there is none of that run, node or branch.
+            None when the run, or that node or branch of it, has no checkpoint.
         """
-        record = find_latest(self.engine, run_id, node_id or "", branch_id or "")
-        return None if record is None else decode_record(Checkpoint, record, STORED_AS)
+        self.get_run(run_id)
+        return self.resume(run_id, node_id, branch_id)
 
     @operation(Effect.ERASES, idempotent=True, answer=Erased)
     def cleanup_checkpoints(
@@ -789,11 +795,13 @@ class WorkflowMemory(Holder):
         """The tags of a place: a memory that is added or learned with them is found from the scopes around it."""
         return tuple(self._place(run_id, workflow_id, node_id).make_tags().values())
 
-    def _place(self, run: str | None, workflow: str | None, node: str | None, engine: Engine | None = None) -> Place:
+    def _place(
+        self, run: str | None, workflow: str | None, node: str | None, engine: Engine | None = None
+    ) -> WorkflowPlace:
         """Return where something belongs; a run that is known says of which workflow it is."""
         record = find_run(engine or self.engine, run) if run else None
         known = record.body["workflow"] if record else ""
-        return Place(match_workflow(run or "", known, workflow or ""), run or "", node or "")
+        return WorkflowPlace(match_workflow(run or "", known, workflow or ""), run or "", node or "")
 
     def _agent(self, agent: str | None) -> str:
         return "" if agent is None else self.engine.agent(agent)

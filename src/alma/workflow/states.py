@@ -49,7 +49,7 @@ def read_state(state: object, most: int = MAX_STATE_BYTES) -> State:
             if not isinstance(key, str):
                 raise ValidationError(f"{path[:200]} has the key {key!r}, a {type(key).__name__}; JSON keys are text")
     try:
-        data = canonical(state).encode()
+        data = to_canonical_json(state).encode()
     except ValueError as error:
         raise ValidationError(f"state cannot be written as JSON: {error}") from None
     if len(data) > most:
@@ -62,7 +62,7 @@ def read_state(state: object, most: int = MAX_STATE_BYTES) -> State:
     return State(json.loads(json.dumps(state)), digest, len(data))
 
 
-def canonical(value: object) -> str:
+def to_canonical_json(value: object) -> str:
     return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
@@ -140,7 +140,7 @@ def _extend(values: Values) -> list[Any]:
 
 
 def _union(values: Values) -> list[Any]:
-    items = {canonical(item): item for item in _extend(values)}
+    items = {to_canonical_json(item): item for item in _extend(values)}
     return [items[text] for text in sorted(items, key=lambda text: (len(text), text))]
 
 
@@ -152,7 +152,7 @@ def _sum(values: Values) -> int | float:
 
 def _pick(choose: Callable[..., Any]) -> Reduce:
     # 1 and 1.0 are equal; which of them it is must not depend on the order.
-    return lambda values: choose(values, key=lambda value: (value, canonical(value)))
+    return lambda values: choose(values, key=lambda value: (value, to_canonical_json(value)))
 
 
 def _merge_dict(values: Values) -> dict[str, Any]:
@@ -251,9 +251,9 @@ def _find_reducer(label: str, reducer: Reducer) -> Reduce:
 
 
 def _is_same(a: object, b: object) -> bool:
-    return a is b or (a is not _ABSENT and b is not _ABSENT and canonical(a) == canonical(b))
+    return a is b or (a is not _ABSENT and b is not _ABSENT and to_canonical_json(a) == to_canonical_json(b))
 
 
 def _show_value(value: object) -> str:
-    text = "removed" if value is _ABSENT else f"{canonical(value)} ({type(value).__name__})"
+    text = "removed" if value is _ABSENT else f"{to_canonical_json(value)} ({type(value).__name__})"
     return text if len(text) <= 80 else f"{text[:79]}…"
