@@ -27,6 +27,7 @@ SECTIONS = {
     "project": "Project",
 }
 CODE_COLOURS = "css/code.css"
+DISK_SEARCH = "search_from_disk.js"
 _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -68,7 +69,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, place_in_site(name), abs_src_path=str(path)))
     colours = HtmlFormatter(style="default").get_style_defs(".codehilite")
     files.append(File.generated(config, CODE_COLOURS, content=colours))
+    files.append(File.generated(config, f"js/{DISK_SEARCH}", abs_src_path=str(Path(__file__).parent / DISK_SEARCH)))
     return files
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write the search index as a script, too, for pages that are opened from the disk."""
+    search = Path(config.site_dir) / "search"
+    index = (search / "search_index.json").read_text(encoding="utf-8")
+    (search / "search_index.js").write_text(f"var search_index = {index};\n", encoding="utf-8")
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
