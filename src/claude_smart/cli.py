@@ -9,11 +9,12 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 from alma import __version__
-from alma.errors import ALMAError, unknown
+from alma.errors import ALMAError, ValidationError, unknown
 from alma.hooks.inject import UnreadableStoreError
 from alma.hooks.paths import NoHomeError
 
@@ -99,9 +100,19 @@ OPTIONS = (
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    root = argparse.ArgumentParser(
-        prog="claude-smart", description="Correct your coding agent once: it learns rules from your corrections."
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong arguments on one line, with the command's own help as the next step."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"claude-smart: {message.rstrip('.')}. See {self.prog} --help\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    root = _Parser(
+        prog="claude-smart",
+        description="Correct your coding agent once: claude-smart learns rules from your corrections.",
+        epilog="Run claude-smart COMMAND --help for the options of a command.",
     )
     root.add_argument("--version", action="version", version=f"claude-smart {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -123,50 +134,82 @@ def parser() -> argparse.ArgumentParser:
 
 
 def separate_note(arguments: Sequence[str]) -> list[str]:
-    """Put `--` before the note of `learn` and `tag`, so that a note may begin with `--` or hold an option's name."""
+    """Put `--` before the note of `learn` and `tag`, so that a note may contain words such as `--no-verify`.
+
+    Raise ValidationError for an option of `edit` and for a misspelled option: they are hardly part of the note.
+    """
     command, *rest = arguments or [""]
     if command not in ("learn", "tag") or {"-h", "--help"} & set(rest):
         return list(arguments)
-    known = dict(option.partition(" ")[::2] for names, option, _ in OPTIONS if "learn" in names.split())
+    own, of_edit = (
+        dict(notation.partition(" ")[::2] for names, notation, _ in OPTIONS if name in names.split())
+        for name in ("learn", "edit")
+    )
     options, words = [command], iter(rest)
     note: list[str] = []
     for word in words:
+        option = word.partition("=")[0]
         if word == "--":
             note += words
-        elif word.partition("=")[0] in known:
-            options += [word, *islice(words, 1)] if known.get(word) else [word]
+        elif option in own:
+            options += [word, *islice(words, 1)] if own.get(word) else [word]
+        elif option in of_edit or (option.startswith("--") and get_close_matches(option, own, 1, 0.8)):
+            problem = unknown("option", option, [name for name in own if name.startswith("--")])
+            raise ValidationError(f"{problem} Put -- before a note that contains it: claude-smart {command} -- NOTE")
         else:
             note.append(word)
     return [*options, "--", *note] if note else options
 
 
-def own_words(error: Exception) -> str:
+def reword_error(error: Exception) -> str:
     """Return what went wrong. The store names its own program, which is not the one that a person has here."""
     return str(error).replace("`alma doctor`", "`claude-smart doctor`").replace("alma rules ", "claude-smart ")
 
 
+def _refuse_arguments(root: argparse.ArgumentParser, command: str, extra: Sequence[str]) -> NoReturn:
+    """Exit with one line that says which arguments a command does not take, and what it takes instead."""
+    own = [notation.split()[0] for names, notation, _ in OPTIONS if command in names.split()]
+    options = [option for option in own if option.startswith("--")]
+    option = next((word.partition("=")[0] for word in extra if word.startswith("-")), "")
+    if option:
+        problem = unknown("option", option, options)
+    elif command == "review":
+        ids = " ".join(extra)
+        problem = f"review takes no argument {ids!r}; decide with --accept {ids} or --reject {ids}"
+    else:
+        problem = f"{command} takes no argument {' '.join(extra)!r}"
+    root.exit(2, f"claude-smart: {problem.rstrip('.')}. See claude-smart {command} --help\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    root, words = parser(), separate_note(sys.argv[1:] if arguments is None else arguments)
+    """Run a command. Return its exit code; wrong arguments exit with code 2."""
+    root = build_parser()
+    try:
+        words = separate_note(sys.argv[1:] if arguments is None else arguments)
+    except ValidationError as error:
+        root.error(str(error))
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         root.error(unknown("command", words[0], COMMANDS))
-    args = root.parse_args(words)
+    args, extra = root.parse_known_args(words)
+    if extra:
+        _refuse_arguments(root, args.command, extra)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that cannot show a sign shows another in its place.
+            # A terminal that cannot show a sign shows another instead.
             stream.reconfigure(errors="replace")
     module, _, function = COMMANDS[args.command][0].rpartition(".")
     try:
-        from .rules import open_desk
+        from .rules import open_context
 
         run = getattr(importlib.import_module(f"claude_smart.{module}"), function)
-        desk = open_desk(args.json, args.project)
-        answer = run(args, desk)
+        context = open_context(args.json, args.project)
+        answer = run(args, context)
         if args.json:
             print(json.dumps(answer, indent=2))
         sys.stdout.flush()
-        return desk.exit_code
+        return context.exit_code
     except (ALMAError, NoHomeError, UnreadableStoreError) as error:
-        reason = own_words(error)
+        reason = reword_error(error)
     except BrokenPipeError:
         # The reader of the output has closed it; what Python still writes at its end goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

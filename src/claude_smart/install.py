@@ -28,9 +28,9 @@ from alma.hooks.drain import SPENT, describe_reader, drain, find_program
 from alma.hooks.paths import DEFAULTS, DataDir, check_settings, find_data_dir, list_own_files, read_settings
 from alma.types.record import Status
 
-from .cli import own_words
+from .cli import reword_error
 from .data import describe_reading, find_pending, read_paused
-from .rules import Answer, Desk, ask_yes, count_noun, read_object, stop_worker
+from .rules import Answer, CommandContext, ask_yes, count_noun, read_object, stop_worker
 
 NAME = "smart"
 """Of the plug-in: the host reserves names that begin with `claude-`."""
@@ -69,46 +69,46 @@ _TEXTS = {
 """Of each command: what it is about to do, that nothing is to be done, and that it is done."""
 
 
-def install(args: Namespace, desk: Desk) -> Answer:
+def install(args: Namespace, context: CommandContext) -> Answer:
     """Install the plug-in, update it or take it out, after showing what changes and asking."""
     setup = find_setup(os.environ)
     if args.command == "update" and not setup.receipt.is_file():
         raise ConfigError(f"claude-smart is not installed in {setup.claude}; run claude-smart install")
     is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
-    model = _choose_model(args.model, setup.place, is_asked) if args.command == "install" else None
+    model = _choose_model(args.model, setup.data_dir, is_asked) if args.command == "install" else None
 
-    def make_plan() -> Plan:
+    def make_plan() -> InstallPlan:
         is_end = args.command == "uninstall"
         return plan_uninstall(setup, purge=args.purge) if is_end else plan_install(setup, model)
 
     plan = make_plan()
     title, nothing, done = _TEXTS[args.command]
     if not plan:
-        desk.say(nothing)
-        return Plan().plain(done=True)
-    desk.say(title, *(f"  {line}" for line in plan.lines(Path(desk.place.home))))
+        context.print_lines(nothing)
+        return InstallPlan().to_dict(done=True)
+    context.print_lines(title, *(f"  {line}" for line in plan.describe(Path(context.data_dir.home))))
     if not (args.yes or is_asked) or args.dry_run or (is_asked and not ask_yes("\nGo ahead? [y/N] ")):
         if not is_asked and not args.dry_run:
-            desk.say("\nNothing was changed: nobody is there to ask. With --yes it is done.")
-        desk.exit_code = int(not args.dry_run)
-        return plan.plain(done=False)
+            context.print_lines("\nNothing was changed: nobody is there to ask. With --yes it is done.")
+        context.exit_code = int(not args.dry_run)
+        return plan.to_dict(done=False)
     # A worker that goes on would write into what is about to go, and one that starts meanwhile has the old code.
-    stop_worker(desk.place)
+    stop_worker(context.data_dir)
     make_plan().apply()
-    stop_worker(desk.place)
+    stop_worker(context.data_dir)
     if args.command == "uninstall":
-        then = f" What it learned stays in {setup.place.home}." if os.path.exists(setup.place.db) else ""
+        then = f" What it learned stays in {setup.data_dir.home}." if os.path.exists(setup.data_dir.db) else ""
     elif shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
         then = "Start Claude Code anew."
     else:
         then = "Claude Code itself was not found on the path; it will load the plug-in when it starts."
-    desk.say("\n" + done.format(next=then))
-    return plan.plain(done=True)
+    context.print_lines("\n" + done.format(next=then))
+    return plan.to_dict(done=True)
 
 
-def _choose_model(is_allowed: bool | None, place: DataDir, is_asked: bool) -> str | None:
+def _choose_model(is_allowed: bool | None, data_dir: DataDir, is_asked: bool) -> str | None:
     """Return "on" or "off" for the model; None where it was answered before or nobody can answer."""
-    current = read_settings(place)
+    current = read_settings(data_dir)
     if is_allowed is None and is_asked and current["model"] == DEFAULTS["model"]:
         answer = input(_MODEL_QUESTION.format(calls=count_noun(current["daily_calls"], "call")))
         is_allowed = answer.strip().lower() in ("", "y", "yes")
@@ -118,7 +118,7 @@ def _choose_model(is_allowed: bool | None, place: DataDir, is_asked: bool) -> st
 # -- the plan
 
 
-class Plan(NamedTuple):
+class InstallPlan(NamedTuple):
     changes: tuple[FileChange, ...] = ()
     folders: tuple[Path, ...] = ()
     """To be removed afterwards, in this order, if nothing is left in them."""
@@ -129,7 +129,7 @@ class Plan(NamedTuple):
     def apply(self) -> None:
         apply_changes(self.changes, self.folders)
 
-    def lines(self, own: Path) -> Iterator[str]:
+    def describe(self, own: Path) -> Iterator[str]:
         """Describe it for people. Files of our own are counted; every other one is shown with what changes in it."""
         ours = [change for change in self.changes if change.path.is_relative_to(own)]
         for verb in ("create", "change", "remove"):
@@ -141,7 +141,7 @@ class Plan(NamedTuple):
                 yield f"{change.verb} {change.path}"
                 yield from (f"    {line}" for line in _list_differences(change)[:_SHOWN_LINES])
 
-    def plain(self, *, done: bool) -> Answer:
+    def to_dict(self, *, done: bool) -> Answer:
         """Describe it for programs."""
         changes = [
             {"change": change.verb, "path": str(change.path), "difference": _list_differences(change)}
@@ -158,19 +158,19 @@ def _list_differences(change: FileChange) -> list[str]:
 class Setup(NamedTuple):
     """What is installed where."""
 
-    place: DataDir
+    data_dir: DataDir
     claude: Path
     """Claude Code's own folder."""
     python: str
     """The interpreter that has all packages: it runs the commands and the worker."""
-    plain: str
+    base_python: str
     """The interpreter that an environment was made from. The hooks need no package, and so outlive the environment."""
     packages: Path
     plugin: Path
 
     @property
     def marketplace(self) -> Path:
-        return Path(self.place.home) / "marketplace"
+        return Path(self.data_dir.home) / "marketplace"
 
     @property
     def receipt(self) -> Path:
@@ -196,7 +196,7 @@ def find_setup(environ: Mapping[str, str]) -> Setup:
     return Setup(find_data_dir(environ), Path(os.path.abspath(claude)), python, plain, packages, plugin)
 
 
-def plan_install(setup: Setup, model: str | None = None) -> Plan:
+def plan_install(setup: Setup, model: str | None = None) -> InstallPlan:
     """Plan to install, or to bring what is installed to this version. `model`: on or off; None as it is."""
     text, settings = read_object(setup.settings)
     for name in list_enabled(settings):
@@ -211,18 +211,18 @@ def plan_install(setup: Setup, model: str | None = None) -> Plan:
     source = {"source": {"source": "directory", "path": str(setup.marketplace)}}
     files = {
         **_collect_files(setup, read_object(setup.receipt)[1] or receipt),
-        Path(setup.place.runtime): _to_json({"python": setup.python, "path": str(setup.packages)}),
+        Path(setup.data_dir.runtime): _to_json({"python": setup.python, "path": str(setup.packages)}),
         setup.settings: jsonc.put(
             jsonc.put(text if text is not None else "{}\n", _KNOWN, source), _ENABLED, True
         ).encode(),
     }
-    config = Path(setup.place.config)
+    config = Path(setup.data_dir.config)
     config_text, config_values = read_object(config)
     if model is not None and config_values.get("model") != model:
         files[config] = jsonc.put(config_text or "{}\n", ("model",), model).encode()
     changes = [FileChange(path, read_content(path), wanted) for path, wanted in files.items()]
     old = (path for path in _list_files(setup.marketplace) if path not in files and path.suffix != ".pyc")
-    return Plan((*filter(None, changes), *_remove_files(old)))
+    return InstallPlan((*filter(None, changes), *_remove_files(old)))
 
 
 def list_enabled(settings: Mapping[str, Any]) -> list[str]:
@@ -246,7 +246,7 @@ def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[Path, bytes
     # The hooks name the interpreters of this machine instead of whatever `python3` means.
     hooks = json.loads(files["plugin/hooks/hooks.json"])
     for hook in list_hooks(hooks):
-        hook["command"] = setup.plain if "-S" in hook["args"] else setup.python
+        hook["command"] = setup.base_python if "-S" in hook["args"] else setup.python
     files["plugin/hooks/hooks.json"] = _to_json(hooks)
     digest = hashlib.sha256(b"\0".join(name.encode() + b"\0" + files[name] for name in sorted(files))).hexdigest()[:8]
     # Claude Code renews its own copy of a plug-in only when the version is another.
@@ -265,9 +265,9 @@ def list_hooks(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [hook for entries in config["hooks"].values() for entry in entries for hook in entry["hooks"]]
 
 
-def plan_uninstall(setup: Setup, purge: bool = False) -> Plan:
+def plan_uninstall(setup: Setup, purge: bool = False) -> InstallPlan:
     """Plan to take out what `plan_install` put in. What was learned stays, unless it is purged."""
-    place, plugins = setup.place, setup.claude / "plugins"
+    data_dir, plugins = setup.data_dir, setup.claude / "plugins"
     receipt = read_object(setup.receipt)[1]
     settings = resolve_link(Path(receipt.get("settings") or setup.settings))
     changes = [
@@ -276,22 +276,22 @@ def plan_uninstall(setup: Setup, purge: bool = False) -> Plan:
         *_drop_members(plugins / "known_marketplaces.json", (MARKETPLACE,)),
         *_drop_members(plugins / "installed_plugins.json", ("plugins", PLUGIN)),
     ]
-    home, sessions = Path(place.home), Path(place.sessions)
+    home, sessions = Path(data_dir.home), Path(data_dir.sessions)
     ours = [setup.marketplace, plugins / "cache" / MARKETPLACE, plugins / "data" / f"{NAME}-{MARKETPLACE}"]
-    gone = [path for folder in ours for path in _list_files(folder)] + [Path(place.runtime)]
+    gone = [path for folder in ours for path in _list_files(folder)] + [Path(data_dir.runtime)]
     if purge:
         # Our own files by name: whatever else lies beside them stays.
         gone += [path for name in _KEPT.split() for path in home.glob(name)]
-        gone += map(Path, list_own_files(place))
+        gone += map(Path, list_own_files(data_dir))
     else:
         # The permission to ask the model goes with the plug-in: a new installation asks again.
-        gone.append(Path(place.model_notice))
-        changes += _drop_members(Path(place.config), ("model",), is_ours=True)
+        gone.append(Path(data_dir.model_notice))
+        changes += _drop_members(Path(data_dir.config), ("model",), is_ours=True)
     changes += _remove_files(path for path in gone if path.is_file() or path.is_socket())
     folders = [Path(base) for one in ours for base, _, _ in os.walk(one, topdown=False)]
     if purge or not sessions.exists():
         folders += [home / "projects", sessions, home]
-    return Plan(tuple(changes), tuple(folders))
+    return InstallPlan(tuple(changes), tuple(folders))
 
 
 def _drop_members(
@@ -353,21 +353,23 @@ class Step(NamedTuple):
     """What to do about it; empty when nothing is wrong."""
 
 
-def doctor(args: Namespace, desk: Desk) -> Answer:
+def doctor(args: Namespace, context: CommandContext) -> Answer:
     """Check everything, and print each step as soon as it is done."""
     steps = []
-    for step in _run_steps(desk):
+    for step in _run_steps(context):
         steps.append(step._asdict())
-        desk.say(f"{'✓' if step.ok else '✗'} {step.name}: {step.detail}", *([f"    {step.fix}"] if step.fix else []))
+        context.print_lines(
+            f"{'✓' if step.ok else '✗'} {step.name}: {step.detail}", *([f"    {step.fix}"] if step.fix else [])
+        )
     sound = all(step["ok"] for step in steps)
-    desk.say("\nAll is well." if sound else "\nSomething is not as it should be; see the lines marked ✗.")
-    desk.exit_code = int(not sound)
+    context.print_lines("\nAll is well." if sound else "\nSomething is not as it should be; see the lines marked ✗.")
+    context.exit_code = int(not sound)
     return {"ok": sound, "steps": steps}
 
 
-def _run_steps(desk: Desk) -> Iterator[Step]:
+def _run_steps(context: CommandContext) -> Iterator[Step]:
     yield Step("Python", True, f"{sys.version.split()[0]} ({sys.executable})")
-    yield from _check_plugin(desk.place)
+    yield from _check_plugin(context.data_dir)
     with tempfile.TemporaryDirectory(prefix="claude-smart-", ignore_cleanup_errors=True) as scratch:
         # Each link needs the one before it; the first that fails says why, and the rest are not tried.
         links = _run_chain(scratch)
@@ -382,16 +384,16 @@ def _run_steps(desk: Desk) -> Iterator[Step]:
     for check in checks:
         name = check.__name__.removeprefix("_check_")
         try:
-            state, *rest = check(desk)
+            state, *rest = check(context)
             step = Step(name, state != FAILED, *rest)
         except (ALMAError, OSError) as error:
-            step = Step(name, False, own_words(error), next(fix for kind, fix in _FIXES if isinstance(error, kind)))
+            step = Step(name, False, reword_error(error), next(fix for kind, fix in _FIXES if isinstance(error, kind)))
         if step.detail:
             yield step
 
 
-def _check_plugin(place: DataDir) -> Iterator[Step]:
-    setup = find_setup({**os.environ, "CLAUDE_SMART_HOME": place.home})
+def _check_plugin(data_dir: DataDir) -> Iterator[Step]:
+    setup = find_setup({**os.environ, "CLAUDE_SMART_HOME": data_dir.home})
     try:
         names = list_enabled(read_object(setup.settings)[1])
     except ConfigError as error:
@@ -412,7 +414,7 @@ def _check_plugin(place: DataDir) -> Iterator[Step]:
     elif any(change.path.suffix == ".py" for change in plan_install(setup).changes):
         yield Step("hooks", True, "installed from another version than this one", "claude-smart update")
     else:
-        yield Step("hooks", True, f"{setup.plain}, as installed")
+        yield Step("hooks", True, f"{setup.base_python}, as installed")
 
 
 # -- the chain, in a scratch home
@@ -420,17 +422,17 @@ def _check_plugin(place: DataDir) -> Iterator[Step]:
 
 def _run_chain(scratch: str) -> Iterator[str]:
     """Yield what each link of the chain came to. Raises ValueError where it is broken."""
-    folder, place = os.path.join(scratch, "repository"), DataDir(os.path.join(scratch, "home"))
+    folder, data_dir = os.path.join(scratch, "repository"), DataDir(os.path.join(scratch, "home"))
     os.makedirs(folder)
-    place.make()
+    data_dir.create_folders()
     names = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
     environ = {name: value for name, value in os.environ.items() if name.upper() in names}
-    environ |= {"CLAUDE_SMART_HOME": place.home, "CLAUDE_SMART_BACKEND_AUTOSTART": "0", "CLAUDE_SMART_ATTENDED": "1"}
+    environ |= {"CLAUDE_SMART_HOME": data_dir.home, "CLAUDE_SMART_BACKEND_AUTOSTART": "0", "CLAUDE_SMART_ATTENDED": "1"}
 
     def fire(event: str, session: str = "doctor-1", **fields: object) -> str:
         """Run the hook as the host does, and return what it answers."""
         # Pretend that a drain is running: a process started here would outlive this folder.
-        Path(place.sessions, "wanted").touch()
+        Path(data_dir.sessions, "wanted").touch()
         given = json.dumps({"session_id": session, "cwd": folder, "hook_event_name": event, **fields})
         command = [sys.executable, "-I", "-S", _HOOK]
         options: dict[str, Any] = {"env": environ, "timeout": _HOOK_SECONDS, "encoding": "utf-8", "errors": "replace"}
@@ -442,13 +444,13 @@ def _run_chain(scratch: str) -> Iterator[str]:
     for id, prompt in (("p1", "install the packages"), ("p2", _SAID)):
         fire("UserPromptSubmit", prompt=prompt, prompt_id=id)
         fire("Stop", last_assistant_message="I ran npm install.", stop_hook_active=False, prompt_id=id)
-    if not os.path.exists(place.journal("doctor-1")):
-        raise ValueError(f"the hook wrote no journal; its log says: {_read_log(place)[-3:]}")
+    if not os.path.exists(data_dir.journal_file("doctor-1")):
+        raise ValueError(f"the hook wrote no journal; its log says: {_read_log(data_dir)[-3:]}")
     yield f"{took * 1000:.0f} ms for one hook"
 
-    report = drain(place, wait=1.0)
+    report = drain(data_dir, wait=1.0)
     if report.turns != 4:
-        raise ValueError(f"{report.turns} of 4 turns arrived; {report.problems or _read_log(place)[-3:]}")
+        raise ValueError(f"{report.turns} of 4 turns arrived; {report.problems or _read_log(data_dir)[-3:]}")
     yield "4 of 4, each once"
 
     rules = [one.record for one in report.taught if one.record and one.record.status is Status.ACTIVE]
@@ -458,7 +460,7 @@ def _run_chain(scratch: str) -> Iterator[str]:
 
     answer = fire("SessionStart", "doctor-2", source="startup")
     if "pnpm" not in answer:
-        raise ValueError(f"the rule is not in what the session is told; the log says: {_read_log(place)[-3:]}")
+        raise ValueError(f"the rule is not in what the session is told; the log says: {_read_log(data_dir)[-3:]}")
     context = json.loads(answer)["hookSpecificOutput"]["additionalContext"]
     yield f"{len(context)} characters at the start of a session"
 
@@ -466,36 +468,36 @@ def _run_chain(scratch: str) -> Iterator[str]:
 # -- the real home
 
 
-def _check_home(desk: Desk) -> Finding:
-    place = desk.place
-    if not os.path.isdir(place.home):
-        return OK, f"{place.home} does not exist yet; the first session makes it"
+def _check_home(context: CommandContext) -> Finding:
+    data_dir = context.data_dir
+    if not os.path.isdir(data_dir.home):
+        return OK, f"{data_dir.home} does not exist yet; the first session makes it"
     # Those that tell what was said. The folder of journals may be elsewhere, and others may use it too.
-    files = [path for path in Path(place.home).rglob("*") if path.is_file() and "marketplace" not in path.parts]
-    problems = check_modes(FAILED, "chmod go= {}", [*map(Path, list_own_files(place)), *files])
-    for folder in (place.home, place.sessions):
+    files = [path for path in Path(data_dir.home).rglob("*") if path.is_file() and "marketplace" not in path.parts]
+    problems = check_modes(FAILED, "chmod go= {}", [*map(Path, list_own_files(data_dir)), *files])
+    for folder in (data_dir.home, data_dir.sessions):
         if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
             problems.append((FAILED, f"{folder} cannot be written", "check its owner and mode"))
-    problems += [one for one in check_space(Path(place.home)) if one[0] == FAILED]
-    return problems[0] if problems else (OK, f"{place.home}, for you alone")
+    problems += [one for one in check_space(Path(data_dir.home)) if one[0] == FAILED]
+    return problems[0] if problems else (OK, f"{data_dir.home}, for you alone")
 
 
-def _check_settings(desk: Desk) -> Finding:
-    read_paused(desk.place)
-    problems = check_settings(desk.place)[1]
+def _check_settings(context: CommandContext) -> Finding:
+    read_paused(context.data_dir)
+    problems = check_settings(context.data_dir)[1]
     state = FAILED if problems else OK
-    return state, "; ".join(problems), f"mend {desk.place.config}: claude-smart config NAME VALUE"
+    return state, "; ".join(problems), f"mend {context.data_dir.config}: claude-smart config NAME VALUE"
 
 
-def _check_store(desk: Desk) -> Finding:
-    with desk.memory_if_any() as memory:
+def _check_store(context: CommandContext) -> Finding:
+    with context.memory_if_any() as memory:
         [found] = check_integrity(memory.alma.engine.store) if memory else [(OK, "")]
     return (FAILED, found[1], _RESTORE) if found[0] == FAILED else found
 
 
-def _check_journals(desk: Desk) -> Finding:
-    with desk.memory_if_any() as memory:
-        waiting = find_pending(desk.place, memory)
+def _check_journals(context: CommandContext) -> Finding:
+    with context.memory_if_any() as memory:
+        waiting = find_pending(context.data_dir, memory)
     hour_ago = time.time() - 3600
     old = [path for path in waiting if os.path.exists(path) and os.path.getmtime(path) < hour_ago]
     if old:
@@ -504,10 +506,10 @@ def _check_journals(desk: Desk) -> Finding:
     return OK, f"{len(waiting)} waiting to be taken in"
 
 
-def _check_reader(desk: Desk) -> Finding:
+def _check_reader(context: CommandContext) -> Finding:
     """Say which reader is at work, and why Claude could not read what waits for it."""
-    with desk.memory_if_any() as memory:
-        state = describe_reader(desk.place, memory)
+    with context.memory_if_any() as memory:
+        state = describe_reader(context.data_dir, memory)
     line = "; ".join(describe_reading(state))
     if state["reader"] == "local":
         return OK, line
@@ -522,15 +524,15 @@ def _check_reader(desk: Desk) -> Finding:
     return OK, line
 
 
-def _check_log(desk: Desk) -> Finding:
+def _check_log(context: CommandContext) -> Finding:
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - _RECENT_SECONDS))
-    recent = [line for line in _read_log(desk.place) if line >= since]
+    recent = [line for line in _read_log(context.data_dir) if line >= since]
     if not recent:
         return OK, "no trouble in the last seven days"
     detail = f"{count_noun(len(recent), 'line')} in the last seven days; the last: {recent[-1]}"
-    return FAILED, detail, f"see {desk.place.log}"
+    return FAILED, detail, f"see {context.data_dir.log}"
 
 
-def _read_log(place: DataDir) -> list[str]:
-    content = read_content(Path(place.log)) or b""
+def _read_log(data_dir: DataDir) -> list[str]:
+    content = read_content(Path(data_dir.log)) or b""
     return content.decode("utf-8", "replace").splitlines()

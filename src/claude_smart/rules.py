@@ -1,4 +1,4 @@
-"""The desk that all commands work at, and the commands about rules: show, review, edit, restore, forget, learn, tag.
+"""The context that all commands work at, and the commands about rules: show, review, edit, restore, forget, learn, tag.
 
 A command says what people are to read and returns what programs get with `--json`.
 """
@@ -29,7 +29,7 @@ from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, ValidationError
 from alma.files import lock_file, read_content
 from alma.hooks import drain as drains
-from alma.hooks.inject import playbook_text
+from alma.hooks.inject import read_playbook
 from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DataDir, find_data_dir, is_model_allowed, list_own_files
 from alma.hooks.privacy import remove_private
@@ -50,15 +50,15 @@ Answer = dict[str, Any]
 
 
 @dataclass
-class Desk:
-    place: DataDir
+class CommandContext:
+    data_dir: DataDir
     project: str
     session: str
     folder: str
     as_json: bool = False
     exit_code: int = 0
 
-    def say(self, *lines: str) -> None:
+    def print_lines(self, *lines: str) -> None:
         """Print lines for people; programs get what the command returns."""
         for line in () if self.as_json else lines:
             print(line)
@@ -66,29 +66,32 @@ class Desk:
     def list_rules(self, heading: str, records: Sequence[Record]) -> list[Answer]:
         """Say which rules there are; return them as JSON values."""
         if records:
-            self.say(f"\n{heading}\n")
+            self.print_lines(f"\n{heading}\n")
         for one in records:
-            self.say(f"- {one.body['line']}\n{INDENT}{describe_rule(one)}")
+            self.print_lines(f"- {one.body['line']}\n{INDENT}{describe_rule(one)}")
             if one.status is Status.CANDIDATE and one.body.get("said"):
-                self.say(f"{INDENT}from: {one.body['said']}")
-        return [plain_rule(one) for one in records]
+                self.print_lines(f"{INDENT}from: {one.body['said']}")
+        return [rule_to_dict(one) for one in records]
 
-    def report_change(self, verb: str, rule: Record, ended: Sequence[Record] = ()) -> Answer:
-        """Say what was done to a rule, which rules it replaces, and how to undo it; return the same."""
-        self.say(f"{verb}: {rule.body['line']}\n{INDENT}{describe_rule(rule)}")
-        self.say(*(f"{INDENT}It replaces: {one.body['rule']} [{short_id(one.id)}]" for one in ended))
-        self.say(f"{INDENT}Undo: claude-smart restore {short_id(rule.id)}")
-        return {verb.lower(): plain_rule(rule), "replaced": [one.id for one in ended]}
+    def report_change(
+        self, verb: str, rule: Record, ended: Sequence[Record] = (), details: Sequence[str] = ()
+    ) -> Answer:
+        """Print what was done to a rule, which rules it replaces and how to undo it; return it as JSON values."""
+        self.print_lines(f"{verb}: {rule.body['line']}\n{INDENT}{describe_rule(rule)}")
+        self.print_lines(*(f"{INDENT}{detail}" for detail in details))
+        self.print_lines(*(f"{INDENT}It replaces: {one.body['rule']} [{short_id(one.id)}]" for one in ended))
+        self.print_lines(f"{INDENT}Undo: claude-smart restore {short_id(rule.id)}")
+        return {verb.lower(): rule_to_dict(rule), "replaced": [one.id for one in ended]}
 
     def memory(self) -> drains.ProjectMemories:
         """Open the store. Something may be stored now, so the working copy is remembered."""
-        find_copy(self.place, locate_project(self.folder))
-        return drains.ProjectMemories(self.place)
+        find_copy(self.data_dir, locate_project(self.folder))
+        return drains.ProjectMemories(self.data_dir)
 
     @contextmanager
     def memory_if_any(self) -> Iterator[drains.ProjectMemories | None]:
         """Open the store; None where nothing was stored yet."""
-        with self.memory() if os.path.exists(self.place.db) else nullcontext() as memory:
+        with self.memory() if os.path.exists(self.data_dir.db) else nullcontext() as memory:
             yield memory
 
     @contextmanager
@@ -98,27 +101,34 @@ class Desk:
             yield memory.engine(self.project)
 
 
-def open_desk(as_json: bool = False, project: str | None = None) -> Desk:
-    """Find the place and the project of this folder, without changing anything."""
-    place = find_data_dir(os.environ)
+def open_context(as_json: bool = False, project: str | None = None) -> CommandContext:
+    """Find the data folder and the project of this folder, without changing anything."""
+    data_dir = find_data_dir(os.environ)
     try:
         here = clean_path(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd())
     except FileNotFoundError:
         raise ConfigError("the folder you are in was removed; go to another one") from None
-    key = find_copy(place, locate_project(here), remember=False).key
+    key = find_copy(data_dir, locate_project(here), remember=False).key
     if project not in (None, key):
-        require_project(place, str(project))
-    return Desk(place, project or key, os.environ.get("CLAUDE_CODE_SESSION_ID", ""), here, as_json)
+        require_project(data_dir, str(project))
+    return CommandContext(data_dir, project or key, os.environ.get("CLAUDE_CODE_SESSION_ID", ""), here, as_json)
 
 
-def require_project(place: DataDir, key: str) -> None:
+def require_project(data_dir: DataDir, key: str) -> None:
     """Refuse a project that has neither a working copy nor anything stored."""
-    known = {copy.key for copy in read_copies(place)}
-    if key not in known and os.path.exists(place.db):
-        with drains.ProjectMemories(place) as memory:
+    known = {copy.key for copy in read_copies(data_dir)}
+    if key not in known and os.path.exists(data_dir.db):
+        with drains.ProjectMemories(data_dir) as memory:
             known |= {one.project for one in memory.alma.engine.store.scan(Where(projects={key}), 1)}
     if key not in known:
         raise NotFoundError(f"there is no project {key!r}. Known: {', '.join(sorted(known)) or 'none'}")
+
+
+def require_session(data_dir: DataDir, engine: Engine, session: str) -> None:
+    """Refuse a session that has neither a journal nor anything stored."""
+    records = engine.store.scan(Where(sessions={session}), 1)
+    if not os.path.exists(data_dir.journal_file(session)) and not list(records):
+        raise NotFoundError(f"there is no session {session!r}; claude-smart show --all lists the rules of all sessions")
 
 
 def is_run_by_agent() -> bool:
@@ -136,11 +146,11 @@ def ask_yes(question: str) -> bool:
     return input(question).strip().lower() in ("y", "yes")
 
 
-def stop_worker(place: DataDir) -> None:
+def stop_worker(data_dir: DataDir) -> None:
     """End the worker: it would write into what is about to go."""
-    if ask_worker(place, {"op": "stop"}, 1.0) is not None:
+    if ask_worker(data_dir, {"op": "stop"}, 1.0) is not None:
         deadline = time.monotonic() + _STOP_SECONDS
-        while os.path.exists(place.worker) and time.monotonic() < deadline:
+        while os.path.exists(data_dir.worker) and time.monotonic() < deadline:
             time.sleep(0.05)
 
 
@@ -203,7 +213,7 @@ _RULE_FIELDS = ("rule", "trigger", "why", "reach", "source", "said", "prefer", "
 _OBSERVATION_FIELDS = ("failed", "worked", "failures", "successes", "concern")
 
 
-def plain_rule(record: Record) -> Answer:
+def rule_to_dict(record: Record) -> Answer:
     """Return a rule or an observation as JSON values."""
     if record.kind == OBSERVATION:
         fields = {name: record.body[name] for name in _OBSERVATION_FIELDS}
@@ -223,7 +233,7 @@ def plain_rule(record: Record) -> Answer:
 
 def describe_rule(record: Record) -> str:
     """Return what a person needs to judge a rule: id, reach, date, and how often it was repeated and followed."""
-    value, day = plain_rule(record), f"{record.created_at:%Y-%m-%d}"
+    value, day = rule_to_dict(record), f"{record.created_at:%Y-%m-%d}"
     if record.kind == OBSERVATION:
         once = "seen in one session only" if record.status is Status.CANDIDATE else ""
         parts = [day, f"not shown: {value['concern']}" if value["concern"] else once]
@@ -245,27 +255,31 @@ _HISTORY = ("rule", "trigger", "why", "reach", "status")
 _CHANGE = ("verb", "why", "before")
 
 
-def show(args: Namespace, desk: Desk) -> Answer:
+def show(args: Namespace, context: CommandContext) -> Answer:
     """Show what is known for this project, or one rule with its history."""
-    if not os.path.exists(desk.place.db):
-        desk.say("Nothing was learned yet. Correct the agent in a session, or say: claude-smart tag NOTE")
-        return {"project": desk.project, "playbook": "", "rules": [], "observations": []}
-    with desk.engine() as engine:
+    if not os.path.exists(context.data_dir.db):
+        context.print_lines("Nothing was learned yet. Correct the agent in a session, or say: claude-smart tag NOTE")
+        return {"project": context.project, "playbook": "", "rules": [], "observations": []}
+    with context.engine() as engine:
+        if args.session:
+            require_session(context.data_dir, engine, args.session)
         known, observed = find_rules(engine), find_observations(engine)
         if args.what:
-            return _show_one(desk, engine, pick_rule([*known, *observed], " ".join(args.what)))
-    session = args.session or desk.session
-    playbook = playbook_text(desk.place, desk.project, session, desk.folder)
+            return _show_one(context, engine, pick_rule([*known, *observed], " ".join(args.what)))
+    session = args.session or context.session
+    playbook = read_playbook(context.data_dir, context.project, session, context.folder)
     active, waiting = ([one for one in known if one.status is status] for status in LIVE)
     lasting = [one for one in active if not one.session]
     # A command that weakens safety is not put before an agent, which may be the one who asks.
     observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
     if args.playbook:
-        desk.say(playbook or ("All rules stand in CLAUDE.md, which Claude Code reads itself." if lasting else _NOTHING))
+        context.print_lines(
+            playbook or ("All rules stand in CLAUDE.md, which Claude Code reads itself." if lasting else _NOTHING)
+        )
         if waiting:
-            desk.say(f"{count_noun(len(waiting), 'possible rule')} waiting: claude-smart review")
+            context.print_lines(f"{count_noun(len(waiting), 'possible rule')} waiting: claude-smart review")
     else:
-        desk.say(f"Project {desk.project}")
+        context.print_lines(f"Project {context.project}")
         here = [one for one in active if one.session and one.session == session]
         elsewhere = [one for one in active if one.session not in ("", session)]
         gone = [one for one in known if one.status not in LIVE]
@@ -278,20 +292,20 @@ def show(args: Namespace, desk: Desk) -> Answer:
             ("Replaced or archived", " (claude-smart restore ID brings one back)", gone, args.all),
         ):
             if is_listed:
-                desk.list_rules(heading + hint, rules)
+                context.list_rules(heading + hint, rules)
             elif rules:
-                desk.say(f"\n{count_noun(len(rules), 'rule')} {heading.lower()}: claude-smart show --all")
+                context.print_lines(f"\n{count_noun(len(rules), 'rule')} {heading.lower()}: claude-smart show --all")
         if not (active or waiting or observed):
-            desk.say(_NOTHING)
-    listed, seen = ([plain_rule(one) for one in rules] for rules in (known if args.all else active, observed))
-    return {"project": desk.project, "playbook": playbook, "rules": listed, "observations": seen}
+            context.print_lines(_NOTHING)
+    listed, seen = ([rule_to_dict(one) for one in rules] for rules in (known if args.all else active, observed))
+    return {"project": context.project, "playbook": playbook, "rules": listed, "observations": seen}
 
 
-def _show_one(desk: Desk, engine: Engine, record: Record) -> Answer:
-    desk.say(f"{record.body['line']}\n{INDENT}{describe_rule(record)}")
+def _show_one(context: CommandContext, engine: Engine, record: Record) -> Answer:
+    context.print_lines(f"{record.body['line']}\n{INDENT}{describe_rule(record)}")
     for title, name in (("learned from", "said"), ("source", "source")):
         if record.body.get(name):
-            desk.say(f"{INDENT}{title}: {record.body[name]}")
+            context.print_lines(f"{INDENT}{title}: {record.body[name]}")
     after = {**record.body, "status": str(record.status)}
     history, lines = list_history(engine, record.id), []
     for one in reversed(history):
@@ -300,19 +314,19 @@ def _show_one(desk: Desk, engine: Engine, record: Record) -> Answer:
         step = f"{INDENT}{one.created_at:%Y-%m-%d %H:%M} {one.body['verb']} {one.body['why']}".rstrip()
         lines.append(f"{step} (before: {changed})" if changed else step)
         after |= before
-    desk.say(*reversed(lines))
+    context.print_lines(*reversed(lines))
     steps = [{"at": one.created_at.isoformat(), **{name: one.body[name] for name in _CHANGE}} for one in history]
-    return {**plain_rule(record), "history": steps}
+    return {**rule_to_dict(record), "history": steps}
 
 
 # -- review
 
 
-def review(args: Namespace, desk: Desk) -> Answer:
+def review(args: Namespace, context: CommandContext) -> Answer:
     """Decide about what might be a rule; at a terminal, one after the other."""
     if args.accept or args.accept_all:
         require_person("review --accept")
-    with desk.engine() as engine:
+    with context.engine() as engine:
         waiting = find_rules(engine, Status.CANDIDATE)
         acceptable = [*waiting, *find_observations(engine)]
         yes = waiting if args.accept_all else [pick_rule(acceptable, name) for name in args.accept]
@@ -322,22 +336,22 @@ def review(args: Namespace, desk: Desk) -> Answer:
             raise ValidationError(f"{', '.join(sorted(both))} cannot be both accepted and rejected")
         for records, answer in ((yes, "a" if args.everywhere else "y"), (no, "n")):
             for one in records:
-                _decide(desk, engine, one, answer)
+                _apply_decision(context, engine, one, answer)
         if yes or no:
             return {"accepted": accepted, "rejected": rejected}
-        if waiting and not desk.as_json and os.isatty(0) and os.isatty(1):
-            _ask_each(desk, engine, waiting)
+        if waiting and not context.as_json and os.isatty(0) and os.isatty(1):
+            _ask_each(context, engine, waiting)
             return {}
-    plain = desk.list_rules("Waiting for your review", waiting)
+    plain = context.list_rules("Waiting for your review", waiting)
     how = "\nclaude-smart review --accept ID …  or  --reject ID …; claude-smart edit ID --rule … changes it first"
-    desk.say(how if waiting else "Nothing waits for review.")
+    context.print_lines(how if waiting else "Nothing waits for review.")
     return {"waiting": plain}
 
 
-def _ask_each(desk: Desk, engine: Engine, waiting: list[Record]) -> None:
-    for place, one in enumerate(waiting, 1):
-        desk.say(f"\n{place} of {len(waiting)}: {one.body['line']}\n{INDENT}{describe_rule(one)}")
-        desk.say(f"{INDENT}from: {one.body['said']}")
+def _ask_each(context: CommandContext, engine: Engine, waiting: list[Record]) -> None:
+    for number, one in enumerate(waiting, 1):
+        context.print_lines(f"\n{number} of {len(waiting)}: {one.body['line']}\n{INDENT}{describe_rule(one)}")
+        context.print_lines(f"{INDENT}from: {one.body['said']}")
         question = "  [y]es, in this project / [a]lways, in all projects / [e]dit / [n]o / [Enter] skip / [q]uit: "
         while (answer := input(question).strip().lower()[:1]) == "e":
             names = ("rule", "trigger", "why")
@@ -345,18 +359,18 @@ def _ask_each(desk: Desk, engine: Engine, waiting: list[Record]) -> None:
             one = core.change_rule(engine, one.id, "edited", words=words)[0] if words else one
         if answer == "q":
             break
-        _decide(desk, engine, one, answer)
+        _apply_decision(context, engine, one, answer)
 
 
-def _decide(desk: Desk, engine: Engine, record: Record, answer: str) -> None:
+def _apply_decision(context: CommandContext, engine: Engine, record: Record, answer: str) -> None:
     """Accept a rule here (y) or always (a), or reject it (n); anything else leaves it waiting."""
     if answer in ("y", "a"):
-        desk.report_change("Accepted", accept(engine, record, everywhere=answer == "a"))
+        context.report_change("Accepted", accept_rule(engine, record, everywhere=answer == "a"))
     elif answer == "n":
-        desk.report_change("Rejected", *core.change_rule(engine, record.id, "rejected", status=Status.ARCHIVED))
+        context.report_change("Rejected", *core.change_rule(engine, record.id, "rejected", status=Status.ARCHIVED))
 
 
-def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Record:
+def accept_rule(engine: Engine, record: Record, *, everywhere: bool = False) -> Record:
     """Make a lasting rule of a candidate or an observation, because a person said yes; end what it contradicts."""
     reach = Reach.ALWAYS if everywhere or record.project == EVERYWHERE else Reach.PROJECT
     if record.kind != OBSERVATION:
@@ -381,27 +395,33 @@ def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Recor
 # -- edit, restore, forget
 
 
-def edit(args: Namespace, desk: Desk) -> Answer:
+def edit(args: Namespace, context: CommandContext) -> Answer:
     """Change the words or the reach of a rule."""
     require_person("edit")
     values = {"rule": args.rule, "trigger": args.trigger, "why": args.reason}
     words = {name: text for name, text in values.items() if text is not None}
     if not words and args.reach is None:
         raise ValidationError("nothing to change: pass --rule, --trigger, --reason or --reach")
-    with desk.engine() as engine:
+    with context.engine() as engine:
         rule = pick_rule(find_rules(engine, *LIVE), " ".join(args.what))
         reach = Reach(args.reach or rule.body["reach"])
-        session = args.session or desk.session
-        changed = core.change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
-    return desk.report_change("Changed", *changed)
+        session = args.session or context.session
+        changed, ended = core.change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
+    names = {"rule": "rule", "trigger": "trigger", "why": "reason"}
+    details = [
+        f"{names[name]}: {changed.body[name] or 'none'} (before: {rule.body[name] or 'none'})"
+        for name in words
+        if changed.body[name] != rule.body[name]
+    ]
+    return context.report_change("Changed", changed, ended, details)
 
 
-def restore(args: Namespace, desk: Desk) -> Answer:
+def restore(args: Namespace, context: CommandContext) -> Answer:
     """Bring back a rule that was replaced, rejected or archived, or undo the last change of a rule in force."""
     require_person("restore")
     name = " ".join(args.what)
     end = name.strip("[]# ").lower()
-    with desk.engine() as engine:
+    with context.engine() as engine:
         # Words mean a rule that is gone; an id may also name one in force, whose last change is undone.
         is_id = len(end) >= 4
         known = [one for one in find_rules(engine) if one.status not in LIVE or (is_id and one.id.endswith(end))]
@@ -418,36 +438,38 @@ def restore(args: Namespace, desk: Desk) -> Answer:
                 "pass --yes to replace it everywhere, or forget it first"
             )
         restored, replaced = core.restore_rule(engine, rule.id)
-        return desk.report_change("Restored" if restored.status in LIVE else "Put away again", restored, replaced)
+        return context.report_change("Restored" if restored.status in LIVE else "Put away again", restored, replaced)
 
 
-def forget(args: Namespace, desk: Desk) -> Answer:
+def forget(args: Namespace, context: CommandContext) -> Answer:
     """Put a rule away; with --everything, erase it with the sentence that it came from."""
     if args.everything:
         require_person("forget --everything")
-    with desk.memory() as memory:
-        engine = memory.engine(desk.project)
+    with context.memory() as memory:
+        engine = memory.engine(context.project)
         rules = find_rules(engine, *(() if args.everything else LIVE))
         rule = pick_rule([*rules, *find_observations(engine)], " ".join(args.what))
-        answer: Answer = {"forgotten": [plain_rule(rule)]}
+        answer: Answer = {"forgotten": [rule_to_dict(rule)]}
         if rule.kind == OBSERVATION:
             delete_observation(replace(engine, project=rule.project), rule)
-            desk.say(f"Erased: {rule.body['line']}")
+            context.print_lines(f"Erased: {rule.body['line']}")
         elif args.everything:
             quotes = core.find_quotes(rule)
-            with lock_file(desk.place.drain_lock, PATIENCE):
+            with lock_file(context.data_dir.drain_lock, PATIENCE):
                 # What is half read would come back after it was erased.
                 turns = core.erase_rule(engine, rule)
-                lines = drains.erase_from_journals(desk.place, rule.project, lambda text: core.has_quote(text, quotes))
+                lines = drains.erase_from_journals(
+                    context.data_dir, rule.project, lambda text: core.has_quote(text, quotes)
+                )
                 memory.alma.vacuum()
             also = f"{count_noun(turns, 'recorded turn')} and {count_noun(lines, 'journal line')}"
-            desk.say(f"Erased for good: {rule.body['rule']}\n{INDENT}with its history, {also}.")
-            desk.say(f"{INDENT}Claude Code's own transcripts are not changed.")
+            context.print_lines(f"Erased for good: {rule.body['rule']}\n{INDENT}with its history, {also}.")
+            context.print_lines(f"{INDENT}Claude Code's own transcripts are not changed.")
             answer |= {"turns": turns, "journal_lines": lines}
         else:
-            desk.report_change("Forgotten", *core.change_rule(engine, rule.id, "put away", status=Status.ARCHIVED))
+            context.report_change("Forgotten", *core.change_rule(engine, rule.id, "put away", status=Status.ARCHIVED))
             how = f"claude-smart forget --everything {short_id(rule.id)}"
-            desk.say(f"{INDENT}Erase it, and the sentence it came from: {how}")
+            context.print_lines(f"{INDENT}Erase it, and the sentence it came from: {how}")
     return answer
 
 
@@ -463,57 +485,61 @@ _TITLES = {
 }
 
 
-def learn(args: Namespace, desk: Desk) -> Answer:
+def learn(args: Namespace, context: CommandContext) -> Answer:
     """Take in what was recorded; keep a note; or propose rules from old transcripts."""
     if args.from_history:
-        return _learn_from_history(args, desk)
+        return _learn_from_history(args, context)
     if args.note:
-        return tag(args, desk)
-    report = drains.drain(desk.place, wait=PATIENCE)
+        return tag(args, context)
+    report = drains.drain(context.data_dir, wait=PATIENCE)
     reading = drains.ReadingReport()
-    is_read = is_model_allowed(desk.place) and os.path.exists(desk.place.db)
+    is_read = is_model_allowed(context.data_dir) and os.path.exists(context.data_dir.db)
     if is_read:
         # Claude reads this session, or all that wait when there is none.
-        timeout = _READING_SECONDS if desk.session else None
-        with desk.memory() as memory:
-            reading = drains.read_sessions(desk.place, memory, session=desk.session, is_urgent=True, timeout=timeout)
+        timeout = _READING_SECONDS if context.session else None
+        with context.memory() as memory:
+            reading = drains.read_sessions(
+                context.data_dir, memory, session=context.session, is_urgent=True, timeout=timeout
+            )
     if report.busy:
-        desk.say("Another process is taking in what was recorded; try again in a moment.")
+        context.print_lines("Another process is taking in what was recorded; try again in a moment.")
     elif not report.sessions:
-        desk.say("Nothing new was recorded since the last time.")
+        context.print_lines("Nothing new was recorded since the last time.")
     else:
-        desk.say(f"Imported {count_noun(report.turns, 'turn')} from {count_noun(report.sessions, 'session')}.")
+        context.print_lines(
+            f"Imported {count_noun(report.turns, 'turn')} from {count_noun(report.sessions, 'session')}."
+        )
     # What both readers learned, each rule as it is now.
     refined, archived = ({one.id: one for one in records} for records in (reading.refined, reading.archived))
     current = [one for one in report.taught if one.record is None or one.record.id not in archived]
     learned = [one._replace(record=one.record and refined.get(one.record.id, one.record)) for one in current]
     learned += reading.taught
-    plain = _report_learned(desk, learned)
+    plain = _report_learned(context, learned)
     for one in report.observed:
         if one.status is Status.ACTIVE:
-            desk.say(f"- Observed in commands: {one.body['line']} [{short_id(one.id)}]")
+            context.print_lines(f"- Observed in commands: {one.body['line']} [{short_id(one.id)}]")
     if is_read:
-        _say_reading(desk, reading, {one.record.id for one in learned if one.record})
+        _say_reading(context, reading, {one.record.id for one in learned if one.record})
     if (report.sessions or is_read) and not any(one.record for one in learned) and not reading.refined:
         hint = "Only explicit corrections are found while Claude does not read them: claude-smart config model on"
-        desk.say("No rules found." if is_read else f"No rules found.\n{hint}")
+        context.print_lines("No rules found." if is_read else f"No rules found.\n{hint}")
     for problem in report.problems:
-        desk.say(f"! {problem}")
-    desk.exit_code = int(report.busy or bool(report.problems))
+        context.print_lines(f"! {problem}")
+    context.exit_code = int(report.busy or bool(report.problems))
     changed = {"refined": reading.refined, "archived": reading.archived, "observed": report.observed}
     return {
         **{name: getattr(report, name) for name in ("sessions", "turns", "busy", "problems")},
         "learned": plain,
-        **{name: [plain_rule(one) for one in records] for name, records in changed.items()},
+        **{name: [rule_to_dict(one) for one in records] for name, records in changed.items()},
         "read": {name: getattr(reading, name) for name in ("turns", "dropped", "problem")} if is_read else None,
     }
 
 
-def _report_learned(desk: Desk, taught: Sequence[core.Taught]) -> list[Answer]:
+def _report_learned(context: CommandContext, taught: Sequence[core.Taught]) -> list[Answer]:
     """Say what became of the rules that were just taught, each as it is shown to the agent, and how to undo it."""
     for one in taught:
         if one.record is None:
-            desk.say(f"- Not learned, because you erased it: {one.teaching.rule}")
+            context.print_lines(f"- Not learned, because you erased it: {one.teaching.rule}")
             continue
         body, name = one.record.body, short_id(one.record.id)
         if one.record.status is Status.ACTIVE:
@@ -524,32 +550,36 @@ def _report_learned(desk: Desk, taught: Sequence[core.Taught]) -> list[Answer]:
             state = f"reach {body['reach']}, waits for you: claude-smart review --accept {name} (or --reject {name})"
         else:
             title, state = "Repeated, but you archived it", f"claude-smart restore {name} brings it back"
-        desk.say(f"- {title}: {body['line']}\n{INDENT}[{name}] {state}")
-        desk.say(*(f"{INDENT}It replaces [{id[-8:]}]: claude-smart restore {id[-8:]}" for id in one.replaced))
+        context.print_lines(f"- {title}: {body['line']}\n{INDENT}[{name}] {state}")
+        context.print_lines(
+            *(f"{INDENT}It replaces [{id[-8:]}]: claude-smart restore {id[-8:]}" for id in one.replaced)
+        )
     return [
-        {"verb": one.verb, "rule": one.record and plain_rule(one.record), "replaced": list(one.replaced)}
+        {"verb": one.verb, "rule": one.record and rule_to_dict(one.record), "replaced": list(one.replaced)}
         for one in taught
     ]
 
 
-def _say_reading(desk: Desk, reading: drains.ReadingReport, listed: set[str]) -> None:
+def _say_reading(context: CommandContext, reading: drains.ReadingReport, listed: set[str]) -> None:
     """Say what Claude did with the rules that are not `listed` yet, or why it did nothing."""
     for one in reading.refined:
         if one.id not in listed:
-            desk.say(f"- reworded: {one.body['line']} [{short_id(one.id)}]")
+            context.print_lines(f"- reworded: {one.body['line']} [{short_id(one.id)}]")
     for one in reading.archived:
-        desk.say(f"- no rule after all (claude-smart restore {short_id(one.id)}): {one.body['line']}")
+        context.print_lines(f"- no rule after all (claude-smart restore {short_id(one.id)}): {one.body['line']}")
     if reading.turns:
-        desk.say(f"Claude read {count_noun(reading.turns, 'turn')}.")
+        context.print_lines(f"Claude read {count_noun(reading.turns, 'turn')}.")
     if reading.dropped:
-        desk.say(f"Dropped by the checks: {drains.describe_dropped(reading.dropped)}.")
+        context.print_lines(f"Dropped by the checks: {drains.describe_dropped(reading.dropped)}.")
     if reading.problem:
-        desk.say(f"Claude could not read the session: {reading.problem}. It is retried later; local findings are kept.")
+        context.print_lines(
+            f"Claude could not read the session: {reading.problem}. It is retried later; local findings are kept."
+        )
     elif not reading.sessions:
-        desk.say("Claude had nothing to read: no turn since the last time may be a correction.")
+        context.print_lines("Claude had nothing to read: no turn since the last time may be a correction.")
 
 
-def tag(args: Namespace, desk: Desk) -> Answer:
+def tag(args: Namespace, context: CommandContext) -> Answer:
     """Keep a note as a rule, as written; without one, what the person said last."""
     if args.note:
         # A terminal may pass bytes that are no text.
@@ -557,13 +587,15 @@ def tag(args: Namespace, desk: Desk) -> Answer:
         if not words:
             raise ValidationError("the note is empty; say what is to be remembered")
     else:
-        own = desk.place.journal(desk.session)
-        paths = sorted(list_own_files(desk.place, ".jsonl"), key=lambda path: (path == own, os.path.getmtime(path)))
+        own = context.data_dir.journal_file(context.session)
+        paths = sorted(
+            list_own_files(context.data_dir, ".jsonl"), key=lambda path: (path == own, os.path.getmtime(path))
+        )
         words = ""
         while paths and not words:
             with open(paths.pop(), "rb") as file:
                 story = build_session(parse_journal(file.read())[0])
-            words = story.heard[-1].heard if story.heard and story.project == desk.project else ""
+            words = story.user_turns[-1].user_words if story.user_turns and story.project == context.project else ""
         if not words:
             raise ValidationError(
                 "no turn was recorded here yet, so there is none to tag; pass a note: claude-smart tag …"
@@ -572,12 +604,12 @@ def tag(args: Namespace, desk: Desk) -> Answer:
     prefer, avoid = find_choice(rule)
     reach, is_sure = Reach.ALWAYS if args.everywhere else Reach.PROJECT, not is_run_by_agent()
     note = Teaching(f"note:{uuid.uuid4().hex}", rule, reach, RuleSource.NOTE, said=words, sure=is_sure, at=now())
-    with desk.engine() as engine:
-        taught = core.teach(engine, [note._replace(prefer=prefer, avoid=avoid, session=desk.session)])
-    return {"learned": _report_learned(desk, taught)}
+    with context.engine() as engine:
+        taught = core.teach(engine, [note._replace(prefer=prefer, avoid=avoid, session=context.session)])
+    return {"learned": _report_learned(context, taught)}
 
 
-def _learn_from_history(args: Namespace, desk: Desk) -> Answer:
+def _learn_from_history(args: Namespace, context: CommandContext) -> Answer:
     """Propose rules from the transcripts that Claude Code keeps, offline; they wait for review."""
     folder = args.folder or os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
     if not os.path.isdir(os.path.join(folder, "projects")):
@@ -587,7 +619,7 @@ def _learn_from_history(args: Namespace, desk: Desk) -> Answer:
     oldest = 0.0 if args.days is None else time.time() - args.days * 86_400.0
     sessions = turns = 0
     proposed: dict[str, list[Record]] = {}
-    with desk.memory() as memory:
+    with context.memory() as memory:
         for file in (one for one in list_transcripts(folder) if one.modified >= oldest):
             # One that was recorded as it happened has taught what it had to teach.
             if find_mark(memory.engine(EVERYWHERE), file.session).offset:
@@ -596,16 +628,18 @@ def _learn_from_history(args: Namespace, desk: Desk) -> Answer:
                 events = list(read_transcript(read_lines(lines)))
             story = build_session([replace(event, data=_remove_private(event.data)) for event in events])
             sessions, turns = sessions + 1, turns + len(story.turns)
-            project = find_copy(desk.place, locate_project(file.cwd), remember=False).key
+            project = find_copy(context.data_dir, locate_project(file.cwd), remember=False).key
             # What was said long ago, and not to this memory, waits for a person or for its repetition.
             lasting = [one._replace(sure=False) for one in find_teachings(story, 0) if one.reach in LASTING]
             taught = (
                 [one for one in core.teach(memory.engine(project), lasting) if one.verb != "known"] if lasting else []
             )
             proposed.setdefault(project, []).extend(one.record for one in taught if one.record)
-    desk.say(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")
-    plain = [one for project, rules in proposed.items() for one in desk.list_rules(project, rules)]
-    desk.say("\nNone is used until you say so: claude-smart review" if plain else "No rule was found in them.")
+    context.print_lines(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")
+    plain = [one for project, rules in proposed.items() for one in context.list_rules(project, rules)]
+    context.print_lines(
+        "\nNone is used until you say so: claude-smart review" if plain else "No rule was found in them."
+    )
     return {"sessions": sessions, "turns": turns, "proposed": plain}
 
 

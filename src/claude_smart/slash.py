@@ -1,7 +1,7 @@
 """The slash commands of the plug-in: the host's event comes on standard input, the answer goes to model and person.
 
 What the person typed arrives as a value and stays one. A note is kept by way of the journal, as everything that is
-said: it is redacted there, it keeps its place in the story, and it becomes a rule once, whichever process reads it.
+said: it is redacted there, it keeps its data_dir in the story, and it becomes a rule once, whichever process reads it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from alma.hooks.run import answer_event
 from alma.types.record import Status
 
 from . import cli
-from .rules import describe_rule, find_rules, open_desk, short_id
+from .rules import describe_rule, find_rules, open_context, short_id
 
 _LONGEST = 9_000
 """The host replaces what is longer by the name of a file."""
@@ -39,18 +39,18 @@ _NEXT = {
 
 def main() -> None:
     raw = sys.stdin.buffer.read()
-    answer = reply(json.loads(raw), raw, find_data_dir(os.environ))
+    answer = answer_command(json.loads(raw), raw, find_data_dir(os.environ))
     if answer:
         sys.stdout.write(json.dumps(answer))
 
 
-def reply(event: Mapping[str, Any], raw: bytes, place: DataDir) -> dict[str, Any]:
+def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> dict[str, Any]:
     """Return what the hook prints; nothing for a command that is not ours."""
     name = str(event.get("command_name", "")).rpartition(":")[2]
     if name not in _NEXT:
         return {}
-    if not _is_recorded(event, place):
-        answer_event(raw, place)
+    if not _is_recorded(event, data_dir):
+        answer_event(raw, data_dir)
     os.environ["CLAUDE_PROJECT_DIR"] = str(event.get("cwd") or os.getcwd())
     os.environ["CLAUDE_CODE_SESSION_ID"] = str(event.get("session_id", ""))
     line = read_entry_point(os.environ)
@@ -75,11 +75,11 @@ def reply(event: Mapping[str, Any], raw: bytes, place: DataDir) -> dict[str, Any
     return {**answer, "systemMessage": text} if is_seen else answer
 
 
-def _is_recorded(event: Mapping[str, Any], place: DataDir) -> bool:
+def _is_recorded(event: Mapping[str, Any], data_dir: DataDir) -> bool:
     """Whether the prompt's own hook wrote the command down already, perhaps under the name that the person typed."""
     prompt = str(event.get("prompt_id") or "")
     try:
-        with open(place.journal(str(event.get("session_id", ""))), "rb") as lines:
+        with open(data_dir.journal_file(str(event.get("session_id", ""))), "rb") as lines:
             return bool(prompt) and any(b'"UserPromptExpansion"' in line and prompt.encode() in line for line in lines)
     except FileNotFoundError:
         return False
@@ -109,7 +109,7 @@ def _read_command(name: str, said: str) -> list[str]:
 
 def _describe_kept(rule: str) -> str:
     """Return the rule that the note has become; another process may have stored it."""
-    with open_desk().engine() as engine:
+    with open_context().engine() as engine:
         rules = [one for one in find_rules(engine, Status.ACTIVE) if one.body["rule"] == rule]
     if not rules:
         return ""

@@ -63,7 +63,7 @@ def test_settings_are_shown_and_set(person: Person) -> None:
         (("daily_calls", "²"), "whole number"),
         (("daily_calls", "12.5"), "whole number"),
         (("daily_calls", "9" * 5000), "whole number"),
-        (("model", "gpt"), "one of on, off"),
+        (("model", "gpt"), "must be on or off"),
         (("nope", "1"), "unknown setting 'nope'"),
         (("nope",), "unknown setting 'nope'"),
     ],
@@ -174,8 +174,8 @@ def test_a_project_is_erased_with_its_journals_and_no_other(person: Person) -> N
     person.types("tag", "Use spaces", "--project", "name:other")
     person.talks("s1", "a telling sentence")
     person.types("learn")
-    leaving = Path(person.place.journal("s1")).with_suffix(".done")
-    Path(person.place.journal("s1")).rename(leaving)
+    leaving = Path(person.place.journal_file("s1")).with_suffix(".done")
+    Path(person.place.journal_file("s1")).rename(leaving)
     assert person.types("clear-all", "--yes", "--json").json["erased"] > 0
     assert [rule["rule"] for rule in person.rules()] == ["Never push to main"]
     assert [rule["rule"] for rule in person.rules("--project", "name:other")] == ["Never push to main", "Use spaces"]
@@ -229,7 +229,7 @@ def test_a_folder_of_journals_that_others_use_keeps_what_is_theirs(
     (shared / "letter.txt").write_text("dear Bob")
     monkeypatch.setenv("CLAUDE_SMART_STATE_DIR", str(shared))
     place = DataDir(str(person.home), str(shared))
-    place.make()
+    place.create_folders()
     for name in ("s1.jsonl", "s1.shown", "s2.done", "wanted", "s3.jsonl.4711"):
         (shared / name).touch()
     assert person.types("clear-all", "--everywhere", "--yes").code == 0

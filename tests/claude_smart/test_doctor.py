@@ -84,7 +84,7 @@ def test_damaged_settings_are_told(person: Person) -> None:
 def test_journals_that_nobody_took_in_are_told(person: Person) -> None:
     person.talks("s1", "hello there")
     assert looked(person)["journals"]["ok"]
-    os.utime(person.place.journal("s1"), (0, 0))
+    os.utime(person.place.journal_file("s1"), (0, 0))
     assert "claude-smart learn" in looked(person)["journals"]["fix"]
 
 

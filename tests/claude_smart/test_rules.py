@@ -44,7 +44,7 @@ def test_rules_are_shown_in_groups_with_what_a_person_needs_to_judge_them(person
 def test_the_playbook_is_what_a_session_starts_with(person: Person) -> None:
     person.types("tag", "Use tabs")
     text = person.types("show", "--playbook").out
-    assert text.startswith("# Rules from earlier sessions\n")
+    assert text.startswith("# Rules the user stated\n")
     assert text == person.types("show", "--json").json["playbook"] + "\n"
 
 
@@ -234,7 +234,7 @@ def test_a_rule_of_all_projects_is_erased_from_all_and_another_from_its_own(pers
     person.types("tag", here)
     for rule in (everywhere, here):
         assert person.types("forget", "--everything", rule).code == 0
-    own, other = (Path(person.place.journal(session)).read_text() for session in ("s1", "s2"))
+    own, other = (Path(person.place.journal_file(session)).read_text() for session in ("s1", "s2"))
     assert (everywhere in own, here in own) == (False, False)
     assert (everywhere in other, here in other) == (False, True)
 
@@ -244,7 +244,7 @@ def test_a_short_sentence_takes_no_other_turn_along(person: Person) -> None:
     person.types("learn")
     person.types("tag", "use tabs")
     assert person.types("forget", "--everything", "use tabs", "--json").json["turns"] == 0
-    assert b"linter agrees" in Path(person.place.journal("s1")).read_bytes()
+    assert b"linter agrees" in Path(person.place.journal_file("s1")).read_bytes()
 
 
 # -- review
@@ -283,6 +283,7 @@ def test_what_was_said_once_lasts_when_a_person_accepts_it(person: Person) -> No
     assert person.types("review", "--accept", waiting["id"]).code == 0
     [rule] = person.rules()
     assert (rule["status"], rule["reach"], rule["session"]) == ("active", "project", "")
+    person.talks("another", "hello")
     assert "load_settings" in person.types("show", "--session", "another").out
 
 
@@ -326,3 +327,21 @@ def test_what_replaced_it_everywhere_is_replaced_only_with_yes(person: Person) -
 def test_where_nothing_was_replaced_nothing_is_restored(person: Person) -> None:
     person.types("tag", "Use tabs")
     assert "no replaced or archived rule matches 'tabs'" in person.fails("restore", "tabs")
+
+
+def test_an_edit_of_a_trigger_or_a_reason_is_shown(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    said = person.types("edit", "tabs", "--trigger", "tabs", "--reason", "diffs").out
+    assert "\n    trigger: tabs (before: none)\n    reason: diffs (before: none)\n    Undo: " in said
+    said = person.types("edit", "tabs", "--trigger", "").out
+    assert "\n    trigger: none (before: tabs)\n    Undo: " in said
+
+
+def test_a_session_that_is_not_known_is_refused(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    person.talks("s1", "hello")
+    for command in (["show"], ["show", "--playbook"], ["show", "--json"]):
+        assert person.types(*command, "--session", "s1").code == 0
+        assert person.fails(*command, "--session", "nope") == (
+            "there is no session 'nope'; claude-smart show --all lists the rules of all sessions"
+        )
