@@ -71,7 +71,7 @@ demo: $(READY)
 
 docs: $(READY_DOCS)
 	@$(BIN)/mkdocs build --strict --quiet
-	@echo "Built build/site: open build/site/index.html, or run 'python -m http.server -d build/site' to use the search"
+	@echo "Built build/site; open build/site/index.html"
 
 test: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal

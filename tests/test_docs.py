@@ -74,6 +74,13 @@ def test_python_examples_run(document: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+def test_the_architecture_page_names_every_package() -> None:
+    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    parts = {one.stem for one in (ROOT / "src/alma").iterdir() if one.suffix == ".py" or (one / "__init__.py").exists()}
+    missing = {one for one in parts if f"`{one}`" not in page and not one.startswith("__")}
+    assert not missing
+
+
 @named
 def test_yaml_examples_load(document: Path, tmp_path: Path) -> None:
     for found in blocks(document, "yaml"):

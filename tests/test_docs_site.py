@@ -101,3 +101,10 @@ def test_search_has_every_page_and_its_own_scripts(site: Path) -> None:
     assert {"how-to/mcp.html", "reference/cli.html"} <= places
     assert all((site / "search" / name).is_file() for name in ("lunr.js", "main.js", "worker.js"))
     assert (site / "search.html").is_file()
+
+
+def test_search_works_on_pages_that_are_opened_from_the_disk(site: Path, pages: dict[Path, Html]) -> None:
+    script = (site / "search" / "search_index.js").read_text(encoding="utf-8")
+    assert json.loads(script.removeprefix("var search_index = ").removesuffix(";\n"))["docs"]
+    loads = pages[site / "search.html"].loads
+    assert loads.index("./js/search_from_disk.js") < loads.index("./search/main.js")

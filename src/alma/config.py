@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from . import trust_register
 from .engine.context import Settings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
-from .types.asking import Limits, ModelSettings, Prices
+from .types.asking import BudgetLimits, ModelSettings, Prices
 from .types.query import MemoryScope, Scopes
 
 T = TypeVar("T")
@@ -252,7 +252,7 @@ def _build_model(data: Any, base: Path) -> ModelSettings:
         # Not quoted: it is the key.
         raise ConfigError("model.api_key: a key is never in the configuration; name its variable in `api_key_env`")
     given = _read_section("model", data, ModelSettings.__slots__)
-    given["budget"] = Limits(**_read_section("model.budget", given.get("budget"), Limits.__slots__))
+    given["budget"] = BudgetLimits(**_read_section("model.budget", given.get("budget"), BudgetLimits.__slots__))
     if given.get("prices") is not None:
         names = Prices.__slots__
         prices = _read_section("model.prices", given["prices"], names)

@@ -120,7 +120,7 @@ def copy_fields(kind: type[T], value: Any, **more: Any) -> T:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RetrievedMemories:
     """What a retrieval found."""
 
     query: str
@@ -138,10 +138,10 @@ class Found:
     """All of it as Markdown for a prompt; empty when nothing is relevant."""
 
 
-def to_found(memories: MemorySlice, max_tokens: MaxTokens = 2000) -> Found:
+def to_retrieved(memories: MemorySlice, max_tokens: MaxTokens = 2000) -> RetrievedMemories:
     """Return what was retrieved with its prompt."""
     return copy_fields(
-        Found,
+        RetrievedMemories,
         memories,
         retrieval_time_ms=round(memories.retrieval_time_ms, 3),
         memories=list(memories),

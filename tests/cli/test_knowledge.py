@@ -272,7 +272,7 @@ def test_where_no_model_is_asked(project: Path, run: Run) -> None:
 
 def test_what_was_asked_and_what_is_left(project: Path, run: Run) -> None:
     from alma.models.budget import Budgeted
-    from alma.types.asking import Limits
+    from alma.types.asking import BudgetLimits
 
     config = project / ".alma" / "config.yaml"
     config.write_text(
@@ -280,7 +280,7 @@ def test_what_was_asked_and_what_is_left(project: Path, run: Run) -> None:
         "base_url: 'http://127.0.0.1:9/v1'}\n"
     )
     with open_config(config) as alma:
-        model = Budgeted(Told(), alma.engine, Limits(calls=5))
+        model = Budgeted(Told(), alma.engine, BudgetLimits(calls=5))
         for _ in range(2):
             model.ask(Prompt(system="What?", text="This.", schema={"type": "object"}))
     run("trust")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from alma import ALMA
-from alma.engine.prompt import excerpt, tokens
+from alma.engine.prompt import count_tokens, excerpt_text
 
 QUESTION = "When does the night train to Porto leave?"
 HOSTILE = (
@@ -63,7 +63,7 @@ def test_it_stays_within_the_budget_and_has_no_empty_heading(alma: ALMA) -> None
     seen = filled(alma).retrieve("Deploy the auth service", "dev", user_id="u1")
     for budget in range(1, 200, 7):
         prompt = seen.to_prompt(max_tokens=budget)
-        assert tokens(prompt) <= budget
+        assert count_tokens(prompt) <= budget
         lines = prompt.split("\n")
         for line, following in zip(lines, [*lines[1:], ""], strict=True):
             assert not line.startswith("###") or following.startswith("- ")
@@ -239,7 +239,7 @@ class TestConversations:
         shown = []
         for budget in (20, 60, 150, 400, 1000, 4000):
             prompt = seen.to_prompt(max_tokens=budget)
-            assert tokens(prompt) <= budget
+            assert count_tokens(prompt) <= budget
             assert prompt == "" or prompt.split("\n")[1].startswith("- ")
             assert "\n\n###" not in prompt
             shown.append(prompt.count("”:\n"))
@@ -253,7 +253,7 @@ class TestConversations:
         seen = alma.retrieve(QUESTION, "dev", top_k=12)
         assert len(seen.episodes) == 12
         assert seen.to_prompt(max_tokens=1200).count("”:\n") == 12
-        assert tokens(seen.to_prompt(max_tokens=100_000)) > 1200
+        assert count_tokens(seen.to_prompt(max_tokens=100_000)) > 1200
 
     def test_where_there_is_little_room_less_of_each_turn_is_shown(self, alma: ALMA) -> None:
         spoken(alma, "The night train to Porto leaves at 22:30. " + "It has a dining car and beds. " * 20)
@@ -296,18 +296,18 @@ class TestProgressive:
         seen = self.filled(alma).retrieve("Deploy the auth service", "dev", "u1", progressive=True)
         for budget in range(1, 400, 13):
             prompt = seen.to_prompt(max_tokens=budget)
-            assert tokens(prompt) <= budget
+            assert count_tokens(prompt) <= budget
             assert prompt == "" or prompt.endswith("for the full memory.")
 
 
 class TestExcerpt:
     def test_a_short_text_stays_whole(self) -> None:
-        assert excerpt("One.\nTwo.", "two", 100) == "One. Two."
+        assert excerpt_text("One.\nTwo.", "two", 100) == "One. Two."
 
     def test_where_nothing_is_asked_about_it_begins_at_the_beginning(self) -> None:
-        assert excerpt("First sentence stands here. " * 20, "zebra", 80).startswith("First sentence stands here.")
+        assert excerpt_text("First sentence stands here. " * 20, "zebra", 80).startswith("First sentence stands here.")
 
     @pytest.mark.parametrize("text", ["x" * 5000, "long words " * 500, "。".join(["東京で会いましょう"] * 200)])
     @pytest.mark.parametrize("most", [20, 85, 500])
     def test_it_is_never_much_longer_than_asked(self, text: str, most: int) -> None:
-        assert 0 < len(excerpt(text, "東京 long x", most)) <= most + 4
+        assert 0 < len(excerpt_text(text, "東京 long x", most)) <= most + 4

@@ -212,7 +212,7 @@ def test_what_is_said_while_claude_reads_is_read_next(work: Session, monkeypatch
     work.says(UNKNOWN)
     read = coding_sessions.read_part
 
-    def read_slowly(*args: Any) -> coding_sessions.Reading:
+    def read_slowly(*args: Any) -> coding_sessions.CheckedProposals:
         reading = read(*args)
         if len(work.calls()) == 1:
             work.says("tests live in spec, as everyone knows")

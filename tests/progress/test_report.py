@@ -71,7 +71,7 @@ def test_a_log_of_an_unknown_session_names_those_there_are(tracker: ProgressTrac
 
 
 def test_a_log_needs_an_agent_and_a_session(tracker: ProgressTracker) -> None:
-    with pytest.raises(ValidationError, match="agent and session_id"):
+    with pytest.raises(ValidationError, match="pass `agent` and session_id"):
         tracker.log_session_progress("Victor", "s")
     with pytest.raises(NotFoundError):
         tracker.log_session_progress(agent="Victor", session_id="s", current_item_id="wrk_no")

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.engine.escape import suspicious
+from alma.engine.escape import find_suspicion
 from alma.errors import ALMAError
 from alma.rulefiles import export, import_
 from alma.rulefiles.block import BEGIN, END, encode_text
@@ -70,7 +70,7 @@ def test_edited_imported_exported_gives_the_edited_text(
     given_rules: list[tuple[str, str, str]], fresh: str, data: st.DataObject
 ) -> None:
     # What reads like a planted instruction waits for review, whoever wrote it.
-    assume(not suspicious(fresh))
+    assume(not find_suspicion(fresh))
     with tempfile.TemporaryDirectory() as root, filled(given_rules) as alma:
         file = Path(root) / "AGENTS.md"
         export(alma, "agents-md", root=root)

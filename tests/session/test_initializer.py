@@ -11,7 +11,7 @@ import pytest
 
 from alma import ALMA
 from alma.domains import get_sales_schema
-from alma.engine.prompt import tokens
+from alma.engine.prompt import count_tokens
 from alma.errors import ConfigError, ModelUnavailableError, ScopeError, ValidationError
 from alma.models.client import check
 from alma.progress import ProgressTracker
@@ -219,7 +219,7 @@ def test_a_prompt_keeps_to_its_budget(alma: ALMA, initializer: SessionInitialize
         "test", "helena", "\n".join(f"- Test the login form {n} {'y' * 200}" for n in range(60))
     )
     for budget in (150, 300, 800, 2000, 8000):
-        assert tokens(result.to_prompt(budget)) <= budget
+        assert count_tokens(result.to_prompt(budget)) <= budget
     with pytest.raises(ValidationError, match="max_tokens"):
         result.to_prompt(3)
 

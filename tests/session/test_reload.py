@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.engine.prompt import tokens
+from alma.engine.prompt import count_tokens
 from alma.errors import ValidationError
 from alma.progress import ProgressSummary, Status, WorkItem
 from alma.session import LastOutcome, Session, SessionHandoff, SessionManager
@@ -107,7 +107,7 @@ def test_a_reload_keeps_to_its_budget_and_its_layout(
         "focus": WorkItem(id="wrk_01ky00000000000000000000", title=goal or "x", priority=80),
     }  # fmt: skip
     found = reload(budget, **told)
-    assert tokens(found) <= budget
+    assert count_tokens(found) <= budget
     if budget >= 300:
         assert labels(found) == list(LABELS)
     assert reload(budget, **told) == found
@@ -134,7 +134,7 @@ def test_a_managers_reload_is_within_its_budget_whatever_is_stored(alma: ALMA) -
         test_status={f"test {number} {'x' * 200}": False for number in range(80)},
     )
     found = manager.get_quick_reload("Helena")
-    assert tokens(found) <= 400
+    assert count_tokens(found) <= 400
     assert labels(found) == list(LABELS)
     assert len(manager.get_quick_reload("Helena", max_tokens=2000)) > len(found)
     with pytest.raises(ValidationError, match="max_tokens"):

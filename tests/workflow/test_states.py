@@ -49,8 +49,8 @@ def test_values_of_two_types_have_two_digests(a: object, b: object) -> None:
 @pytest.mark.parametrize(
     ("state", "told"),
     [
-        ([1], "must be a dict"),
-        (None, "must be a dict"),
+        ([1], "must be a mapping"),
+        (None, "must be a mapping"),
         ({"a": {"b": (1, 2)}}, r"state\.a\.b is a tuple"),
         ({"a": [{1: 2}]}, r"state\.a\[0\] has the key 1"),
         ({"a": float("nan")}, r"state\.a is nan"),
@@ -76,7 +76,7 @@ def test_a_state_that_holds_itself_is_refused() -> None:
 
 
 def test_too_large_names_the_size_and_the_limit() -> None:
-    with pytest.raises(ValidationError, match=r"takes 2,008 bytes .* at most 1,000 .* link_artifact"):
+    with pytest.raises(ValidationError, match=r"has 2,008 bytes .* at most 1,000.* artifacts"):
         states.read_state({"a": "é" * 1000}, 1000)
     assert states.read_state({"a": "x" * 92}, 100).size == 100
 

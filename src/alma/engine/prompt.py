@@ -31,7 +31,7 @@ from ..types.kinds import (
 from ..types.record import QUOTED
 from ..types.slice import MemorySlice
 from ..types.speech import OUTPUT_LABEL, is_quoted_output, quote_output, sentences
-from .escape import escape, suspicious
+from .escape import escape, find_suspicion
 from .rules import describe_occasion
 
 _FIELD_CHARS = 500
@@ -52,15 +52,15 @@ _LEFT_OUT = "(omitted: reads like an instruction)"
 _SOURCES = {"tool": "program output", "content": "a file, page or message"}
 _INNER = str.maketrans({"“": "‘", "”": "’"})
 
-_is_suspicious = lru_cache(maxsize=1024)(suspicious)
+_is_suspicious = lru_cache(maxsize=1024)(find_suspicion)
 
 
-def tokens(text: str) -> int:
+def count_tokens(text: str) -> int:
     """Return a conservative estimate of a text's tokens: one for every 3.5 bytes."""
     return math.ceil(len(text.encode("utf-8", "replace")) / _CHARS_PER_TOKEN)
 
 
-def render(memories: MemorySlice, max_tokens: int) -> str:
+def render_memories(memories: MemorySlice, max_tokens: int) -> str:
     """Return the memories as Markdown of at most `max_tokens` tokens.
 
     Lines that do not fit are left out, and so are headings without a line. The text is empty if nothing fits.
@@ -97,7 +97,7 @@ def render(memories: MemorySlice, max_tokens: int) -> str:
 
 def _count_line(text: str) -> int:
     """Return the tokens of a line with the line break after it."""
-    return tokens(text) + 1
+    return count_tokens(text) + 1
 
 
 def _write_lines(items: Sequence[Memory], memories: MemorySlice, room: int) -> list[str]:
@@ -259,7 +259,7 @@ def _quote_conversation(memory: Episode | Turn, query: str, limit: int, *, is_ma
     """
     lines = []
     for turn in memory.turns if isinstance(memory, Episode) else (memory,):
-        text = excerpt(turn.text, query, limit)
+        text = excerpt_text(turn.text, query, limit)
         mark = _ONLY_QUOTED if is_marked and _is_suspicious(text) else ""
         lines.append(f"- {_write_speaker(turn)}: {_quote(text)}{mark}")
     if isinstance(memory, Turn):
@@ -270,7 +270,7 @@ def _quote_conversation(memory: Episode | Turn, query: str, limit: int, *, is_ma
 
 def _quote_briefly(turn: Turn, query: str) -> str:
     speaker = f"{_write_speaker(turn)}: "
-    text = excerpt(turn.text, query, max(20, _BRIEF_CHARS - len(speaker) - 2))
+    text = excerpt_text(turn.text, query, max(20, _BRIEF_CHARS - len(speaker) - 2))
     return f"{speaker}{_LEFT_OUT if _is_suspicious(text) else _quote(text)}"
 
 
@@ -284,7 +284,7 @@ def _write_speaker(turn: Turn) -> str:
     return f"{turn.said_at.date()}, {escape(shorten(turn.speaker, _NAME_CHARS)).translate(_INNER)}"
 
 
-def excerpt(text: str, query: str, limit: int) -> str:
+def excerpt_text(text: str, query: str, limit: int) -> str:
     """Return the text in at most about so many characters: of a longer one the part that says most of what is asked."""
     flat = " ".join(text.split())
     if len(flat) <= limit:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from .. import words
 from ..engine import facts, outcomes, rules, validate
 from ..engine.admit import draft_record, embed_records
-from ..engine.escape import suspicious
+from ..engine.escape import find_suspicion
 from ..engine.transaction import Transaction, write
-from ..engine.view import view
+from ..engine.view import to_memory
 from ..errors import ValidationError
 from ..opening import OwnsMemory
 from ..operations import About, Effect, Group, take_as_given
@@ -325,7 +325,7 @@ class _Keeper:
                 self.kept.refuse(one, error)
                 continue
             marks.add(mark)
-            is_trusted = trusted and not suspicious("\n".join((one.quote, text, *fields.values())))
+            is_trusted = trusted and not find_suspicion("\n".join((one.quote, text, *fields.values())))
             origin = _ORIGINS[one.voice] if is_trusted else Origin.CONTENT
             origin = Origin.AGENT if relayed and origin is Origin.USER else origin
             trust = Trust.LEARNED if is_trusted else Trust.UNTRUSTED
@@ -380,7 +380,7 @@ class _Keeper:
             else:
                 new.add(record.id)
                 name = next(one for one in LISTS if one.startswith(record.kind))
-                getattr(self.kept, name).append(view(record, self._engine.clock()))
+                getattr(self.kept, name).append(to_memory(record, self._engine.clock()))
 
     def _find_time(self, item: _Item) -> datetime | None:
         """Return when it was said, unless that is in the future: another clock is wrong."""

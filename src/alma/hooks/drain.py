@@ -26,10 +26,10 @@ from ..config import Config
 from ..engine import coding_sessions
 from ..engine.admit import clean
 from ..engine.coding_sessions import (
+    CheckedProposals,
     JournalMark,
-    Part,
-    Progress,
-    Reading,
+    ReadingProgress,
+    SessionPart,
     StoredSession,
     change_progress,
     find_mark,
@@ -46,11 +46,11 @@ from ..errors import ALMAError, ModelError, ModelOutputError, OverBudgetError
 from ..files import try_lock
 from ..memory import ALMA
 from ..models import registry
-from ..models.budget import Budgeted, Limits, meter
+from ..models.budget import Budgeted, meter
 from ..models.claude_cli import PATH_VARIABLE, ClaudeCLI
 from ..models.registry import digest_prompt
 from ..ports import Model
-from ..types.asking import Answer, Prompt
+from ..types.asking import Answer, BudgetLimits, Prompt
 from ..types.kinds import EVERYWHERE
 from ..types.query import Where
 from ..types.record import LIVE, Record, Status
@@ -292,7 +292,7 @@ def read_sessions(
     return report
 
 
-def _is_due(data_dir: DataDir, engine: Engine, progress: Progress, now: float) -> bool:
+def _is_due(data_dir: DataDir, engine: Engine, progress: ReadingProgress, now: float) -> bool:
     try:
         idle = time.time() - os.path.getmtime(data_dir.journal_file(progress.session))
     except FileNotFoundError:
@@ -303,7 +303,7 @@ def _is_due(data_dir: DataDir, engine: Engine, progress: Progress, now: float) -
 
 
 def _read_session(
-    data_dir: DataDir, memory: ProjectMemories, progress: Progress, report: ReadingReport, timeout: float | None
+    data_dir: DataDir, memory: ProjectMemories, progress: ReadingProgress, report: ReadingReport, timeout: float | None
 ) -> bool:
     """Read one session. Return whether the next one may be tried."""
     engine = memory.engine(find_moved(data_dir, progress.project) or EVERYWHERE)
@@ -330,16 +330,18 @@ def _read_session(
     return True
 
 
-def _ask_model(data_dir: DataDir, engine: Engine, part: Part, progress: Progress, timeout: float | None) -> Reading:
+def _ask_model(
+    data_dir: DataDir, engine: Engine, part: SessionPart, progress: ReadingProgress, timeout: float | None
+) -> CheckedProposals:
     if not part.heard:
-        return Reading([], {})
+        return CheckedProposals([], {})
     # Check first: a call that cannot start must not count towards the budget.
     find_program()
     settings = read_settings(data_dir)
     options = {"model": settings["model_name"], **({} if timeout is None else {"timeout": timeout})}
     claude = registry.create("claude-cli", options, os.environ)
     assert claude is not None
-    limits = Limits(calls=settings["daily_calls"])
+    limits = BudgetLimits(calls=settings["daily_calls"])
     model = _StoringModel(Budgeted(claude, replace(engine, project=EVERYWHERE), limits), engine, progress)
     reading = coding_sessions.read_part(model, part)
     if reading.dropped and not reading.proposals:
@@ -366,7 +368,7 @@ def _count_calls(engine: Engine) -> int:
 class _StoringModel:
     """A model whose answers are stored until they are applied, so that a killed process does not pay twice."""
 
-    def __init__(self, model: Model, engine: Engine, progress: Progress) -> None:
+    def __init__(self, model: Model, engine: Engine, progress: ReadingProgress) -> None:
         self.name = model.name
         self._model = model
         self._engine = engine
@@ -381,7 +383,7 @@ class _StoringModel:
         return Answer(value=self._answers[name], model=self.name)
 
 
-def _note_failure(engine: Engine, progress: Progress, error: ModelError) -> str:
+def _note_failure(engine: Engine, progress: ReadingProgress, error: ModelError) -> str:
     """Record why a session could not be read and when to try again. Return the reason."""
     now = engine.clock()
     is_over_budget, is_invalid = isinstance(error, OverBudgetError), isinstance(error, ModelOutputError)

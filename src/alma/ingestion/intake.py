@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from ..engine import episodes, validate
 from ..engine.admit import clean
-from ..engine.episodes import Conversation, Said
-from ..engine.escape import suspicious
+from ..engine.episodes import Conversation, TurnDraft
+from ..engine.escape import find_suspicion
 from ..engine.transaction import write
-from ..engine.view import view
+from ..engine.view import to_memory
 from ..errors import ValidationError
 from ..extraction import Extracted, Kept, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..extraction.learner import LISTS
@@ -388,7 +388,7 @@ class _Ingestion:
         records = episodes.record_conversations(self._engine, conversations) if fresh else []
         for record in {one.id: one for one in records}.values():
             if record.updated_at >= started and record.id not in known and record.status is not Status.RETIRED:
-                result.add("episodes", view(record, started))
+                result.add("episodes", to_memory(record, started))
         for one, record in zip(fresh, records, strict=True):
             if record.status is Status.RETIRED:
                 result.leave_out("conversations that were deleted here")
@@ -435,7 +435,7 @@ class _Ingestion:
         findings: dict[bool, list[Extracted]] = {True: [], False: []}
         for item in extraction.found:
             turn = turns[item.turn]
-            is_hostile = not one.piece.is_document and suspicious(turn.text[:_TURN_CHARS])
+            is_hostile = not one.piece.is_document and find_suspicion(turn.text[:_TURN_CHARS])
             findings[turn.voice is not Speaker.OTHER and not is_hostile].append(item)
         return findings
 
@@ -522,8 +522,8 @@ def _make_conversation(one: _Prepared, agent: str, user: str) -> Conversation:
     untrusted = Provenance(Origin.CONTENT, Trust.UNTRUSTED, source=source)
     turns = []
     for turn in one.turns:
-        is_doubted = turn.voice in (Speaker.OTHER, Speaker.TOOL) and suspicious(turn.text)
-        turns.append(Said(turn.speaker, turn.text, turn.at, turn.id, untrusted if is_doubted else learned))
+        is_doubted = turn.voice in (Speaker.OTHER, Speaker.TOOL) and find_suspicion(turn.text)
+        turns.append(TurnDraft(turn.speaker, turn.text, turn.at, turn.id, untrusted if is_doubted else learned))
     title = _clean_name(one.piece.title, 300)
-    title = "" if suspicious(title) else title
+    title = "" if find_suspicion(title) else title
     return Conversation(agent, one.piece.session, tuple(turns), user, title, learned, (source,))

@@ -1,4 +1,4 @@
-"""What is to be done, by whom, in which order, and how far it is.
+"""Work items: what there is to do, who does it, in which order, and how far it is.
 
 from alma.progress import ProgressTracker
 
@@ -81,17 +81,23 @@ def _check_statuses(label: str, value: object) -> list[Status]:
 
 @dataclass(frozen=True, slots=True)
 class NextItem:
-    item: WorkItem | None  # None: nothing is free to be worked on.
-    waiting: int  # How many items are open all the same: blocked, being worked on, or another agent's.
+    """The work item to take up next, if any is free."""
+
+    item: WorkItem | None  # None if no item is free.
+    waiting: int  # How many items are open but not free: blocked, in progress, or another agent's.
 
 
 @dataclass(frozen=True, slots=True)
 class Archived:
+    """How many work items were archived."""
+
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedItem:
+    """The id of a work item that was deleted."""
+
     id: str
 
 
@@ -102,8 +108,9 @@ def _show_deleted(nothing: None, item_id: str) -> DeletedItem:
 class ProgressTracker(OwnsMemory):
     """Tracks the work items of a project.
 
-    Without a memory it opens the one that is configured here, and `close` (or leaving its `with` block) closes it.
-    `by` says who makes a change; it is kept in the item's history, and an agent cannot change what another has claimed.
+    Without `alma` the tracker opens the configured memory; `close`, or the end of its `with` block, closes it. `by` is
+    the agent that makes a change: it is stored in the item's history, and an agent cannot change an item that another
+    one has claimed.
     """
 
     def __init__(self, project_id: str | None = None, alma: ALMA | None = None) -> None:
@@ -115,6 +122,7 @@ class ProgressTracker(OwnsMemory):
 
     @property
     def project_id(self) -> str:
+        """The project whose work items are tracked."""
         return self.engine.project
 
     # -- creating
@@ -143,18 +151,20 @@ class ProgressTracker(OwnsMemory):
         Notes:
             Pass its fields, or a `WorkItem` made by hand.
         """
-        given = {name: value for name, value in locals().items() if name not in ("self", "item", "project_id")}
+        fields = {name: value for name, value in locals().items() if name not in ("self", "item", "project_id")}
         if isinstance(item, str):
             raise ValidationError(f"item must be a WorkItem, not text; to create one by its title, pass title={item!r}")
-        if item is not None and any(value and value != _DEFAULTS.get(name) for name, value in given.items()):
+        if item is not None and any(value and value != _DEFAULTS.get(name) for name, value in fields.items()):
             raise ValidationError("pass a WorkItem or its fields, not both")
-        return self.create_work_items([given if item is None else item], project_id=project_id)[0]
+        return self.create_work_items([fields if item is None else item], project_id=project_id)[0]
 
     def create_work_items(
         self, items: Iterable[WorkItem | Mapping[str, Any]], *, project_id: str | None = None
     ) -> list[WorkItem]:
-        """Create several, all or none; each a `WorkItem` or a mapping of its fields, and a later one may name an
-        earlier one's id."""
+        """Create several work items, all or none, and return them.
+
+        Each is a `WorkItem` or a mapping of its fields. An item may refer to the id of an earlier one in the list.
+        """
         drafts = []
         for item in validate.many("items", items):
             if isinstance(item, WorkItem):
@@ -163,7 +173,7 @@ class ProgressTracker(OwnsMemory):
             drafts.append({**draft, "agent": self._agent(draft.get("agent"))})
         projects = {draft.pop("project_id", "") or project_id or self.project_id for draft in drafts}
         if len(projects) > 1:
-            raise ValidationError(f"items of one call belong to one project, not to {', '.join(sorted(projects))}")
+            raise ValidationError(f"all items of a call must be of one project, not of {', '.join(sorted(projects))}")
         engine = self._engine(next(iter(projects), None))
 
         def create(plan: WorkPlan) -> list[WorkItem]:
@@ -183,7 +193,7 @@ class ProgressTracker(OwnsMemory):
         claim: bool = False,
         lease_seconds: float = LEASE_SECONDS,
     ) -> WorkItem | None:
-        """Return what to work on next; None when nothing is free. `offer_next_item` says what the arguments mean."""
+        """Return the work item to take up next, or None if none is free. Takes the arguments of `offer_next_item`."""
         return self.offer_next_item(agent, strategy, claim, lease_seconds, project_id=project_id).item
 
     def claim_next(
@@ -194,9 +204,9 @@ class ProgressTracker(OwnsMemory):
         *,
         project_id: str | None = None,
     ) -> WorkItem | None:
-        """Take the next item: two who ask at once never get the same one.
+        """Claim the next work item; two agents that ask at the same time never get the same one.
 
-        It is the agent's until it leaves 'in_progress', is released, or the lease has run out; then others may have it.
+        The agent holds the item until its status changes from 'in_progress', it is released, or the lease expires.
         """
         return self.get_next_item(project_id, agent, strategy, claim=True, lease_seconds=lease_seconds)
 
@@ -217,11 +227,11 @@ class ProgressTracker(OwnsMemory):
         """
         who = self._agent(agent)
         if claim and who is None:
-            raise ValidationError("claim=True needs the agent that claims: get_next_item(agent='...', claim=True)")
+            raise ValidationError("`claim` needs an agent to claim the item for: pass `agent`, too")
         losses = -1
 
         def choose(plan: WorkPlan) -> WorkItem | None:
-            # After a lost race some items are skipped: all would lose again if they ran for the same one.
+            # After losing a race, agents choose among several items, so that they do not all collide again.
             nonlocal losses
             losses += 1
             items = work.rank_free_items(plan.tx, who, Strategy(strategy))
@@ -272,17 +282,19 @@ class ProgressTracker(OwnsMemory):
             allowed moves of the status are listed in `alma.progress.items`. Taken up again, an item blocks again what
             waited for it. One that others still wait for cannot be archived. All changes are made, or none.
         """
-        given = {name: value for name, value in locals().items() if value is not None}
-        names = [name for name in given if name not in ("self", "item_id", "by")]
+        arguments = {name: value for name, value in locals().items() if value is not None}
+        names = [name for name in arguments if name not in ("self", "item_id", "by")]
         if not names:
-            raise ValidationError("nothing to update: pass what should change, such as its status or priority")
-        fields = {name: given[name] for name in names if name in work.FIELDS}
+            raise ValidationError(
+                "nothing to update: pass at least one field to change, such as `status` or `priority`"
+            )
+        fields = {name: arguments[name] for name in names if name in work.FIELDS}
         if owner is not None:
             fields["agent"] = self._agent(owner)
 
         def change(plan: WorkPlan, item: Item) -> None:
             if archived is False and not item.archived:
-                raise ValidationError(f"{item.title!r} is not archived; it is {item.status}")
+                raise ValidationError(f"work item {item.title!r} is not archived; its status is {item.status}")
             if archived is False:
                 item.archived = False
                 plan.save_item(item, "restored")
@@ -306,8 +318,8 @@ class ProgressTracker(OwnsMemory):
             if archived:
                 plan.archive_item(item)
 
-        reorders = not given.keys().isdisjoint(("parent_id", "blocked_by", "unblocked_by"))
-        # Whoever runs the tests may record how they went.
+        reorders = not arguments.keys().isdisjoint(("parent_id", "blocked_by", "unblocked_by"))
+        # Any agent may record test results, even of an item that another one has claimed.
         return self._change(item_id, by, change, reorders=reorders, checks_claim=names != ["test_results"])
 
     # -- reading
@@ -337,12 +349,12 @@ class ProgressTracker(OwnsMemory):
         """List work items, the most urgent first; show one by its id, or find some by words."""
         if item_id:
             if not (status is agent is query is item_type is parent_id is tag is None):
-                raise ValidationError("pass an item_id, or what to list items by, not both")
+                raise ValidationError("pass item_id to show one item, or filters to list items, not both")
             return [read_item(self._find_item(item_id)[1])]
         engine, who = self._engine(project_id), self._agent(agent)
         conditions = {"agents": who, "linked": parent_id, "tagged": tag}
-        given = {name: {value} for name, value in conditions.items() if value}
-        where = work.select_items(engine, status, archived=archived, **given)
+        filters = {name: {value} for name, value in conditions.items() if value}
+        where = work.select_items(engine, status, archived=archived, **filters)
         if query is not None:
             query = validate.text("query", query)
             hits = by_words(engine.store, query, where, limit or _MAX_LIMIT)
@@ -353,7 +365,7 @@ class ProgressTracker(OwnsMemory):
         return list(fits)[:limit]
 
     def history(self, item_id: str) -> list[ItemChange]:
-        """Return who changed what of a work item, oldest first."""
+        """Return the changes of a work item with their time and author, oldest first."""
         engine, record = self._find_item(item_id)
         lines = scan_records(engine, "change", linked={record.id})[::-1]
         changes = [decode_record(ItemChange, line, {"at": "created_at"}) for line in lines]
@@ -367,7 +379,7 @@ class ProgressTracker(OwnsMemory):
         return self._change(item_id, agent, lambda plan, item: plan.claim_item(item, lease_seconds))
 
     def renew(self, item_id: str, agent: str, lease_seconds: float = LEASE_SECONDS) -> WorkItem:
-        """Keep a claim for that long from now."""
+        """Extend the claim that the agent has on an item by a new lease from now, and return the item."""
         self._change(item_id, agent, WorkPlan.check_holder)
         return self.claim(item_id, agent, lease_seconds)
 
@@ -382,7 +394,7 @@ class ProgressTracker(OwnsMemory):
 
         return self._change(item_id, agent, release)
 
-    # -- putting away
+    # -- archiving and deleting
 
     @operation(Effect.CHANGES, idempotent=True, answer=Archived)
     def archive_finished(
@@ -467,7 +479,7 @@ class ProgressTracker(OwnsMemory):
             Actions and outcomes are counted since the session began.
         """
         if agent is None or session_id is None:
-            raise ValidationError("log_session_progress needs agent and session_id, by name: agent='...'")
+            raise ValidationError("pass `agent` and session_id by name")
         engine, who = self._engine(project_id), self.engine.agent(agent)
         item = None if current_item_id is None else self._find_item(current_item_id)[1].id
         # When the session began: from its record, or else from its first log.
@@ -490,7 +502,7 @@ class ProgressTracker(OwnsMemory):
         record = write(engine, lambda tx: tx.add(_LOG, body, agent=who, session=session_id))
         return decode_record(ProgressLog, record, work.LOG_NAMES)
 
-    # -- where and who
+    # -- shared steps
 
     def _engine(self, project: str | None) -> Engine:
         return self.engine if project in (None, self.engine.project) else replace(self.engine, project=project)
@@ -499,7 +511,10 @@ class ProgressTracker(OwnsMemory):
         return self.engine.agent(name) if name else None
 
     def _find_item(self, item_id: str) -> tuple[Engine, Record]:
-        """Return an item and its project's engine. A tracker of one project knows only that one's items."""
+        """Return the engine of an item's project, and its record.
+
+        A tracker that was opened for a project finds only that project's items.
+        """
         project = None
         if not self._is_bound:
             project = next((record.project for record in self.engine.store.get([item_id])), None)
@@ -515,7 +530,7 @@ class ProgressTracker(OwnsMemory):
         reorders: bool = False,
         checks_claim: bool = True,
     ) -> WorkItem:
-        """Change an item, unless another agent has claimed it, and return it as it is then."""
+        """Change an item and return it; raise ValidationError if another agent has claimed it."""
 
         def change_item(plan: WorkPlan) -> WorkItem:
             item = plan.get_item(item_id)
@@ -527,15 +542,15 @@ class ProgressTracker(OwnsMemory):
         return self._write(self._find_item(item_id)[0], by, change_item, reorders=reorders)
 
     def _write(self, engine: Engine, by: str | None, change: Callable[[WorkPlan], T], *, reorders: bool = False) -> T:
-        """Change items together, all or none; `change` may raise to change nothing.
+        """Change items in one transaction, all or none; `change` may raise to change nothing.
 
-        A change that `reorders` items keeps others from doing so at the same time: two changes that are right each for
-        itself can together make a circle without touching the same item.
+        Changes that reorder items are serialized: two of them that are valid on their own could together make a cycle
+        without touching the same item.
         """
 
         def step(tx: Transaction) -> T:
             if reorders:
-                # The marker is read before the items are.
+                # The marker must be read before the items.
                 tx.set_marker(f"mrk_work_{fingerprint(engine.project)}", {"value": "work"})
             return change(WorkPlan(tx, self._agent(by) or ""))
 
@@ -562,4 +577,5 @@ def _refuse_misspelt(engine: Engine, agent: str, session_id: str) -> None:
 
 
 def _count_matches(engine: Engine, where: Where) -> int:
+    """Return how many records match."""
     return sum(count_records(engine, where).values())

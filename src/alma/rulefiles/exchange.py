@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 from ..engine import validate
 from ..engine.admit import clean, key_of, reword
 from ..engine.context import Engine
-from ..engine.escape import suspicious
+from ..engine.escape import find_suspicion
 from ..engine.evidence import believe
 from ..engine.facts import add_records
 from ..engine.rules import (
@@ -179,7 +179,7 @@ def find_reason(
     trust, size = record.provenance.trust, len(one.words.line())
     # A person said it, or it came out well often enough.
     is_proven = record.provenance.origin is Origin.USER or believe(record, now).low >= _PROVEN
-    is_hostile = trust is not Trust.TRUSTED and suspicious(one.words.line())
+    is_hostile = trust is not Trust.TRUSTED and find_suspicion(one.words.line())
     reasons = {
         "an agent worked it out, and no person accepted it": is_old_fix(record),
         "it comes from an untrusted source": trust is Trust.UNTRUSTED,
@@ -363,7 +363,7 @@ class Comparison:
 
     def _must_wait(self, words: Words) -> bool:
         """Whether a person has to see it first: an untrusted file, or words that read like a planted instruction."""
-        return not self._is_trusted or bool(suspicious(words.line()))
+        return not self._is_trusted or bool(find_suspicion(words.line()))
 
     def _make_key(self, words: Words) -> str:
         return key_of(MemoryType.RULE, self.agent, "", {"rule": words.text})

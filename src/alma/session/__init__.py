@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, 
 from .. import words
 from ..engine import validate
 from ..engine.context import Engine
-from ..engine.evidence import strength
+from ..engine.evidence import memory_strength
 from ..engine.retrieve.pipeline import retrieve
 from ..engine.retrieve.request import Request
 from ..engine.rules import describe_occasion, is_old_fix
 from ..engine.transaction import scan_records, write
-from ..engine.view import view
+from ..engine.view import to_memory
 from ..errors import ValidationError
 from ..memory import ALMA
 from ..opening import OwnsMemory
@@ -204,7 +204,7 @@ class SessionManager(OwnsMemory):
             started_at=record.created_at,
             previous_handoff=previous,
             progress=progress,
-            recent_outcomes=[one for one in (view(each, now) for each in outcomes) if isinstance(one, Outcome)],
+            recent_outcomes=[one for one in (to_memory(each, now) for each in outcomes) if isinstance(one, Outcome)],
             relevant_heuristics=strategies.heuristics if strategies else [],
             codebase_state=code,
             environment_state=_describe_environment(),
@@ -479,7 +479,7 @@ def rank_memories(engine: Engine, kind: MemoryType, agent: str, user: str | None
     # Strength is rounded to the day: with the exact time, ties would break differently on each call.
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     records = [one for one in engine.store.scan(where, newest) if not is_old_fix(one)]
-    return sorted(records, key=lambda one: (-round(strength(one, day), 6), one.id))
+    return sorted(records, key=lambda one: (-round(memory_strength(one, day), 6), one.id))
 
 
 def __getattr__(name: str) -> object:

@@ -26,7 +26,7 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.escape import escape
-from ..engine.prompt import tokens
+from ..engine.prompt import count_tokens
 from ..engine.transaction import Transaction, scan_records
 from ..errors import NotFoundError, ValidationError
 from ..progress import ProgressSummary, WorkItem
@@ -496,10 +496,10 @@ def _write_fullest(list_lines: Callable[[int], Iterator[str]], max_tokens: int) 
     """Return the longest version of a text that fits the budget."""
     for chars in _WIDTHS:
         lines = "\n".join(list_lines(chars)).splitlines()
-        if tokens("\n".join(lines)) <= max_tokens:
+        if count_tokens("\n".join(lines)) <= max_tokens:
             break
     # The last resort: as many whole lines as fit.
-    while tokens("\n".join(lines)) > max_tokens:
+    while count_tokens("\n".join(lines)) > max_tokens:
         lines.pop()
     return "\n".join(lines)
 
@@ -599,4 +599,4 @@ def write_briefing(result: InitializationResult, max_tokens: int) -> str:
             if len(lines) > most:
                 yield f"- ({len(lines) - most} more)"
 
-    return _write_fullest(list_lines, budget - tokens(memories)) + memories
+    return _write_fullest(list_lines, budget - count_tokens(memories)) + memories

@@ -21,7 +21,7 @@ from ..operations import About, Effect, Group, take_as_given
 from ..ports import Model
 from ..progress import ProgressTracker, WorkItem
 from ..reading.local import LocalReader
-from ..reading.port import Plan, Task, ask_in_time
+from ..reading.port import Task, TaskPlan, ask_in_time
 from ..text import normalise, shorten
 from ..types.kinds import KINDS, Memory
 from ..types.query import MemoryScope
@@ -139,7 +139,7 @@ class SessionInitializer:
         prompt = clean(validate.text("user_prompt", user_prompt))
         if isinstance(domain, str):
             domain = DomainMemoryFactory(self.alma).get_schema(domain)
-        plan, planned_by = self._plan(prompt) if auto_expand else (Plan(()), "")
+        plan, planned_by = self._plan(prompt) if auto_expand else (TaskPlan(()), "")
         goal = "; ".join(task.title for task in plan.tasks) if "\n" in prompt and plan.tasks else prompt
         context = manager.start_session(name, shorten(goal, _GOAL_CHARS), user_id=user, orient=False)
         items = _store_items(tracker, _make_items(plan.tasks, domain, name, context.session_id))
@@ -211,7 +211,7 @@ class SessionInitializer:
         manager = self._manager or SessionManager(project, self.alma, progress=self._tracker, workspace=self.workspace)
         return manager, self._tracker or manager.tracker(project)
 
-    def _plan(self, prompt: str) -> tuple[Plan, str]:
+    def _plan(self, prompt: str) -> tuple[TaskPlan, str]:
         """Return a plan of the prompt and the name of the reader that made it."""
         name = "the model"
         try:
