@@ -1,4 +1,4 @@
-"""The commands about what is kept: project, status, usage, pause, resume, config, export, import, clear-all."""
+"""The commands about stored data: project, status, usage, pause, resume, config, export, import, clear-all."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ _GIT_SECONDS = 5.0
 
 
 def project(args: Namespace, context: CommandContext) -> Answer:
-    """Show the project of this folder, let it share another one's rules, or keep the two apart for good."""
+    """Show the project of this folder, let it share the rules of another project, or keep the two separate."""
     if args.share and args.separate:
-        raise ValidationError("--share and --separate exclude each other; pass one of them")
+        raise ValidationError("pass either --share or --separate, not both")
     copy = projects.find_copy(
         context.data_dir, projects.locate_project(context.folder), remember=bool(args.share or args.separate)
     )
@@ -70,9 +70,9 @@ def project(args: Namespace, context: CommandContext) -> Answer:
         copy.similar_project = ""
         if copy.id:
             projects.write_copy(context.data_dir, copy)
-        context.print_lines(f"{copy.key} stays a project of its own.")
+        context.print_lines(f"{copy.key} stays a separate project.")
     else:
-        # It was seen to be similar, or begins with the same commit.
+        # Projects that were noticed before as similar, and those that begin with the same commit.
         others = [
             one
             for one in projects.read_copies(context.data_dir)
@@ -84,44 +84,44 @@ def project(args: Namespace, context: CommandContext) -> Answer:
     context.print_lines(f"project    {copy.key}\nfolder     {copy.path}\nremote     {copy.remote or 'none'}")
     for one in similar:
         context.print_lines(
-            f"\nIt may be the same project as {one}; they are kept apart until you answer:",
+            f"\nThis may be the same project as {one}. They stay separate until you decide:",
             f"  claude-smart project --share '{one}'    use one set of rules for both",
-            "  claude-smart project --separate         keep them apart, and do not ask again",
+            "  claude-smart project --separate         keep them separate and stop asking",
         )
     return {"project": copy.key, "path": copy.path, "remote": copy.remote, "root": copy.root, "similar": similar}
 
 
 def _find_root(copy: projects.WorkingCopy) -> str:
-    """Return the first commit of a working copy; empty when there is none or git cannot say in time."""
+    """Return the first commit of a working copy; empty if there is none or git does not answer in time."""
     if copy.root or not os.path.isdir(copy.path):
         return copy.root
     command = ["git", f"--git-dir={copy.path}", "rev-list", "--max-parents=0", "HEAD"]
     environ = {**os.environ, "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, env=environ, check=True)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, env=environ, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return " ".join(sorted(done.stdout.split()))
+    return " ".join(sorted(result.stdout.split()))
 
 
 def _share_project(context: CommandContext, copy: projects.WorkingCopy, other: str) -> Answer:
-    """Move the rules of this project to the other one, and let its working copies belong to that from now on."""
+    """Move the rules and the working copies of this project to the other one."""
     if other == copy.key:
-        raise ValidationError(f"this folder belongs to {other} already")
+        raise ValidationError(f"this folder already belongs to {other}")
     require_project(context.data_dir, other)
     drains.drain(context.data_dir, wait=PATIENCE)
     rules = Where(kinds={MemoryType.RULE, OBSERVATION, "tombstone"}, projects={copy.key})
 
     def move_rules(tx: Transaction) -> int:
-        moved = [tx.update(one, project=other) for one in tx.scan(rules)]
-        for one in moved:
+        records = [tx.update(one, project=other) for one in tx.scan(rules)]
+        for one in records:
             tx.add_history(one, "moved", f"from {copy.key}")
-        return sum(one.kind == MemoryType.RULE for one in moved)
+        return sum(one.kind == MemoryType.RULE for one in records)
 
     with context.memory() as memory:
         count = write(memory.engine(other), move_rules)
     projects.join_projects(context.data_dir, copy.key, other)
-    context.print_lines(f"This folder belongs to {other} now; moved {count_noun(count, 'rule')} there.")
+    context.print_lines(f"This folder now belongs to {other}. Moved {count_noun(count, 'rule')} there.")
     return {"project": other, "moved": count}
 
 
@@ -129,7 +129,7 @@ def _share_project(context: CommandContext, copy: projects.WorkingCopy, other: s
 
 
 def status(args: Namespace, context: CommandContext) -> Answer:
-    """Show what is kept for this project, and whether it is learning."""
+    """Show what is stored for this project and whether it is learning."""
     data_dir, paused = context.data_dir, read_paused(context.data_dir)
     files = list_own_files(data_dir, ".jsonl")
     worker = ask_worker(data_dir, {"op": "status"}, 0.5)
@@ -163,10 +163,10 @@ def status(args: Namespace, context: CommandContext) -> Answer:
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
     rows = (
         ("project", f"{context.project} ({learning})"),
-        ("", answer["question"] and f"perhaps the same as {answer['question']}: claude-smart project"),
-        ("rules", "{active} active, {candidate} waiting for review, {put_away} archived".format(**answer["rules"])),
+        ("", answer["question"] and f"may be the same as {answer['question']}; decide: claude-smart project"),
+        ("rules", _describe_counts(answer["rules"])),
         ("turns", f"{counts['turn']} from {count_noun(counts['episode'], 'session')}"),
-        ("journals", f"{len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} pending"),
+        ("journals", f"{len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} not imported yet"),
         ("memory", f"{data_dir.db} ({answer['db_bytes'] // 1000} kB)"),
         ("worker", answer["worker"]),
         *zip(("reader", "", ""), describe_reading(state), strict=False),
@@ -175,15 +175,20 @@ def status(args: Namespace, context: CommandContext) -> Answer:
     return answer
 
 
+def _describe_counts(counts: Mapping[str, int]) -> str:
+    waiting = count_noun(counts["candidate"], "candidate")
+    return f"{counts['active']} active, {waiting} to review, {counts['put_away']} archived"
+
+
 def describe_reading(state: Mapping[str, Any]) -> list[str]:
-    """Return which reader is at work and what it cost today, what was dropped, and why Claude did not read the rest."""
+    """Return the readers with the calls of today, the dropped proposals, and the last error, one line each."""
     if state["reader"] == "local":
-        return ["local only (claude-smart config model on lets Claude read your corrections, too)"]
+        return ["local only (let Claude read your corrections too: claude-smart config model on)"]
     calls = f"{state['calls_today']} of {count_noun(state['daily_calls'], 'call')} today"
     waiting = f"{count_noun(state['sessions_read'], 'session')} read, {state['sessions_waiting']} waiting"
     lines = [f"local + claude ({state['model']}), {calls}, {waiting}"]
     if state["dropped"]:
-        lines.append(f"dropped by the checks: {drains.describe_dropped(state['dropped'])}")
+        lines.append(f"proposals dropped by the checks: {drains.describe_dropped(state['dropped'])}")
     if state["error"]:
         again = (
             f"next attempt after {state['next_try'][:16].replace('T', ' ')} UTC" if state["next_try"] else "given up"
@@ -193,7 +198,7 @@ def describe_reading(state: Mapping[str, Any]) -> list[str]:
 
 
 def find_pending(data_dir: DataDir, memory: drains.ProjectMemories | None) -> list[str]:
-    """Return the journals that were not taken in yet."""
+    """Return the journals that are not imported yet."""
     files = list_own_files(data_dir, ".jsonl")
     engine = memory.engine(EVERYWHERE) if memory else None
     return [path for path in files if engine is None or not drains.is_imported(engine, path)]
@@ -204,13 +209,13 @@ def _measure_files(paths: list[str]) -> int:
 
 
 def usage(args: Namespace, context: CommandContext) -> Answer:
-    """Show what the model was asked for, by day; nothing unless it was allowed."""
+    """Show the model calls by day."""
     with context.memory_if_any() as memory:
         days = meter(memory.engine(EVERYWHERE)) if memory else []
     settings = read_settings(context.data_dir)
     most = count_noun(settings["daily_calls"], "call")
     context.print_lines(f"model: {settings['model']} ({settings['model_name']}), at most {most} a day")
-    context.print_lines(*(map(str, days) if days else ["No model was ever called."]))
+    context.print_lines(*(map(str, days) if days else ["No model calls so far."]))
     return {"model": settings["model"], "daily_calls": settings["daily_calls"], "days": [asdict(day) for day in days]}
 
 
@@ -218,7 +223,7 @@ def usage(args: Namespace, context: CommandContext) -> Answer:
 
 
 def pause(args: Namespace, context: CommandContext) -> Answer:
-    """Record and show nothing, in this project or everywhere; or go on."""
+    """Stop recording and showing rules, in this project or everywhere; or resume."""
     paused, is_pause = read_paused(context.data_dir), args.command == "pause"
     others = [one for one in paused["projects"] if one != context.project]
     if not args.everywhere:
@@ -228,21 +233,23 @@ def pause(args: Namespace, context: CommandContext) -> Answer:
     context.data_dir.create_folders()
     write_text(context.data_dir.paused, json.dumps(paused, indent=2, ensure_ascii=False))
     where = "everywhere" if args.everywhere else f"in {context.project}"
+    resume = f"claude-smart resume{' --everywhere' if paused['everywhere'] else ''}"
     if is_pause:
         context.print_lines(
-            f"Paused {where}: nothing is recorded and nothing is shown to the agent until `claude-smart resume`."
+            f"Paused {where}: nothing is recorded and no rules are shown to the agent. Resume: {resume}"
         )
     elif paused["everywhere"]:
-        context.print_lines("It is still paused everywhere: claude-smart resume --everywhere")
+        context.print_lines(f"Still paused everywhere. Resume all projects: {resume}")
     else:
-        context.print_lines("Learning again.")
+        context.print_lines("Resumed: sessions are recorded and rules are shown again.")
     return paused
 
 
 def read_paused(data_dir: DataDir) -> dict[str, Any]:
+    """Return which projects are paused, and whether all are."""
     paused = {"everywhere": False, "projects": [], **read_object(Path(data_dir.paused))[1]}
     if not isinstance(paused["projects"], list):
-        raise ConfigError(f"{data_dir.paused}: `projects` must be a list; mend it first, nothing was changed")
+        raise ConfigError(f"{data_dir.paused}: `projects` must be a list; fix the file first. Nothing was changed")
     return paused
 
 
@@ -254,13 +261,13 @@ def config(args: Namespace, context: CommandContext) -> Answer:
     if value is not None:
         if (name, value) == ("model", "on"):
             require_person("letting Claude read your corrections")
-        checked: object = value
+        new: object = value
         with suppress(ValueError):
-            checked = json.loads(value) if isinstance(DEFAULTS[name], int) else value
-        if problem := check_setting(name, checked):
+            new = json.loads(value) if isinstance(DEFAULTS[name], int) else value
+        if problem := check_setting(name, new):
             raise ConfigError(problem)
         context.data_dir.create_folders()
-        write_text(path, jsonc.put(read_object(Path(path))[0] or "{}\n", (name,), checked))
+        write_text(path, jsonc.put(read_object(Path(path))[0] or "{}\n", (name,), new))
     settings = read_settings(context.data_dir)
     if name is None:
         context.print_lines(*(f"{name:20} {value}" for name, value in settings.items()))
@@ -270,6 +277,7 @@ def config(args: Namespace, context: CommandContext) -> Answer:
 
 
 def write_text(path: str, text: str) -> None:
+    """Write a file atomically. Raise ConfigError if that fails."""
     try:
         write_atomic(path, text)
     except OSError as error:
@@ -280,19 +288,19 @@ def write_text(path: str, text: str) -> None:
 
 
 def clear_all(args: Namespace, context: CommandContext) -> Answer:
-    """Erase what was learned and recorded: of this project, or everything, also where the store cannot be read."""
+    """Erase everything learned and recorded in this project, or in all, even if the store cannot be read."""
     data_dir, shared, stays, erased = context.data_dir, 0, [], 0
-    what = "all that was learned and recorded, in every project and for all projects"
+    what = "everything learned and recorded, in every project, and the rules of all projects"
     if not args.everywhere:
         with context.memory_if_any() as memory:
             rules = find_rules(memory.engine(context.project)) if memory else []
         shared = sum(one.project == EVERYWHERE for one in rules)
-        what = f"{count_noun(len(rules) - shared, 'rule')} of {context.project} and all that was recorded there"
+        what = f"{count_noun(len(rules) - shared, 'rule')} of {context.project} and everything recorded there"
     if shared:
-        stays = [f"{count_noun(shared, 'rule')} of all projects kept; clear-all --everywhere erases these, too."]
+        stays = [f"{count_noun(shared, 'rule')} of all projects kept. Erase these too: clear-all --everywhere"]
     if not args.yes:
         if not os.isatty(0):
-            raise ValidationError(f"this erases {what}; say --yes to do it")
+            raise ValidationError(f"this erases {what}; pass --yes to confirm")
         question = "It cannot be undone. Erase? [y/N] "
         print(f"This erases {what}.", *stays, question, sep="\n", end="", file=sys.stderr, flush=True)
         if not ask_yes(""):
@@ -300,21 +308,19 @@ def clear_all(args: Namespace, context: CommandContext) -> Answer:
             context.exit_code = 1
             return {"erased": 0}
     if args.everywhere:
-        # It has the store open that is about to go.
+        # The worker has the store open.
         stop_worker(data_dir)
     if os.path.isdir(data_dir.home):
         with lock_file(data_dir.drain_lock, PATIENCE):
             if args.everywhere:
-                # The folder of journals may hold other things: they stay.
+                # The journal folder may contain files of other programs; they stay.
                 store = [data_dir.db + ending for ending in ("", "-wal", "-shm", "-journal")]
                 erased = _remove_files([*store, data_dir.cleared, *list_own_files(data_dir)])
             else:
                 erased = _erase_project(context)
             projects.forget_copies(data_dir, "" if args.everywhere else context.project)
     unit = "file" if args.everywhere else "record"
-    context.print_lines(
-        f"Erased {count_noun(erased, unit)}: {what}." if erased else "There was nothing to erase.", *stays
-    )
+    context.print_lines(f"Erased {count_noun(erased, unit)}: {what}." if erased else "Nothing to erase.", *stays)
     return {"erased": erased, "kept_rules": shared}
 
 
@@ -333,10 +339,10 @@ def _erase_project(context: CommandContext) -> int:
 
 
 def _remove_files(paths: Iterable[str]) -> int:
-    there = [path for path in paths if os.path.exists(path)]
-    for path in there:
+    existing = [path for path in paths if os.path.exists(path)]
+    for path in existing:
         os.remove(path)
-    return len(there)
+    return len(existing)
 
 
 # -- export, import
@@ -352,7 +358,7 @@ def export(args: Namespace, context: CommandContext) -> Answer:
         del one["session"]
     about = {"format": _FORMAT, "project": context.project}
     if args.file in (None, "-"):
-        # ASCII only: a pipe may not take every character.
+        # ASCII only: a pipe may not accept every character.
         context.print_lines(*map(json.dumps, (about, *rules)))
         return {**about, "rules": rules}
     write_text(args.file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (about, *rules)))
@@ -370,23 +376,21 @@ def _export_markdown(args: Namespace, context: CommandContext) -> Answer:
     if args.dry_run:
         context.print_lines(report.diff or f"{report.path} is up to date.")
     elif args.remove:
-        context.print_lines(f"Took the rules out of {report.path}; they are shown to sessions by claude-smart again.")
+        context.print_lines(f"Removed the rules from {report.path}. claude-smart shows them at session start again.")
     else:
+        context.print_lines(f"{report.path} has {count_noun(report.items, 'rule')} ({report.size} of {report.limit}).")
         context.print_lines(
-            f"{report.path} holds {count_noun(report.items, 'rule')} ({report.size} of {report.limit})."
-        )
-        context.print_lines(
-            f"Undo: claude-smart export {args.file} --remove. After editing it: claude-smart import {args.file}"
+            f"Undo: claude-smart export {args.file} --remove. After editing the file: claude-smart import {args.file}"
         )
     left_out = [{"id": one.memory_id, "rule": one.text, "why": one.why} for one in report.left_out]
     if not args.remove:
-        context.print_lines(*(f"- left out, because {one['why']}: {one['rule']}" for one in left_out))
+        context.print_lines(*(f"- Left out, because {one['why']}: {one['rule']}" for one in left_out))
     state = {name: getattr(report, name) for name in ("changed", "written", "diff")}
     return {"file": report.path, "rules": report.items, **state, "left_out": left_out}
 
 
 def import_(args: Namespace, context: CommandContext) -> Answer:
-    """Take in the rules of a file."""
+    """Import the rules of a file."""
     require_person("import")
     if args.file.lower().endswith(_MARKDOWN):
         return _import_markdown(args, context)
@@ -394,20 +398,20 @@ def import_(args: Namespace, context: CommandContext) -> Answer:
     keys = [key_of(MemoryType.RULE, AGENT, "", {"rule": one.rule}) for one in teachings]
     with context.engine() as engine:
         rules = find_rules(engine)
-        known = {(one.key, one.body["reach"]) for one in rules if one.status is Status.ACTIVE}
-        # A file that still has a rule that was forgotten here does not bring it back.
-        gone = {*Transaction(engine).find_tombstones(keys), *(one.key for one in rules if one.body.get("put_away"))}
+        active = {(one.key, one.body["reach"]) for one in rules if one.status is Status.ACTIVE}
+        # An import does not bring back a rule that was forgotten here.
+        removed = {*Transaction(engine).find_tombstones(keys), *(one.key for one in rules if one.body.get("put_away"))}
         pairs = list(zip(teachings, keys, strict=True))
-        taught = teach(engine, [one for one, key in pairs if key not in gone and (key, one.reach) not in known])
-    new, forgotten = sum(one.verb == "made" for one in taught), [one.rule for one, key in pairs if key in gone]
+        lessons = teach(engine, [one for one, key in pairs if key not in removed and (key, one.reach) not in active])
+    new, forgotten = sum(one.verb == "made" for one in lessons), [one.rule for one, key in pairs if key in removed]
     context.print_lines(f"Imported {count_noun(new, 'new rule')} of {len(teachings)}.")
     for rule in forgotten:
-        context.print_lines(f"- left out, because it was forgotten here: {rule} (claude-smart tag keeps it anew)")
+        context.print_lines(f"- Left out, because you forgot it here: {rule} (store it again: claude-smart tag)")
     return {"rules": len(teachings), "new": new, "forgotten": forgotten}
 
 
 def _read_rules(path: str) -> Iterator[Teaching]:
-    """Yield the rules in a file of JSON lines; the line that names the format is none."""
+    """Yield the rules in a file of JSON lines. The line with the format is skipped."""
     name = "standard input" if path == "-" else path
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
@@ -420,9 +424,9 @@ def _read_rules(path: str) -> Iterator[Teaching]:
         try:
             value = json.loads(line) if line.strip() else {"format": _FORMAT}
             if not isinstance(value, dict):
-                raise ValidationError("a rule is a JSON object")
+                raise ValidationError("a rule must be a JSON object")
             if value.get("format", _FORMAT) != _FORMAT:
-                raise ValidationError(f"this is {value['format']!r}; {_FORMAT!r} can be read")
+                raise ValidationError(f"unknown format {value['format']!r}; only {_FORMAT!r} can be imported")
             if "format" not in value:
                 yield _read_rule(value)
         except ValidationError as error:
@@ -437,8 +441,8 @@ def _import_markdown(args: Namespace, context: CommandContext) -> Answer:
         report = rulefiles.import_(memory.alma, args.file, project_id=context.project, **options)
     if report.diff:
         context.print_lines(report.diff)
-    done = sum(one.done for one in report.changes)
-    context.print_lines(f"{report.path}: {count_noun(done, 'change')}{' to take over' if args.dry_run else ''}")
+    change_count = count_noun(sum(one.done for one in report.changes), "change")
+    context.print_lines(f"{report.path}: {change_count}{' to import' if args.dry_run else ' imported'}")
     if any(one.done for one in report.changed) and not args.dry_run:
         context.print_lines("Undo a change: claude-smart restore ID (claude-smart show lists the ids)")
     changes = [
@@ -452,7 +456,7 @@ def _import_markdown(args: Namespace, context: CommandContext) -> Answer:
 def _read_rule(value: Answer) -> Teaching:
     rule = remove_private(value["rule"]).strip() if isinstance(value.get("rule"), str) else ""
     if not rule:
-        raise ValidationError("`rule` must be a text that says what to do")
+        raise ValidationError("`rule` must be a text that states what to do")
     reach, status = value.get("reach", "project"), value.get("status", "active")
     for what, one, choices in (("reach", reach, LASTING), ("status", status, LIVE)):
         if one not in choices:
@@ -460,10 +464,10 @@ def _read_rule(value: Answer) -> Teaching:
     try:
         at = None if value.get("created_at") is None else from_iso(str(value["created_at"]))
     except ValueError:
-        raise ValidationError("created_at must be a time such as 2026-05-01T12:00:00+00:00") from None
-    trigger, why, said = (str(value.get(name) or "") for name in ("trigger", "why", "said"))
+        raise ValidationError("`created_at` must be a time such as 2026-05-01T12:00:00+00:00") from None
+    trigger, why, quote = (str(value.get(name) or "") for name in ("trigger", "why", "said"))
     lists = (value.get(name) for name in ("prefer", "avoid"))
     prefer, avoid = (tuple(map(str, names)) if isinstance(names, list) else () for names in lists)
     id, is_sure = f"imp:{digest(rule, reach, size=12)}", status == Status.ACTIVE
-    rule_of_file = (id, rule, Reach(reach), RuleSource.IMPORT, trigger, why, said, prefer, avoid)
-    return Teaching(*rule_of_file, sure=is_sure, at=at)
+    fields = (id, rule, Reach(reach), RuleSource.IMPORT, trigger, why, quote, prefer, avoid)
+    return Teaching(*fields, sure=is_sure, at=at)

@@ -1,6 +1,6 @@
-"""The context that all commands work at, and the commands about rules: show, review, edit, restore, forget, learn, tag.
+"""The context of a command, and the commands about rules: show, review, edit, restore, forget, learn, tag.
 
-A command says what people are to read and returns what programs get with `--json`.
+A command prints text for people and returns the values that `--json` prints.
 """
 
 from __future__ import annotations
@@ -42,15 +42,17 @@ from alma.types.record import LIVE, Record, Status
 from alma.types.times import now
 
 PATIENCE = 20.0
-"""So many seconds a command waits for another process that takes in what was recorded."""
+"""How many seconds a command waits for another process that is importing sessions."""
 _STOP_SECONDS = 3.0
 INDENT = "    "
 Answer = dict[str, Any]
-"""What a command returns for programs; what people read it says itself."""
+"""The JSON values that a command returns."""
 
 
 @dataclass
 class CommandContext:
+    """The data folder, project, session and folder that a command works on, its output and its exit code."""
+
     data_dir: DataDir
     project: str
     session: str
@@ -59,12 +61,12 @@ class CommandContext:
     exit_code: int = 0
 
     def print_lines(self, *lines: str) -> None:
-        """Print lines for people; programs get what the command returns."""
+        """Print lines for people; nothing with `--json`."""
         for line in () if self.as_json else lines:
             print(line)
 
     def list_rules(self, heading: str, records: Sequence[Record]) -> list[Answer]:
-        """Say which rules there are; return them as JSON values."""
+        """Print the rules under a heading; return them as JSON values."""
         if records:
             self.print_lines(f"\n{heading}\n")
         for one in records:
@@ -84,30 +86,30 @@ class CommandContext:
         return {verb.lower(): rule_to_dict(rule), "replaced": [one.id for one in ended]}
 
     def memory(self) -> drains.ProjectMemories:
-        """Open the store. Something may be stored now, so the working copy is remembered."""
+        """Open the store, creating it if needed, and remember the working copy."""
         find_copy(self.data_dir, locate_project(self.folder))
         return drains.ProjectMemories(self.data_dir)
 
     @contextmanager
     def memory_if_any(self) -> Iterator[drains.ProjectMemories | None]:
-        """Open the store; None where nothing was stored yet."""
+        """Open the store; None if nothing has been stored yet."""
         with self.memory() if os.path.exists(self.data_dir.db) else nullcontext() as memory:
             yield memory
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:
-        """Open the store for the rules of this project."""
+        """Open the store and return the engine of this project."""
         with self.memory() as memory:
             yield memory.engine(self.project)
 
 
 def open_context(as_json: bool = False, project: str | None = None) -> CommandContext:
-    """Find the data folder and the project of this folder, without changing anything."""
+    """Return the context for the current folder, or for `project`. Changes nothing."""
     data_dir = find_data_dir(os.environ)
     try:
         here = clean_path(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd())
     except FileNotFoundError:
-        raise ConfigError("the folder you are in was removed; go to another one") from None
+        raise ConfigError("the current folder no longer exists; change to another folder") from None
     key = find_copy(data_dir, locate_project(here), remember=False).key
     if project not in (None, key):
         require_project(data_dir, str(project))
@@ -115,39 +117,40 @@ def open_context(as_json: bool = False, project: str | None = None) -> CommandCo
 
 
 def require_project(data_dir: DataDir, key: str) -> None:
-    """Refuse a project that has neither a working copy nor anything stored."""
-    known = {copy.key for copy in read_copies(data_dir)}
-    if key not in known and os.path.exists(data_dir.db):
+    """Raise NotFoundError for a project that has neither a working copy nor anything stored."""
+    keys = {copy.key for copy in read_copies(data_dir)}
+    if key not in keys and os.path.exists(data_dir.db):
         with drains.ProjectMemories(data_dir) as memory:
-            known |= {one.project for one in memory.alma.engine.store.scan(Where(projects={key}), 1)}
-    if key not in known:
-        raise NotFoundError(f"there is no project {key!r}. Known: {', '.join(sorted(known)) or 'none'}")
+            keys |= {one.project for one in memory.alma.engine.store.scan(Where(projects={key}), 1)}
+    if key not in keys:
+        raise NotFoundError(f"there is no project {key!r}. Known: {', '.join(sorted(keys)) or 'none'}")
 
 
 def require_session(data_dir: DataDir, engine: Engine, session: str) -> None:
-    """Refuse a session that has neither a journal nor anything stored."""
+    """Raise NotFoundError for a session that has neither a journal nor anything stored."""
     records = engine.store.scan(Where(sessions={session}), 1)
     if not os.path.exists(data_dir.journal_file(session)) and not list(records):
         raise NotFoundError(f"there is no session {session!r}; claude-smart show --all lists the rules of all sessions")
 
 
 def is_run_by_agent() -> bool:
-    """Whether an agent runs this command in its own shell; its slash commands come by way of the journal."""
+    """Return whether an agent runs this command in its shell. Slash commands do not count."""
     return os.environ.get("CLAUDECODE") == "1" and not os.isatty(0)
 
 
 def require_person(doing: str) -> None:
-    """Refuse what only a person may decide, where an agent runs the command."""
+    """Raise ValidationError if an agent runs a command that only a person may decide on."""
     if is_run_by_agent():
-        raise ValidationError(f"{doing} is for a person to decide, and an agent runs this: run it in a terminal")
+        raise ValidationError(f"{doing} is for a person to decide, not for an agent: run it in your own terminal")
 
 
 def ask_yes(question: str) -> bool:
+    """Ask a question at the terminal. Return whether the answer is yes; the default is no."""
     return input(question).strip().lower() in ("y", "yes")
 
 
 def stop_worker(data_dir: DataDir) -> None:
-    """End the worker: it would write into what is about to go."""
+    """Stop the worker, which would write to files that are about to be removed, and wait until it has ended."""
     if ask_worker(data_dir, {"op": "stop"}, 1.0) is not None:
         deadline = time.monotonic() + _STOP_SECONDS
         while os.path.exists(data_dir.worker) and time.monotonic() < deadline:
@@ -155,19 +158,19 @@ def stop_worker(data_dir: DataDir) -> None:
 
 
 def read_object(path: Path) -> tuple[str | None, dict[str, Any]]:
-    """Return the text of a JSON file and what it holds; None and nothing where there is no file."""
+    """Return the text of a JSON file and the object in it; None and an empty object if there is no file."""
     content = read_content(path)
     if content is None:
         return None, {}
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
-    # The host reads JSON without comments and nothing else.
+        raise ConfigError(f"{path} is not valid UTF-8 ({error}); fix the file first. Nothing was changed") from error
+    # The host reads only JSON without comments.
     return text, jsonc.load(text, str(path), remarks=False)
 
 
-# -- rules: which there are, and how they are described
+# -- finding and describing rules
 
 
 def find_rules(engine: Engine, *statuses: Status) -> list[Record]:
@@ -177,35 +180,36 @@ def find_rules(engine: Engine, *statuses: Status) -> list[Record]:
 
 
 def find_observations(engine: Engine) -> list[Record]:
-    """Return what agents did in this project that failed and then worked, oldest first."""
+    """Return the observations of this project, oldest first."""
     return list(engine.store.scan(Where(kinds={OBSERVATION}, projects={engine.project}, statuses=LIVE)))[::-1]
 
 
 def pick_rule(records: Sequence[Record], name: str) -> Record:
-    """Return the one rule that an id, the end of one, or words mean."""
-    wanted = name.strip("[]# ").lower()
-    if not wanted:
-        raise ValidationError("say which rule: its id, the end of it, or words that are in it")
+    """Return the one rule that matches an id, the end of one, or words. Raise an error unless exactly one does."""
+    query = name.strip("[]# ").lower()
+    if not query:
+        raise ValidationError("pass a rule: its id, the end of its id, or words of the rule")
     texts = {one.id: str(one.body["rule" if one.kind == MemoryType.RULE else "line"]) for one in records}
     matches = (
-        [one for one in records if one.id == wanted or (len(wanted) >= 4 and one.id.endswith(wanted))]
-        or [one for one in records if wanted in texts[one.id].lower()]
-        or [one for one in records if stems(wanted) and stems(wanted) <= stems(one.text)]
+        [one for one in records if one.id == query or (len(query) >= 4 and one.id.endswith(query))]
+        or [one for one in records if query in texts[one.id].lower()]
+        or [one for one in records if stems(query) and stems(query) <= stems(one.text)]
     )
     if not matches:
         raise NotFoundError(f"no rule matches {name!r}; `claude-smart show` lists the rules with their ids")
     if len(matches) > 1:
-        listed = "\n".join(f"  [{short_id(one.id)}] {texts[one.id]}" for one in matches[:10])
-        raise ValidationError(f"{len(matches)} rules could be meant by {name!r}; name one by its id:\n{listed}")
+        choices = "\n".join(f"  [{short_id(one.id)}] {texts[one.id]}" for one in matches[:10])
+        raise ValidationError(f"{len(matches)} rules match {name!r}; pass the id of one:\n{choices}")
     return matches[0]
 
 
 def short_id(record_id: str) -> str:
-    """Return enough of an id to name it: its end, because the beginning is the time it was made."""
+    """Return the end of an id, which is enough to name a record; the start is a timestamp."""
     return record_id[-8:]
 
 
 def count_noun(number: int, noun: str) -> str:
+    """Return a number with a noun in the right form: "1 rule", "2 rules"."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
@@ -232,10 +236,10 @@ def rule_to_dict(record: Record) -> Answer:
 
 
 def describe_rule(record: Record) -> str:
-    """Return what a person needs to judge a rule: id, reach, date, and how often it was repeated and followed."""
+    """Return the id, reach, date and evidence of a rule on one line."""
     value, day = rule_to_dict(record), f"{record.created_at:%Y-%m-%d}"
     if record.kind == OBSERVATION:
-        once = "seen in one session only" if record.status is Status.CANDIDATE else ""
+        once = "observed in one session only" if record.status is Status.CANDIDATE else ""
         parts = [day, f"not shown: {value['concern']}" if value["concern"] else once]
     else:
         counts = {"repeated": value["repeats"], "followed": value["followed"], "violated": value["violated"]}
@@ -250,15 +254,15 @@ def describe_rule(record: Record) -> str:
 
 # -- show
 
-_NOTHING = "No rule was learned for this project yet."
+_NOTHING = "No rules for this project yet. Correct the agent in a session, or run: claude-smart tag NOTE"
 _HISTORY = ("rule", "trigger", "why", "reach", "status")
 _CHANGE = ("verb", "why", "before")
 
 
 def show(args: Namespace, context: CommandContext) -> Answer:
-    """Show what is known for this project, or one rule with its history."""
+    """Show the rules, candidates and observations of this project, or one rule with its history."""
     if not os.path.exists(context.data_dir.db):
-        context.print_lines("Nothing was learned yet. Correct the agent in a session, or say: claude-smart tag NOTE")
+        context.print_lines(_NOTHING)
         return {"project": context.project, "playbook": "", "rules": [], "observations": []}
     with context.engine() as engine:
         if args.session:
@@ -270,26 +274,26 @@ def show(args: Namespace, context: CommandContext) -> Answer:
     playbook = read_playbook(context.data_dir, context.project, session, context.folder)
     active, waiting = ([one for one in known if one.status is status] for status in LIVE)
     lasting = [one for one in active if not one.session]
-    # A command that weakens safety is not put before an agent, which may be the one who asks.
+    # Commands that weaken safety are listed only with --all, because an agent may run this command.
     observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
     if args.playbook:
         context.print_lines(
-            playbook or ("All rules stand in CLAUDE.md, which Claude Code reads itself." if lasting else _NOTHING)
+            playbook or ("All rules are in CLAUDE.md, which Claude Code reads itself." if lasting else _NOTHING)
         )
         if waiting:
-            context.print_lines(f"{count_noun(len(waiting), 'possible rule')} waiting: claude-smart review")
+            context.print_lines(f"{count_noun(len(waiting), 'candidate')} waiting for review: claude-smart review")
     else:
         context.print_lines(f"Project {context.project}")
         here = [one for one in active if one.session and one.session == session]
         elsewhere = [one for one in active if one.session not in ("", session)]
-        gone = [one for one in known if one.status not in LIVE]
+        inactive = [one for one in known if one.status not in LIVE]
         for heading, hint, rules, is_listed in (
-            ("Rules in force", "", lasting, True),
+            ("Rules you stated", "", lasting, True),
             ("Only in this session", "", here, True),
-            ("Waiting for your review", " (claude-smart review)", waiting, True),
-            ("Observed in commands", " (claude-smart review --accept ID turns one into a rule)", observed, True),
+            ("Candidates", " (not shown to the agent until you accept them: claude-smart review)", waiting, True),
+            ("Observed", " (claude-smart review --accept ID turns one into a rule)", observed, True),
             ("Only in other sessions", "", elsewhere, args.all),
-            ("Replaced or archived", " (claude-smart restore ID brings one back)", gone, args.all),
+            ("Replaced or archived", " (claude-smart restore ID brings one back)", inactive, args.all),
         ):
             if is_listed:
                 context.list_rules(heading + hint, rules)
@@ -297,8 +301,9 @@ def show(args: Namespace, context: CommandContext) -> Answer:
                 context.print_lines(f"\n{count_noun(len(rules), 'rule')} {heading.lower()}: claude-smart show --all")
         if not (active or waiting or observed):
             context.print_lines(_NOTHING)
-    listed, seen = ([rule_to_dict(one) for one in rules] for rules in (known if args.all else active, observed))
-    return {"project": context.project, "playbook": playbook, "rules": listed, "observations": seen}
+    lists = {"rules": known if args.all else active, "observations": observed}
+    values = {name: [rule_to_dict(one) for one in records] for name, records in lists.items()}
+    return {"project": context.project, "playbook": playbook, **values}
 
 
 def _show_one(context: CommandContext, engine: Engine, record: Record) -> Answer:
@@ -323,7 +328,7 @@ def _show_one(context: CommandContext, engine: Engine, record: Record) -> Answer
 
 
 def review(args: Namespace, context: CommandContext) -> Answer:
-    """Decide about what might be a rule; at a terminal, one after the other."""
+    """Accept or reject candidates; at a terminal, one at a time."""
     if args.accept or args.accept_all:
         require_person("review --accept")
     with context.engine() as engine:
@@ -333,7 +338,7 @@ def review(args: Namespace, context: CommandContext) -> Answer:
         no = waiting if args.reject_all else [pick_rule(waiting, name) for name in args.reject]
         accepted, rejected = ([one.id for one in records] for records in (yes, no))
         if both := set(accepted) & set(rejected):
-            raise ValidationError(f"{', '.join(sorted(both))} cannot be both accepted and rejected")
+            raise ValidationError(f"{', '.join(sorted(both))} is in both --accept and --reject; pass it to one of them")
         for records, answer in ((yes, "a" if args.everywhere else "y"), (no, "n")):
             for one in records:
                 _apply_decision(context, engine, one, answer)
@@ -342,10 +347,13 @@ def review(args: Namespace, context: CommandContext) -> Answer:
         if waiting and not context.as_json and os.isatty(0) and os.isatty(1):
             _ask_each(context, engine, waiting)
             return {}
-    plain = context.list_rules("Waiting for your review", waiting)
-    how = "\nclaude-smart review --accept ID …  or  --reject ID …; claude-smart edit ID --rule … changes it first"
-    context.print_lines(how if waiting else "Nothing waits for review.")
-    return {"waiting": plain}
+    values = context.list_rules("Candidates", waiting)
+    how = (
+        "\nDecide: claude-smart review --accept ID … or --reject ID …",
+        "Edit first: claude-smart edit ID --rule TEXT",
+    )
+    context.print_lines(*(how if waiting else ["No candidates to review."]))
+    return {"waiting": values}
 
 
 def _ask_each(context: CommandContext, engine: Engine, waiting: list[Record]) -> None:
@@ -363,7 +371,7 @@ def _ask_each(context: CommandContext, engine: Engine, waiting: list[Record]) ->
 
 
 def _apply_decision(context: CommandContext, engine: Engine, record: Record, answer: str) -> None:
-    """Accept a rule here (y) or always (a), or reject it (n); anything else leaves it waiting."""
+    """Accept a candidate for this project (y) or all projects (a), or reject it (n); otherwise leave it."""
     if answer in ("y", "a"):
         context.report_change("Accepted", accept_rule(engine, record, everywhere=answer == "a"))
     elif answer == "n":
@@ -371,7 +379,7 @@ def _apply_decision(context: CommandContext, engine: Engine, record: Record, ans
 
 
 def accept_rule(engine: Engine, record: Record, *, everywhere: bool = False) -> Record:
-    """Make a lasting rule of a candidate or an observation, because a person said yes; end what it contradicts."""
+    """Make a candidate or an observation an active rule, and supersede the rules that it contradicts."""
     reach = Reach.ALWAYS if everywhere or record.project == EVERYWHERE else Reach.PROJECT
     if record.kind != OBSERVATION:
         return core.change_rule(engine, record.id, "accepted", reach=reach, status=Status.ACTIVE)[0]
@@ -382,12 +390,12 @@ def accept_rule(engine: Engine, record: Record, *, everywhere: bool = False) -> 
     prepared = core.prepare_rules(engine, [rule])
 
     def replace_observation(tx: Transaction) -> Record:
-        [taught] = core.learn_rules(tx, prepared)
+        [result] = core.learn_rules(tx, prepared)
         for one in tx.get([record.id]):
             tx.update(one, status=Status.RETIRED)
-        # A note that its person vouches for is never refused.
-        assert taught.record is not None
-        return taught.record
+        # A note by a person is never refused.
+        assert result.record is not None
+        return result.record
 
     return write(engine, replace_observation)
 
@@ -396,7 +404,7 @@ def accept_rule(engine: Engine, record: Record, *, everywhere: bool = False) -> 
 
 
 def edit(args: Namespace, context: CommandContext) -> Answer:
-    """Change the words or the reach of a rule."""
+    """Change the text, trigger, reason or reach of a rule."""
     require_person("edit")
     values = {"rule": args.rule, "trigger": args.trigger, "why": args.reason}
     words = {name: text for name, text in values.items() if text is not None}
@@ -417,24 +425,24 @@ def edit(args: Namespace, context: CommandContext) -> Answer:
 
 
 def restore(args: Namespace, context: CommandContext) -> Answer:
-    """Bring back a rule that was replaced, rejected or archived, or undo the last change of a rule in force."""
+    """Bring back a replaced, rejected or archived rule, or undo the last change of an active one."""
     require_person("restore")
     name = " ".join(args.what)
     end = name.strip("[]# ").lower()
     with context.engine() as engine:
-        # Words mean a rule that is gone; an id may also name one in force, whose last change is undone.
+        # Words match only inactive rules. An id may also name an active one, whose last change is then undone.
         is_id = len(end) >= 4
-        known = [one for one in find_rules(engine) if one.status not in LIVE or (is_id and one.id.endswith(end))]
-        if not known:
+        rules = [one for one in find_rules(engine) if one.status not in LIVE or (is_id and one.id.endswith(end))]
+        if not rules:
             raise ValidationError(
                 f"no replaced or archived rule matches {name!r}; to undo the last change of an active rule, pass its id"
             )
-        rule = pick_rule(known, name)
+        rule = pick_rule(rules, name)
         ended = core.find_ended(Transaction(engine), rule, rule.superseded_by) if rule.status not in LIVE else []
         wide = [one for one in ended if one.project == EVERYWHERE and rule.project != EVERYWHERE]
         if wide and not args.yes:
             raise ValidationError(
-                f"[{short_id(wide[0].id)}] {wide[0].body['rule']!r} holds in all projects and contradicts it; "
+                f"[{short_id(wide[0].id)}] {wide[0].body['rule']!r} applies in all projects and contradicts it; "
                 "pass --yes to replace it everywhere, or forget it first"
             )
         restored, replaced = core.restore_rule(engine, rule.id)
@@ -442,7 +450,7 @@ def restore(args: Namespace, context: CommandContext) -> Answer:
 
 
 def forget(args: Namespace, context: CommandContext) -> Answer:
-    """Put a rule away; with --everything, erase it with the sentence that it came from."""
+    """Archive a rule; with --everything, erase it with the sentence it was learned from."""
     if args.everything:
         require_person("forget --everything")
     with context.memory() as memory:
@@ -456,7 +464,7 @@ def forget(args: Namespace, context: CommandContext) -> Answer:
         elif args.everything:
             quotes = core.find_quotes(rule)
             with lock_file(context.data_dir.drain_lock, PATIENCE):
-                # What is half read would come back after it was erased.
+                # Without the lock, a running drain could store the sentence again.
                 turns = core.erase_rule(engine, rule)
                 lines = drains.erase_from_journals(
                     context.data_dir, rule.project, lambda text: core.has_quote(text, quotes)
@@ -469,24 +477,24 @@ def forget(args: Namespace, context: CommandContext) -> Answer:
         else:
             context.report_change("Forgotten", *core.change_rule(engine, rule.id, "put away", status=Status.ARCHIVED))
             how = f"claude-smart forget --everything {short_id(rule.id)}"
-            context.print_lines(f"{INDENT}Erase it, and the sentence it came from: {how}")
+            context.print_lines(f"{INDENT}Erase it for good, with the sentence it was learned from: {how}")
     return answer
 
 
 # -- learn, tag
 
 _READING_SECONDS = 30.0
-"""The host ends a slash command that takes a minute."""
+"""The host stops a slash command after a minute."""
 _TITLES = {
     "repeated": "Repeated",
     "confirmed": "Confirmed",
-    "promoted": "Now beyond one session",
+    "promoted": "Now applies beyond one session",
     "known": "Already known",
 }
 
 
 def learn(args: Namespace, context: CommandContext) -> Answer:
-    """Take in what was recorded; keep a note; or propose rules from old transcripts."""
+    """Import recorded sessions, store a note, or propose rules from old transcripts."""
     if args.from_history:
         return _learn_from_history(args, context)
     if args.note:
@@ -495,33 +503,33 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     reading = drains.ReadingReport()
     is_read = is_model_allowed(context.data_dir) and os.path.exists(context.data_dir.db)
     if is_read:
-        # Claude reads this session, or all that wait when there is none.
+        # Claude reads this session; outside of a session, all that are waiting.
         timeout = _READING_SECONDS if context.session else None
         with context.memory() as memory:
             reading = drains.read_sessions(
                 context.data_dir, memory, session=context.session, is_urgent=True, timeout=timeout
             )
     if report.busy:
-        context.print_lines("Another process is taking in what was recorded; try again in a moment.")
+        context.print_lines("Another process is importing sessions; try again in a moment.")
     elif not report.sessions:
-        context.print_lines("Nothing new was recorded since the last time.")
+        context.print_lines("No new turns since the last import.")
     else:
         context.print_lines(
             f"Imported {count_noun(report.turns, 'turn')} from {count_noun(report.sessions, 'session')}."
         )
-    # What both readers learned, each rule as it is now.
+    # The rules that both readers learned, each in its current form.
     refined, archived = ({one.id: one for one in records} for records in (reading.refined, reading.archived))
     current = [one for one in report.taught if one.record is None or one.record.id not in archived]
-    learned = [one._replace(record=one.record and refined.get(one.record.id, one.record)) for one in current]
-    learned += reading.taught
-    plain = _report_learned(context, learned)
+    lessons = [one._replace(record=one.record and refined.get(one.record.id, one.record)) for one in current]
+    lessons += reading.taught
+    values = _report_learned(context, lessons)
     for one in report.observed:
         if one.status is Status.ACTIVE:
-            context.print_lines(f"- Observed in commands: {one.body['line']} [{short_id(one.id)}]")
+            context.print_lines(f"- Observed: {one.body['line']} [{short_id(one.id)}]")
     if is_read:
-        _say_reading(context, reading, {one.record.id for one in learned if one.record})
-    if (report.sessions or is_read) and not any(one.record for one in learned) and not reading.refined:
-        hint = "Only explicit corrections are found while Claude does not read them: claude-smart config model on"
+        _report_reading(context, reading, {one.record.id for one in lessons if one.record})
+    if (report.sessions or is_read) and not any(one.record for one in lessons) and not reading.refined:
+        hint = "Only explicit corrections are recognised. Let Claude find the others: claude-smart config model on"
         context.print_lines("No rules found." if is_read else f"No rules found.\n{hint}")
     for problem in report.problems:
         context.print_lines(f"! {problem}")
@@ -529,63 +537,64 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     changed = {"refined": reading.refined, "archived": reading.archived, "observed": report.observed}
     return {
         **{name: getattr(report, name) for name in ("sessions", "turns", "busy", "problems")},
-        "learned": plain,
+        "learned": values,
         **{name: [rule_to_dict(one) for one in records] for name, records in changed.items()},
         "read": {name: getattr(reading, name) for name in ("turns", "dropped", "problem")} if is_read else None,
     }
 
 
-def _report_learned(context: CommandContext, taught: Sequence[core.Taught]) -> list[Answer]:
-    """Say what became of the rules that were just taught, each as it is shown to the agent, and how to undo it."""
-    for one in taught:
+def _report_learned(context: CommandContext, lessons: Sequence[core.Taught]) -> list[Answer]:
+    """Print each new rule as it is shown to the agent, its state, and how to undo it; return them as JSON values."""
+    for one in lessons:
         if one.record is None:
-            context.print_lines(f"- Not learned, because you erased it: {one.teaching.rule}")
+            context.print_lines(f"- Not learned, because you erased this rule before: {one.teaching.rule}")
             continue
         body, name = one.record.body, short_id(one.record.id)
         if one.record.status is Status.ACTIVE:
             title = _TITLES.get(one.verb, "Learned")
-            state = f"reach {body['reach']}, in force from now on. Undo: claude-smart forget {name}"
+            state = f"reach {body['reach']}, active from now on. Undo: claude-smart forget {name}"
         elif one.record.status is Status.CANDIDATE:
-            title = "Possible rule"
-            state = f"reach {body['reach']}, waits for you: claude-smart review --accept {name} (or --reject {name})"
+            title = "Candidate"
+            state = f"reach {body['reach']}, not active yet: claude-smart review --accept {name} (or --reject {name})"
         else:
-            title, state = "Repeated, but you archived it", f"claude-smart restore {name} brings it back"
+            title, state = "Repeated, but archived", f"bring it back: claude-smart restore {name}"
         context.print_lines(f"- {title}: {body['line']}\n{INDENT}[{name}] {state}")
         context.print_lines(
-            *(f"{INDENT}It replaces [{id[-8:]}]: claude-smart restore {id[-8:]}" for id in one.replaced)
+            *(f"{INDENT}It replaces [{id[-8:]}]. Undo: claude-smart restore {id[-8:]}" for id in one.replaced)
         )
     return [
         {"verb": one.verb, "rule": one.record and rule_to_dict(one.record), "replaced": list(one.replaced)}
-        for one in taught
+        for one in lessons
     ]
 
 
-def _say_reading(context: CommandContext, reading: drains.ReadingReport, listed: set[str]) -> None:
-    """Say what Claude did with the rules that are not `listed` yet, or why it did nothing."""
+def _report_reading(context: CommandContext, reading: drains.ReadingReport, printed_ids: set[str]) -> None:
+    """Print what Claude did with rules that were not printed yet, or why it did nothing."""
     for one in reading.refined:
-        if one.id not in listed:
-            context.print_lines(f"- reworded: {one.body['line']} [{short_id(one.id)}]")
+        if one.id not in printed_ids:
+            context.print_lines(f"- Reworded: {one.body['line']} [{short_id(one.id)}]")
     for one in reading.archived:
-        context.print_lines(f"- no rule after all (claude-smart restore {short_id(one.id)}): {one.body['line']}")
+        restore_hint = f"Undo: claude-smart restore {short_id(one.id)}"
+        context.print_lines(f"- Archived, not a rule after all: {one.body['line']}\n{INDENT}{restore_hint}")
     if reading.turns:
         context.print_lines(f"Claude read {count_noun(reading.turns, 'turn')}.")
     if reading.dropped:
-        context.print_lines(f"Dropped by the checks: {drains.describe_dropped(reading.dropped)}.")
+        context.print_lines(f"Proposals dropped by the checks: {drains.describe_dropped(reading.dropped)}.")
     if reading.problem:
         context.print_lines(
-            f"Claude could not read the session: {reading.problem}. It is retried later; local findings are kept."
+            f"Claude could not read the session: {reading.problem}. It will be retried; rules found locally are stored."
         )
     elif not reading.sessions:
-        context.print_lines("Claude had nothing to read: no turn since the last time may be a correction.")
+        context.print_lines("Claude had nothing to read: no new turn looks like a correction.")
 
 
 def tag(args: Namespace, context: CommandContext) -> Answer:
-    """Keep a note as a rule, as written; without one, what the person said last."""
+    """Store a note as a rule, verbatim; without a note, the person's last turn."""
     if args.note:
-        # A terminal may pass bytes that are no text.
+        # A terminal may pass bytes that are not valid text.
         rule = words = remove_private(" ".join(args.note).encode("utf-8", "replace").decode()).strip()
         if not words:
-            raise ValidationError("the note is empty; say what is to be remembered")
+            raise ValidationError("the note is empty; pass the rule as text: claude-smart tag NOTE")
     else:
         own = context.data_dir.journal_file(context.session)
         paths = sorted(
@@ -598,30 +607,30 @@ def tag(args: Namespace, context: CommandContext) -> Answer:
             words = story.user_turns[-1].user_words if story.user_turns and story.project == context.project else ""
         if not words:
             raise ValidationError(
-                "no turn was recorded here yet, so there is none to tag; pass a note: claude-smart tag …"
+                "no turn was recorded in this project yet; pass the rule as text: claude-smart tag NOTE"
             )
         rule = word_rule(words)
     prefer, avoid = find_choice(rule)
     reach, is_sure = Reach.ALWAYS if args.everywhere else Reach.PROJECT, not is_run_by_agent()
     note = Teaching(f"note:{uuid.uuid4().hex}", rule, reach, RuleSource.NOTE, said=words, sure=is_sure, at=now())
     with context.engine() as engine:
-        taught = core.teach(engine, [note._replace(prefer=prefer, avoid=avoid, session=context.session)])
-    return {"learned": _report_learned(context, taught)}
+        lessons = core.teach(engine, [note._replace(prefer=prefer, avoid=avoid, session=context.session)])
+    return {"learned": _report_learned(context, lessons)}
 
 
 def _learn_from_history(args: Namespace, context: CommandContext) -> Answer:
-    """Propose rules from the transcripts that Claude Code keeps, offline; they wait for review."""
+    """Propose rules from the transcripts that Claude Code keeps. Runs offline; the rules become candidates."""
     folder = args.folder or os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
     if not os.path.isdir(os.path.join(folder, "projects")):
         raise NotFoundError(
-            f"{folder} holds no transcripts (no folder `projects`); name the Claude folder: --folder DIR"
+            f"{folder} has no transcripts (no folder `projects` in it); pass the Claude folder: --folder DIR"
         )
     oldest = 0.0 if args.days is None else time.time() - args.days * 86_400.0
     sessions = turns = 0
     proposed: dict[str, list[Record]] = {}
     with context.memory() as memory:
         for file in (one for one in list_transcripts(folder) if one.modified >= oldest):
-            # One that was recorded as it happened has taught what it had to teach.
+            # Skip sessions that were recorded live: they are already imported.
             if find_mark(memory.engine(EVERYWHERE), file.session).offset:
                 continue
             with open(file.path, "rb") as lines:
@@ -629,22 +638,21 @@ def _learn_from_history(args: Namespace, context: CommandContext) -> Answer:
             story = build_session([replace(event, data=_remove_private(event.data)) for event in events])
             sessions, turns = sessions + 1, turns + len(story.turns)
             project = find_copy(context.data_dir, locate_project(file.cwd), remember=False).key
-            # What was said long ago, and not to this memory, waits for a person or for its repetition.
+            # Old statements become candidates until a person accepts or repeats them.
             lasting = [one._replace(sure=False) for one in find_teachings(story, 0) if one.reach in LASTING]
-            taught = (
+            lessons = (
                 [one for one in core.teach(memory.engine(project), lasting) if one.verb != "known"] if lasting else []
             )
-            proposed.setdefault(project, []).extend(one.record for one in taught if one.record)
+            proposed.setdefault(project, []).extend(one.record for one in lessons if one.record)
     context.print_lines(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")
-    plain = [one for project, rules in proposed.items() for one in context.list_rules(project, rules)]
-    context.print_lines(
-        "\nNone is used until you say so: claude-smart review" if plain else "No rule was found in them."
-    )
-    return {"sessions": sessions, "turns": turns, "proposed": plain}
+    values = [one for project, rules in proposed.items() for one in context.list_rules(project, rules)]
+    waiting = "\nThese are candidates. None is used until you accept it: claude-smart review"
+    context.print_lines(waiting if values else "No rules found.")
+    return {"sessions": sessions, "turns": turns, "proposed": values}
 
 
 def _remove_private(value: Any) -> Any:
-    """Return the value without what was marked as private; secrets are taken out where it is admitted."""
+    """Return a JSON value without `<private>` passages. Secrets are removed when it is stored."""
     if isinstance(value, str):
         return remove_private(value)
     if isinstance(value, dict):

@@ -39,7 +39,7 @@ def test_rules_and_observations_are_listed_apart(person: Person) -> None:
     runs(person, "s1", "npm test", "npm test -- --run")
     person.types("learn")
     person.types("tag", "Use tabs")
-    rules, _, seen = person.types("show").out.partition("Observed in commands")
+    rules, _, seen = person.types("show").out.partition("Observed")
     assert "Use tabs" in rules
     assert "npm test" not in rules
     assert "npm test -- --run" in seen

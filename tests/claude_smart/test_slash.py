@@ -44,7 +44,7 @@ def test_a_note_is_reported_as_it_will_be_shown_with_its_reach_and_how_to_undo_i
     said = answers(person, "learn", "use pnpm instead of npm")
     [rule] = person.rules()
     id = rule["id"][-8:]
-    assert said.startswith("Kept as a rule: use pnpm instead of npm\n")
+    assert said.startswith("Stored as a rule: use pnpm instead of npm\n")
     assert f"[{id}] reach project" in said
     assert f"Undo: claude-smart forget {id}" in said
 
@@ -54,7 +54,7 @@ def test_learn_reports_what_the_session_taught(person: Person) -> None:
     said = answers(person, "learn")
     [rule] = person.rules()
     assert "- Learned: " in said
-    assert "reach project, in force from now on" in said
+    assert "reach project, active from now on" in said
     assert f"Undo: claude-smart forget {rule['id'][-8:]}" in said
 
 
@@ -63,7 +63,7 @@ def test_show_prints_what_the_session_was_told_or_all_there_is(person: Person) -
     person.types("tag", "Use tabs")
     said = answers(person, "show")
     assert said.startswith("# Rules the user stated")
-    assert "1 possible rule waiting" in said
+    assert "1 candidate waiting" in said
     assert "- Use ruff" in answers(person, "show", "--all")
     assert answers(person, "show", "tabs").startswith("Use tabs\n")
 
@@ -107,5 +107,5 @@ def test_an_unattended_session_decides_nothing(person: Person, monkeypatch: pyte
     said = slash.answer_command(
         event, json.dumps({**event, "hook_event_name": "UserPromptExpansion"}).encode(), person.place
     )
-    assert "run it in a terminal" in said["hookSpecificOutput"]["additionalContext"]
+    assert "run it in your own terminal" in said["hookSpecificOutput"]["additionalContext"]
     assert person.rules() == []
