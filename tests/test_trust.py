@@ -77,15 +77,15 @@ def write_config(folder: Path, line: str) -> Path:
 
 
 def serve_http() -> None:
-    from alma.http import Options, serve
+    from alma.http import HttpOptions, serve
 
-    serve(Options(port=0))
+    serve(HttpOptions(port=0))
 
 
 def serve_mcp() -> None:
-    from alma.mcp import Options, run
+    from alma.mcp import McpOptions, run
 
-    run(Options(transport="http", port=0))
+    run(McpOptions(transport="http", port=0))
 
 
 OPENERS: dict[str, Callable[[], object]] = {

@@ -43,9 +43,9 @@ def commands() -> str:
 
 
 def smart_commands() -> str:
-    from claude_smart.cli import parser
+    from claude_smart.cli import build_parser
 
-    return _commands(parser(), "### claude-smart")
+    return _commands(build_parser(), "### claude-smart")
 
 
 def _commands(parser: argparse.ArgumentParser, heading: str) -> str:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from .engine import validate
 from .engine.admit import allow, clean
 from .errors import ALMAError, EmbeddingError, StorageError, ValidationError, unknown
-from .opening import Holder
+from .opening import OwnsMemory
 from .text import shorten
 from .types.kinds import MemoryType, Outcome, Result
 from .types.query import MemoryScope, plain
@@ -190,7 +190,7 @@ class RunResult:
     problem: str | None = None  # What the memory could not do. The executor's result is not touched by it.
 
 
-class Harness(Holder):
+class Harness(OwnsMemory):
     """Runs tasks of one domain for one agent, with memory before and learning after."""
 
     def __init__(
@@ -412,7 +412,7 @@ def create_harness(
     from .domains import DomainMemoryFactory, DomainSchema
 
     who = agent if isinstance(agent, Agent) else Agent(agent)
-    holder = Holder(alma)
+    holder = OwnsMemory(alma)
     try:
         if isinstance(domain, str):
             domain = DomainMemoryFactory(holder.alma).get_schema(validate.name("domain", domain))

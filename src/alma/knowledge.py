@@ -23,14 +23,14 @@ operation = Group("knowledge")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FileProblem:
     path: str
     place: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class IngestPlan:
     """What `ingest` would read, and what it would not."""
 
     root: str
@@ -38,10 +38,12 @@ class Reading:
     formats: dict[str, int]
     """How many files there are of each."""
     files: tuple[Planned, ...]
-    skipped: list[Place]
+    skipped: list[FileProblem]
 
 
-def reading(path: str, only: str = "everything", own: bool | None = None, max_file_bytes: int | None = None) -> Reading:
+def plan_ingest(
+    path: str, only: str = "everything", own: bool | None = None, max_file_bytes: int | None = None
+) -> IngestPlan:
     """What `ingest` would read below a path, as what, and what it would not, and why. Only beginnings are looked at.
 
     No operation: it asks no memory, and it names files.
@@ -50,7 +52,7 @@ def reading(path: str, only: str = "everything", own: bool | None = None, max_fi
 
     options: dict[str, Any] = {} if max_file_bytes is None else {"max_file_bytes": max_file_bytes}
     made = plan(path, wanted=only, own=own, **options)
-    return copy_fields(Reading, made, skipped=[copy_fields(Place, one, place="") for one in made.skipped])
+    return copy_fields(IngestPlan, made, skipped=[copy_fields(FileProblem, one, place="") for one in made.skipped])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +64,8 @@ class Ingested:
     skipped, damaged."""
     files: dict[str, str]
     """The files read, and their formats."""
-    skipped: list[Place]
-    damaged: list[Place]
+    skipped: list[FileProblem]
+    damaged: list[FileProblem]
     left_out: dict[str, int]
     refused: list[str]
     notes: list[str]
@@ -109,8 +111,8 @@ def ingest(
     return copy_fields(
         Ingested,
         result,
-        skipped=[copy_fields(Place, one, place="") for one in result.skipped],
-        damaged=[copy_fields(Place, one) for one in result.damaged],
+        skipped=[copy_fields(FileProblem, one, place="") for one in result.skipped],
+        damaged=[copy_fields(FileProblem, one) for one in result.damaged],
     )
 
 
@@ -131,7 +133,7 @@ class DayOfUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class DailyBudget:
     """None: as much as you like."""
 
     calls: int | None
@@ -143,9 +145,9 @@ class Budget:
 class ModelUsage:
     provider: str
     model: str
-    limits: Budget
+    limits: DailyBudget
     """Of a day."""
-    left: Budget
+    left: DailyBudget
     """Of today."""
     days: list[DayOfUse]
     """Newest first."""
@@ -156,5 +158,5 @@ def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use",
     """What language models were asked, what it cost, and what is left of today's budget. By default none is asked."""
     found = read_usage(alma.engine, alma.model_settings or ModelSettings(), days=days)
     days_used = [copy_fields(DayOfUse, one, models=by_model(one)) for one in found.days]
-    budgets = {name: copy_fields(Budget, getattr(found, name)) for name in ("limits", "left")}
+    budgets = {name: copy_fields(DailyBudget, getattr(found, name)) for name in ("limits", "left")}
     return copy_fields(ModelUsage, found, days=days_used, **budgets)

@@ -21,7 +21,7 @@ class Closeable:
         self.close()
 
 
-class Holder(Closeable):
+class OwnsMemory(Closeable):
     """What works with a memory. One that it opened itself it also closes; one that was given stays open.
 
     `owned` says that a given one is to be closed as well.

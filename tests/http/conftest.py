@@ -19,7 +19,7 @@ from tests.api.samples import World, world
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.http import tokens
-from alma.http.app import App, Rules, build
+from alma.http.app import App, GateRules, build
 from alma.projects import LazyMemory, Projects
 from alma.stores.sqlite import SQLiteStore
 
@@ -55,12 +55,12 @@ def _same(alma: ALMA) -> ALMA:
 
 
 def make_site(
-    folder: Path, rules: Rules | None = None, watchers: tuple[Any, ...] = (), alma: ALMA | None = None
+    folder: Path, rules: GateRules | None = None, watchers: tuple[Any, ...] = (), alma: ALMA | None = None
 ) -> Site:
     alma = alma or ALMA(SQLiteStore(folder / "alma.db"), HashEmbedder(), project_id="app")
     projects = Projects(LazyMemory(partial(_same, alma)))
     file = folder / tokens.FILE
-    app = build(projects, tokens.Tokens(file), rules or Rules(hosts=frozenset({HOST}), rate=0), watchers)
+    app = build(projects, tokens.Tokens(file), rules or GateRules(hosts=frozenset({HOST}), rate=0), watchers)
     site = Site(app, file, projects, alma)
     site.token("admin", "admin")
     return site

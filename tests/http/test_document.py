@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 from schemathesis.checks import CHECKS, load_all_checks
 
 from alma import ALMA
-from alma.http.app import App, Rules, Service, list_offered
+from alma.http.app import App, GateRules, HttpService, list_offered
 from alma.projects import LazyMemory, Projects
 
 from .conftest import make_site
@@ -54,7 +54,7 @@ def pick_operations() -> list[str]:
 
 
 later = Later()
-document = Service(Projects(LazyMemory(ALMA.quickstart)), 30).app.openapi()
+document = HttpService(Projects(LazyMemory(ALMA.quickstart)), 30).app.openapi()
 
 
 def load(phase: str, other: str) -> Any:
@@ -72,7 +72,7 @@ boundaries = load("coverage", "fuzzing").include(operation_id=[*pick_operations(
 
 @pytest.fixture(scope="module")
 def headers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    site = make_site(Path(tmp_path_factory.mktemp("service")), Rules(hosts=frozenset({HOST}), rate=0))
+    site = make_site(Path(tmp_path_factory.mktemp("service")), GateRules(hosts=frozenset({HOST}), rate=0))
     later.app = site.app
     yield {"Authorization": f"Bearer {site.secrets['admin']}"}
     site.alma.close()

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from alma.http import tokens
-from alma.http.app import Limits, Refusal, Rules
+from alma.http.app import GateRules, RateLimits, Refusal
 
 from .conftest import HOST, Site, make_site
 
@@ -68,7 +68,7 @@ def test_a_health_check_needs_no_token(site: Site, path: str, told: dict[str, An
 
 
 def test_health_checks_have_a_rate_limit_of_their_own(tmp_path: Path) -> None:
-    site = make_site(tmp_path, Rules(hosts=frozenset({HOST}), rate=0.001, burst=2))
+    site = make_site(tmp_path, GateRules(hosts=frozenset({HOST}), rate=0.001, burst=2))
     assert [site.client().get("/ready").status_code for _ in range(3)] == [200, 200, 429]
     assert site.post("stats").status_code == 200
     site.alma.close()
@@ -140,7 +140,9 @@ def test_a_foreign_host_is_refused(site: Site, host: str) -> None:
 
 
 def test_a_name_with_a_port_is_ours_at_that_port_only(tmp_path: Path) -> None:
-    site = make_site(tmp_path, Rules(hosts=frozenset({"127.0.0.1:8766", "[::1]:8766", "[::2]", "memory.example.org"})))
+    site = make_site(
+        tmp_path, GateRules(hosts=frozenset({"127.0.0.1:8766", "[::1]:8766", "[::2]", "memory.example.org"}))
+    )
     given = [
         "127.0.0.1:8766",
         "[::1]:8766",
@@ -171,7 +173,7 @@ def test_our_own_pages_may_call(site: Site) -> None:
 
 def test_a_page_that_was_let_in_may_call(tmp_path: Path) -> None:
     page = "https://app.example.org"
-    site = make_site(tmp_path, Rules(hosts=frozenset({HOST}), origins=frozenset({page})))
+    site = make_site(tmp_path, GateRules(hosts=frozenset({HOST}), origins=frozenset({page})))
     answer = site.post("stats", origin=page)
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, page)
     with site.client(origin=page, **{"access-control-request-method": "POST"}) as client:
@@ -195,7 +197,7 @@ def test_a_browser_that_asks_for_a_foreign_page_is_told_nothing(site: Site) -> N
 
 @pytest.fixture
 def small(tmp_path: Path) -> Any:
-    site = make_site(tmp_path, Rules(hosts=frozenset({HOST}), max_bytes=1000, rate=0))
+    site = make_site(tmp_path, GateRules(hosts=frozenset({HOST}), max_bytes=1000, rate=0))
     yield site
     site.alma.close()
 
@@ -239,7 +241,7 @@ def test_a_request_that_does_not_say_its_size_is_counted(small: Site) -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
-    site = make_site(tmp_path, Rules(hosts=frozenset({HOST}), body_seconds=0.05, rate=0))
+    site = make_site(tmp_path, GateRules(hosts=frozenset({HOST}), body_seconds=0.05, rate=0))
 
     async def pieces() -> AsyncIterator[bytes]:
         yield b'{"agent": '
@@ -252,7 +254,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_who_asks_too_often_waits(tmp_path: Path) -> None:
-    site = make_site(tmp_path, Rules(hosts=frozenset({HOST}), rate=0.001, burst=2))
+    site = make_site(tmp_path, GateRules(hosts=frozenset({HOST}), rate=0.001, burst=2))
     site.token("other")
     assert [site.post("stats").status_code for _ in range(3)] == [200, 200, 429]
     refused = site.post("stats")
@@ -264,7 +266,7 @@ def test_who_asks_too_often_waits(tmp_path: Path) -> None:
 
 def test_a_bucket_fills_again() -> None:
     now = [0.0]
-    limits = Limits(10, 2, lambda: now[0])
+    limits = RateLimits(10, 2, lambda: now[0])
     limits.take("a"), limits.take("a")
     with pytest.raises(Refusal):
         limits.take("a")

@@ -20,7 +20,7 @@ import pytest
 import alma.http as server
 from alma.app import open_config
 from alma.errors import ConfigError, MissingExtraError, StorageError, ValidationError
-from alma.http import Lines, Options, check_options, tokens
+from alma.http import HttpOptions, JsonLines, check_options, tokens
 from alma.listening import is_local
 
 from .conftest import SECONDS, Served, start
@@ -34,30 +34,30 @@ SECRET = "The launch code is 7319"
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "memory.example.org"])
 def test_beyond_this_machine_only_with_tls_or_on_ones_own_word(host: str) -> None:
     with pytest.raises(ConfigError, match="--tls-cert"):
-        check_options(Options(host=host, allowed_hosts=("memory.example.org",)))
+        check_options(HttpOptions(host=host, allowed_hosts=("memory.example.org",)))
     with pytest.raises(ConfigError, match="--allowed-host"):
-        check_options(Options(host=host, insecure=True))
-    check_options(Options(host=host, insecure=True, allowed_hosts=("memory.example.org",)))
+        check_options(HttpOptions(host=host, insecure=True))
+    check_options(HttpOptions(host=host, insecure=True, allowed_hosts=("memory.example.org",)))
 
 
 def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="name both"):
-        check_options(Options(certificate="cert.pem"))
+        check_options(HttpOptions(certificate="cert.pem"))
     (tmp_path / "c.pem").write_text("nonsense")
     with pytest.raises(ConfigError, match="no certificate"):
-        check_options(Options(certificate=str(tmp_path / "c.pem"), key=str(tmp_path / "c.pem")))
+        check_options(HttpOptions(certificate=str(tmp_path / "c.pem"), key=str(tmp_path / "c.pem")))
 
 
 def test_this_machine_needs_nothing() -> None:
     assert [is_local(one) for one in ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost")] == [True] * 5
     assert [is_local(one) for one in ("0.0.0.0", "::", "10.0.0.1", "localhost.evil.example", "")] == [False] * 5
-    check_options(Options())
+    check_options(HttpOptions())
 
 
 def test_a_port_that_is_taken_is_told(served: Served, tmp_path: Path) -> None:
     port = int(served.url.rpartition(":")[2])
     with pytest.raises(ConfigError, match="cannot listen"):
-        server.serve(Options(config=str(served.config), port=port))
+        server.serve(HttpOptions(config=str(served.config), port=port))
 
 
 @pytest.mark.parametrize("package", ["uvicorn", "fastapi"])
@@ -66,7 +66,7 @@ def test_without_its_packages_it_says_what_to_install(package: str, monkeypatch:
     for module in ("alma.http.app", "alma.connections"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[http\]'"):
-        server.serve(Options())
+        server.serve(HttpOptions())
 
 
 def test_on_the_command_line_what_is_wrong_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +119,7 @@ def test_a_line_for_each_request_and_no_memory_in_it(served: Served) -> None:
 
 def test_what_the_memory_notes_quotes_nothing() -> None:
     def line(name: str, text: str, *given: object) -> dict[str, object]:
-        made: dict[str, object] = json.loads(Lines().format(logging.LogRecord(name, 30, "", 1, text, given, None)))
+        made: dict[str, object] = json.loads(JsonLines().format(logging.LogRecord(name, 30, "", 1, text, given, None)))
         return made
 
     noted = line("alma", "left out: %s", "what was asked")
@@ -168,7 +168,7 @@ def test_over_tls(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [{"max_megabytes": 0.0}, {"rate": -1.0}, {"max_megabytes": float("nan")}])
 def test_limits_that_make_no_sense_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="--rate"):
-        check_options(Options(**options))  # type: ignore[arg-type]
+        check_options(HttpOptions(**options))  # type: ignore[arg-type]
 
 
 # -- ending

@@ -15,7 +15,7 @@ import pytest
 
 from alma.errors import ConfigError, NotFoundError, ValidationError
 from alma.http import tokens
-from alma.http.tokens import FIRST_FILE, Scope, Tokens
+from alma.http.tokens import FIRST_FILE, Tokens, TokenScope
 
 posix = pytest.mark.skipif(os.name != "posix", reason="NOT TESTED HERE: other systems keep files private otherwise")
 
@@ -35,7 +35,7 @@ def test_the_first_token_is_made_once(file: Path) -> None:
     secret = first.read_text().strip()
     found = Tokens(file).find(secret)
     assert found is not None
-    assert (found.name, found.scope, found.projects) == ("admin", Scope.ADMIN, None)
+    assert (found.name, found.scope, found.projects) == ("admin", TokenScope.ADMIN, None)
     assert tokens.ensure_token(file) is None
     assert first.read_text().strip() == secret
 
@@ -116,7 +116,7 @@ def test_a_running_server_sees_what_changed(file: Path) -> None:
     tokens.add(file, "a")
     held = Tokens(file)
     assert held.find("nothing") is None
-    secret = tokens.add(file, "b", Scope.ADMIN)
+    secret = tokens.add(file, "b", TokenScope.ADMIN)
     found = held.find(secret)
     assert found is not None
     assert found.name == "b"
@@ -215,4 +215,4 @@ def test_a_lock_that_was_left_behind_is_taken_over(file: Path) -> None:
 
 
 def test_a_scope_holds_those_before_it() -> None:
-    assert [Scope.WRITE.holds(one) for one in Scope] == [True, True, False, False]
+    assert [TokenScope.WRITE.holds(one) for one in TokenScope] == [True, True, False, False]

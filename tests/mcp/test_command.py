@@ -162,6 +162,6 @@ def test_what_the_page_says_is_understood(words: list[str]) -> None:
         case ["python", "-m", "alma.mcp", *rest]:
             parser.add_argument("--config")
             command.add_arguments(parser)
-            command.Options.read(parser.parse_args(rest), None)
+            command.McpOptions.read(parser.parse_args(rest), None)
         case _:
             assert words[:2] == ["pip", "install"]

@@ -19,7 +19,7 @@ from alma import ALMA
 from alma.connections import bind_socket
 from alma.errors import ConfigError
 from alma.listening import check_options, is_local
-from alma.mcp import Options
+from alma.mcp import McpOptions
 from alma.mcp.server import build, list_hosts, list_origins, read_or_make_token
 from alma.mcp.server import build_app as app
 from mcp import Client
@@ -200,15 +200,15 @@ def test_it_makes_a_token_for_its_owner(place: Place) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (Options(host="0.0.0.0"), "--tls-cert"),
-        (Options(host="::"), "--tls-cert"),
-        (Options(host="memory.example.org", certificate="c", key="k"), "--allowed-host"),
-        (Options(host="0.0.0.0", insecure=True), "--allowed-host"),
-        (Options(key="k"), "name both"),
-        (Options(host="0.0.0.0", certificate="c", key="k", allowed_hosts=("memory.example.org",)), "no certificate"),
+        (McpOptions(host="0.0.0.0"), "--tls-cert"),
+        (McpOptions(host="::"), "--tls-cert"),
+        (McpOptions(host="memory.example.org", certificate="c", key="k"), "--allowed-host"),
+        (McpOptions(host="0.0.0.0", insecure=True), "--allowed-host"),
+        (McpOptions(key="k"), "name both"),
+        (McpOptions(host="0.0.0.0", certificate="c", key="k", allowed_hosts=("memory.example.org",)), "no certificate"),
     ],
 )
-def test_the_world_is_let_in_only_on_purpose(options: Options, told: str) -> None:
+def test_the_world_is_let_in_only_on_purpose(options: McpOptions, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         check_options(options)
 
@@ -216,23 +216,23 @@ def test_the_world_is_let_in_only_on_purpose(options: Options, told: str) -> Non
 @pytest.mark.parametrize(
     "options",
     [
-        Options(),
-        Options(host="localhost"),
-        Options(host="::1"),
-        Options(host="0.0.0.0", insecure=True, allowed_hosts=("memory.example.org",)),
+        McpOptions(),
+        McpOptions(host="localhost"),
+        McpOptions(host="::1"),
+        McpOptions(host="0.0.0.0", insecure=True, allowed_hosts=("memory.example.org",)),
     ],
 )
-def test_what_is_safe_or_meant_is_let_be(options: Options) -> None:
+def test_what_is_safe_or_meant_is_let_be(options: McpOptions) -> None:
     check_options(options)
 
 
 def test_a_certificate_must_be_one(tmp_path: Path) -> None:
     file = tmp_path / "c.pem"
     file.write_text("no certificate")
-    for options in (Options(certificate=str(file)), Options(certificate=str(tmp_path / "none"), key=str(file))):
+    for options in (McpOptions(certificate=str(file)), McpOptions(certificate=str(tmp_path / "none"), key=str(file))):
         with pytest.raises(ConfigError, match="no certificate and its key"):
             check_options(options)
-    check_options(Options())
+    check_options(McpOptions())
 
 
 @pytest.mark.parametrize("port", [-1, 70_000])
@@ -242,14 +242,14 @@ def test_a_port_must_be_one(port: int) -> None:
 
 
 def test_where_it_listens_is_a_name_of_its_own() -> None:
-    assert "127.0.0.2:80" in list_hosts(Options(host="127.0.0.2"), 80)
-    assert "http://127.0.0.2:*" in list_origins(Options(host="127.0.0.2"))
-    assert list_hosts(Options(host="0.0.0.0", allowed_hosts=("a.example",)), 80) == ["a.example", "a.example:*"]
+    assert "127.0.0.2:80" in list_hosts(McpOptions(host="127.0.0.2"), 80)
+    assert "http://127.0.0.2:*" in list_origins(McpOptions(host="127.0.0.2"))
+    assert list_hosts(McpOptions(host="0.0.0.0", allowed_hosts=("a.example",)), 80) == ["a.example", "a.example:*"]
 
 
 def test_its_own_pages_speak_as_it_does() -> None:
-    assert all(one.startswith("http://") for one in list_origins(Options()))
-    assert all(one.startswith("https://") for one in list_origins(Options(certificate="c", key="k")))
+    assert all(one.startswith("http://") for one in list_origins(McpOptions()))
+    assert all(one.startswith("https://") for one in list_origins(McpOptions(certificate="c", key="k")))
 
 
 def test_local_is_what_cannot_be_reached() -> None:

@@ -99,7 +99,10 @@ OPENAI = {"provider": "openai", "model": "m"}
         (OPENAI | {"budget": {"cost": 1}}, "a budget of `cost` needs the model's `prices`"),
         (OPENAI | {"budget": 3}, "model.budget must be a mapping"),
         (OPENAI | {"prices": {"input": 1}}, "model.prices must name both input and output"),
-        (OPENAI | {"prices": {"input": 1, "output": -2}}, "prices.output must be the price of a million tokens in US dollars"),
+        (
+            OPENAI | {"prices": {"input": 1, "output": -2}},
+            "prices.output must be the price of a million tokens in US dollars",
+        ),
         (OPENAI | {"prices": {"in": 1, "out": 2}}, "unknown key in model.prices 'in'"),
         (OPENAI | {"log": 3}, "model.log must be a non-empty text"),
     ],

@@ -211,6 +211,6 @@ def test_a_proposal_is_believed_only_where_a_person_typed_it(
     said = "never push to main"
     proposal = read_turn(said)
     assert proposal is not None
-    heard = SessionTurn("t1", "user", said, 0.0, 1, heard=said, attendance=attendance, is_typed=is_typed)
+    heard = SessionTurn("t1", "user", said, 0.0, 1, user_words=said, attendance=attendance, is_typed=is_typed)
     teaching = make_teaching(proposal, heard, "s1")
     assert (teaching.sure if teaching else None) is expected

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..config import load_yaml
 from ..errors import ConfigError, NotFoundError, ScopeError, ValidationError, unknown
-from ..knowledge import reading
+from ..knowledge import plan_ingest
 from ..schema import type_of
 from ..upkeep import count_results, find_lessons, read_background
 from . import render
@@ -310,7 +310,7 @@ def ingest(call: Call) -> Reply:
     args = call.args
     if args.plan:
         names = vars(args).keys() & {"only", "own", "max_file_bytes"}
-        return Reply(reading(args.path, **{name: getattr(args, name) for name in names}))
+        return Reply(plan_ingest(args.path, **{name: getattr(args, name) for name in names}))
     report = call.run_typed()
     if not any(report.counts.values()):
         return Reply(report, f"there is nothing to read in {args.path}", report, code=1)
@@ -506,7 +506,9 @@ def list_sessions(call: Call) -> Reply:
 @command("session show", "list_sessions", "session_id:id --agent", about={"session_id": "the session's id"})
 def show_session(call: Call) -> Reply:
     """Show one session as it stands."""
-    return reply_value(call.run_typed().sessions[0], "session")
+    shown = call.run_typed()
+    handoffs = [part for one in shown.handoffs for part in ("\nhandoff:", one)]
+    return Reply({"session": shown.sessions[0]}, shown.sessions[0], *handoffs)
 
 
 @command("session prepare", "initialize", "* user_prompt:prompt")

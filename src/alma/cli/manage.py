@@ -19,7 +19,7 @@ from ..trust_register import trust_folder
 from .derive import Argument, Call, Reply, command, reply_value
 
 EMBEDDINGS = ("auto", "local", "openai", "azure", "hash", "none")
-SCOPES = tuple(map(str, tokens.Scope))
+SCOPES = tuple(map(str, tokens.TokenScope))
 _NAME = Argument("NAME", "the token's name")
 _OPTIONS = {
     "openai": "  embedding:\n    api_key: ${OPENAI_API_KEY:-}\n    model: text-embedding-3-small\n",
@@ -97,14 +97,14 @@ def init(call: Call) -> Reply:
 @command("serve", add_arguments=http.add_arguments, own_log=True)
 def serve(call: Call) -> int:
     """Serve the memory over HTTP, on this machine unless told otherwise."""
-    http.serve(http.Options.read(call.args, call.args.config))
+    http.serve(http.HttpOptions.read(call.args, call.args.config))
     return 0
 
 
 @command("mcp", add_arguments=mcp.add_arguments, own_log=True)
 def serve_mcp(call: Call) -> int:
     """Serve the memory over MCP: over standard input and output, or HTTP."""
-    mcp.run(mcp.Options.read(call.args, call.args.config))
+    mcp.run(mcp.McpOptions.read(call.args, call.args.config))
     return 0
 
 

@@ -73,7 +73,6 @@ EMPTY = {
     "tokens": "no token yet; `alma serve` makes the first, `alma token add` another",
 }
 """What there is to say where a list is empty; of others, that there are none."""
-_GRAPH_WORDS = re.compile(r"; (?:build_graph|alma\.graph\.update\(\)) reads what is new.*")
 
 
 class Output:
@@ -85,7 +84,7 @@ class Output:
         self.width = shutil.get_terminal_size().columns if self.is_terminal else WIDTH
 
     def error(self, error: ALMAError) -> None:
-        message = _GRAPH_WORDS.sub("; `alma graph build` reads what is new", str(error))
+        message = str(error)
         if self.as_json:
             print(format_json({"error": {"type": type(error).__name__, "message": message}}))
         else:

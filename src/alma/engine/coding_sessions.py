@@ -120,7 +120,7 @@ def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> St
         taught = learn_rules(tx, rules)
         verdicts = _judge_rules(tx, story, since, taught)
         count_followed(tx, verdicts)
-        for display in story.shown:
+        for display in story.shown_rules:
             if display.offset > since and display.rules:
                 task = shorten(clean(display.text), _TASK_CHARS)
                 body = {"task": task, "mode": f"hook:{display.where}", "shown": list(display.rules)}
@@ -143,9 +143,9 @@ def _moment(at: float) -> datetime:
 
 def find_teachings(story: CodingSession, since: int) -> list[Teaching]:
     """Return what the events beyond an offset teach, in the order they happened; nothing where a program spoke."""
-    turns = [one for one in story.heard if one.offset > since]
+    turns = [one for one in story.user_turns if one.offset > since]
     teachings: list[tuple[int, Teaching | None]] = []
-    for proposal in _READER.find_rules([SpokenTurn(Role.USER, one.heard) for one in turns]):
+    for proposal in _READER.find_rules([SpokenTurn(Role.USER, one.user_words) for one in turns]):
         turn = turns[proposal.turn]
         teachings.append((turn.offset, make_teaching(proposal, turn, story.session)))
     for signal in story.signals:
@@ -246,13 +246,13 @@ def _judge_rules(tx: Transaction, story: CodingSession, since: int, taught: Sequ
     """Return True for a rule that was followed, False for one that was shown and had to be repeated or was broken."""
     # From where on each rule that was shown can be followed: shown as a command starts, it comes too late for that.
     offsets: dict[str, int] = {}
-    for display in story.shown:
+    for display in story.shown_rules:
         is_late = display.where == "PreToolUse"
         started = next((ran.offset for ran in story.calls if ran.offset > display.offset), 0) if is_late else 0
         for rule in display.rules:
             offsets.setdefault(rule, max(display.offset, started))
     # What was run in the answers that ended since.
-    ends = [turn.offset for turn in story.turns if turn.speaker == "assistant" or turn.heard]
+    ends = [turn.offset for turn in story.turns if turn.speaker == "assistant" or turn.user_words]
     start, end = max((one for one in ends if one <= since), default=0), max(ends, default=0)
     calls = [ran for ran in story.calls if start < ran.offset <= end]
     repeated = {one.record.id for one in taught if one.record and one.verb in ("repeated", "promoted")}
@@ -375,7 +375,7 @@ def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *
         if is_same and stored.is_waiting:
             if not is_allowed or stored.has_ended != story.ended:
                 _change(tx, stored, is_waiting=is_allowed, has_ended=story.ended)
-        elif is_allowed and any(one.offset > start and is_candidate(one) for one in story.heard):
+        elif is_allowed and any(one.offset > start and is_candidate(one) for one in story.user_turns):
             queued = {"project": engine.project, "file": file, "offset": start, "has_ended": story.ended}
             _change(tx, stored, **_NO_ATTEMPT, **queued, is_waiting=True)
 
@@ -407,13 +407,13 @@ class CheckedProposals(NamedTuple):
 
 def is_candidate(turn: SessionTurn) -> bool:
     """Return whether a turn is a person's own and may teach something."""
-    return turn.attendance is Attendance.PERSON and turn.is_typed and is_worth_reading(turn.heard)
+    return turn.attendance is Attendance.PERSON and turn.is_typed and is_worth_reading(turn.user_words)
 
 
 def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -> SessionPart:
     """Return what a model is asked about: candidate turns, and the rules that are known where they were said."""
     tx = Transaction(engine)
-    turns = [one for one in story.heard if since < one.offset <= until and is_candidate(one)][-_MAX_TURNS:]
+    turns = [one for one in story.user_turns if since < one.offset <= until and is_candidate(one)][-_MAX_TURNS:]
     ids = {one.id for one in turns}
     rules = [
         one
@@ -444,7 +444,7 @@ def read_part(model: Model, part: SessionPart) -> CheckedProposals:
     reader = ModelReader(model)
     turns = []
     for one in part.turns:
-        turns += [SpokenTurn(Role.ASSISTANT, clean(one.before)), SpokenTurn(Role.USER, clean(one.heard))]
+        turns += [SpokenTurn(Role.ASSISTANT, clean(one.before)), SpokenTurn(Role.USER, clean(one.user_words))]
     proposals = []
     for proposal in reader.find_rules(turns, part.rules):
         if any(map(find_suspicion, (proposal.rule, proposal.trigger, proposal.reason, proposal.general))):
@@ -491,7 +491,7 @@ def apply_reading(
             return None
         changes = _apply_proposals(tx, part, reading, local_texts)
         # A rule that was shown in the session and that the person had to repeat was not followed.
-        shown_ids = {rule for one in part.story.shown for rule in one.rules}
+        shown_ids = {rule for one in part.story.shown_rules for rule in one.rules}
         again = {one.record.id for one in changes.taught if one.record and one.verb in ("repeated", "promoted")}
         count_followed(tx, dict.fromkeys(again & shown_ids, False))
         for one in tx.get(reading.notes):
@@ -617,7 +617,7 @@ def _refine_rule(
 
 def _is_sound(proposal: RuleProposal, turn: SessionTurn) -> bool:
     """Return whether a proposal may be active at once: in words of the session, and no weaker safety."""
-    text = f"{turn.heard} {turn.before}"
+    text = f"{turn.user_words} {turn.before}"
     words = stems(proposal.rule)
     telling = {word for word in words if not is_common(word)} or words
     # Scripts without spaces have no words to compare.

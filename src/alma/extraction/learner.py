@@ -22,7 +22,7 @@ from ..engine.escape import find_suspicion
 from ..engine.transaction import Transaction, write
 from ..engine.view import to_memory
 from ..errors import ValidationError
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..operations import About, Effect, Group, take_as_given
 from ..ports import Model
 from ..progress import ProgressTracker, WorkItem
@@ -89,7 +89,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learnt:
+class LearningReport:
     """What was learned from a conversation."""
 
     extracted_count: int  # How much was found and is believed.
@@ -107,17 +107,17 @@ class Learnt:
     findings: list[dict[str, Any]]
 
 
-class Learned(dict[str, Any]):
-    """What was learned, by the names of `Learnt`; `findings` and `memories` hold the objects."""
+class LearningResult(dict[str, Any]):
+    """What was learned, by the names of `LearningReport`; `findings` and `memories` hold the objects."""
 
     findings: Sequence[Extracted]
     memories: Kept
 
 
-def describe_learned(learned: Learned) -> Learnt:
+def describe_learned(learned: LearningResult) -> LearningReport:
     names = ("text", "quote", "turn", "confidence")
     findings = [{"kind": str(one.kind)} | {name: getattr(one, name) for name in names} for one in learned.findings]
-    return Learnt(**learned, findings=findings)
+    return LearningReport(**learned, findings=findings)
 
 
 DryRun = Annotated[bool, About("only say what would be kept")]
@@ -129,7 +129,7 @@ _OPTIONS: dict[str, Any] = {
 operation = Group("knowledge", lambda alma: AutoLearner(alma))
 
 
-class AutoLearner(Holder):
+class AutoLearner(OwnsMemory):
     """Learns from conversations and texts. Without `alma` it opens the configured memory, and closes it again.
 
     `model` is the language model that reads; without one it is the configured one, if any.
@@ -161,7 +161,7 @@ class AutoLearner(Holder):
         min_confidence: Sureness = None,
         trusted: Annotated[bool, About("false for the talk of others: what it says waits for a person")] = True,
         source: words.Source = "user",
-    ) -> Learned:
+    ) -> LearningResult:
         """Find what a conversation teaches and keep it: outcomes, preferences, corrections, decisions, facts, tasks.
 
         Told again, nothing is learned twice. A configured language model helps; none is needed. Rules in a conversation
@@ -181,7 +181,7 @@ class AutoLearner(Holder):
         place = {"agent": agent, "user_id": user_id, "episode": episode, "session_id": session_id or ""}
         return self._store(extraction, min_confidence, source, trusted, dry_run, **place, source="conversation")
 
-    async def alearn_from_conversation(self, *args: Any, **options: Any) -> Learned:
+    async def alearn_from_conversation(self, *args: Any, **options: Any) -> LearningResult:
         """`learn_from_conversation` for asyncio, in a worker thread."""
         import asyncio
 
@@ -200,7 +200,7 @@ class AutoLearner(Holder):
             bool, About("false for the words of others: what they say waits for a person", vouches=True)
         ] = True,
         source: words.Source = "user",
-    ) -> Learned:
+    ) -> LearningResult:
         """Find what a text states and keep it: decisions, facts, strategies, warnings, tasks.
 
         Told again, nothing is learned twice. To read files, use ingest.
@@ -217,7 +217,7 @@ class AutoLearner(Holder):
         trusted: bool,
         dry_run: bool,
         **place: Any,
-    ) -> Learned:
+    ) -> LearningResult:
         """Store the findings that are sure enough, and describe what became of all of them.
 
         What no person wrote is taken as relayed, or waits for a person.
@@ -232,7 +232,7 @@ class AutoLearner(Holder):
         for one in extraction.found:
             if one.confidence < least:
                 doubted.refuse(one, f"less sure ({one.confidence:.2f}) than {least:g}")
-        learned = Learned(
+        learned = LearningResult(
             extracted_count=len(sure),
             new=kept.count,
             known=kept.known,

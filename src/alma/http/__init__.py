@@ -24,7 +24,7 @@ from ..errors import ConfigError, MissingExtraError
 from ..types.times import now, to_iso
 
 if TYPE_CHECKING:
-    from .app import App, Call
+    from .app import App, RequestInfo
 
 NAME = "alma serve"
 PORT = 8766
@@ -32,7 +32,7 @@ _LAST_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(listening.ListenOptions):
+class HttpOptions(listening.ListenOptions):
     port: int = listening.option(PORT, f"default: {PORT}; 0: any that is free")
     max_megabytes: float = listening.option(4.0, "the largest request; default: 4")
     rate: float = listening.option(200.0, "requests a second for each token; 0: any number")
@@ -43,22 +43,22 @@ class Options(listening.ListenOptions):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the service, but for `--config`."""
-    listening.add_arguments(parser, Options)
+    listening.add_arguments(parser, HttpOptions)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m alma.http", description="The memory as an HTTP service.")
     add_arguments(parser)
-    return listening.run_command(Options, serve, NAME, parser, argv)
+    return listening.run_command(HttpOptions, serve, NAME, parser, argv)
 
 
-def check_options(options: Options) -> None:
+def check_options(options: HttpOptions) -> None:
     if not options.max_megabytes > 0 or not options.rate >= 0:
         raise ConfigError("--max-megabytes must be more than 0, and --rate 0 or more")
     listening.check_options(options)
 
 
-def serve(options: Options) -> None:
+def serve(options: HttpOptions) -> None:
     """Serve until interrupted; running requests are finished then. ALMAError when it cannot begin."""
     check_options(options)
     try:
@@ -99,12 +99,12 @@ def open_log(name: str | None) -> Iterator[IO[str]]:
                 reason = f"{error.strerror}; --log-file names another"
                 raise ConfigError(f"the log file {name} cannot be written: {reason}") from None
         handler = logging.StreamHandler(stream)
-        handler.setFormatter(Lines())
+        handler.setFormatter(JsonLines())
         logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
         yield stream
 
 
-def log_request(stream: IO[str], call: Call) -> None:
+def log_request(stream: IO[str], call: RequestInfo) -> None:
     """Write a line about a request that has ended."""
     line = {
         "time": to_iso(now()),
@@ -124,7 +124,7 @@ def log_request(stream: IO[str], call: Call) -> None:
         stream.flush()
 
 
-class Lines(logging.Formatter):
+class JsonLines(logging.Formatter):
     """Log records as JSON lines. Of an error its kind and place: its words may hold what was asked."""
 
     def format(self, record: logging.LogRecord) -> str:

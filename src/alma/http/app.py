@@ -49,11 +49,11 @@ from ..listening import list_local_names
 from ..operations import DEEPEST, Effect, Operation, operations
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
-from . import Options, tokens
-from .tokens import NEEDED, Scope, Token, Tokens
+from . import HttpOptions, tokens
+from .tokens import NEEDED, Token, Tokens, TokenScope
 
 T = TypeVar("T")
-Handler = Callable[["Service", Request], Coroutine[Any, Any, Response]]
+Handler = Callable[["HttpService", Request], Coroutine[Any, Any, Response]]
 
 _LOG = logging.getLogger("alma.http")
 _AT_ONCE = 16
@@ -99,13 +99,13 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def build(projects: Projects, tokens: Tokens, rules: Rules, watchers: Iterable[Watcher] = ()) -> App:
+def build(projects: Projects, tokens: Tokens, rules: GateRules, watchers: Iterable[Watcher] = ()) -> App:
     """Return the ASGI application, behind its gate. The memories are closed when it is shut down."""
-    service = Service(projects, rules.body_seconds)
-    return Gate(service.app, rules, tokens, service.find_route, (service.metrics.count_call, *watchers))
+    service = HttpService(projects, rules.body_seconds)
+    return RequestGate(service.app, rules, tokens, service.find_route, (service.metrics.count_call, *watchers))
 
 
-def open_service(options: Options, port: int, watchers: Iterable[Watcher]) -> App:
+def open_service(options: HttpOptions, port: int, watchers: Iterable[Watcher]) -> App:
     """Return the application over the configured memory, which is opened by the first call."""
     path, config = read_config(options.config)
     file = tokens.find_file(path)
@@ -115,7 +115,7 @@ def open_service(options: Options, port: int, watchers: Iterable[Watcher]) -> Ap
     for line in lines:
         print(f"alma serve: {line}", file=sys.stderr, flush=True)
     local = [f"{name}:{port}" for name in list_local_names(options.host)]
-    rules = Rules(
+    rules = GateRules(
         hosts=frozenset(name.lower() for name in (*local, *options.allowed_hosts)),
         origins=frozenset(one.lower().rstrip("/") for one in options.allowed_origins),
         scheme=options.scheme,
@@ -149,7 +149,7 @@ class Metrics:
         )
         self.running = Gauge("alma_http_requests_in_flight", "requests that run now", registry=self.registry)
 
-    def count_call(self, call: Call) -> None:
+    def count_call(self, call: RequestInfo) -> None:
         name = call.operation or call.path or "unknown"
         self._requests.labels(name, call.status).inc()
         self._seconds.labels(name).observe(call.seconds)
@@ -181,7 +181,7 @@ class _Application(FastAPI):
         return document
 
 
-class Service:
+class HttpService:
     """The application behind the gate."""
 
     def __init__(self, projects: Projects, body_seconds: float) -> None:
@@ -216,10 +216,10 @@ class Service:
         if operation is not None:
             return path, operation.name, NEEDED[operation.effect]
         known = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations")
-        return (path if path in known else "(unknown)"), "", None if path in _OPEN else Scope.READ
+        return (path if path in known else "(unknown)"), "", None if path in _OPEN else TokenScope.READ
 
     async def answer_call(self, request: Request, operation: Operation) -> Response:
-        call: Call = request.scope[CALL]
+        call: RequestInfo = request.scope[CALL]
         arguments = limit_call(operation, operation.check(await self._read_body(request)), None, call.may_approve)
         project = _read_project(request)
 
@@ -245,7 +245,7 @@ class Service:
             raise Refusal(415, "UnsupportedMediaType", "the body must be application/json")
         return decode_body(body)
 
-    def _open_project(self, call: Call, project: str | None) -> Any:
+    def _open_project(self, call: RequestInfo, project: str | None) -> Any:
         """Open the named project, else the token's only one, else the one that is configured."""
         assert call.token is not None
         bounds = call.token.projects
@@ -327,16 +327,16 @@ def list_routes() -> list[APIRoute]:
             openapi_extra={"parameters": [_PROJECT_HEADER]} if result is None else {},
         )
         for path, handle, result, summary in (
-            ("/health", Service.answer_health, dict[str, str], "Whether the service runs. Needs no token."),
-            ("/ready", Service.answer_ready, dict[str, bool], "Whether the memory can be read. Needs no token."),
-            ("/metrics", Service.answer_metrics, None, "Figures for Prometheus."),
-            ("/v1/operations", Service.answer_operations, dict[str, list[dict[str, Any]]], "All operations."),
+            ("/health", HttpService.answer_health, dict[str, str], "Whether the service runs. Needs no token."),
+            ("/ready", HttpService.answer_ready, dict[str, bool], "Whether the memory can be read. Needs no token."),
+            ("/metrics", HttpService.answer_metrics, None, "Figures for Prometheus."),
+            ("/v1/operations", HttpService.answer_operations, dict[str, list[dict[str, Any]]], "All operations."),
         )
     ]
     routes += [
         APIRoute(
             _PREFIX + one.name,
-            partial(_answer, partial(Service.answer_call, operation=one)),
+            partial(_answer, partial(HttpService.answer_call, operation=one)),
             methods=["POST"],
             operation_id=one.name,
             tags=[one.group],
@@ -394,7 +394,7 @@ def describe_result(operation: Operation) -> Any:
 
 async def _answer(handle: Handler, request: Request) -> Response:
     """Answer a request. Whatever goes wrong is an answer too, and reveals nothing of what is inside."""
-    service: Service = request.app.state.service
+    service: HttpService = request.app.state.service
     try:
         with service.metrics.running.track_inprogress():
             return await handle(service, request)
@@ -403,7 +403,7 @@ async def _answer(handle: Handler, request: Request) -> Response:
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    call: Call = request.scope[CALL]
+    call: RequestInfo = request.scope[CALL]
     name, headers = call.operation or call.path, {}
     if isinstance(error, Refusal):
         return error.respond(call.id)
@@ -473,11 +473,11 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-Route = tuple[str, str, Scope | None]
+Route = tuple[str, str, TokenScope | None]
 """The route's path, its operation (or empty) and the scope it needs; None: no token."""
 
 CALL = "alma.call"
-"""The key of the ASGI scope under which a route finds its `Call`."""
+"""The key of the ASGI scope under which a route finds its `RequestInfo`."""
 PROJECT = "alma-project"
 REQUEST_ID = "x-request-id"
 PROBLEM = "application/problem+json"
@@ -516,7 +516,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class GateRules:
     hosts: frozenset[str]
     """The server's own names, lower case; one with a port holds at that port only."""
     origins: frozenset[str] = frozenset()
@@ -531,7 +531,7 @@ class Rules:
 
 
 @dataclass(slots=True)
-class Call:
+class RequestInfo:
     """One request, and what becomes of it."""
 
     id: str
@@ -551,20 +551,20 @@ class Call:
 
     @property
     def may_approve(self) -> bool:
-        return self.token is not None and self.token.scope.holds(Scope.APPROVE)
+        return self.token is not None and self.token.scope.holds(TokenScope.APPROVE)
 
 
-Watcher = Callable[[Call], None]
+Watcher = Callable[[RequestInfo], None]
 """Is called when a request has ended."""
 
 
-class Gate:
+class RequestGate:
     """The ASGI application that lets requests through to the service."""
 
     def __init__(
         self,
         app: App,
-        rules: Rules,
+        rules: GateRules,
         tokens: Tokens,
         find_route: Callable[[str], Route],
         watchers: Iterable[Watcher] = (),
@@ -574,7 +574,7 @@ class Gate:
         self._tokens = tokens
         self._find_route = find_route
         self._watchers = tuple(watchers)
-        self._limits = Limits(rules.rate, rules.burst)
+        self._limits = RateLimits(rules.rate, rules.burst)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -583,14 +583,14 @@ class Gate:
             await send({"type": "websocket.close", "code": 1008})
         else:
             request_id = get_single(Headers(scope=scope), REQUEST_ID)
-            call = Call(request_id if _GOOD_ID.fullmatch(request_id) else secrets.token_hex(8), scope["method"])
+            call = RequestInfo(request_id if _GOOD_ID.fullmatch(request_id) else secrets.token_hex(8), scope["method"])
             try:
                 await self._pass(scope, call, receive, send)
             finally:
                 for watch in self._watchers:
                     watch(call)
 
-    async def _pass(self, scope: MutableMapping[str, Any], call: Call, receive: Receive, send: Send) -> None:
+    async def _pass(self, scope: MutableMapping[str, Any], call: RequestInfo, receive: Receive, send: Send) -> None:
         headers, most = Headers(scope=scope), self._rules.max_bytes
         origin = get_single(headers, "origin")
         added = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
@@ -640,7 +640,7 @@ class Gate:
         if "origin" in headers and origin.lower() not in {f"{self._rules.scheme}://{host}", *self._rules.origins}:
             raise Refusal(403, "ForeignOrigin", "a page of another site may not call; --allowed-origin lets one in")
 
-    def _authorize(self, headers: Headers, call: Call, needed: Scope | None) -> None:
+    def _authorize(self, headers: Headers, call: RequestInfo, needed: TokenScope | None) -> None:
         if needed is None:
             self._limits.take(_ANYBODY)
             return
@@ -675,7 +675,7 @@ def get_single(headers: Headers, name: str) -> str:
     return values[0] if len(values) == 1 else ""
 
 
-class Limits:
+class RateLimits:
     """A token bucket for each caller: it fills at a steady rate, and each request takes one out."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:

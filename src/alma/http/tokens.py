@@ -37,7 +37,7 @@ _DURATION = re.compile(r"(\d{1,5})([hdwy])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
 
 
-class Scope(StrEnum):
+class TokenScope(StrEnum):
     """What a token may do; each holds those before it."""
 
     READ = "read"
@@ -46,16 +46,16 @@ class Scope(StrEnum):
     """Also decides about memories from outside content. For people: an agent would approve what it was made to read."""
     ADMIN = "admin"
 
-    def holds(self, other: Scope) -> bool:
-        order = list(Scope)
+    def holds(self, other: TokenScope) -> bool:
+        order = list(TokenScope)
         return order.index(self) >= order.index(other)
 
 
 NEEDED = {
-    Effect.READS: Scope.READ,
-    Effect.ADDS: Scope.WRITE,
-    Effect.CHANGES: Scope.WRITE,
-    Effect.ERASES: Scope.ADMIN,
+    Effect.READS: TokenScope.READ,
+    Effect.ADDS: TokenScope.WRITE,
+    Effect.CHANGES: TokenScope.WRITE,
+    Effect.ERASES: TokenScope.ADMIN,
 }
 """What a token must be allowed for an operation of this effect."""
 
@@ -65,7 +65,7 @@ class Token:
     name: str
     sha256: str
     """The hash of the secret, in hexadecimal digits. The secret is random, so that nobody finds it from this."""
-    scope: Scope
+    scope: TokenScope
     projects: frozenset[str] | None = None
     """The only projects there are for it; None: all."""
     created_at: datetime
@@ -100,7 +100,7 @@ def list_tokens(path: Path) -> list[Token]:
 
 
 def add(
-    path: Path, name: str, scope: str = Scope.READ, projects: Iterable[str] = (), expires: str | None = None
+    path: Path, name: str, scope: str = TokenScope.READ, projects: Iterable[str] = (), expires: str | None = None
 ) -> str:
     """Make a token and return its secret, which is not kept and cannot be shown again.
 
@@ -140,7 +140,7 @@ def ensure_token(path: Path) -> Path | None:
             # Another server may have made it in the meantime.
             if not path.exists():
                 first = path.with_name(FIRST_FILE)
-                secret, token = _make_token(FIRST, Scope.ADMIN)
+                secret, token = _make_token(FIRST, TokenScope.ADMIN)
                 # In this order: a token that counts can be read by its owner, whenever this is cut short.
                 _put(first, f"{secret}\n")
                 _write(path, [token])
@@ -169,8 +169,8 @@ def parse_expiry(given: str) -> datetime:
 def _make_token(
     name: str, scope: str, projects: Iterable[str] = (), expires_at: datetime | None = None
 ) -> tuple[str, Token]:
-    if scope not in list(Scope):
-        raise ValidationError(unknown("scope", scope, list(Scope)))
+    if scope not in list(TokenScope):
+        raise ValidationError(unknown("scope", scope, list(TokenScope)))
     allowed = frozenset(projects)
     for label, given in (("name", name), *(("project", one) for one in allowed)):
         if not given.strip() or len(given) > _MAX_NAME or not given.isprintable():
@@ -179,7 +179,7 @@ def _make_token(
     token = Token(
         name=name.strip(),
         sha256=_digest(secret),
-        scope=Scope(scope),
+        scope=TokenScope(scope),
         projects=frozenset(one.strip() for one in allowed) or None,
         created_at=now(),
         expires_at=expires_at,

@@ -25,7 +25,7 @@ from ..engine.view import to_memory
 from ..errors import ValidationError
 from ..extraction import Extracted, Kept, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..extraction.learner import LISTS
-from ..opening import Holder
+from ..opening import OwnsMemory
 from ..ports import Model
 from ..text import digest, replace_surrogates
 from ..types.kinds import Episode
@@ -33,7 +33,7 @@ from ..types.record import Origin, Provenance, Status, Trust
 from .catalogue import DOCUMENT_BYTES, Catalogue, FileEntry, Plan, Skipped, Wanted
 from .formats import Format
 from .formats.common import ASSISTANTS, ChatMessage, FileReading, Piece, Speaker, name_session
-from .sources import Survey, survey_bytes
+from .sources import ByteSurvey, survey_bytes
 
 if TYPE_CHECKING:
     from ..memory import ALMA
@@ -132,7 +132,7 @@ class IngestResult(Kept):
             self.notes.append(what)
 
 
-class Options(TypedDict, total=False):
+class IngestOptions(TypedDict, total=False):
     """What all ways of ingesting take."""
 
     alma: ALMA | None  # The memory; without one the configured one is opened, and closed again.
@@ -167,21 +167,25 @@ def ingest(
     project_id: str | None = None,
     *,
     wanted: Wanted | str = Wanted.EVERYTHING,
-    **options: Unpack[Options],
+    **options: Unpack[IngestOptions],
 ) -> IngestResult:
     """Read a file, a folder or an export, whatever it is, and store what it says."""
     with _list_files(path, wanted, options) as catalogue, _open_memory(options.get("alma"), project_id) as alma:
         return _Ingestion(alma, agent, options).read_all(catalogue)
 
 
-def ingest_file(path: Path, agent: str, project_id: str | None = None, **options: Unpack[Options]) -> IngestResult:
+def ingest_file(
+    path: Path, agent: str, project_id: str | None = None, **options: Unpack[IngestOptions]
+) -> IngestResult:
     """Read one file of any known format. A document is stored as untrusted unless `own` says it is the person's."""
     if os.path.isdir(path):
         raise ValidationError(f"{os.fspath(path)} is a folder; ingest_directory and ingest_conversations read folders")
     return ingest(path, agent, project_id, **options)
 
 
-def ingest_directory(path: Path, agent: str, project_id: str | None = None, **options: Unpack[Options]) -> IngestResult:
+def ingest_directory(
+    path: Path, agent: str, project_id: str | None = None, **options: Unpack[IngestOptions]
+) -> IngestResult:
     """Read the documents of a project, and the histories of conversations that lie in it.
 
     They are the words of the project's authors: they are quoted, and what is found in them waits for a person,
@@ -193,7 +197,7 @@ def ingest_directory(path: Path, agent: str, project_id: str | None = None, **op
 
 
 def ingest_conversations(
-    path: Path, agent: str, project_id: str | None = None, **options: Unpack[Options]
+    path: Path, agent: str, project_id: str | None = None, **options: Unpack[IngestOptions]
 ) -> IngestResult:
     """Read chats: an export, a transcript, or a folder of them. What the person said in them is learned from."""
     return ingest(path, agent, project_id, wanted=Wanted.CHATS, **options)
@@ -206,7 +210,7 @@ def ingest_conversation(
     *,
     session_id: str | None = None,
     title: str = "",
-    **options: Unpack[Options],
+    **options: Unpack[IngestOptions],
 ) -> IngestResult:
     """Read one conversation: a file, or its messages, each a mapping with role and content (or speaker and text)."""
     if isinstance(conversation, str | os.PathLike):
@@ -233,7 +237,7 @@ def ingest_conversation(
         return ingestion.flush()
 
 
-def _list_files(path: Path, wanted: Wanted | str, options: Options) -> closing[Catalogue]:
+def _list_files(path: Path, wanted: Wanted | str, options: IngestOptions) -> closing[Catalogue]:
     chosen = validate.choice("wanted", wanted, Wanted)
     most = validate.whole("max_file_bytes", options.get("max_file_bytes", DOCUMENT_BYTES), 1, 2**50)
     return closing(Catalogue(path, chosen, own=options.get("own"), max_file_bytes=most))
@@ -243,7 +247,7 @@ def _list_files(path: Path, wanted: Wanted | str, options: Options) -> closing[C
 def _open_memory(alma: ALMA | None, project_id: str | None) -> Iterator[ALMA]:
     """Give the memory to write to: the given one, seen as that project's, or the configured one, closed afterwards."""
     project = None if project_id is None else validate.name("project_id", project_id)
-    with Holder(alma, project) as holder:
+    with OwnsMemory(alma, project) as holder:
         memory = holder.alma
         if project is not None and project != memory.project_id:
             memory = copy.copy(memory)
@@ -263,7 +267,7 @@ class _Prepared(NamedTuple):
 class _Ingestion:
     """Reads pieces and stores them batch by batch."""
 
-    def __init__(self, alma: ALMA, agent: str, options: Options) -> None:
+    def __init__(self, alma: ALMA, agent: str, options: IngestOptions) -> None:
         user = options.get("user_id")
         self._alma = alma
         self._engine = alma.engine
@@ -314,7 +318,7 @@ class _Ingestion:
     def _read_file(self, entry: FileEntry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
         """Yield the pieces of a file, unless all of it was stored before, with how many bytes were read by then."""
         source, reader, result = entry.source, entry.reader, self.result
-        surveyed = Survey("", "utf-8") if reader.is_database else survey_bytes(source)
+        surveyed = ByteSurvey("", "utf-8") if reader.is_database else survey_bytes(source)
         content = self._sign(digest(surveyed.digest, str(entry.own)))
         result.increment("files")
         if len(result.files) < SHOWN:

@@ -186,14 +186,14 @@ def _find_marked_encoding(start: bytes) -> str:
     return many[1] if half >= 8 and many[0] > 0.6 * half and few[0] < 0.1 * half else ""
 
 
-class Survey(NamedTuple):
+class ByteSurvey(NamedTuple):
     """What one look at every byte gives."""
 
     digest: str  # By which the file is recognised.
     encoding: str
 
 
-def survey_bytes(source: Source) -> Survey:
+def survey_bytes(source: Source) -> ByteSurvey:
     """Read all of it, and return its digest and the encoding that fits it best."""
     hasher = hashlib.sha256()
 
@@ -206,4 +206,4 @@ def survey_bytes(source: Source) -> Survey:
     encoding = _guess_encoding(blocks)
     for _ in blocks:
         pass  # The mark at its beginning was enough to know the encoding.
-    return Survey(hasher.hexdigest(), encoding)
+    return ByteSurvey(hasher.hexdigest(), encoding)

@@ -31,7 +31,7 @@ _PACKAGES = ("mcp", "mcp_types", "anyio", "starlette", "uvicorn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options(listening.ListenOptions):
+class McpOptions(listening.ListenOptions):
     tools: str = option("default", "default, core (a small set), all, or names with commas between them")
     agent: str | None = option(None, "who is meant when a call names no agent")
     roots: tuple[str, ...] = option(
@@ -53,17 +53,17 @@ _OVER_HTTP = {one.name for one in fields(listening.ListenOptions)} | {"token_fil
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the server, but for `--config`."""
-    listening.add_arguments(parser, Options, {one.name for one in fields(Options)} - _OVER_HTTP)
-    listening.add_arguments(parser.add_argument_group("over HTTP"), Options, _OVER_HTTP)
+    listening.add_arguments(parser, McpOptions, {one.name for one in fields(McpOptions)} - _OVER_HTTP)
+    listening.add_arguments(parser.add_argument_group("over HTTP"), McpOptions, _OVER_HTTP)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m alma.mcp", description="The memory as an MCP server.")
     add_arguments(parser)
-    return listening.run_command(Options, run, "alma mcp", parser, argv)
+    return listening.run_command(McpOptions, run, "alma mcp", parser, argv)
 
 
-def run(options: Options) -> None:
+def run(options: McpOptions) -> None:
     """Serve until the client is gone, or until interrupted. ALMAError when it cannot begin."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     if options.config is not None and not os.path.isfile(options.config):
@@ -97,7 +97,7 @@ def name_missing_extra() -> Iterator[None]:
         raise MissingExtraError("mcp", "mcp", "The MCP server") from error
 
 
-def _find_roots(options: Options) -> Sequence[str | os.PathLike[str]]:
+def _find_roots(options: McpOptions) -> Sequence[str | os.PathLike[str]]:
     """Return the folders that the user named, else that of the project: around `.alma`, or of the configuration.
 
     A home folder and the root of a disk are no projects.

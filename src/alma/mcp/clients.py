@@ -121,7 +121,7 @@ TOML = Form(load_toml, put_table, drop_table, "")
 # -- clients
 
 
-class Client(NamedTuple):
+class McpClient(NamedTuple):
     title: str
     holder: str
     """The key below which it keeps its servers."""
@@ -142,30 +142,30 @@ class Client(NamedTuple):
 
 
 _STDIO = {"type": "stdio"}
-CLIENTS: Mapping[str, Client] = {
-    "claude-code": Client(
+CLIENTS: Mapping[str, McpClient] = {
+    "claude-code": McpClient(
         "Claude Code",
         "mcpServers",
         ".mcp.json",
         lambda: locate("CLAUDE_CONFIG_DIR") / ".claude.json",
         _STDIO,
     ),
-    "claude-desktop": Client(
+    "claude-desktop": McpClient(
         "Claude Desktop",
         "mcpServers",
         None,
         lambda: find_settings("Claude", "claude_desktop_config.json"),
     ),
-    "cursor": Client("Cursor", "mcpServers", ".cursor/mcp.json", fields=_STDIO),
-    "codex": Client(
+    "cursor": McpClient("Cursor", "mcpServers", ".cursor/mcp.json", fields=_STDIO),
+    "codex": McpClient(
         "Codex",
         "mcp_servers",
         ".codex/config.toml",
         lambda: locate("CODEX_HOME", ".codex") / "config.toml",
         form=TOML,
     ),
-    "gemini": Client("Gemini CLI", "mcpServers", ".gemini/settings.json"),
-    "vscode": Client(
+    "gemini": McpClient("Gemini CLI", "mcpServers", ".gemini/settings.json"),
+    "vscode": McpClient(
         "VS Code", "servers", ".vscode/mcp.json", lambda: find_settings("Code", "User", "mcp.json"), _STDIO
     ),
 }
@@ -174,7 +174,7 @@ CLIENTS: Mapping[str, Client] = {
 # -- changes
 
 
-def install(client: Client, scope: str, command: Sequence[str]) -> FileChange:
+def install(client: McpClient, scope: str, command: Sequence[str]) -> FileChange:
     """Return the change that adds the server, or brings its entry up to date. Nothing is written yet."""
     path = resolve_link(client.file(scope))
     before = read_content(path)
@@ -189,7 +189,7 @@ def install(client: Client, scope: str, command: Sequence[str]) -> FileChange:
     return FileChange(path, before, after.encode(), mode)
 
 
-def uninstall(client: Client, scope: str) -> FileChange:
+def uninstall(client: McpClient, scope: str) -> FileChange:
     """Return the change that removes the server. The key of all servers goes with the last one, the file with all."""
     path = resolve_link(client.file(scope))
     before = read_content(path)
@@ -205,7 +205,7 @@ def uninstall(client: Client, scope: str) -> FileChange:
     return FileChange(path, before, after.encode() if after.strip() not in ("", "{}") else None)
 
 
-def _read_settings(client: Client, path: Path, content: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def _read_settings(client: McpClient, path: Path, content: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return the text of a file, what it says, and our entry in it."""
     try:
         text = content.decode("utf-8") if content and content.strip() else client.form.empty
@@ -219,7 +219,7 @@ def _read_settings(client: Client, path: Path, content: bytes | None) -> tuple[s
     return text, data, entry
 
 
-def _verify_change(client: Client, path: Path, text: str, expected: Mapping[str, Any]) -> None:
+def _verify_change(client: McpClient, path: Path, text: str, expected: Mapping[str, Any]) -> None:
     """Refuse a text that says anything else than expected: what people wrote is worth more than our entry."""
     try:
         data = client.form.load(text, str(path))
@@ -288,7 +288,7 @@ def run(
     return 0
 
 
-def _build_command(client: Client, scope: str, args: argparse.Namespace, config: str | None) -> list[str]:
+def _build_command(client: McpClient, scope: str, args: argparse.Namespace, config: str | None) -> list[str]:
     """Return what the client starts. Portable: a program on the PATH, and a path that holds in every clone."""
     from ..app import find_config, read_config
 

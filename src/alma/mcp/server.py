@@ -51,7 +51,7 @@ from ..trust_register import record_created_files
 
 if TYPE_CHECKING:
     from ..projects import LazyMemory
-    from . import Options
+    from . import McpOptions
     from .tools import OperationTool
 
 T = TypeVar("T")
@@ -322,7 +322,7 @@ def build_app(server: Server[Any], token: str, hosts: list[str], origins: list[s
     )
 
 
-def serve_http(server: Server[Any], options: Options) -> None:
+def serve_http(server: Server[Any], options: McpOptions) -> None:
     """Serve until interrupted. ConfigError when it cannot begin."""
     listening.check_options(options)
     token = os.environ.get(TOKEN_VARIABLE)
@@ -342,13 +342,13 @@ def serve_http(server: Server[Any], options: Options) -> None:
     )
 
 
-def list_hosts(options: Options, port: int) -> list[str]:
+def list_hosts(options: McpOptions, port: int) -> list[str]:
     """Return the names by which clients may call the server."""
     local = [f"{name}:{port}" for name in listening.list_local_names(options.host)]
     return [*local, *(name for one in options.allowed_hosts for name in (one, f"{one}:*"))]
 
 
-def list_origins(options: Options) -> list[str]:
+def list_origins(options: McpOptions) -> list[str]:
     """Return the origins of pages that may call the server."""
     local = [f"{options.scheme}://{name}:*" for name in listening.list_local_names(options.host)]
     return [*local, *options.allowed_origins]
