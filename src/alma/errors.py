@@ -38,26 +38,30 @@ class ALMAError(Exception):
 
 
 class ConfigError(ALMAError):
+    """The configuration names something that does not exist or does not fit."""
+
     neutral = "the server's configuration does not allow this"
 
 
 class UntrustedConfigError(ConfigError):
-    pass
+    """The configuration file lies in a folder that is not trusted."""
 
 
 class ValidationError(ALMAError, ValueError):
-    pass
+    """An argument is not valid."""
 
 
 class ScopeError(ALMAError):
-    pass
+    """The caller or agent may not do this."""
 
 
 class NotFoundError(ALMAError, LookupError):
-    pass
+    """There is no memory or record with this id."""
 
 
 class MissingExtraError(ALMAError, ImportError):
+    """An optional package is not installed."""
+
     def __init__(self, package: str, extra: str, what: str = "This") -> None:
         super().__init__(f"{what} needs the package `{package}`: {install_command(extra)}")
         self.package = package
@@ -65,10 +69,14 @@ class MissingExtraError(ALMAError, ImportError):
 
 
 class EmbeddingError(ALMAError):
+    """The embedder failed."""
+
     neutral = "the embedder failed"
 
 
 class EmbedderMismatchError(EmbeddingError):
+    """The vectors of the store come from another embedder."""
+
     neutral = ""
 
 
@@ -83,46 +91,62 @@ class ModelError(ALMAError):
 
 
 class ModelUnavailableError(ModelError):
-    pass
+    """The model cannot be reached, is not logged in, or failed."""
 
 
 class ModelTimeoutError(ModelError):
-    pass
+    """The model did not answer in time."""
 
 
 class ModelOutputError(ModelError):
-    pass
+    """The model refused, or its answer cannot be used."""
 
 
 class OverBudgetError(ModelError):
+    """The daily budget is used up; the model was not asked."""
+
     neutral = ""
 
 
 class StorageError(ALMAError):
+    """The store failed."""
+
     neutral = "the store could not do it"
 
 
 class ConflictError(StorageError):
+    """Another process wrote a newer version; read again and retry."""
+
     neutral = ""
 
 
 class BusyError(StorageError):
+    """Other processes locked the store for too long."""
+
     neutral = "the store stayed locked by others for too long; nothing was written, try again"
 
 
 class ReadOnlyError(StorageError):
+    """The store is not writable."""
+
     neutral = "the store cannot be written"
 
 
 class StorageFullError(StorageError):
+    """There is no space left for the store."""
+
     neutral = "the store has no room left"
 
 
 class CorruptStoreError(StorageError):
+    """The file is damaged or is not a store."""
+
     neutral = "the store is damaged"
 
 
 class NewerStoreError(StorageError):
+    """The store was written by a newer version of alma."""
+
     neutral = "the store was written by a newer version of alma"
 
 

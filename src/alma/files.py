@@ -208,6 +208,7 @@ class FileChange:
 
     @property
     def verb(self) -> str:
+        """Return what is done to the file: create, change or remove."""
         if self.before is None:
             return "create"
         return "remove" if self.after is None else "change"

@@ -18,9 +18,13 @@ from typing import Protocol, TypeVar
 class ForkLock(Protocol):
     """A lock, or what knows how to come to rest like one."""
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock and return whether that succeeded in time."""
+        ...
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Release the lock."""
+        ...
 
 
 H = TypeVar("H", bound=ForkLock)

@@ -39,7 +39,9 @@ class Store(Protocol):
         Records without a vector of this length take no part.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the store."""
+        ...
 
 
 @runtime_checkable
@@ -97,20 +99,28 @@ class Vacuumable(Protocol):
 
 
 class Embedder(Protocol):
+    """Turns texts into vectors."""
+
     @property
     def name(self) -> str:
         """Kept with every record; another name means vectors that cannot be compared."""
 
     @property
-    def dim(self) -> int: ...
+    def dim(self) -> int:
+        """Return the dimension of the vectors."""
+        ...
 
     @property
     def passage_chars(self) -> int:
         """A longer text is split before it is embedded, so that nothing is cut off unseen."""
 
-    def embed(self, texts: Sequence[str]) -> list[Vector]: ...
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector for each text, in order."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free what the embedder holds."""
+        ...
 
 
 @runtime_checkable
@@ -125,11 +135,15 @@ class Model(Protocol):
     """A language model. Text goes in, a value of the shape that was asked for comes out."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the model's name."""
+        ...
 
     def ask(self, prompt: Prompt) -> Answer:
         """One question, one answer that fits `prompt.schema`; ModelError when there is none."""
 
 
 class Clock(Protocol):
+    """Returns the current time, with its time zone."""
+
     def __call__(self) -> datetime: ...

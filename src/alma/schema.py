@@ -166,6 +166,7 @@ def name_definition(kind: type, definitions: Definitions) -> str:
 
 
 def object_schema(kind: Any, definitions: Definitions, leave_out: Sequence[str] = ()) -> Schema:
+    """Return the schema of a dataclass or typed dictionary, without the members to leave out."""
     hints = _hints(kind)
     names = list(hints) if is_typeddict(kind) else [field.name for field in fields(kind) if _is_shown(field)]
     members = {name: describe_type(hints[name], definitions) for name in names if name not in leave_out}

@@ -71,6 +71,7 @@ _normalise_name = lru_cache(maxsize=4096)(normalise)
 
 
 def fingerprint(*parts: str) -> str:
+    """Return a digest that is equal for texts that differ only in case, accents and spacing."""
     joined = "\x1f".join(_normalise_name(part) if len(part) < 32 else normalise(part) for part in parts)
     return digest(joined)
 
@@ -123,6 +124,7 @@ def content_words(text: str, most: int | None = None) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def stems(text: str) -> frozenset[str]:
+    """Return the stems of the content words of a text."""
     return frozenset(map(stem, content_words(text)))
 
 
@@ -137,6 +139,7 @@ def _common_stems() -> frozenset[str]:
 
 
 def is_common(word: str) -> bool:
+    """Return whether a word occurs in many texts and says little about any of them."""
     return stem(word) in _common_stems()
 
 
@@ -159,6 +162,7 @@ _COMMON_WEIGHT = 0.3
 
 
 def shorten(text: str, most: int) -> str:
+    """Return a text on one line, cut to at most so many characters."""
     flat = _SPACE.sub(" ", text).strip()
     return flat if len(flat) <= most else flat[: most - 1].rstrip() + "…"
 

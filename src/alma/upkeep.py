@@ -98,6 +98,7 @@ def find_lessons(alma: ALMA, outcomes: Sequence[Outcome], since: datetime) -> li
 
 
 def count_results(alma: ALMA, outcome: Outcome) -> Tally:
+    """Return how often the strategy of an outcome worked, and how many results a heuristic needs."""
     [group] = alma.engine.store.get(find_groups(alma, [outcome]))
     scope = alma.engine.scope(outcome.agent)
     needed = scope.min_occurrences_for_heuristic or alma.engine.settings.min_occurrences_for_heuristic

@@ -30,6 +30,7 @@ def check_type(label: str, value: object) -> MemoryType:
 
 
 def check_types(label: str, value: object) -> list[MemoryType]:
+    """Return the memory types of a list of names, or raise ValidationError."""
     return [check_type(label, one) for one in validate.items(label, value, "names")]
 
 
@@ -39,6 +40,7 @@ def check_source(label: str, value: object) -> str:
 
 
 def check_metadata(label: str, value: Any) -> dict[str, Any]:
+    """Return metadata as plain JSON values, or raise ValidationError."""
     return validate.metadata(value)
 
 
@@ -152,6 +154,8 @@ def to_retrieved(memories: MemorySlice, max_tokens: MaxTokens = 2000) -> Retriev
 
 @dataclass(frozen=True, slots=True)
 class Match:
+    """A memory that a search found, and its score."""
+
     memory: Memory
     score: float
     """0 to 1: how near it is."""
@@ -160,16 +164,22 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """An answer that is one text."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
+    """The id of a memory that was deleted."""
+
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedUser:
+    """How much was erased for a user."""
+
     user_id: str
     counts: dict[str, int]
     """How many memories of each kind were erased."""
@@ -191,6 +201,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ForgottenMemories:
+    """The memories that were archived."""
+
     count: int
     ids: list[str]
     dry_run: bool
@@ -198,6 +210,8 @@ class ForgottenMemories:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
+    """Whether the memory works, and which problems it has."""
+
     ok: bool
     version: str
     project_id: str
@@ -208,16 +222,20 @@ class Health:
 
 
 def to_deleted(nothing: None, memory_id: str) -> Deleted:
+    """Return the answer to `delete`."""
     return Deleted(memory_id)
 
 
 def to_erased(counts: dict[str, int], user_id: str) -> ErasedUser:
+    """Return the answer to `erase_user`."""
     return ErasedUser(user_id, counts)
 
 
 def to_forgotten(forgotten: Any, dry_run: bool) -> ForgottenMemories:
+    """Return the answer to `forget`."""
     return ForgottenMemories(int(forgotten), list(forgotten.ids), dry_run)
 
 
 def to_changes(changes: list[dict[str, Any]]) -> list[Change]:
+    """Return the entries of a history."""
     return [Change(**one) for one in changes]

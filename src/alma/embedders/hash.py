@@ -23,6 +23,8 @@ WORDS_PER_SUM = 127 // LANE_PEAK
 
 
 class HashEmbedder:
+    """An embedder that hashes words and parts of words. It needs no model."""
+
     passage_chars = 4_000
 
     def __init__(self, dim: int = 384) -> None:
@@ -32,6 +34,7 @@ class HashEmbedder:
         self._lanes = lru_cache(CACHED_WORDS)(partial(_lanes, dim))
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector for each text."""
         return [self._embed(text) for text in texts]
 
     def knows(self, text: str) -> bool:
@@ -39,6 +42,7 @@ class HashEmbedder:
         return False
 
     def close(self) -> None:
+        """Free the cache."""
         self._lanes.cache_clear()
 
     def _embed(self, text: str) -> Vector:

@@ -60,6 +60,8 @@ SHIPPED = (MODEL, VOCABULARY, CHARACTERS)
 
 
 class LocalEmbedder:
+    """An embedder that runs the bundled MiniLM model on this machine."""
+
     name = f"minilm-l6-v2-int8-{MODEL.sha256[:8]}"
     dim = 384
     passage_chars = 900
@@ -73,6 +75,7 @@ class LocalEmbedder:
         self._pid = os.getpid()
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector for each text."""
         if not texts:
             return []
         if self._pid != os.getpid():
@@ -118,6 +121,7 @@ class LocalEmbedder:
                     raise EmbeddingError(_DAMAGED.format(path))
 
     def close(self) -> None:
+        """Unload the model."""
         with self._lock:
             self._run = None
 
@@ -158,6 +162,7 @@ def quantize_array(numpy: Any, values: Any) -> Vector:
 
 
 def load_tokenizer(folder: Path = FOLDER) -> WordPiece:
+    """Return the tokenizer of the bundled model."""
     vocabulary, characters = (
         _check_file(folder, shipped).read_bytes().decode() for shipped in (VOCABULARY, CHARACTERS)
     )

@@ -68,6 +68,7 @@ class RemoteEmbedder:
         self._client: httpx.Client | None = None
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector for each text, with retries."""
         vectors = []
         for start in range(0, len(texts), BATCH):
             # An empty text is refused by the service.
@@ -82,6 +83,7 @@ class RemoteEmbedder:
         return vectors
 
     def close(self) -> None:
+        """Close the connections."""
         with self._lock:
             client, self._client = self._client, None
         if client:

@@ -69,6 +69,8 @@ _SPOKEN_OF = re.compile(
 
 
 class StoredSession(NamedTuple):
+    """The result of storing a session: how many turns, what they taught, and which rules were followed."""
+
     turns: int
     taught: list[Taught]
     followed: int
@@ -85,10 +87,12 @@ class JournalMark(NamedTuple):
 
 
 def mark_id(session: str) -> str:
+    """Return the id of the record that marks how far a session's journal was read."""
     return f"mrk_journal_{digest(session)}"
 
 
 def find_mark(engine: Engine, session: str, tx: Transaction | None = None) -> JournalMark:
+    """Return how far a session's journal was read; the beginning if it was not read yet."""
     record = (tx or Transaction(engine)).find(mark_id(session))
     return JournalMark(**record.body["value"]) if record else JournalMark()
 
@@ -332,6 +336,7 @@ _NO_ATTEMPT: dict[str, Any] = {"tries": 0, "next_try": 0.0, "error": "", "failed
 
 
 def progress_id(session: str) -> str:
+    """Return the id of the record that holds a model's progress in a session."""
     return f"mrk_reading_{digest(session)}"
 
 

@@ -41,12 +41,15 @@ class Weights:
             raise ValidationError("all retrieval weights are 0; set at least one of them to a number greater than 0")
 
     def shares(self) -> dict[str, float]:
+        """Return each weight as a share of their sum."""
         total = self.similarity + self.recency + self.success + self.confidence
         return {name: getattr(self, name) / total for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """The settings of learning and retrieval."""
+
     weights: Weights = field(default_factory=Weights)
     min_occurrences_for_heuristic: int = 3
     min_failures_for_anti_pattern: int = 2
@@ -109,6 +112,7 @@ class Notes:
         self._pid = os.getpid()
 
     def add(self, note: Record) -> None:
+        """Add a note that waits to be written."""
         with self._lock:
             self._leave_to_parent()
             self.waiting[note.id] = note
@@ -126,6 +130,7 @@ class Notes:
             return [note for note in self.waiting.values() if project in (None, note.project)]
 
     def settle(self, notes: Sequence[Record]) -> None:
+        """Remove notes that were written or given up."""
         with self._lock:
             for note in notes:
                 self.waiting.pop(note.id, None)
@@ -150,6 +155,8 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
+    """The store, embedder, scopes, settings and clock of one project."""
+
     store: Store
     project: str
     encoder: Encoder | None = None
@@ -162,11 +169,13 @@ class Engine:
     may_approve: bool = True
 
     def may_activate(self, record: Record) -> bool:
+        """Return whether this caller may make a record active."""
         is_waiting_rule = record.kind == MemoryType.RULE and record.status is not Status.ACTIVE
         return self.may_approve or not (is_waiting_rule or record.provenance.trust is Trust.UNTRUSTED)
 
     @property
     def embedder_name(self) -> str:
+        """Return the embedder's name; empty without an embedder."""
         return self.encoder.name if self.encoder else ""
 
     def encode(self, groups: Sequence[Sequence[str]]) -> list[tuple[Vector, ...]]:
@@ -185,4 +194,5 @@ class Engine:
         return declared
 
     def scope(self, agent: str) -> MemoryScope:
+        """Return the scope of an agent; an undeclared agent may learn everything."""
         return self.scopes.of(agent)

@@ -208,6 +208,8 @@ _COUNTS = {
 
 @dataclass(frozen=True, slots=True)
 class FeedbackReport:
+    """Which memories the feedback was recorded for, and which ids are unknown."""
+
     recorded: tuple[str, ...]
     unknown: tuple[str, ...]  # Ids that are not held (any more); feedback on them changes nothing.
 
@@ -238,6 +240,7 @@ def record_feedback(
 
 
 def read_usage(retrieved: list[str], used: list[str]) -> dict[str, FeedbackSignal]:
+    """Return one signal for each retrieved memory: used or ignored."""
     strangers = [name for name in used if name not in retrieved]
     if strangers:
         raise ValidationError(

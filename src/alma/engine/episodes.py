@@ -29,6 +29,8 @@ SAID_CHARS = 20_000
 
 
 class TurnDraft(NamedTuple):
+    """One turn of a conversation that is to be stored."""
+
     speaker: str
     text: str
     at: datetime | None = None
@@ -49,6 +51,7 @@ class Conversation(NamedTuple):
     metadata: Mapping[str, Any] = {}
 
     def draft(self, engine: Engine, kind: str, body: Mapping[str, Any], provenance: Provenance) -> Record:
+        """Return a record that belongs to this conversation's agent, user and session."""
         place = {"agent": self.agent, "user": self.user, "session": self.session}
         return draft_record(engine, kind, body, provenance=provenance, tags=self.tags, **place)
 
@@ -102,10 +105,12 @@ def episode_of(turn_id: str) -> str:
 
 
 def number_of(turn_id: str) -> int:
+    """Return the number of a turn within its conversation, read from its id."""
     return int(turn_id.rpartition("_")[2])
 
 
 def turn_id(episode_id: str, number: int) -> str:
+    """Return the id of a conversation's turn with this number."""
     return f"trn_{episode_id[4:]}_{number}"
 
 
@@ -252,5 +257,6 @@ def list_turns(engine: Engine, episode: Record) -> list[Record]:
 
 
 def find_turns(tx: Transaction, episode: Record) -> list[Record]:
+    """Return the turns of a conversation in order."""
     where = Where(kinds={"turn"}, projects={tx.engine.project}, linked={episode.id})
     return sorted(tx.scan(where), key=lambda turn: int(turn.body["index"]))

@@ -108,6 +108,7 @@ def _bury(tx: Transaction, record: Record) -> None:
 
 
 def make_tombstone(engine: Engine, record: Record, body: Mapping[str, Any], key: str) -> Record:
+    """Return the record that keeps a deleted record from being learned again."""
     id = tombstone_id(record.id)
     return make_record(engine, "tombstone", body, Origin.USER, id=id, key=key, **place_of(record))
 

@@ -34,6 +34,7 @@ def weigh_results(evidence: Evidence, now: datetime) -> tuple[float, float]:
 
 
 def success_rate(evidence: Evidence, now: datetime) -> float | None:
+    """Return the weighted success rate; None without recent results."""
     if not evidence.recent:
         return None
     good, bad = weigh_results(evidence, now)
@@ -102,6 +103,7 @@ def age_days(record: Record, now: datetime) -> float:
 
 
 def fade_share(days: float, half_life_days: float) -> float:
+    """Return the share that remains after so many days: half after each half-life."""
     return float(0.5 ** (days / half_life_days))
 
 

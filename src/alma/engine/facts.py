@@ -162,6 +162,7 @@ def _is_later(other: Record, record: Record) -> bool:
 
 
 def begin_of(record: Record) -> datetime:
+    """Return the time from which a fact holds."""
     return record.valid_from or record.created_at
 
 

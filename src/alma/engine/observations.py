@@ -126,6 +126,7 @@ def record_repairs(
 
 
 def draft_observation(engine: Engine, failed: str, worked: str, **fields: Any) -> Record:
+    """Return the observation of a repaired command, with the reason why it must not be shown, if there is one."""
     weakening = find_weakening(failed) or find_weakening(worked) or find_doubtful_change(failed, worked)
     is_suspicious = find_suspicion(failed) or find_suspicion(worked)
     body = {
@@ -159,10 +160,12 @@ def dress_observation(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def count_times(number: int) -> str:
+    """Return "once", "twice" or "N times"."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def find_observation(tx: Transaction, draft: Record) -> Record | None:
+    """Return the stored observation with the key of a draft, or None."""
     where = Where(kinds={OBSERVATION}, projects={tx.engine.project}, keys={draft.key})
     return next(iter(tx.scan(where, 1)), None)
 

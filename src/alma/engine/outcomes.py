@@ -126,6 +126,7 @@ def lesson_id(group: Record, kind: str) -> str:
 
 
 def marker_id(engine: Engine, approach: Record) -> str:
+    """Return the id of the marker that counts the strategy groups of an agent and user."""
     return f"mrk_groups_{fingerprint(engine.project, approach.agent, *filter(None, (approach.user,)))}"
 
 

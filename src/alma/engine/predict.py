@@ -64,6 +64,7 @@ class Beta:
 
     @property
     def mean(self) -> float:
+        """Return the expected value."""
         return self.good / (self.good + self.bad)
 
     def below(self, chance: float) -> float:
@@ -85,6 +86,7 @@ class Beta:
         return 1.0 - total if is_upper else total
 
     def quantile(self, share: float) -> float:
+        """Return the value below which this share of the distribution lies."""
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
@@ -169,12 +171,15 @@ _SUREST = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
+    """The forecast for a strategy, and the evidence it rests on."""
+
     belief: Beta  # About the chance at this very task.
     expected: float  # The chance before any trial of this strategy on this task.
     weight: float  # How many trials of this strategy on such tasks there were, by how alike they are.
 
     @property
     def mean(self) -> float:
+        """Return the expected success rate."""
         return self.belief.mean
 
     def promise(self, random: Random) -> float:
@@ -318,9 +323,11 @@ class TaskContext:
         return [self._strategy_vectors[one] for one in strategies]
 
     def count_days(self, moment: datetime) -> float:
+        """Return how many days ago a moment was; 0 for one in the future."""
         return max(0.0, (self.now - moment).total_seconds() / _DAY)
 
     def where(self, kind: str) -> Where:
+        """Return the filter for active records of a kind that count for this task."""
         return Where(
             kinds={kind},
             projects={self.engine.project},
@@ -331,6 +338,7 @@ class TaskContext:
         )
 
     def find_near(self, where: Where, limit: int) -> list[Record]:
+        """Return the records nearest to the task."""
         return find_neighbours(self.engine, self.vectors[0] if self.vectors else None, self.task, where, limit)
 
     def compare_task(self, record: Record, task: str) -> float:
@@ -398,6 +406,7 @@ class StrategyEvidence:
 
 
 def survey_strategy(context: TaskContext, strategy: str) -> StrategyEvidence:
+    """Return the outcomes, counts and lessons that bear on a strategy for this task."""
     groups = _find_groups(context, strategy)
     names = {group.id for group in groups}
     outcomes = context.outcomes
@@ -522,6 +531,7 @@ KnownResults = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def group_results(outcomes: Iterable[Record]) -> KnownResults:
+    """Return the results of outcomes by the strategy group they count for, newest first."""
     groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for record in outcomes:
         for group in record.links:

@@ -67,11 +67,13 @@ def _remove_secrets(plain: str) -> str:
 
 @cache
 def compile_pattern(source: str) -> re.Pattern[str]:
+    """Return a compiled pattern with `{link}` filled in."""
     return re.compile(source.replace("{link}", "".join(DATA["patterns"]["link"])))
 
 
 @cache
 def named_pattern(name: str) -> re.Pattern[str]:
+    """Return the compiled pattern of this name in the data file."""
     return compile_pattern("".join(DATA["patterns"][name]))
 
 
@@ -81,10 +83,12 @@ def matches(name: str, value: str) -> bool:
 
 
 def contains(name: str, value: str) -> bool:
+    """Return whether a value matches the named pattern anywhere."""
     return named_pattern(name).search(value) is not None
 
 
 def is_placeholder(value: str) -> bool:
+    """Return whether a value is a placeholder and not a secret."""
     if len(set(value)) < 3 or contains("placeholder", value):
         return True
     # Filled up with one character; but some tokens begin with many of one.
@@ -101,6 +105,7 @@ def is_opaque(value: str) -> bool:
 
 
 def is_mixed_case(value: str) -> bool:
+    """Return whether a value has both upper-case and lower-case letters."""
     return value != value.lower() and value != value.upper()
 
 
@@ -171,6 +176,7 @@ def decode_base64(blob: str) -> str:
 
 
 def is_card_number(value: str) -> bool:
+    """Return whether the digits of a value have a valid card checksum."""
     digits = [int(sign) for sign in value if sign.isdigit()]
     total = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
     # The cards printed in every payment tutorial repeat one or two digits.
@@ -178,6 +184,7 @@ def is_card_number(value: str) -> bool:
 
 
 def is_iban(value: str) -> bool:
+    """Return whether a value has the length and the checksum of an IBAN."""
     flat = value.replace(" ", "")
     number = "".join(str(int(sign, 36)) for sign in flat[4:] + flat[:4])
     return 15 <= len(flat) <= 34 and int(number) % 97 == 1

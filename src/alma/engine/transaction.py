@@ -71,6 +71,7 @@ class Transaction:
         return [record for id in unique_ids if (record := changed.get(id) or self._read[id])]
 
     def find(self, id: str) -> Record | None:
+        """Return the record with this id, or None."""
         records = self.get((id,))
         return records[0] if records else None
 
@@ -232,10 +233,12 @@ def of_owner(engine: Engine, record: Record, kind: str, **conditions: Any) -> Wh
 
 
 def tombstone_id(record_id: str) -> str:
+    """Return the id of the tombstone of a record."""
     return f"tom_{record_id}"
 
 
 def hash_key(salt: str, key: str) -> str:
+    """Return the salted hash of a look-up key."""
     return hashlib.blake2b(key.encode("utf-8"), key=bytes.fromhex(salt), digest_size=16).hexdigest()
 
 
@@ -319,14 +322,17 @@ def refuse_activation(record: Record, reason: str) -> ScopeError:
 
 
 def find_embedder_marker(engine: Engine) -> Record | None:
+    """Return the record that names the embedder of the store's vectors, or None."""
     return next(iter(engine.store.get([EMBEDDER_MARKER])), None)
 
 
 def make_embedder_marker(engine: Engine, embedder: str) -> Record:
+    """Return the record that names the embedder of the store's vectors."""
     return make_record(engine, "marker", {"value": embedder}, id=EMBEDDER_MARKER, project="")
 
 
 def describe_mismatch(stored: str, configured: str) -> EmbedderMismatchError:
+    """Return the error for a store whose vectors come from another embedder."""
     return EmbedderMismatchError(
         f"the memories of this store were embedded by {stored!r}, but {configured!r} is configured, and their vectors "
         "cannot be compared. Configure the former embedder again, or convert the store with: alma reindex"

@@ -199,6 +199,7 @@ def split_pairs(pairs: Sequence[RecordPair]) -> Iterator[Sequence[RecordPair]]:
 
 
 def read_pair(pair: RecordPair) -> Pair:
+    """Return the texts of two records as a pair to compare."""
     return Pair(read_words(pair[0]), read_words(pair[1]), PairKind.FACT)
 
 

@@ -30,6 +30,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def text(name: str, value: object, most: int = MAX_TEXT) -> str:
+    """Return a text that is not empty, not too long and has no control characters, or raise ValidationError."""
     checked = string(name, value)
     if not checked.strip(_INVISIBLE):
         raise ValidationError(f"{name} is empty; pass a text with at least one visible character")
@@ -45,6 +46,7 @@ def text(name: str, value: object, most: int = MAX_TEXT) -> str:
 
 
 def optional_text(name: str, value: object) -> str | None:
+    """Return a valid text, or None for a missing or empty one."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     return text(name, value)
@@ -59,6 +61,7 @@ def output(name: str, value: object) -> str | None:
 
 
 def name(label: str, value: object) -> str:
+    """Return a valid short text without surrounding spaces."""
     return text(label, value, MAX_NAME).strip()
 
 
@@ -68,6 +71,7 @@ def optional_name(label: str, value: object) -> str:
 
 
 def is_blank(value: str) -> bool:
+    """Return whether a text has no visible character."""
     return not value.strip(_INVISIBLE)
 
 
@@ -78,6 +82,7 @@ def format_value(value: object) -> str:
 
 
 def string(label: str, value: object) -> str:
+    """Return a value that is valid Unicode text, or raise ValidationError."""
     if isinstance(value, bytes | bytearray):
         raise ValidationError(
             f"{label} must be text, not bytes; decode it first, for example with .decode('utf-8', 'replace')"
@@ -93,6 +98,7 @@ def string(label: str, value: object) -> str:
 
 
 def whole(label: str, value: object, least: float | None = None, most: float | None = None) -> int:
+    """Return a whole number within the limits, or raise ValidationError."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not _is_within(value, least, most):
@@ -102,6 +108,7 @@ def whole(label: str, value: object, least: float | None = None, most: float | N
 
 
 def number(label: str, value: object, least: float | None = None, most: float | None = None) -> float:
+    """Return a finite number within the limits as a float, or raise ValidationError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         raise ValidationError(f"{label} must be a finite number, not {format_value(value)}")
     if not _is_within(value, least, most):
@@ -135,6 +142,7 @@ def moment(label: str, value: object) -> datetime | None:
 
 
 def choice(label: str, value: object, options: type[E]) -> E:
+    """Return the member of an enumeration with this value, or raise ValidationError."""
     return options(one_of(label, value, list(options)))
 
 
@@ -162,6 +170,7 @@ def one_of(label: str, value: object, choices: Sequence[str]) -> str:
 
 
 def names(label: str, value: Iterable[str] | None) -> tuple[str, ...]:
+    """Return valid names, each once, in order; none for None."""
     if value is None:
         return ()
     return tuple(dict.fromkeys(name(f"{label}[{at}]", item) for at, item in enumerate(items(label, value, "names"))))
@@ -175,18 +184,21 @@ def items(label: str, value: object, what: str = "") -> list[Any]:
 
 
 def many(label: str, value: object) -> list[Any]:
+    """Return a list of values, or raise ValidationError."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ValidationError(f"{label} must be a list of mappings, not {type(value).__name__}")
     return list(value)
 
 
 def mapping(label: str, value: object) -> Mapping[str, Any]:
+    """Return a mapping, or raise ValidationError."""
     if not isinstance(value, Mapping):
         raise ValidationError(f"{label} must be a mapping (in JSON an object), not {type(value).__name__}")
     return value
 
 
 def metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return metadata as plain JSON values, or raise ValidationError if it is not JSON or too long."""
     if value is None:
         return {}
     mapping("metadata", value)

@@ -55,6 +55,8 @@ _FOREIGN = (
 
 
 class ClaudeCLI(Provider):
+    """A model that is reached through the `claude` command."""
+
     token_names = ANTHROPIC_TOKENS
 
     def __init__(
@@ -77,6 +79,7 @@ class ClaudeCLI(Provider):
         return os.path.abspath(program)
 
     def send(self, prompt: Prompt) -> dict[str, Any]:
+        """Run the command and return its reply."""
         program = self.find_program()
         environ = {name: value for name, value in self._environ.items() if name not in _FOREIGN}
         environ |= {**_ALONE, "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(prompt.max_tokens)}
@@ -102,10 +105,12 @@ class ClaudeCLI(Provider):
         return reply
 
     def read(self, reply: Mapping[str, Any]) -> str:
+        """Return the text of a reply."""
         check_end(reply.get("stop_reason"), "claude")
         return str(reply.get("result") or "")
 
     def read_model(self, reply: Mapping[str, Any]) -> str:
+        """Return the name of the model that answered; empty if it is not reported."""
         used = reply.get("modelUsage")
         return next(iter(used), "") if isinstance(used, dict) else ""
 

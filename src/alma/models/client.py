@@ -59,6 +59,7 @@ class Client:
 
     @property
     def name(self) -> str:
+        """Return the model's name."""
         return self.model.name
 
     def ask(self, prompt: Prompt) -> Answer:
@@ -118,6 +119,7 @@ class Provider:
     token_names: tuple[str, ...]  # How its usage calls the tokens in, and at last the tokens out.
 
     def ask(self, prompt: Prompt) -> Answer:
+        """Return the model's answer as a value of the prompt's schema."""
         start = monotonic()
         reply = self.send(prompt)
         spent = self.count(reply)
@@ -138,6 +140,7 @@ class Provider:
         )
 
     def send(self, prompt: Prompt) -> dict[str, Any]:
+        """Send a prompt and return the reply as JSON."""
         raise NotImplementedError
 
     def read(self, reply: Mapping[str, Any]) -> str:
@@ -145,6 +148,7 @@ class Provider:
         raise NotImplementedError
 
     def read_model(self, reply: Mapping[str, Any]) -> str:
+        """Return the name of the model that answered; empty if it is not reported."""
         model = reply.get("model")
         return model if isinstance(model, str) else ""
 

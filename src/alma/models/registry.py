@@ -97,6 +97,7 @@ class Recorded:
         self._dump = dump
 
     def ask(self, prompt: Prompt) -> Answer:
+        """Return the recorded answer to a prompt, or raise ModelUnavailableError."""
         name = digest_prompt(prompt)
         if name in self._answers:
             value = self._answers[name]
@@ -112,6 +113,7 @@ class Recorded:
 
 
 def digest_prompt(prompt: Prompt) -> str:
+    """Return the id under which the answer to a prompt is recorded."""
     parts = [prompt.version, prompt.system, prompt.text, json.dumps(prompt.schema, sort_keys=True)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 

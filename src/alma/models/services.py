@@ -137,9 +137,11 @@ class ModelService(Provider):
         self._lock = threading.Lock()
 
     def address(self, base: str, settings: ModelSettings) -> str:
+        """Return the URL of the service."""
         return base + self.path
 
     def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
+        """Return the JSON body of a request."""
         raise NotImplementedError
 
     def choose_way(self, prompt: Prompt) -> str:
@@ -148,6 +150,7 @@ class ModelService(Provider):
         return "text" if way in ("json_schema", "tool") and make_strict(prompt.schema) is None else way
 
     def send(self, prompt: Prompt) -> dict[str, Any]:
+        """Send a prompt and return the reply as JSON."""
         # Loading it takes time that is not the service's.
         importlib.import_module(self.package)
         way, limit = self.choose_way(prompt), self._limits[0]
@@ -240,6 +243,8 @@ class ModelService(Provider):
 
 
 class Anthropic(ModelService):
+    """The Messages API of Anthropic."""
+
     usual_url, path, key_variable = "https://api.anthropic.com", "/v1/messages", "ANTHROPIC_API_KEY"
     key_header, key_prefix, other_headers = "x-api-key", "", {"anthropic-version": "2023-06-01"}
     token_names = ANTHROPIC_TOKENS
@@ -248,9 +253,11 @@ class Anthropic(ModelService):
     ways_elsewhere = ("tool", "json_schema", "text")
 
     def address(self, base: str, settings: ModelSettings) -> str:
+        """Return the URL of the service."""
         return base.removesuffix("/v1") + self.path
 
     def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
+        """Return the JSON body of a request."""
         body: dict[str, Any] = {
             "model": self.model,
             limit: prompt.max_tokens,
@@ -266,6 +273,7 @@ class Anthropic(ModelService):
         return body
 
     def read(self, reply: Mapping[str, Any]) -> str:
+        """Return the text of a reply."""
         check_end(reply.get("stop_reason"), self.label)
         content = reply.get("content")
         if not isinstance(content, list):
@@ -278,6 +286,8 @@ class Anthropic(ModelService):
 
 
 class OpenAI(ModelService):
+    """The chat completions API of OpenAI and compatible services."""
+
     usual_url, path, key_variable = "https://api.openai.com/v1", "/chat/completions", "OPENAI_API_KEY"
     token_names = ("prompt_tokens", "completion_tokens")
     ways = ("json_schema", "json_object", "text")
@@ -291,6 +301,7 @@ class OpenAI(ModelService):
             self._limits.reverse()
 
     def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
+        """Return the JSON body of a request."""
         shape: dict[str, Any] = {"type": way}
         if way == "json_schema":
             strict = make_strict(prompt.schema, bounds=self._has_bounds)
@@ -306,6 +317,7 @@ class OpenAI(ModelService):
         }
 
     def read(self, reply: Mapping[str, Any]) -> str:
+        """Return the text of a reply."""
         choices = reply.get("choices")
         first = choices[0] if isinstance(choices, list) and choices else None
         message = first.get("message") if isinstance(first, dict) else None
@@ -325,6 +337,7 @@ class Azure(OpenAI):
     key_header, key_prefix = "api-key", ""
 
     def address(self, base: str, settings: ModelSettings) -> str:
+        """Return the URL of the deployment."""
         if not base:
             raise ConfigError("the model's `base_url` is missing, such as https://NAME.openai.azure.com")
         root = base.removesuffix("/openai/v1").removesuffix("/openai")
@@ -341,6 +354,7 @@ class LiteLLM(OpenAI):
     usual_url, path, key_variable = "", "", ""
 
     def send(self, prompt: Prompt) -> dict[str, Any]:
+        """Send a prompt through LiteLLM and return the reply as JSON."""
         # It would fetch its table of prices from the network while it is imported.
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         litellm: Any = importlib.import_module("litellm")
@@ -366,6 +380,7 @@ class LiteLLM(OpenAI):
         return reply
 
     def count(self, reply: Mapping[str, Any]) -> Spent | None:
+        """Return the tokens and the cost of a reply; None if they are not reported."""
         spent = super().count(reply)
         return spent if spent and spent[0] else None
 

@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 
 class Verdict(StrEnum):
+    """How two texts relate."""
+
     SAME = "same"
     REPLACES = "replaces"
     CONTRADICTS = "contradicts"
@@ -49,6 +51,7 @@ class Relation(NamedTuple):
 
     @property
     def is_same(self) -> bool:
+        """Return whether both texts say the same."""
         return self.verdict is Verdict.SAME
 
 
@@ -56,6 +59,8 @@ UNSURE = Relation(Verdict.UNSURE, 0.0)
 
 
 class Role(StrEnum):
+    """Who spoke in a turn."""
+
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"
@@ -102,6 +107,8 @@ class RuleProposal(NamedTuple):
 
 
 class Topic(StrEnum):
+    """What kind of memory a statement becomes."""
+
     FACT = "fact"
     PREFERENCE = "preference"
     OUTCOME = "outcome"
@@ -146,6 +153,8 @@ class Observation(NamedTuple):
 
 
 class Task(NamedTuple):
+    """One task of a plan."""
+
     title: str
     description: str = ""
     after: tuple[int, ...] = ()
@@ -153,6 +162,8 @@ class Task(NamedTuple):
 
 
 class TaskPlan(NamedTuple):
+    """The tasks of a request, and the constraints that hold for all of them."""
+
     tasks: tuple[Task, ...]
     constraints: tuple[str, ...] = ()
 
@@ -165,6 +176,8 @@ class Entities(NamedTuple):
 
 
 class Comparer(Protocol):
+    """Compares texts."""
+
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         """Return one relation for each pair, in order."""
         ...

@@ -66,6 +66,8 @@ _NAME = re.compile(rf"(?P<quote>{_QUOTE})|(?P<code>{_CODE})|(?P<proper>{_PROPER}
 
 
 class Question(NamedTuple):
+    """What a query asks for."""
+
     text: str
     """The words to search for."""
     several: bool
@@ -80,6 +82,7 @@ class Question(NamedTuple):
 
 
 def read_question(prompt: str) -> Question:
+    """Return what a query asks for."""
     text = cut_pasted(prompt)
     names = find_names(text)
     several = _compile_phrases("several").search(_compile_phrases("one").sub(" ", text)) is not None

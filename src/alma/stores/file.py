@@ -30,6 +30,8 @@ _MARK = 64  # So many bytes before the place reached tell that it is still the s
 
 
 class FileStore(DictStore):
+    """A store in one file of JSON lines, for small memories."""
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).expanduser()
         self._mutex = hold_at_fork(threading.RLock())
@@ -58,6 +60,7 @@ class FileStore(DictStore):
             self._compact()
 
     def close(self) -> None:
+        """Close the store."""
         with self._mutex:
             self._closed = True
             self._forget()

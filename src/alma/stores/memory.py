@@ -30,6 +30,7 @@ class DictStore(ABC):
         """Store all of these, or none; None deletes a record. Called inside `_open(to_write=True)`."""
 
     def put(self, records: Sequence[Record]) -> None:
+        """Store new or newer records, all or none."""
         fresh = [_own(record) for record in records]
         with self._open(to_write=True) as stored:
             changed: dict[str, Record] = {}
@@ -42,10 +43,12 @@ class DictStore(ABC):
                 self._keep(changed)
 
     def get(self, ids: Sequence[str]) -> list[Record]:
+        """Return the records with these ids, in order; unknown ids are left out."""
         with self._open() as stored:
             return [_copy(stored[id]) for id in ids if id in stored]
 
     def delete(self, ids: Sequence[str]) -> int:
+        """Delete the records with these ids and return how many existed."""
         with self._open(to_write=True) as stored:
             deleted = {id: None for id in ids if id in stored}
             if deleted:
@@ -53,12 +56,14 @@ class DictStore(ABC):
             return len(deleted)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        """Yield the records that meet the conditions, newest first."""
         with self._open() as stored:
             matching = [record for record in stored.values() if where.accepts(record)]
             most = len(matching) if limit is None else limit
             return map(_copy, nlargest(most, matching, key=lambda record: (record.created_at, record.id)))
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        """Return the records whose vectors are nearest, best first."""
         hits = []
         with self._open() as stored:
             for record in stored.values():
@@ -69,11 +74,14 @@ class DictStore(ABC):
 
 
 class MemoryStore(DictStore):
+    """A store in memory, which is lost when the process ends."""
+
     def __init__(self) -> None:
         self._records: dict[str, Record] | None = {}
         self._lock = hold_at_fork(threading.RLock())
 
     def close(self) -> None:
+        """Close the store and discard its records."""
         with self._lock:
             self._records = None
 
@@ -94,12 +102,14 @@ class MemoryStore(DictStore):
 
 
 def refuse_version(record: Record, version: int) -> ConflictError:
+    """Return the error for a record whose version is not newer than the stored one."""
     return ConflictError(
         f"{record.id}: version {record.version} was put, but version {version} is held; read it again and retry"
     )
 
 
 def refuse_record(record: Record, problem: object) -> ValidationError:
+    """Return the error for a record that cannot be stored."""
     return ValidationError(f"{record.id!r} cannot be stored: {problem}")
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
+    """A request to a language model."""
+
     system: str  # What is to be done: our own words.
     text: str  # What it is to be done with. May come from anywhere; secrets are taken out before it leaves.
     schema: Mapping[str, Any]  # The shape of the answer, in the part of JSON Schema that `alma.models.client` knows.
@@ -25,6 +27,8 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
+    """A model's answer, and what it cost."""
+
     value: Any  # Fits the prompt's schema.
     model: str
     tokens_in: int = 0
@@ -92,6 +96,7 @@ class Prices:
                 raise ConfigError(f"prices.{name} must be the price of a million tokens in US dollars, not {value!r}")
 
     def of(self, tokens_in: int, tokens_out: int) -> float:
+        """Return the cost of a call in US dollars."""
         return (tokens_in * self.input + tokens_out * self.output) / 1e6
 
 

@@ -78,6 +78,7 @@ class Relationship:
             object.__setattr__(self, "id", relationship_id(self.subject, self.type, self.object, self.valid_from))
 
     def holds_at(self, moment: datetime) -> bool:
+        """Return whether the relationship held at a moment."""
         begun = self.valid_from is None or self.valid_from <= moment
         return begun and (self.valid_to is None or moment < self.valid_to)
 
@@ -87,6 +88,7 @@ class Relationship:
 
 
 def relationship_id(subject: str, type: str, object: str, since: datetime | None) -> str:
+    """Return the id of a relationship: the same for the same ends, type and beginning."""
     # What is no time is refused when it is to be kept; until then it only needs a name.
     start = to_iso(since) or "" if isinstance(since, datetime | None) else str(since)
     return f"rel_{digest(subject, type, object, start)}"
@@ -94,6 +96,8 @@ def relationship_id(subject: str, type: str, object: str, since: datetime | None
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
+    """An entity next to another one, and the relationship between them."""
+
     entity: Entity
     relationship: Relationship
 
@@ -132,6 +136,8 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class GraphStats:
+    """How many entities and relationships a graph has."""
+
     entities: int
     relationships: int  # All that are held, the ended ones too.
     current: int  # Those that hold now.

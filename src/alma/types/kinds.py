@@ -190,6 +190,8 @@ def _make_decoder(memory: type[Memory]) -> Decode:
 
 
 class MemoryType(StrEnum):
+    """The types of memories that users see."""
+
     HEURISTIC = "heuristic"
     OUTCOME = "outcome"
     USER_PREFERENCE = "user_preference"
@@ -208,10 +210,13 @@ class Result(StrEnum):
 
     @property
     def value_of(self) -> float:
+        """Return the result as a number: 1 for a success, 0.5 for a partial success, 0 for a failure."""
         return {"success": 1.0, "partial": 0.5, "failure": 0.0}[self]
 
 
 class FeedbackSignal(StrEnum):
+    """Feedback on a memory that was retrieved."""
+
     USED = "used"
     IGNORED = "ignored"
     THUMBS_UP = "thumbs_up"
@@ -320,11 +325,14 @@ class Outcome(Memory):
 
     @property
     def success(self) -> bool:
+        """Return whether the task succeeded completely."""
         return self.outcome is Result.SUCCESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPreference(Memory):
+    """A preference that a user stated, such as how answers should look."""
+
     user_id: str = record_field("user")
     category: str = stored_field(searched=1, editable=True, unique=True)
     preference: str = stored_field(searched=2, embedded=True, editable=True, unique=True)
@@ -336,6 +344,8 @@ class UserPreference(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainKnowledge(Memory):
+    """A fact about a domain."""
+
     domain: str = stored_field(searched=1, editable=True, unique=True)
     fact: str = stored_field(searched=2, embedded=True, editable=True, unique=True)
     source: str = record_field("provenance.source")

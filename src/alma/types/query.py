@@ -11,11 +11,14 @@ from .record import Record
 
 
 def plain(name: str) -> str:
+    """Return a name in the form in which names are compared."""
     return name.strip().casefold()
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryScope:
+    """What one agent may learn, and whom it shares memories with."""
+
     agent_name: str
     can_learn: tuple[str, ...] = ()  # Empty: everything that `cannot_learn` does not name.
     cannot_learn: tuple[str, ...] = ()
@@ -31,6 +34,7 @@ class MemoryScope:
         return not self.can_learn or any(plain(name) == plain(category) for name in self.can_learn)
 
     def shares_with(self, other: str) -> bool:
+        """Return whether the agent shares its memories with another one."""
         return other in self.share_with
 
 
@@ -57,6 +61,7 @@ class Scopes:
         return {name.lower(): name for name in names}.get(agent.lower())
 
     def of(self, agent: str) -> MemoryScope:
+        """Return the scope of an agent; an undeclared agent may learn everything."""
         return self.agents.get(agent) or MemoryScope(agent)
 
     def readable(self, agent: str) -> tuple[str, ...]:
@@ -108,6 +113,7 @@ class Where:
                 raise TypeError(f"Where.{field.name} takes a collection of names, not one string")
 
     def accepts(self, record: Record) -> bool:
+        """Return whether a record meets all conditions."""
         for names, value in (
             (self.kinds, record.kind),
             (self.projects, record.project),
@@ -136,5 +142,7 @@ class Where:
 
 
 class Hit(NamedTuple):
+    """The id of a record that was found, and its score."""
+
     id: str
     score: float  # Higher is better. For `nearest` the cosine; for `match` comparable only within one answer.

@@ -33,6 +33,7 @@ Vector = bytes
 
 
 def quantize(values: Sequence[float]) -> Vector:
+    """Return a vector as one signed byte for each value, scaled to the largest."""
     peak = max(map(abs, values), default=0.0)
     if not math.isfinite(peak) or not all(map(math.isfinite, values)):
         raise ValueError("a vector contains a value that is not finite")
@@ -42,16 +43,19 @@ def quantize(values: Sequence[float]) -> Vector:
 
 
 def codes(vector: Vector) -> memoryview:
+    """Return the signed bytes of a vector."""
     return memoryview(vector).cast("b")
 
 
 @lru_cache(maxsize=1024)
 def norm(vector: Vector) -> float:
+    """Return the length of a vector."""
     own = codes(vector)
     return math.sqrt(sum(map(mul, own, own)))
 
 
 def cosine(a: Vector, b: Vector) -> float:
+    """Return the cosine of two vectors of the same dimension; 0 if one is zero."""
     if len(a) != len(b):
         raise ValueError(f"vectors of {len(a)} and {len(b)} dimensions cannot be compared")
     scale = norm(a) * norm(b)
@@ -85,6 +89,8 @@ RECENT = 32
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
+    """The results and feedback that were recorded for a record."""
+
     successes: int = 0
     partials: int = 0
     failures: int = 0
@@ -98,9 +104,11 @@ class Evidence:
 
     @property
     def results(self) -> int:
+        """Return how many results were recorded."""
         return self.successes + self.partials + self.failures
 
     def with_result(self, value: float, at: datetime) -> Evidence:
+        """Return the evidence with one more result."""
         count = "successes" if value >= 1.0 else "failures" if value <= 0.0 else "partials"
         recent = (*self.recent, (int(at.timestamp()), value))[-RECENT:]
         return replace(self, **{count: getattr(self, count) + 1}, recent=recent)
@@ -111,6 +119,7 @@ class Evidence:
         return replace(self, **{name: getattr(other, name) for name in names})
 
     def to_json(self) -> dict[str, Any]:
+        """Return the evidence as JSON values, without counts that are 0."""
         out: dict[str, Any] = {name: value for name in _COUNTS if (value := getattr(self, name))}
         if self.recent:
             out["recent"] = [list(pair) for pair in self.recent]
@@ -120,6 +129,7 @@ class Evidence:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Evidence:
+        """Return the evidence that `to_json` wrote."""
         if not data:
             return NONE
         last_used = data.get("last_used")
@@ -193,6 +203,8 @@ def find_source(name: str) -> str | None:
 
 
 class Status(StrEnum):
+    """Whether a record is in use."""
+
     CANDIDATE = "candidate"
     ACTIVE = "active"
     SUPERSEDED = "superseded"
@@ -227,12 +239,15 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
+    """Where a record came from, and how far it is trusted."""
+
     origin: Origin = Origin.AGENT
     trust: Trust = Trust.TRUSTED
     episodes: tuple[str, ...] = ()
     source: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """Return the provenance as JSON values."""
         out: dict[str, Any] = {"origin": str(self.origin), "trust": str(self.trust)}
         if self.episodes:
             out["episodes"] = list(self.episodes)
@@ -242,6 +257,7 @@ class Provenance:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Provenance:
+        """Return the provenance that `to_json` wrote."""
         origin, trust, source = Origin(data["origin"]), Trust(data["trust"]), data.get("source", "")
         canonical = find_source(source) if origin is Origin.AGENT and trust is Trust.TRUSTED else None
         if canonical in QUOTED:
@@ -273,6 +289,8 @@ _CANONICAL = {Origin.CORRECTION: "user", Origin.OUTCOME: "agent", Origin.MODEL: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
+    """The stored form of everything that a store holds."""
+
     id: str
     kind: str
     project: str
@@ -324,4 +342,5 @@ def to_json(record: Record) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Record:
+    """Return the record that `to_json` wrote."""
     return Record(**{name: decode(data[name]) for name, (_, decode) in _CODECS.items()})

@@ -13,6 +13,8 @@ _FIELDS = "preferences rules heuristics anti_patterns domain_knowledge outcomes 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
+    """The value of one factor of a score, and its weight."""
+
     value: float  # Between 0 and 1.
     weight: float
 
@@ -74,6 +76,7 @@ class MemorySlice:
 
     @property
     def total_items(self) -> int:
+        """Return how many memories match the task."""
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[Memory]:

@@ -17,6 +17,7 @@ _BREAK = re.compile(r"(?<=[.!?])\s+(?=[^\W_a-z])|(?<=[。！？])|\n+")  # fmt: 
 
 
 def is_person(speaker: str) -> bool:
+    """Return whether a speaker is a person and not a machine role such as "assistant"."""
     return speaker.casefold() not in _MACHINES
 
 
@@ -66,6 +67,7 @@ def quote_output(*texts: str) -> str:
 
 
 def is_quoted_output(text: str) -> bool:
+    """Return whether a text is labelled program output, as `quote_output` writes it."""
     return _QUOTED.fullmatch(text) is not None
 
 

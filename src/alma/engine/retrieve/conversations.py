@@ -52,6 +52,8 @@ class RelevanceEvidence(NamedTuple):
 # What people said in passing is near to many a task, so more is asked of it than of what was kept on purpose: that
 # something else near the task was said as well. Fitted by `tools/fit_ranking.py`.
 class RelevanceFloor(NamedTuple):
+    """How relevant a conversation must be to be shown."""
+
     least: float = 0.60
     # Where little has been said, less is near by chance, and nothing follows from nothing else being near.
     small: float = 0.52
@@ -71,6 +73,7 @@ class RelevanceFloor(NamedTuple):
         return evidence.cosine + self.words * evidence.words - (self.unknown_name if evidence.has_unknown_name else 0.0)
 
     def passes(self, evidence: RelevanceEvidence, strictness: float = 0.0) -> bool:
+        """Return whether the evidence reaches the floor; `strictness` raises it."""
         if evidence.is_titled:
             return True
         more = strictness + (self.unknown_name if evidence.has_unknown_name else 0.0)
@@ -123,6 +126,7 @@ class SearchHits:
     parts: list[SearchHits] = field(default_factory=list)  # The same for each part of the question.
 
     def list_episodes(self) -> set[str]:
+        """Return the ids of all conversations with a hit."""
         own = {*map(episode_of, self.meaning), *map(episode_of, self.words), *self.whole}
         return own.union(*(part.list_episodes() for part in self.parts))
 

@@ -65,6 +65,7 @@ _READABLE = 0.9
 
 
 def retrieve(engine: Engine, request: Request) -> MemorySlice:
+    """Return the memories that matter for a task, and record the retrieval."""
     began = time.perf_counter()
     context = prepare(engine, request)
     memories = choose_memories(context)
@@ -481,6 +482,8 @@ _MAX_PLACES = 50
 
 @dataclass(frozen=True, slots=True)
 class Why:
+    """How the score of one memory for a query comes about."""
+
     memory_id: str
     retrieved: bool
     rank: int | None  # Its place among the memories of its type, from 1; None when it is not retrieved.

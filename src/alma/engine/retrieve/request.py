@@ -17,6 +17,8 @@ from ..search import has_vectors
 
 
 class Mode(StrEnum):
+    """How widely to search."""
+
     DEFAULT = "default"
     PRECISE = "precise"
     BROAD = "broad"
@@ -32,6 +34,8 @@ class Level(StrEnum):
 
 
 class Request(NamedTuple):
+    """The arguments of one retrieval."""
+
     task: str
     agent: str
     user: str | None = None
@@ -49,6 +53,8 @@ class Request(NamedTuple):
 
 
 class ModeSettings(NamedTuple):
+    """What a retrieval mode changes."""
+
     top_k: int = 5
     several: int = 20  # `top_k` for a question that wants several memories.
     types: frozenset[MemoryType] = frozenset(MemoryType)

@@ -78,6 +78,7 @@ class Segment:
         self._signs: Array | None = None
 
     def add(self, batch: Batch) -> None:
+        """Append a batch of vectors."""
         room, end = len(self.columns.n), self.count + len(batch.n)
         if end > room:
             more = min(SEGMENT, max(end, 2 * room)) - room
@@ -111,6 +112,7 @@ class SegmentRows(NamedTuple):
 
 
 def count_rows(parts: list[SegmentRows]) -> int:
+    """Return how many rows the parts have together."""
     return sum(part.segment.count if part.rows is None else len(part.rows) for part in parts)
 
 
@@ -186,6 +188,7 @@ class Shelf:
 
 
 def count_candidates(limit: int) -> int:
+    """Return how many vectors are compared exactly to find so many."""
     return max(CANDIDATES, BELIEVED * limit)
 
 
@@ -223,6 +226,8 @@ def _score_parts(parts: list[SegmentRows], vector: Vector) -> tuple[Array, Array
 
 
 class Cache:
+    """The vectors of a database, loaded into memory for nearest-neighbour search."""
+
     def __init__(self) -> None:
         self._shelves: dict[int, Shelf] = {}  # By length.
         self._kinds: dict[str, int] = {}

@@ -55,6 +55,8 @@ _left_to_parents: list[sqlite3.Connection] = []
 
 
 class Database:
+    """The connections of a process to one database file."""
+
     def __init__(self, path: Path, *, busy_timeout: float, read_only: bool) -> None:
         self.path = path
         self.read_only = read_only
@@ -142,6 +144,7 @@ class Database:
         return self._uri("mode=ro" if self._mode == "mode=rw" else self._mode)
 
     def close(self) -> None:
+        """Close all connections."""
         with self._reading, self._lock:
             self._closed = True
             self._disconnect()
@@ -164,6 +167,7 @@ class Database:
         return True
 
     def release(self) -> None:
+        """Let connections be used again after a fork."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             # Still open only when the thread that forked was in the middle of a transaction, as a signal handler is.
@@ -253,6 +257,7 @@ class Database:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
+        """Raise errors of SQLite as the errors of a store."""
         try:
             yield
         except sqlite3.Error as error:
@@ -319,6 +324,7 @@ def _get_code(error: sqlite3.Error) -> int:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether an error means that the file is damaged."""
     # Text that is no UTF-8 is noticed by Python, which gives no code and quotes the text.
     undecodable = _get_code(error) == 0 and str(error).startswith("Could not decode")
     return undecodable or _get_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -438,6 +444,7 @@ def read_version(db: sqlite3.Connection, path: Path) -> int:
 
 
 def is_current(db: sqlite3.Connection, path: Path) -> bool:
+    """Return whether a database has the newest format."""
     return read_version(db, path) == len(MIGRATIONS) and _read_views(db) == _digest_views(_define_views())
 
 
@@ -590,6 +597,7 @@ def _check_vectors(db: sqlite3.Connection) -> Iterator[str]:
 
 
 def collect_stats(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
+    """Return the path, size and contents of a database."""
     by_kind: dict[str, dict[str, int]] = {}
     select = (
         "SELECT s.kind, r.status, count(*) FROM record r JOIN scope s ON s.id = r.scope"

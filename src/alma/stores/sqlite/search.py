@@ -38,15 +38,18 @@ class Clause(NamedTuple):
     params: tuple[Any, ...] = ()
 
     def after(self, word: str) -> str:
+        """Return the clause after a keyword such as WHERE; empty for an empty clause."""
         return f" {word} {self.sql}" if self.sql else ""
 
 
 def join_clauses(*clauses: Clause) -> Clause:
+    """Return clauses joined by AND."""
     params = tuple(param for clause in clauses for param in clause.params)
     return Clause(" AND ".join(clause.sql for clause in clauses if clause.sql), params)
 
 
 def match_names(column: str, names: Collection[str] | None) -> Clause:
+    """Return the clause for a column that must be one of these names; empty for None."""
     if names is None:
         return Clause()
     # A member of an enumeration is bound as the plain string it equals.
@@ -63,6 +66,8 @@ def match_names(column: str, names: Collection[str] | None) -> Clause:
 
 
 class Filter(NamedTuple):
+    """The SQL conditions of a query, for each way to run it."""
+
     scope: Clause  # On `s`, where everything is looked up by an index anyway.
     record: Clause  # On `r`.
     shortcut: Clause  # What a session, key, link or tag alone selects; nothing when none is given.
@@ -85,6 +90,7 @@ class Filter(NamedTuple):
 
 
 def compile_filter(where: Where) -> Filter:
+    """Return the SQL conditions for a `Where`."""
     shortcut, conditions = Clause(), []
     for name, (table, column) in _SELECTIVE.items():
         names = getattr(where, name)
@@ -144,6 +150,8 @@ _GROWTH = 8
 
 
 class Word(NamedTuple):
+    """A word of a query, and in how many records it occurs."""
+
     frequency: int
     quoted: str
 
@@ -179,6 +187,7 @@ class Frequencies:
         return max(math.log((others + 0.5) / (word.frequency + 0.5)), 1e-6)
 
     def count(self, db: sqlite3.Connection, column: str, term: bytes) -> int:
+        """Return in how many records a term occurs."""
         if (column, term) not in self._known:
             select = "SELECT doc FROM word WHERE term = CAST(? AS TEXT) AND col = ?"
             row = db.execute(select, (term, column)).fetchone()
@@ -195,6 +204,8 @@ def replace_rows(db: sqlite3.Connection, removed: Iterable[Indexed], fresh: Iter
 
 
 class Search(NamedTuple):
+    """One full-text search in progress."""
+
     db: sqlite3.Connection
     filter: Filter
     scopes: list[int] | None  # What the index is asked for; None: its answer has to be looked at.

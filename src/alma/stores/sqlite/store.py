@@ -71,6 +71,8 @@ class Row(NamedTuple):
 
 
 class RowChange(NamedTuple):
+    """A row to write, and the row that it replaces."""
+
     row: Row
     n: int
     scope: int
@@ -87,6 +89,7 @@ class SQLiteStore:
         self._forget(0)
 
     def put(self, records: Sequence[Record]) -> None:
+        """Store new or newer records, all or none."""
         rows = [_to_row(record) for record in records]
         if not rows:
             return
@@ -95,6 +98,7 @@ class SQLiteStore:
             _write_changes(db, _plan_changes(db, rows))
 
     def get(self, ids: Sequence[str]) -> list[Record]:
+        """Return the records with these ids, in order; unknown ids are left out."""
         with self._db.read() as db:
             clause = search.match_names("id", ids)
             numbers = dict(db.execute(f"SELECT id, n FROM record WHERE {clause.sql}", clause.params))
@@ -106,6 +110,7 @@ class SQLiteStore:
         return self._db.snapshot()
 
     def delete(self, ids: Sequence[str]) -> int:
+        """Delete the records with these ids and return how many existed."""
         with self._db.write() as db:
             stored = _find_stored(db, ids)
             vectors.remove_spans(db, [one.span for one in stored])
@@ -131,6 +136,7 @@ class SQLiteStore:
         return read_pages()
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        """Return the records whose vectors are nearest, best first."""
         condition = search.compile_filter(where)
         if limit <= 0:
             return []
@@ -143,6 +149,7 @@ class SQLiteStore:
             return self._cache.nearest(db, vector, condition, limit)
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
+        """Return the records that best match the words, best first."""
         condition = search.compile_filter(where)
         if limit <= 0:
             return []
@@ -151,6 +158,7 @@ class SQLiteStore:
             return search.match(db, self._frequencies, words, condition, limit, _MANY_SCOPES)
 
     def count(self, where: Where) -> dict[tuple[str, str, str], int]:
+        """Return how many records there are of each kind, agent and status."""
         condition = search.compile_filter(where)
         clause = search.join_clauses(condition.scope, condition.record)
         select = (
@@ -197,6 +205,7 @@ class SQLiteStore:
             database.copy_file(self._db.reading_uri, self.path, Path(target), progress)
 
     def close(self) -> None:
+        """Close the store."""
         self._db.close()
         self._forget(0)
 

@@ -35,6 +35,8 @@ Span = tuple[int, int]  # v_first, v_count
 
 
 class VectorEntry(NamedTuple):
+    """One stored vector and the record it belongs to."""
+
     v: int
     n: int
     scope: int
@@ -42,28 +44,35 @@ class VectorEntry(NamedTuple):
 
 
 class VectorBlock(NamedTuple):
+    """A block of vectors that are stored in one row."""
+
     first_v: int
     last_v: int
     dim: int
 
 
 class Meta(NamedTuple):
+    """The record, number and scope of each vector of a block."""
+
     n: list[int]
     v: list[int]
     scope: list[int]
 
     def pack(self) -> bytes:
+        """Return the columns as bytes."""
         count = len(self.n)
         return struct.pack(f"<{count}q{count}q{count}i", *self.n, *self.v, *self.scope)
 
 
 def unpack_meta(rows: bytes) -> Meta:
+    """Return the columns that `Meta.pack` wrote."""
     count = len(rows) // ROW_BYTES
     values = struct.unpack(f"<{count}q{count}q{count}i", rows)
     return Meta(list(values[:count]), list(values[count : 2 * count]), list(values[2 * count :]))
 
 
 def add_entries(db: sqlite3.Connection, entries: Iterable[VectorEntry]) -> None:
+    """Store vectors; full tails become blocks."""
     by_dim: dict[int, list[VectorEntry]] = defaultdict(list)
     for entry in entries:
         by_dim[len(entry.codes)].append(entry)
@@ -83,6 +92,7 @@ def add_entries(db: sqlite3.Connection, entries: Iterable[VectorEntry]) -> None:
 
 
 def remove_spans(db: sqlite3.Connection, spans: Iterable[Span]) -> None:
+    """Delete the vectors of these spans."""
     ranges = [(first, first + count) for first, count in spans if count]
     db.executemany("DELETE FROM vector_tail WHERE v >= ? AND v < ?", ranges)
     removed = sorted(v for first, end in ranges for v in range(first, end))
