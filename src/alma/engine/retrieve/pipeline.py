@@ -301,8 +301,19 @@ def _order_lookalikes(
         ahead = [newest[item.record.id].id] if item.record.id in newest else []
         for id in (*ahead, item.record.id):
             if id not in ordered:
-                ordered[id] = by_id[id]._replace(newer=newest[id].id if id in newest else "")
+                ordered[id] = _explain_order(by_id[id], newest[id].id if id in newest else "", item.record.id)
     return list(ordered.values())[:limit]
+
+
+def _explain_order(item: Scored, newer: str, older: str) -> Scored:
+    """Return a scored memory marked with its newer look-alike, and with the reason for its place among them."""
+    note = f"may be superseded by the newer look-alike {newer}, which comes first" if newer else ""
+    if not newer and older != item.record.id:
+        note = f"comes first as the newer look-alike of {older}"
+    if not note:
+        return item
+    reason = f"{item.explanation.reason}; {note}"
+    return item._replace(newer=newer, explanation=replace(item.explanation, reason=reason))
 
 
 def _put_newest_first(scored: Sequence[Scored]) -> list[Scored]:
