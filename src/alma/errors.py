@@ -1,21 +1,21 @@
-"""What can go wrong, as a tree.
+"""The tree of all errors that alma raises.
 
 ALMAError
  ├─ ConfigError             a configuration names something that does not exist or does not fit
- │   └─ UntrustedConfigError    it was found in a folder that is not trusted; says how to trust it
- ├─ ValidationError         an argument is not usable; says which and what is valid
+ │   └─ UntrustedConfigError    it lies in a folder that is not trusted; explains how to trust it
+ ├─ ValidationError         an argument is not valid; names it and the valid values
  ├─ ScopeError              an agent may not learn or read this
  ├─ NotFoundError           no such memory
  ├─ MissingExtraError       an optional package is not installed; names the `pip install`
  ├─ EmbeddingError          an embedder failed
- │   └─ EmbedderMismatchError   the store was embedded by another model; says how to reindex
- ├─ ModelError              a language model gave no answer that can be used; knows what it cost
- │   ├─ ModelUnavailableError   it is not there, not logged in or failed
- │   ├─ ModelTimeoutError       it took too long and was ended
- │   ├─ ModelOutputError        it refused, or answered something else than it was asked for
+ │   └─ EmbedderMismatchError   the store was embedded by another model; explains how to reindex
+ ├─ ModelError              a language model gave no usable answer; reports its cost
+ │   ├─ ModelUnavailableError   it cannot be reached, is not logged in, or failed
+ │   ├─ ModelTimeoutError       it did not answer in time
+ │   ├─ ModelOutputError        it refused, or its answer cannot be used
  │   └─ OverBudgetError         today's budget is used up; the model was not asked
- └─ StorageError            the store could not do it
-     ├─ ConflictError       somebody else wrote a newer version; read again and retry
+ └─ StorageError            the store failed
+     ├─ ConflictError       another process wrote a newer version; read again and retry
      ├─ BusyError           the store stayed locked by others for too long
      ├─ ReadOnlyError       the store cannot be written
      ├─ StorageFullError    no room left
@@ -30,11 +30,10 @@ from collections.abc import Iterable
 
 
 class ALMAError(Exception):
-    """The root of every exception that alma raises on purpose."""
+    """The base class of all errors that alma raises."""
 
     neutral = ""
-    """What callers on other machines read instead of the message, which may name files of this one; empty: the
-    message itself."""
+    """The text that remote callers get instead of the message, which may name local files; empty: the message."""
 
 
 class ConfigError(ALMAError):
@@ -111,7 +110,7 @@ class OverBudgetError(ModelError):
 class StorageError(ALMAError):
     """The store failed."""
 
-    neutral = "the store could not do it"
+    neutral = "the store failed"
 
 
 class ConflictError(StorageError):
@@ -151,12 +150,12 @@ class NewerStoreError(StorageError):
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra. The name on the package index belongs to another project."""
+    """Return the command that installs an extra. The name on the package index belongs to another project."""
     return f"pip install '.[{extra}]' (in the checkout of alma)"
 
 
 def unknown(what: str, value: object, valid: Iterable[str]) -> str:
-    """The sentence for a name that is not one of the valid ones."""
+    """Return the error message for an unknown name, with the closest and all valid names."""
     names = [str(name) for name in valid]
     close = difflib.get_close_matches(str(value), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""

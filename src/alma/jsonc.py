@@ -139,7 +139,7 @@ def _add_member(text: str, outer: _Object, key: str, value: Any) -> str:
 
 
 def _remove_member(text: str, outer: _Object, place: int) -> str:
-    """What stands between the member and its neighbours goes with it if it is space, and stays if it is a remark."""
+    """Remove a member with the space around it; comments stay."""
     member = outer.members[place]
     if len(outer.members) == 1:
         before, rest = text[outer.start + 1 : member.start], text[member.end : outer.end].removeprefix(",")

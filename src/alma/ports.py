@@ -1,4 +1,4 @@
-"""The boundaries: what the engine asks of the outside. Adapters satisfy these protocols; nothing here does any work."""
+"""The protocols that stores, embedders, models and clocks implement for the engine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Store(Protocol):
         """
 
     def get(self, ids: Sequence[str]) -> list[Record]:
-        """The records held, in the order asked; unknown ids are left out."""
+        """Return the records with these ids, in order; unknown ids are left out."""
 
     def delete(self, ids: Sequence[str]) -> int:
         """Remove for good, with vectors and words; how many were there."""
@@ -34,7 +34,7 @@ class Store(Protocol):
         """Newest first by `created_at`, ties by id, greatest first."""
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
-        """The records whose best vector is closest by cosine: filter first, then rank; ties by id, smallest first.
+        """Return the records whose best vector is closest by cosine: filter, then rank; ties by id, smallest first.
 
         Records without a vector of this length take no part.
         """
@@ -49,12 +49,12 @@ class Searchable(Protocol):
     """A store that also ranks by words. Without it the engine ranks words itself."""
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
-        """The records that share at least one of the (space-separated) words: filter first, then best first."""
+        """Return the records that share at least one of the (space-separated) words: filter first, then best first."""
 
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """A store that can show one caller a single moment. Without it each read is of its own moment."""
+    """A store that supports consistent reads. Without it, each read sees the latest state."""
 
     def snapshot(self) -> AbstractContextManager[None]:
         """All that this thread reads inside belongs to one moment. Nothing may be written inside.
@@ -68,7 +68,7 @@ class Checkable(Protocol):
     """A store that can look for damage in itself."""
 
     def check(self) -> list[str]:
-        """What is wrong, a sentence each; empty when sound."""
+        """Return the problems, one sentence each; empty if the store is intact."""
 
 
 @runtime_checkable
@@ -76,7 +76,7 @@ class Countable(Protocol):
     """A store that counts without reading. Without it the engine scans."""
 
     def count(self, where: Where) -> Mapping[tuple[str, str, str], int]:
-        """How many records there are of each (kind, agent, status)."""
+        """Return how many records there are of each (kind, agent, status)."""
 
 
 @runtime_checkable
@@ -89,7 +89,7 @@ class Copyable(Protocol):
 
 @runtime_checkable
 class Vacuumable(Protocol):
-    """A store whose file may still hold what was deleted until it is written anew."""
+    """A store whose file may contain deleted content until it is rewritten."""
 
     def vacuum(self) -> None:
         """Leave no byte of deleted records in the store's files, and give their space back.
@@ -112,7 +112,7 @@ class Embedder(Protocol):
 
     @property
     def passage_chars(self) -> int:
-        """A longer text is split before it is embedded, so that nothing is cut off unseen."""
+        """Return how many characters fit into one vector; longer texts are split into passages."""
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector for each text, in order."""
@@ -132,7 +132,7 @@ class Lingual(Protocol):
 
 
 class Model(Protocol):
-    """A language model. Text goes in, a value of the shape that was asked for comes out."""
+    """A language model that answers a prompt with a value of the prompt's schema."""
 
     @property
     def name(self) -> str:

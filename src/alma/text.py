@@ -86,7 +86,7 @@ def digest(*parts: str, size: int = 16) -> str:
 
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """A light English stemmer: enough that 'deploys', 'deployed' and 'deploying' meet."""
+    """Return the stem of an English word, so that 'deploys', 'deployed' and 'deploying' are equal."""
     if len(word) <= 3 or not word.isascii():
         return word
     for ending, least in (
@@ -116,7 +116,7 @@ def words(text: str) -> list[str]:
 
 
 def content_words(text: str, most: int | None = None) -> list[str]:
-    """The words that carry meaning, each once, in order; all words when nothing else is left."""
+    """Return the words that carry meaning, each once, in order; all words when nothing else is left."""
     all_words = list(dict.fromkeys(words(text)))
     content = [word for word in all_words if word not in STOP and (len(word) > 1 or word.isdigit())] or all_words
     return content if most is None else content[:most]
@@ -168,7 +168,7 @@ def shorten(text: str, most: int) -> str:
 
 
 def passages(text: str, most: int) -> list[str]:
-    """The text in pieces of at most `most` characters, cut between sentences or words where there is a place."""
+    """Return the text in pieces of at most `most` characters, cut between sentences or words if possible."""
     pieces = []
     rest = text.strip()
     while len(rest) > most:

@@ -141,7 +141,7 @@ _NO_RECORDS = 2
 
 
 def export_lines(alma: ALMA, *, vectors: bool = True, progress: Progress = ignore_progress) -> Iterator[str]:
-    """The memory as JSON Lines, without line ends."""
+    """Return the memory as JSON Lines, without line ends."""
     return transfer.export_lines(alma.engine, vectors=vectors, progress=progress)
 
 
@@ -213,7 +213,7 @@ def import_from(
 
 
 def backup(alma: ALMA, target: Path, progress: Progress | None = None) -> int:
-    """Copy the store, as it is at this moment, to a new file, and return its size; others may go on writing."""
+    """Copy the current state of the store to a new file and return its size; other processes may keep writing."""
     store = alma.engine.store
     if not isinstance(store, Copyable):
         raise ValidationError(

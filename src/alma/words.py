@@ -1,4 +1,4 @@
-"""What the parameters that many operations share are called, what they mean, and how they are checked."""
+"""The parameters that many operations share: their names, descriptions and checks."""
 
 from __future__ import annotations
 
@@ -123,12 +123,12 @@ def copy_fields(kind: type[T], value: Any, **more: Any) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievedMemories:
-    """What a retrieval found."""
+    """The result of a retrieval."""
 
     query: str
     agent: str
     retrieval_id: str | None
-    """To be named when an outcome is learned with the help of these memories."""
+    """Pass it to `learn` when an outcome was reached with the help of these memories."""
     retrieval_time_ms: float
     total_items: int
     memories: list[Memory]
@@ -194,9 +194,9 @@ class Change:
     why: str
     before: dict[str, Any]
     by: str = ""
-    """Who changed a work item; empty: it was not said."""
+    """Who changed a work item; empty if unknown."""
     after: dict[str, Any] = field(default_factory=dict)
-    """What a work item has had since."""
+    """The values of a work item after the change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def test_a_flood_is_ended_early(opened, service, prompt, reply):
 def test_a_flood_of_an_error_is_cut(opened, service, prompt, reply):
     service.script = [reply(b"a" * (20 * 1024 * 1024), status=400)]
     error, _ = timed(lambda: opened().ask(prompt))
-    assert "refused the question (400)" in str(error)
+    assert "refused the request (400)" in str(error)
     assert len(str(error)) < 400
 
 

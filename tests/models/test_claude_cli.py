@@ -204,10 +204,12 @@ def test_one_that_reads_nothing_is_no_obstacle(play, tmp_path):
 
 
 def test_a_missing_program_is_named(tmp_path):
-    with pytest.raises(ModelUnavailableError, match="`claude` is not on the PATH; set CLAUDE_SMART_CLI_PATH"):
+    with pytest.raises(
+        ModelUnavailableError, match="`claude` is not on the PATH; install it, or set CLAUDE_SMART_CLI_PATH"
+    ):
         ClaudeCLI({"PATH": str(tmp_path)}).ask(PROMPT)
     with pytest.raises(
-        ModelUnavailableError, match="CLAUDE_SMART_CLI_PATH names '/nowhere/claude', which is no program"
+        ModelUnavailableError, match="CLAUDE_SMART_CLI_PATH is '/nowhere/claude', which is not a program"
     ):
         create("claude-cli", {}, {"CLAUDE_SMART_CLI_PATH": "/nowhere/claude"}).ask(PROMPT)
 

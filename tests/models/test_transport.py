@@ -43,7 +43,7 @@ def test_no_redirect_is_followed(opened, service, another_service, prompt, reply
     for status in (301, 302, 307, 308):
         service.script = [reply(b"", status=status, headers={"location": f"{another_service.url}/v1/messages"})]
         error, _ = timed(lambda: opened(retries=2).ask(prompt))
-        assert f"sends us elsewhere ({status})" in str(error)
+        assert f"redirects to another address ({status})" in str(error)
     assert another_service.seen == []
 
 

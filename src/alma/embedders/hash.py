@@ -60,7 +60,7 @@ class HashEmbedder:
 
 
 def _lanes(dim: int, word: str) -> int:
-    """A short word is mostly grammar, so it weighs less."""
+    """Return the weight of a word; a short word is mostly grammar and weighs less."""
     data = word.encode("utf-8", "surrogatepass")
     whole = struct.unpack(f"<{SPREAD}I", hashlib.blake2b(data, digest_size=4 * SPREAD).digest())
     is_long = len(word) > 3

@@ -46,7 +46,7 @@ _left_to_parents: list[Run | None] = []  # Models that came through a fork while
 
 
 class Shipped(NamedTuple):
-    """What a file must hold. The CRC is checked on every load; the sha256, which takes longer, by `verify`."""
+    """A bundled file and its checksums: every load checks the CRC, `verify` checks the slower SHA-256."""
 
     name: str
     crc32: int

@@ -1,6 +1,6 @@
-"""What is proposed becomes a record: without secrets, within the agent's scope, with a look-up key and vectors.
+"""Turn proposals into records: redact secrets, check the agent's scope, add a look-up key and vectors.
 
-All of it needs no store, and happens before a transaction begins. `facts.add_records` adds what was drafted here.
+None of this needs the store; it happens before a transaction begins. `facts.add_records` stores the drafts.
 """
 
 from __future__ import annotations

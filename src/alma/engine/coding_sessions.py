@@ -1,4 +1,4 @@
-"""Stores a coding session: its turns, what they teach, what was shown and followed, and what a model says about it.
+"""Store a coding session: its turns, what they teach, what was shown and followed, and what a model says about it.
 
 The turns are stored first; they are known by their ids, so repeating them stores nothing twice. All that counts
 something (rules, their repetition, what was followed) is stored in one transaction with the mark of how far the journal
@@ -79,7 +79,7 @@ class StoredSession(NamedTuple):
 
 
 class JournalMark(NamedTuple):
-    """How far a journal was read. Another file of the same name starts anew."""
+    """How far a journal was read. Another file of the same name is read from its beginning."""
 
     file: str = ""
     offset: int = 0
@@ -98,9 +98,9 @@ def find_mark(engine: Engine, session: str, tx: Transaction | None = None) -> Jo
 
 
 def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> StoredSession | None:
-    """Take in what the story tells beyond the mark that is stored; None when somebody else already did.
+    """Store the part of a session after the stored mark; return None if another process already did.
 
-    `mark` is how far the story goes.
+    `mark` is the end of that part.
     """
     stored = find_mark(engine, story.session)
     since = stored.offset if stored.file == mark.file else 0
@@ -187,7 +187,7 @@ def _describe_source(event: SessionTurn | Signal, session: str) -> dict[str, Any
 
 
 def _read_note(note: Signal, session: str) -> Teaching | None:
-    """A person's explicit note is a rule as written; without words it flags the turn before as a correction."""
+    """Return the rule of a person's note. A note without words marks the turn before it as a correction."""
     text = note.text.strip() or note.what.strip()
     if not text:
         return None
@@ -209,7 +209,7 @@ def _read_note(note: Signal, session: str) -> Teaching | None:
 
 
 def _read_signal(signal: Signal, session: str) -> Teaching | None:
-    """A refusal or an edit says something was wrong, seldom what: it waits until it comes again."""
+    """Return the candidate rule of a refusal or an edit, which say that something was wrong but seldom what."""
     fields: dict[str, Any]
     if signal.name == "denied":
         what = shorten(clean(signal.what or signal.tool).replace("`", "'"), _TASK_CHARS // 2)
@@ -402,7 +402,7 @@ class SessionPart(NamedTuple):
 
 
 class CheckedProposals(NamedTuple):
-    """What a model proposed that passed the checks, and how many proposals failed each of them."""
+    """The proposals of a model that passed the checks, and how many failed each check."""
 
     proposals: list[RuleProposal]
     dropped: Mapping[str, int]
@@ -476,7 +476,7 @@ def read_repairs(model: Model, part: SessionPart) -> dict[str, str]:
 
 
 class Changes(NamedTuple):
-    """What a reading taught, and the rules that it refined and archived."""
+    """The rules that a reading taught, refined and archived."""
 
     taught: list[Taught]
     refined: list[Record]

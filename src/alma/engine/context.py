@@ -1,4 +1,4 @@
-"""What every step of the engine works with: the store, the embedder, the clock, and what can be set."""
+"""The store, embedder, clock and settings that all steps of the engine use."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _CLOSING_SECONDS = 1.0
 
 
 class Encoder:
-    """The embedder with a small memory, so that a task which is retrieved for and then learned is embedded once."""
+    """The embedder with a cache, so that a task that is first retrieved for and then learned is embedded once."""
 
     def __init__(self, embedder: Embedder, size: int = 512) -> None:
         self.embedder = embedder
@@ -99,7 +99,7 @@ class Encoder:
 
 
 class Notes:
-    """Notes about retrievals that could not be written at once, because somebody else was writing.
+    """Notes about retrievals that could not be written at once, because another process was writing.
 
     A retrieval waits a few hundredths of a second for a writer, not longer. Its note then waits here, in this process,
     and is written together with whatever is written next, at the latest when the memory is closed. Nothing is lost
@@ -118,7 +118,7 @@ class Notes:
             self.waiting[note.id] = note
 
     def has(self, id: str, project: str) -> bool:
-        """Whether a note waits. Ask before the store: a note leaves only after it was stored."""
+        """Return whether a note waits. Check it before the store: a note is removed only after it was stored."""
         with self._lock:
             self._leave_to_parent()
             return id in self.waiting and self.waiting[id].project == project
@@ -187,7 +187,7 @@ class Engine:
         return self.encoder is not None and self.encoder.knows(text)
 
     def agent(self, name: str) -> str:
-        """The declared name of an agent."""
+        """Return the declared name of an agent."""
         declared = self.scopes.canonical(name)
         if declared is None:
             raise ScopeError(unknown("agent", name, self.scopes.known()))

@@ -1,4 +1,4 @@
-"""What people do to memories: add some, change, judge or delete one, look up what happened to it."""
+"""Operations on single memories: add, update, rate, delete, and list the history."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def add_memories(engine: Engine, proposals: Sequence[Proposal], *, compare_texts
 
 
 def is_own(engine: Engine, record: Record) -> bool:
-    """Whether it is a memory of this project, or a rule of all projects."""
+    """Return whether it is a memory of this project, or a rule of all projects."""
     if record.kind == MemoryType.RULE and record.project == EVERYWHERE:
         return True
     return record.project == engine.project and record.kind in READABLE_KINDS
@@ -175,7 +175,7 @@ def _refuse_overruling(engine: Engine, record: Record, verb: str) -> None:
 
 
 def _edited_by(record: Record, editor: Provenance) -> Provenance:
-    """What a person has edited is theirs; learning moves its evidence, not its words."""
+    """Return the provenance of an edited record: after a person edited it, learning changes only its evidence."""
     if editor.origin is Origin.USER:
         return replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
     if record.kind == MemoryType.RULE:

@@ -39,7 +39,7 @@ class TurnDraft(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """What was said in one session, or what is new of it."""
+    """The turns of one session, or those that are new."""
 
     agent: str
     session: str

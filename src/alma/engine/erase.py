@@ -1,4 +1,4 @@
-"""What goes with a deleted memory: everything else that repeats its words. And everything of a user.
+"""Erase a memory with everything that repeats its words, or everything that belongs to a user.
 
 A memory is deleted in two steps. The first is one transaction: it puts the memory's tombstone, and takes its words out
 of all records that stay (`bury`). The second erases what is left (`find_remains`). Both are made from what the store

@@ -1,4 +1,4 @@
-"""Stored text enters a prompt as data; here it loses the means to act as structure.
+"""Escape stored text so that it cannot act as markup in a prompt.
 
 `escape` changes as little as it can: the one character that would open a tag, a fence, an image or a
 forged bullet is replaced by a look-alike, and text that holds nothing of the kind comes back as it was.
@@ -58,7 +58,7 @@ def _keep_needed_signs(match: re.Match[str]) -> str:
 
 
 def remove_unseen(text: str) -> str:
-    """The text without what nobody sees; what spelling and emoji need stays."""
+    """Return the text without invisible characters, except those that spelling and emoji need."""
     if text.isascii() and text.isprintable():
         return text
     text = _PATTERNS["line_break"].sub("\n", _PATTERNS["terminal_sequence"].sub("", text))
@@ -70,7 +70,7 @@ def remove_unseen(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _fold_sign(sign: str) -> str:
-    """The plain characters that one stands for; none for an accent or for what nobody sees."""
+    """Return the plain characters that a sign stands for; none for accents and invisible characters."""
     import unicodedata  # Loaded for text that is not ASCII.
 
     plain = unicodedata.normalize("NFKD", sign.translate(_ALIKE)).translate(_ALIKE)
@@ -78,7 +78,7 @@ def _fold_sign(sign: str) -> str:
 
 
 def _fold_text(text: str) -> tuple[str, Sequence[int]]:
-    """The text in plain letters, and for each of its characters where it comes from."""
+    """Return the text in plain letters, and the original position of each of its characters."""
     if text.isascii():
         return text, range(len(text))
     signs = [_fold_sign(sign) for sign in text]
@@ -86,7 +86,7 @@ def _fold_text(text: str) -> tuple[str, Sequence[int]]:
 
 
 def _apply_replacements(text: str, replacements: dict[int, str], places: Sequence[int]) -> str:
-    """The text with other characters in the places that were found in its folded copy."""
+    """Return the text with characters replaced at positions of its folded copy."""
     if not replacements:
         return text
     spots = {places[at]: instead for at, instead in replacements.items()}
@@ -146,9 +146,9 @@ def _replace_attributes(folded: str, spots: dict[int, str]) -> None:
 
 
 def escape(text: str, *, is_data: bool = False) -> str:
-    """The text, inert inside a markdown bullet of a prompt; unchanged when nothing in it is structure.
+    """Return the text escaped for a Markdown bullet of a prompt; unchanged if it contains no markup.
 
-    With `is_data` no tag of any name remains one: what programs and pages say is only quoted.
+    With `is_data`, tags of any name are escaped, because the text comes from a program or page.
     """
     text = remove_unseen(text)
     if "\n" in text:

@@ -57,12 +57,12 @@ _STATED_PRIOR = (3.0, 1.0)
 
 
 def weigh_feedback(evidence: Evidence) -> tuple[float, float]:
-    """What people and agents said for and against it, as judgements."""
+    """Return the weight of the feedback for a record and against it."""
     return evidence.ups + 0.3 * evidence.uses, evidence.downs + 0.15 * evidence.skips
 
 
 def believe(record: Record, now: datetime) -> Belief:
-    """How sure it is that the record should be followed."""
+    """Return the confidence that the record should be followed."""
     pro, con = weigh_feedback(record.evidence)
     if record.kind in (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, "strategy"):
         good, bad = weigh_results(record.evidence, now)
@@ -80,7 +80,7 @@ def believe(record: Record, now: datetime) -> Belief:
 
 
 def success_factor(record: Record, now: datetime) -> float:
-    """The success factor of the ranking: how well it went when this was followed (for a warning: how badly).
+    """Return the success factor of the ranking: how well it went when this was followed (for a warning: how badly).
 
     A fact or preference has no results; being used and praised, or passed over and blamed, stands for them.
     """
@@ -96,7 +96,7 @@ def success_factor(record: Record, now: datetime) -> float:
 
 
 def age_days(record: Record, now: datetime) -> float:
-    """How long nobody has changed or used it."""
+    """Return for how many days nobody has changed or used a record."""
     used = record.evidence.last_used
     touched = record.updated_at if used is None else max(record.updated_at, used)
     return max(0.0, (now - touched).total_seconds() / _DAY)
@@ -119,6 +119,6 @@ _RETENTION_DAYS = {
 
 
 def memory_strength(record: Record, now: datetime) -> float:
-    """How alive a memory is: belief that fades while nobody uses or confirms it."""
+    """Return the confidence in a memory, reduced by the time since it was last used or confirmed."""
     half_life = _RETENTION_DAYS.get(MemoryType(record.kind), 365.0)
     return believe(record, now).mean * fade_share(age_days(record, now), half_life)

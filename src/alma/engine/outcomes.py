@@ -67,7 +67,7 @@ def draft_group(engine: Engine, source: Record, user: str) -> Record:
 
 
 def is_of_task(approach: Record, record: Record) -> bool:
-    """Whether a group, or the lesson formed from it, is about the same sort of task as an approach."""
+    """Return whether a group, or the lesson formed from it, is about the same sort of task as an approach."""
     mine, theirs, body = approach.vectors[1:2], record.vectors[1:2], record.body
     alike = cosine(mine[0], theirs[0]) if mine and theirs and len(mine[0]) == len(theirs[0]) else None
     task = body["task"] if record.kind == "strategy" else body["condition"]
@@ -75,7 +75,7 @@ def is_of_task(approach: Record, record: Record) -> bool:
 
 
 def same_task(task: str, other: str, alike: float | None, task_type: str = "", other_type: str = "") -> bool:
-    """Whether two tasks are of one sort, so that what worked for one speaks for the other."""
+    """Return whether two tasks are of the same sort, so that evidence for one counts for the other."""
     if not task or not other:
         return True
     if task_type and other_type:
@@ -92,7 +92,7 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
 
 @lru_cache(maxsize=4096)
 def are_contrary(task: str, other: str) -> bool:
-    """Whether one undoes the other: to enable something and to disable it, however near the vectors are."""
+    """Return whether one task undoes the other, such as enabling and disabling, however similar the vectors are."""
     mine, theirs = set(words(task)), set(words(other))
     left, right = mine - theirs, theirs - mine
     if any((a in left and b in right) or (b in left and a in right) for a, b in _WAYS):
@@ -121,7 +121,7 @@ def share_label(label: str, task: str) -> str:
 
 
 def lesson_id(group: Record, kind: str) -> str:
-    """The one heuristic and the one anti-pattern a group may have are known by its own id."""
+    """Return the id of a group's heuristic or anti-pattern: it is derived from the group's id."""
     return f"{KINDS[kind].prefix}_{group.id.split('_', 1)[1]}"
 
 
@@ -176,7 +176,7 @@ def _pick_same(tx: Transaction, approach: Record, groups: Iterable[Record]) -> R
 
 
 class OutcomeDraft(NamedTuple):
-    """A task that was done: how, and how it went."""
+    """An outcome that is to be recorded, with its strategy group and idempotency key."""
 
     record: Record
     approach: Record  # The strategy group that it would begin.

@@ -204,7 +204,7 @@ def _weigh_sort(alike: float) -> float:
 
 
 def _weigh_age(trial: Trial, stale_age: float) -> float:
-    """What was tried on such tasks before things changed counts for little."""
+    """Return the weight of a trial by its age; one from before the success rate changed counts for little."""
     stale = _STALE if trial.days > stale_age and trial.alike >= SIMILAR else 1.0
     return stale * float(0.5 ** (trial.days / _HALF_LIFE_DAYS))
 
@@ -300,7 +300,7 @@ _STATED_VALUES = {MemoryType.HEURISTIC: 1.0, MemoryType.ANTI_PATTERN: 0.0}
 
 @dataclass(slots=True)
 class TaskContext:
-    """What is known about a task before any strategy is considered."""
+    """The task at hand, and the outcomes that may bear on it."""
 
     engine: Engine
     agent: str
@@ -397,7 +397,7 @@ def read_task(
 
 @dataclass(frozen=True, slots=True)
 class StrategyEvidence:
-    """What is known of a strategy for a task."""
+    """The evidence about one strategy for a task."""
 
     trials: tuple[Trial, ...]  # The outcomes that bear on its chance, and what people said about it.
     tried: int

@@ -78,7 +78,7 @@ def named_pattern(name: str) -> re.Pattern[str]:
 
 
 def matches(name: str, value: str) -> bool:
-    """Whether the named pattern matches the start of the value."""
+    """Return whether the named pattern matches the start of the value."""
     return named_pattern(name).match(value) is not None
 
 
@@ -96,7 +96,7 @@ def is_placeholder(value: str) -> bool:
 
 
 def is_opaque(value: str) -> bool:
-    """Whether the value looks random: letters and digits are mixed as in no word with a number at its end."""
+    """Return whether the value looks random: letters and digits are mixed as in no word with a number at its end."""
     if len(value) < 8 or len(set(value)) < 6 or " " in value or matches("words", value) or matches("camel_case", value):
         return False
     if contains("digit", value):
@@ -110,12 +110,12 @@ def is_mixed_case(value: str) -> bool:
 
 
 def is_description(word: str) -> bool:
-    """Whether people describe passwords with this word."""
+    """Return whether people describe passwords with this word."""
     return word in DESCRIPTIONS or (len(word) > 4 and contains("description", word))
 
 
 def is_passphrase(value: str, least: int) -> bool:
-    """Whether these words are a passphrase: prose of that length has a function word or two descriptions in it."""
+    """Return whether these words are a passphrase; prose of that length has function words or descriptions."""
     words = re.split("[ -]", value)
     if len(words) < least or not FUNCTION_WORDS.isdisjoint(words):
         return False
@@ -140,7 +140,7 @@ def _is_password(value: str, bare: bool, terse: bool) -> bool:
 
 
 def is_secret(value: str, family: str, bare: bool = True, terse: bool = False) -> bool:
-    """Whether a value is a secret, given what its name makes it.
+    """Return whether a value is a secret, given what its name makes it.
 
     Args:
         family: "password", or the kind of a generated value.
@@ -158,7 +158,7 @@ def is_secret(value: str, family: str, bare: bool = True, terse: bool = False) -
 
 
 def is_telling(value: str, family: str) -> bool:
-    """Whether the value, found in a sentence, has a digit or a sign where no word has one."""
+    """Return whether the value, found in a sentence, has a digit or a sign where no word has one."""
     if not (contains("digit", value) or (family == "password" and contains("prose_sign", value[:-1]))):
         return False
     return not matches("technical_term", value) and not matches("email", value) and is_secret(value, family)
@@ -210,7 +210,7 @@ def fold_case(text: str) -> str:
 
 
 class SecretRule:
-    """What to look for; the fields in `secret_rules.json` and their defaults (a `note` is for readers)."""
+    """A rule that finds one kind of secret: the fields in `secret_rules.json` and their defaults."""
 
     id: str = ""  # What it is called in the text; without one, the word before the secret decides.
     keywords: tuple[str, ...] = ("",)  # Without one of these the pattern cannot match; in lower case with `fold`.
@@ -450,7 +450,7 @@ def _is_quoted_password(value: str, is_phrase: bool, is_said: bool) -> bool:
 
 
 def _is_beside_password(match: re.Match[str], name: str, span: Span) -> bool:
-    """Whether quotes right after the word hold a password: `ssh pass "…"`, but not `pass "…" to the parser`."""
+    """Return whether quotes right after the word hold a password: `ssh pass "…"`, but not `pass "…" to the parser`."""
     value, text = match.string[slice(*span)], match.string
     if value.startswith("-") or matches("technical_term", value) or not is_secret(value, "password", bare=False):
         return False

@@ -125,7 +125,7 @@ def dress_rule(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_old_fix(record: Record) -> bool:
-    """Whether an earlier version stored what an agent worked out as a rule. It is an observation, and nobody's rule."""
+    """Return whether a rule was made from a repaired command by an earlier version; it is an observation now."""
     return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
 
 
@@ -133,7 +133,7 @@ def is_old_fix(record: Record) -> bool:
 
 
 class Teaching(NamedTuple):
-    """What one turn or note teaches."""
+    """A rule that a turn or note teaches, before it is stored."""
 
     id: str  # Of what taught it; the same id teaches once.
     rule: str
@@ -157,17 +157,17 @@ class Teaching(NamedTuple):
 
     @property
     def is_explicit(self) -> bool:
-        """Whether somebody who may make rules wrote it down as one."""
+        """Return whether a person wrote it down as a rule."""
         return self.sure and self.source in (RuleSource.NOTE, RuleSource.IMPORT)
 
     @property
     def is_outside(self) -> bool:
-        """Whether a page or a tool says it: that comes as an import that is not sure."""
+        """Return whether it comes from a page or a tool: an import that is not sure."""
         return self.source is RuleSource.IMPORT and not self.sure
 
 
 class Taught(NamedTuple):
-    """What became of a teaching."""
+    """The result of a teaching: the stored rule, and what was done with it."""
 
     teaching: Teaching
     record: Record | None  # None: it was refused.
@@ -209,7 +209,7 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[T
 
 
 def same_rule(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether two rules say the same, by the local reader, or prefer and avoid the same names."""
+    """Return whether two rules say the same, by the local reader, or prefer and avoid the same names."""
     if contradicts(a, b) or _apply_elsewhere(a, b):
         return False
     names = _read_names(a)
@@ -217,7 +217,7 @@ def same_rule(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 def contradicts(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether one rule prefers what the other avoids, or forbids exactly what the other asks for."""
+    """Return whether one rule prefers what the other avoids, or forbids exactly what the other asks for."""
     if _apply_elsewhere(a, b):
         return False
     (prefer, avoid), (other_prefer, other_avoid) = _read_names(a), _read_names(b)
@@ -544,6 +544,6 @@ def find_quotes(rule: Record) -> list[str]:
 
 
 def has_quote(text: str, quotes: Sequence[str]) -> bool:
-    """Whether a text holds one of these sentences; a short one only counts when it is the whole text."""
+    """Return whether a text holds one of these sentences; a short one only counts when it is the whole text."""
     plain = normalise(text)
     return any(one == plain or (len(one) >= _LEAST_QUOTE and one in plain) for one in quotes)

@@ -54,7 +54,7 @@ class Transaction:
 
     @property
     def changed(self) -> list[Record]:
-        """Every new or changed record, in the order in which they were first put."""
+        """Return all new and changed records, in the order in which they were first put."""
         return list(self._changed.values())
 
     def get(self, ids: Iterable[str], *, as_stored: bool = False) -> list[Record]:
@@ -97,11 +97,11 @@ class Transaction:
         return [record for record in records.values() if where.accepts(record)]
 
     def is_new(self, record: Record) -> bool:
-        """Whether the record was made in this transaction."""
+        """Return whether the record was made in this transaction."""
         return record.id in self._changed and self._read.get(record.id) is None
 
     def is_changed(self, id: str) -> bool:
-        """Whether a record was made or changed in this transaction."""
+        """Return whether a record was made or changed in this transaction."""
         return id in self._changed
 
     def put(self, record: Record, *, exact: bool = False) -> Record:
@@ -207,7 +207,7 @@ class Transaction:
         return {by_hash[stone.key]: stone for stone in self.scan(where)}
 
     def is_buried(self, key: str) -> bool:
-        """Whether the memory with this key was deleted, so that it must not come back by itself."""
+        """Return whether the memory with this key was deleted, so that it must not come back by itself."""
         return bool(self.find_tombstones([key]))
 
     def find_deleted(self, ids: Iterable[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""A memory as JSON Lines: written out whole, and taken in again by any store.
+"""Export a memory as JSON Lines, and import such a file into any store.
 
 The first line says what it is, the last that it is whole; every other is a record, exactly as it is held. Taken in
 twice it changes nothing: a record is known by its id, the newer version counts, and what was erased here stays erased.
@@ -88,19 +88,19 @@ def _encode(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
-    """What became of the records of a file."""
+    """How many records of a file were imported, skipped or left out."""
 
     added: int = 0
     updated: int = 0
-    known: int = 0  # Held already, in this or a newer version.
-    erased: int = 0  # Deleted here on purpose, and left so.
-    embedded: int = 0  # Embedded anew, because the file's vectors are of another embedder, or of none.
-    waiting: int = 0  # Of those added, the ones that wait for a person.
-    left_out: int = 0  # Of others, and no memory: their work, sessions, counts and deletions are not ours.
+    known: int = 0  # Already stored, in this or a newer version.
+    erased: int = 0  # Deleted here on purpose; they stay deleted.
+    embedded: int = 0  # Embedded again, because the file's vectors come from another embedder or are missing.
+    waiting: int = 0  # Those added that wait for a person.
+    left_out: int = 0  # Not memories: work items, sessions, counts and deletions of an untrusted file.
 
 
 def read_records(source: Iterable[str], place: str) -> Iterator[Record]:
-    """Yield the records of an export; ValidationError names the line that is none."""
+    """Yield the records of an export; ValidationError names the first invalid line."""
     numbered = enumerate(source, 1)
     projects = {project_of(next(numbered, (1, ""))[1], place), EVERYWHERE}
     moment, last, is_whole = now(), 1, False
@@ -152,10 +152,10 @@ def _parse_json(line: str, place: str) -> Any:
 
 
 def parse_record(line: str, data: Any, projects: Collection[str], now: datetime) -> Record:
-    """Return the record that a line holds; ValueError or another error of reading says why it is none.
+    """Return the record of a line, or raise ValueError or another error of decoding.
 
-    Files come from anywhere. What is not sound is refused before anything is written: once it is held, it would be in
-    the way of each retrieval that meets it.
+    Files come from anywhere. Invalid records are refused before anything is written: once stored, they would break
+    every retrieval that reads them.
     """
     _check(isinstance(data, dict), "it is not a JSON object")
     for shape, (noun, names) in _FIELDS.items():
@@ -215,9 +215,9 @@ def import_records(
     dry_run: bool = False,
     progress: Progress = ignore_progress,
 ) -> ImportResult:
-    """Take in records that were read and found sound; may be stopped at any moment and begun again.
+    """Import valid records. The import can be stopped at any moment and started again.
 
-    A dry run changes nothing, and returns what would become of them.
+    A dry run changes nothing and returns the counts of an import.
     """
     counts: Counter[str] = Counter()
     done, is_mute = 0, False

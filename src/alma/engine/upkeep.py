@@ -1,4 +1,4 @@
-"""What keeps a store in order: forgetting, moving to another embedder, and asking a model about look-alikes.
+"""Maintenance of a store: forget, reindex for another embedder, and ask a model about look-alikes.
 
 Forgetting archives what faded; nothing is erased, `delete` does that.
 
@@ -140,7 +140,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What one run did. `superseded` holds ids; `waiting` pairs were not answered and are asked again."""
+    """The result of one run. `superseded` holds ids; `waiting` pairs got no answer and are asked about again."""
 
     compared: int = 0
     superseded: tuple[str, ...] = ()

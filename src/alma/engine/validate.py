@@ -66,7 +66,7 @@ def name(label: str, value: object) -> str:
 
 
 def optional_name(label: str, value: object) -> str:
-    """A name, or "" for a blank one."""
+    """Return a name, or "" for a blank one."""
     return name(label, value) if optional_text(label, value) else ""
 
 
@@ -76,7 +76,7 @@ def is_blank(value: str) -> bool:
 
 
 def format_value(value: object) -> str:
-    """A value as an error message names it: not at length."""
+    """Return a value as error messages show it, shortened."""
     text = repr(value) if not isinstance(value, int) or abs(value) <= _LARGEST else "a number without end"
     return text if len(text) <= _VALUE_CHARS else f"{text[:_VALUE_CHARS]}…"
 
@@ -177,7 +177,7 @@ def names(label: str, value: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def items(label: str, value: object, what: str = "") -> list[Any]:
-    """A list, or anything else that can be gone through but a text and a mapping."""
+    """Return the items of any iterable except text and mappings, or raise ValidationError."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ValidationError(f"{label} must be a list{what and f' of {what}'}, not {format_value(value)}")
     return list(value)

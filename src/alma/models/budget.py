@@ -162,7 +162,7 @@ def _change_day(engine: Engine, day: str, change: Callable[[Day], Day]) -> None:
 
 
 def _read_day(record: Record) -> Day:
-    """A newer version may have stored more fields than are known here, and an older one fewer."""
+    """Return the stored values that this version knows; other versions may store more or fewer."""
     stored = record.body["value"]
     return Day(**{one.name: stored[one.name] for one in fields(Day) if one.name in stored})
 

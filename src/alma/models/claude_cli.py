@@ -72,9 +72,9 @@ class ClaudeCLI(Provider):
         """Return where Claude Code is; ModelUnavailableError when it is not installed."""
         program = shutil.which(os.path.expanduser(self._path) or "claude", path=self._environ.get("PATH"))
         if program is None:
-            problem = f"the program `claude` is not on the PATH; set {PATH_VARIABLE} to where it is"
+            problem = f"the program `claude` is not on the PATH; install it, or set {PATH_VARIABLE} to its path"
             if self._path:
-                problem = f"{PATH_VARIABLE} names {self._path!r}, which is no program"
+                problem = f"{PATH_VARIABLE} is {self._path!r}, which is not a program; set it to the path of `claude`"
             raise ModelUnavailableError(problem, NOTHING)
         return os.path.abspath(program)
 

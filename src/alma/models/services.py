@@ -214,18 +214,18 @@ class ModelService(Provider):
         self, status: int, headers: Mapping[str, str], reason: str, way: str, limit: str
     ) -> ModelError:
         detail = self._shorten(reason)
-        more = f"; it said: {detail}" if detail else ""
+        more = f": {detail}" if detail else ""
         if status == 429 or status >= 500:
             spent = NOTHING if status in _NOT_SERVED else None
             return TransientModelError(f"{self.label} answered with {status}{more}", spent, read_retry_after(headers))
-        message = f"{self.label} refused the question ({status}){more}"
+        message = f"{self.label} refused the request ({status}){more}"
         if 300 <= status < 400:
-            message = f"{self.label} sends us elsewhere ({status}), where nothing is sent: correct `base_url`"
+            message = f"{self.label} redirects to another address ({status}), which is not followed; correct `base_url`"
         elif status in (401, 403):
-            key = f"the key in {self._key_from}" if self._key_from else "us without a key: set `api_key_env`"
+            key = f"the key in {self._key_from}" if self._key_from else "a request without a key; set `api_key_env`"
             message = f"{self.label} refused {key} ({status})"
         elif status == 404:
-            message = f"{self.label} found nothing (404): check `model` ({self.model}) and `base_url`{more}"
+            message = f"{self.label} answered with 404; check `model` ({self.model}) and `base_url`{more}"
         elif any(word in reason.lower() for word in (*self._limits, *_ABOUT_SHAPE)):
             # What was refused is left out from now on, where there is an alternative to it.
             is_about_limit = any(name in reason.lower() for name in self._limits)

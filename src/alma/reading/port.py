@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 
 
 class PairKind(StrEnum):
-    """What the texts of a pair are. The tense of an action does not matter, the tense of a fact does."""
+    """What the texts of a pair are: actions, whose tense does not matter, or facts, whose tense does."""
 
     ACTION = "action"
     FACT = "fact"
@@ -68,7 +68,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpokenTurn:
-    """What one side of a session or conversation said. `speaker` is a name where there is one."""
+    """One turn of a session or conversation. `speaker` is a name, if there is one."""
 
     role: Role
     text: str
@@ -119,7 +119,7 @@ class Topic(StrEnum):
 
 
 class MemoryProposal(NamedTuple):
-    """What a turn of a conversation tells. `subject` and `attribute` together are a key: a later value replaces."""
+    """A memory in a turn of a conversation. A later value with the same `subject` and `attribute` replaces it."""
 
     turn: int
     topic: Topic
@@ -146,7 +146,7 @@ class Repair(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What a repair shows. Without a note, the change of the command is not what made it work."""
+    """The lesson of a repair. Without a note, the change of the command did not make it work."""
 
     repair: Repair
     note: str = ""
@@ -187,11 +187,11 @@ class Reader(Comparer, Protocol):
     """Reads natural language. It proposes; the engine decides, counts and can undo."""
 
     def find_rules(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
-        """Return what the person of a coding session taught."""
+        """Return the rules that the person of a coding session taught."""
         ...
 
     def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
-        """Return what a conversation tells that is worth keeping."""
+        """Return the memories that a conversation contains."""
         ...
 
     def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:

@@ -1,4 +1,4 @@
-"""The model: a dict and a lock. Every other store must agree with this one."""
+"""The reference store: a dict and a lock. Every other store must behave like this one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..types.times import utc
 
 
 class DictStore(ABC):
-    """What a store means, over records that are held in a dict."""
+    """The reference implementation of a store, over a dict of records."""
 
     @abstractmethod
     def _open(self, *, to_write: bool = False) -> AbstractContextManager[dict[str, Record]]:
-        """The records as they are now; nobody changes them inside, and with `to_write` nobody else stores any."""
+        """Yield the current records, which must not be changed; `to_write` locks out other writers."""
 
     @abstractmethod
     def _keep(self, records: Mapping[str, Record | None]) -> None:
@@ -104,7 +104,7 @@ class MemoryStore(DictStore):
 def refuse_version(record: Record, version: int) -> ConflictError:
     """Return the error for a record whose version is not newer than the stored one."""
     return ConflictError(
-        f"{record.id}: version {record.version} was put, but version {version} is held; read it again and retry"
+        f"{record.id}: version {version} is stored, so version {record.version} is refused; read it again and retry"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a language model is asked and answers, and which model may be asked: the section `model` of the settings."""
+"""Prompts and answers of language models, and the section `model` of the settings."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """A day's most. None: as much as you like."""
+    """The limits of a daily budget; None means no limit."""
 
     calls: int | None = 100
     tokens: int | None = None
@@ -102,7 +102,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """The section `model` of the configuration. What is None is the provider's own default."""
+    """The section `model` of the configuration. None stands for the provider's default."""
 
     provider: str = "none"
     model: str | None = None
@@ -161,7 +161,7 @@ class ModelSettings:
 
 
 def describe_unfit_option(provider: str, option: str) -> str:
-    """The sentence for a setting that a provider does not have."""
+    """Return the error message for an option that a provider does not have."""
     valid = PROVIDERS[provider]
     if not valid:
         return f"the model {provider!r} takes no options, so remove {option!r}"

@@ -1,4 +1,4 @@
-"""Who and what is known, and how they hang together: the values of the graph."""
+"""The values of the graph: entities and the relationships between them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Entity:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What it is found by."""
+        """Return the keys by which the entity is found."""
         return tuple(dict.fromkeys((*map(name_key, (self.name, *self.aliases)), *self.absorbed)))
 
 
@@ -83,7 +83,7 @@ class Relationship:
         return begun and (self.valid_to is None or moment < self.valid_to)
 
     def other(self, id: str) -> str:
-        """The other end."""
+        """Return the other end."""
         return self.object if id == self.subject else self.subject
 
 
@@ -104,7 +104,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """What was reached: entities nearest first, and the relationships between them."""
+    """The entities that were reached, nearest first, and the relationships between them."""
 
     entities: tuple[Entity, ...]
     relationships: tuple[Relationship, ...]

@@ -1,4 +1,4 @@
-"""The kinds of record: what a body holds, how it reads as text, and the value a person gets to see.
+"""The kinds of record: the fields of a body, its searchable text, and the memory that a user sees.
 
 A kind is declared once. A memory is a dataclass whose fields say where they come from: `stored` in the body of the
 record, `taken` from an attribute of the record, or `derived` from the record by a function. How a record becomes a
@@ -26,7 +26,7 @@ EVERYWHERE = "everywhere"  # The project whose rules hold in all projects.
 
 
 class Reach(StrEnum):
-    """How far a rule goes: this one time, this session, this project, or everything its person does."""
+    """Where a rule applies: once, in this session, in this project, or always."""
 
     ONCE = "once"
     SESSION = "session"
@@ -38,7 +38,7 @@ LASTING = (Reach.PROJECT, Reach.ALWAYS)  # A rule with such a reach holds beyond
 
 
 class RuleSource(StrEnum):
-    """What taught it."""
+    """Where a rule comes from."""
 
     NOTE = "note"
     CORRECTION = "correction"
@@ -266,7 +266,7 @@ def is_learned_reason(why: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What every memory has, whatever its type."""
+    """The fields that all memories have."""
 
     id: str = record_field("id")
     agent: str = record_field("agent")
@@ -311,7 +311,7 @@ class Heuristic(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Memory):
-    """What was tried and how it went."""
+    """One recorded task attempt: the strategy that was used, and the result."""
 
     task_type: str = stored_field(default="")
     task_description: str = stored_field("task", searched=1, embedded=True)
@@ -357,7 +357,7 @@ class DomainKnowledge(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AntiPattern(Memory):
-    """What not to do when `condition`, why, and what to do instead."""
+    """A strategy to avoid when `condition`, with the reason and an alternative."""
 
     pattern: str = stored_field(searched=2, embedded=True, editable=True)
     condition: str = stored_field(searched=1, embedded=True, editable=True, default="")
@@ -371,7 +371,7 @@ class AntiPattern(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Memory):
-    """What a person wants done or not done, taught by a correction, a note or a mistake that was made good."""
+    """A rule that a person taught with a correction or a note, or accepted."""
 
     rule: str = stored_field(searched=2, embedded=True, editable=True, unique=True)
     # When it applies; empty: whenever its words fit.
@@ -389,7 +389,7 @@ class Rule(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn(Memory):
-    """What one speaker said at one point of a conversation."""
+    """One turn of a conversation."""
 
     session_id: str = record_field("session")
     episode_id: str = derived_field(lambda record: record.links[0])

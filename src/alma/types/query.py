@@ -1,4 +1,4 @@
-"""What an agent may learn and read, and what a store is asked: a filter, and what it answers with when it ranks."""
+"""The scopes of agents, the filter for queries to a store, and the hits that it returns."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Scopes:
     agents: Mapping[str, MemoryScope]
 
     def known(self) -> tuple[str, ...]:
-        """Every agent that is declared or named by one that is, in order of appearance."""
+        """Return all agents that are declared, or named in a declaration, in order of appearance."""
         names = dict.fromkeys(self.agents)
         for scope in self.agents.values():
             names |= dict.fromkeys((*scope.share_with, *scope.inherit_from))
         return tuple(names)
 
     def canonical(self, agent: str) -> str | None:
-        """The declared spelling of an agent's name, or None when it is not known."""
+        """Return the declared spelling of an agent's name, or None when it is not known."""
         if not self.agents:
             return agent
         names = self.known()
@@ -65,7 +65,7 @@ class Scopes:
         return self.agents.get(agent) or MemoryScope(agent)
 
     def readable(self, agent: str) -> tuple[str, ...]:
-        """The agent itself and all who share with it: reading needs the owner's consent, wanting is not enough."""
+        """Return the agent itself and all agents that share with it; `inherit_from` alone gives no access."""
         shared = [name for name, scope in self.agents.items() if name != agent and scope.shares_with(agent)]
         return (agent, *shared)
 
@@ -89,7 +89,7 @@ def visible_users(user: str | None) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Every given condition must hold. None asks for nothing; an empty collection matches nothing."""
+    """A filter for records. All conditions must hold; None is no condition, an empty collection matches nothing."""
 
     kinds: Names = None
     projects: Names = None

@@ -1,4 +1,4 @@
-"""The one stored shape: whatever is kept is a `Record` of some kind. Only its kind's codec reads or writes `body`.
+"""The stored form of everything: a `Record` of some kind. Only the codec of its kind reads or writes `body`.
 
 Its vectors are int8 codes: one signed byte per dimension, scaled so that the largest component is 127. Only the
 direction of a vector means anything, so no scale is stored and every store ranks on exactly the same numbers: the dot
@@ -77,7 +77,7 @@ def cosines(vectors: Sequence[Vector], others: Sequence[Vector]) -> list[list[fl
 
 
 def unit(vector: Vector) -> list[float]:
-    """The same direction as floats of length one, for people and for stores that want floats."""
+    """Return the vector as floats of length 1."""
     scale = norm(vector)
     return [code / scale for code in codes(vector)] if scale else [0.0] * len(vector)
 
@@ -114,7 +114,7 @@ class Evidence:
         return replace(self, **{count: getattr(self, count) + 1}, recent=recent)
 
     def with_results_of(self, other: Evidence) -> Evidence:
-        """The same uses and thumbs, with the results of another."""
+        """Return this evidence with the results of another one; uses and ratings stay."""
         names = ("successes", "partials", "failures", "recent")
         return replace(self, **{name: getattr(other, name) for name in names})
 
@@ -230,7 +230,7 @@ class Origin(StrEnum):
 
 
 class Trust(StrEnum):
-    """How far its content may be believed; what is untrusted never stands where an instruction stands."""
+    """How far a record is trusted. Untrusted text never appears where a prompt gives instructions."""
 
     TRUSTED = "trusted"
     LEARNED = "learned"
@@ -267,12 +267,12 @@ class Provenance:
 
     @property
     def weight(self) -> int:
-        """How much it counts against other statements: a person's word most, untrusted text nothing."""
+        """Return the weight against other statements: highest for a person's, 0 for untrusted text."""
         return 0 if self.trust is Trust.UNTRUSTED else _WEIGHTS.get(self.origin, 1)
 
     @property
     def is_persons(self) -> bool:
-        """Whether a person said it."""
+        """Return whether a person stated it."""
         return self.trust is Trust.TRUSTED and self.origin in (Origin.USER, Origin.CORRECTION)
 
     @property

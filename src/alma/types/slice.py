@@ -1,4 +1,4 @@
-"""What a retrieval gives back."""
+"""The result of a retrieval."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Explanation:
 
     @property
     def formula(self) -> str:
-        """How the score comes about. The other factors count only as far as it is similar, which stands before them."""
+        """Return the formula of the score: the similarity multiplies all other factors."""
         others = dict(self.factors)
         similar = others.pop("similarity")
         parts = [f"{name} {one.value:.3f} × {one.weight:.2f}" for name, one in others.items()]
@@ -70,7 +70,7 @@ class MemorySlice:
     renderer: Callable[[MemorySlice, int], str] = field(repr=False, compare=False)
 
     def __repr__(self) -> str:
-        """What was asked, and how many memories of each type there are."""
+        """Return the query, and how many memories of each type there are."""
         counts = [f"{name}={len(getattr(self, name))}" for name in _FIELDS if getattr(self, name)]
         return f"MemorySlice({', '.join([repr(self.query[:60]), f'agent={self.agent!r}', *counts])})"
 
@@ -87,9 +87,9 @@ class MemorySlice:
         return self.total_items
 
     def to_prompt(self, max_tokens: int = 2000) -> str:
-        """The memories as Markdown for a prompt, best first, within the budget; empty when there is nothing."""
+        """Return the memories as Markdown for a prompt, best first, within the budget; empty when there is nothing."""
         return self.renderer(self, max_tokens)
 
     def explain(self) -> tuple[Explanation, ...]:
-        """Why each memory is here, factor by factor, in the order of `iter(slice)`."""
+        """Return why each memory was retrieved, factor by factor, in the order of iteration."""
         return self.explanations

@@ -1,4 +1,4 @@
-"""What somebody said, as it is searched: who counts as a person, and where a text falls into sentences.
+"""Spoken text as it is searched: which speakers are people, and how a text is split into sentences.
 
 What a program printed is quoted as data: one line, in code marks, short, and labelled as output.
 """
@@ -22,12 +22,12 @@ def is_person(speaker: str) -> bool:
 
 
 def by_name(speaker: str, text: str) -> str:
-    """The words with the name of who said them; a role such as 'user' says nothing about anybody."""
+    """Return the text after its speaker's name; a role such as 'user' is not a name."""
     return text if speaker.casefold() in _NAMELESS else f"{speaker}: {text}"
 
 
 def sentences(text: str) -> list[str]:
-    """The text in pieces of about a sentence; a very short one goes with the next, a very long one is cut."""
+    """Return the text in pieces of about a sentence: short ones are joined, long ones are cut."""
     pieces: list[str] = []
     waiting = ""
     for piece in filter(None, map(str.strip, _BREAK.split(text))):
@@ -39,7 +39,7 @@ def sentences(text: str) -> list[str]:
 
 
 def passages(speaker: str, text: str) -> tuple[str, ...]:
-    """What is embedded: of a person each sentence and the whole, of a machine the whole.
+    """Return the passages to embed: each sentence and the whole for a person, only the whole for a machine.
 
     People say the thing that matters in passing, in one sentence among others; a machine writes pages about one thing.
     """

@@ -35,7 +35,7 @@ from .request import Level, RetrievalContext
 
 
 class RelevanceEvidence(NamedTuple):
-    """What speaks for a conversation."""
+    """How well a conversation matches the query, by each measure."""
 
     cosine: float | None
     # The cosine of the fifth nearest turn of all: what was talked about was talked about more than once.
@@ -199,7 +199,7 @@ def _merge_scores(scores: dict[str, float], more: Mapping[str, float], limit: in
 
 
 class Blend(NamedTuple):
-    """What counts how much; fitted by `tools/fit_ranking.py`."""
+    """The weights of the ranking, fitted by `tools/fit_ranking.py`."""
 
     meaning: float = 1.0
     turn_words: float = 0.5

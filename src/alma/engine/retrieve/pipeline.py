@@ -268,7 +268,7 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
 
 
 def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
-    """Whether it is about the task. However fresh and proven, a memory that is not stays out."""
+    """Return whether a memory is about the task; others are left out, however recent and proven."""
     record, strictness = candidate.record, context.mode.strictness
     if record.kind not in _TYPED or (record.kind == MemoryType.ANTI_PATTERN and not record.body["condition"]):
         return STATED.passes(candidate, strictness)

@@ -1,4 +1,4 @@
-"""What a retrieval is asked for, and what every step of it needs to know."""
+"""The request of a retrieval, and the context that its steps share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Mode(StrEnum):
 
 
 class Level(StrEnum):
-    """What is returned of a conversation: the whole with its best turns, or single turns."""
+    """The form in which conversations are returned: whole with their best turns, or single turns."""
 
     SESSION = "session"
     TURN = "turn"
@@ -53,7 +53,7 @@ class Request(NamedTuple):
 
 
 class ModeSettings(NamedTuple):
-    """What a retrieval mode changes."""
+    """The settings of a retrieval mode."""
 
     top_k: int = 5
     several: int = 20  # `top_k` for a question that wants several memories.

@@ -90,7 +90,7 @@ class Segment:
         self.count = end
 
     def make_signs(self, middle: Array) -> Array:
-        """A bit for each code, in words of 64, word by word: made when first asked for."""
+        """Return a bit for each code, in words of 64, word by word: made when first asked for."""
         signs = np.empty((-(-len(middle) // 64), 0), "u8") if self._signs is None else self._signs
         if (done := signs.shape[1]) < self.count:
             fresh = _pack_signs(self.columns.codes[done : self.count], middle)
@@ -105,7 +105,7 @@ class SegmentRows(NamedTuple):
     rows: Array | None
 
     def take(self, column: Array, start: int = 0, stop: int | None = None) -> Array:
-        """The values of these rows, or of some of them."""
+        """Return the values of these rows, or of some of them."""
         if self.rows is None:
             return column[: self.segment.count][start:stop]
         return column.take(self.rows[start:stop], axis=0)
@@ -143,7 +143,7 @@ class Shelf:
                     del self._last[kind]
 
     def select(self, scopes: Array | None, numbers: Array | None = None) -> list[SegmentRows]:
-        """The vectors in these scopes, and of these records only when they are named."""
+        """Return the vectors in these scopes, and of these records only when they are named."""
         parts = []
         for segment in self.segments:
             columns = segment.columns
@@ -157,7 +157,7 @@ class Shelf:
         return [part for part in parts if part.rows is None or len(part.rows)]
 
     def is_wide(self, parts: list[SegmentRows], limit: int) -> bool:
-        """Whether to compare signs first. Codes that are mostly the same, such as 0, say little by their sign."""
+        """Return whether to compare signs first; signs of codes that are mostly equal, such as 0, say little."""
         rows = count_rows(parts)
         if rows <= EXACT or rows <= 2 * count_candidates(limit):
             return False
@@ -207,7 +207,7 @@ def _pack_signs(codes: Array, middle: Array) -> Array:
 
 
 def _score_parts(parts: list[SegmentRows], vector: Vector) -> tuple[Array, Array, Array]:
-    """The cosine of each, with the number of its record and its own."""
+    """Return the cosine of each, with the number of its record and its own."""
     query = np.frombuffer(vector, "i1").astype("f4")
     slices = [slice(at, at + _SLICE) for at in range(0, len(query), _SLICE)]
     dots = [np.empty(0)]
@@ -319,7 +319,7 @@ def _read_batches(db: sqlite3.Connection, since: int) -> Iterator[tuple[int, Bat
 def _find_best(
     db: sqlite3.Connection, scored: tuple[Array, Array, Array], filter: Filter, limit: int, depth: int | None
 ) -> dict[str, float] | None:
-    """The best score by id, for as many records as asked for; None when it gave up."""
+    """Return the best score by id, for as many records as asked for; None when it gave up."""
     # CROSS JOIN keeps the planner from starting at all the records of a status.
     select = (
         "SELECT r.n, r.id, r.v_first, r.v_first + r.v_count FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"

@@ -134,13 +134,13 @@ class Database:
 
     @contextmanager
     def use(self) -> Iterator[sqlite3.Connection]:
-        """The connection outside any transaction."""
+        """Return the connection outside any transaction."""
         with self._lock, self.translate_errors():
             yield self._open()
 
     @property
     def reading_uri(self) -> str:
-        """The address at which others in this process may open the file to read it."""
+        """Return the address at which others in this process may open the file to read it."""
         return self._uri("mode=ro" if self._mode == "mode=rw" else self._mode)
 
     def close(self) -> None:
@@ -331,23 +331,23 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def _make_error(error: sqlite3.Error, path: Path) -> ALMAError:
-    """The error for people; the original stays as its cause."""
+    """Return the error of a store for an error of SQLite."""
     code = _get_code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return BusyError(f"{path} is in use by another process and stayed locked; try again")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-        return ReadOnlyError(f"{path} cannot be written ({error}); check the owner and mode of the file and its folder")
+        return ReadOnlyError(f"{path} cannot be written ({error}); check the permissions of the file and its folder")
     if code == sqlite3.SQLITE_FULL:
-        return StorageFullError(f"no room left to write {path}; nothing was changed; free some space and try again")
+        return StorageFullError(f"no space left to write {path}; nothing was changed; free some space and try again")
     if is_damage(error):
-        return CorruptStoreError(f"{path} is damaged or no database; restore a backup or run `alma doctor`")
+        return CorruptStoreError(f"{path} is damaged or not a database; restore a backup or run `alma doctor`")
     if code == sqlite3.SQLITE_CANTOPEN and path.exists() and not os.access(path.parent, os.W_OK):
         return ReadOnlyError(
-            f"{path.parent} cannot be written, and the last changes are in {path.name}-wal, which SQLite can only read "
-            "where it can write; copy both files to another folder"
+            f"{path.parent} is not writable, and SQLite can read the last changes in {path.name}-wal only in a "
+            "writable folder; copy both files to another folder"
         )
     if code == sqlite3.SQLITE_CANTOPEN:
-        return StorageError(f"{path} cannot be opened ({error}); check that the folder exists and may be written")
+        return StorageError(f"{path} cannot be opened ({error}); check that the folder exists and is writable")
     if "no such module" in str(error):
         return StorageError("the SQLite of this Python has no full-text search (FTS5); use another Python build")
     return StorageError(f"{path}: {error}; run `alma doctor` to check the file")
@@ -428,7 +428,7 @@ MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create_tables]
 
 
 def read_version(db: sqlite3.Connection, path: Path) -> int:
-    """The version of the file, 0 for a new one; raises when it is not ours or newer than this program."""
+    """Return the version of the file, 0 for a new one; raise if it is not ours or newer than this version."""
     (application,), (version,) = (
         db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
     )
@@ -449,7 +449,7 @@ def is_current(db: sqlite3.Connection, path: Path) -> bool:
 
 
 def refuse_old(db: sqlite3.Connection, path: Path) -> None:
-    """What is opened to be read only cannot be brought up to date."""
+    """Raise ReadOnlyError for an older format: a read-only connection cannot migrate it."""
     version = read_version(db, path)
     if version < len(MIGRATIONS):
         raise ReadOnlyError(
@@ -486,7 +486,7 @@ _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 
 
 def _define_views() -> dict[str, str]:
-    """A view per kind, by name."""
+    """Return a view per kind, by name."""
     views = {}
     for kind in KINDS.values():
         if not kind.name.isidentifier():

@@ -75,15 +75,15 @@ class Filter(NamedTuple):
     listing: Clause  # The same, never empty, for going through all that is asked for.
 
     def select_numbers(self) -> Clause:
-        """A statement for the numbers of all that is asked for."""
+        """Return a statement for the numbers of all that is asked for."""
         return Clause(f"SELECT r.n FROM record r WHERE {self.listing.sql}", self.listing.params)
 
     def select_superset(self) -> Clause:
-        """The same, and perhaps some numbers more, where those are quicker to list."""
+        """Return the same, and perhaps some numbers more, where those are quicker to list."""
         return self.shortcut if self.shortcut.sql else self.select_numbers()
 
     def scopes(self, db: sqlite3.Connection) -> list[int] | None:
-        """The ids of the scopes that are asked for; None when all are."""
+        """Return the ids of the scopes that are asked for; None when all are."""
         if not self.scope.sql:
             return None
         return [id for (id,) in db.execute(f"SELECT s.id FROM scope s WHERE {self.scope.sql}", self.scope.params)]
@@ -167,7 +167,7 @@ class Frequencies:
         self.terms: dict[str, list[bytes]] = {}
 
     def share(self, db: sqlite3.Connection, scopes: Sequence[int] | None) -> float:
-        """The part of all records that is in these scopes."""
+        """Return the part of all records that is in these scopes."""
         # When the number of records has changed by much, what was known is forgotten.
         (records,) = db.execute("SELECT coalesce(max(n), 0) FROM record").fetchone()
         remembered = len(self._known) + len(self._shares) + len(self.terms)
@@ -182,7 +182,7 @@ class Frequencies:
         return self._shares[names]
 
     def weight(self, word: Word) -> float:
-        """How much a word tells, as the index itself weighs it."""
+        """Return the weight of a word, as the index weighs it."""
         others = max(self._records - word.frequency, 0)
         return max(math.log((others + 0.5) / (word.frequency + 0.5)), 1e-6)
 
@@ -295,7 +295,7 @@ def _limit_to(numbers: Clause) -> Clause:
 
 
 def _rank_within(search: Search, query: str) -> list[Hit]:
-    """The best among those that are asked for, listed before."""
+    """Return the best among those that are asked for, listed before."""
     if search.filter.shortcut.sql:
         hits = _find_best(search, query, search.filter.whole, _limit_to(search.filter.shortcut))
         if hits is not None:
@@ -308,7 +308,7 @@ def _rank_within(search: Search, query: str) -> list[Hit]:
 
 
 def _find_best(search: Search, query: str, rest: Clause, within: Clause = Clause()) -> list[Hit] | None:  # noqa: B008
-    """The best that `rest` allows; None when there may be more of them than were looked at."""
+    """Return the best that `rest` allows; None when there may be more of them than were looked at."""
     if not query:
         return []
     most = _GROWTH * search.first

@@ -49,7 +49,7 @@ _STATUSES = {str(status): status for status in Status}
 
 
 class StoredRow(NamedTuple):
-    """What is known of a record before it is overwritten or deleted."""
+    """The stored row of a record before it is overwritten or deleted."""
 
     id: str
     n: int
@@ -62,7 +62,7 @@ class StoredRow(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What is written of a record, made before the write lock is taken."""
+    """The row of a record, encoded before the write lock is taken."""
 
     record: Record
     v_hash: str
@@ -178,7 +178,7 @@ class SQLiteStore:
                 return database.find_problems(db, self.path, can_write=False)
 
     def stats(self) -> dict[str, Any]:
-        """What a person wants to know about the file."""
+        """Return the path, size and contents of the file."""
         with self._db.read() as db:
             return database.collect_stats(db, self.path)
 
@@ -249,7 +249,7 @@ def _find_stored(db: sqlite3.Connection, ids: Collection[str]) -> list[StoredRow
 
 
 def _plan_changes(db: sqlite3.Connection, rows: list[Row]) -> list[RowChange]:
-    """What has to be written, by the port's rules about versions; ConflictError if they forbid it."""
+    """Return the rows to write; raise ConflictError for a version that is not newer."""
     stored = {one.id: one for one in _find_stored(db, [row.record.id for row in rows])}
     versions = {id: one.version for id, one in stored.items()}
     latest: dict[str, Row] = {}
@@ -384,7 +384,7 @@ _SELECT = (
 
 
 def _read_rows(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Record]:
-    """The records with these numbers, by number; those that are gone are left out."""
+    """Return the records with these numbers, by number; those that are gone are left out."""
     wanted_json = json.dumps(list(numbers))
     rows = db.execute(_SELECT, (wanted_json,)).fetchall()
     links, tags = _read_side(db, "link", wanted_json), _read_side(db, "tag", wanted_json)

@@ -113,7 +113,7 @@ def remove_spans(db: sqlite3.Connection, spans: Iterable[Span]) -> None:
 
 
 def _find_blocks(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[VectorBlock, Sequence[int]]]:
-    """The blocks that may hold some of the numbers, and which. Blocks of different lengths may overlap."""
+    """Return the blocks that may hold some of the numbers, and which. Blocks of different lengths may overlap."""
     if not numbers:
         return
     select = "SELECT first_v, last_v, dim FROM vector_block WHERE last_v >= ? AND first_v <= ?"
@@ -151,7 +151,7 @@ def _unpack_block(db: sqlite3.Connection, block: VectorBlock, meta: Meta) -> Non
 
 
 def read_spans(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, tuple[Vector, ...]]:
-    """The vectors of records, by the record's number."""
+    """Return the vectors of records, by the record's number."""
     rows = sorted(v for first, count in spans.values() for v in range(first, first + count))
     if not rows:
         return {}
