@@ -80,7 +80,7 @@ class EmbedderMismatchError(EmbeddingError):
 
 
 class ModelError(ALMAError):
-    """`spent` is (tokens in, tokens out, cost) as far as it is known; None when nobody can tell."""
+    """A language model gave no usable answer. `spent` is (tokens in, tokens out, cost); None if unknown."""
 
     neutral = "the language model gave no answer that can be used"
 

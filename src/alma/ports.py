@@ -28,7 +28,7 @@ class Store(Protocol):
         """Return the records with these ids, in order; unknown ids are left out."""
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove for good, with vectors and words; how many were there."""
+        """Delete records permanently, with their vectors and words; return how many existed."""
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
         """Newest first by `created_at`, ties by id, greatest first."""
@@ -84,7 +84,7 @@ class Copyable(Protocol):
     """A store that can be copied while it is in use."""
 
     def backup(self, target: str | PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
-        """Copy what is held at this moment to a new file; `progress` is told how much is done, and of how much."""
+        """Copy the current state to a new file; `progress` is called with the amount done and the total."""
 
 
 @runtime_checkable
@@ -128,7 +128,7 @@ class Lingual(Protocol):
     """An embedder that understands some languages only. Any other is taken to understand all."""
 
     def knows(self, text: str) -> bool:
-        """Return whether vectors of the text stand for its meaning. Where they do not, words are compared."""
+        """Return whether vectors of the text represent its meaning; otherwise words are compared."""
 
 
 class Model(Protocol):

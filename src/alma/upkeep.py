@@ -171,7 +171,7 @@ def import_from(
 ) -> tuple[ImportResult, str, int]:
     """Take in an export. Return what became of its records, its project, and how many of them still wait.
 
-    All of it is read and found sound before anything is written.
+    The whole file is read and checked before anything is written.
 
     `trusted=True` takes an export of one's own exactly as it is, `trusted=False` lets all memories of somebody else's
     wait for a person. None is for a file of unknown origin: when it claims active rules or a person's own words,

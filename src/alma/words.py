@@ -24,7 +24,7 @@ SignalName = Literal["used", "ignored", "thumbs_up", "thumbs_down"]
 
 
 def check_type(label: str, value: object) -> MemoryType:
-    """Return the memory type that a name or a memory class stands for."""
+    """Return the memory type of a name or a memory class."""
     name = TYPES.get(value, value) if isinstance(value, type) else value
     return MemoryType(validate.one_of("type", name, tuple(MemoryType)))
 
@@ -35,7 +35,7 @@ def check_types(label: str, value: object) -> list[MemoryType]:
 
 
 def check_source(label: str, value: object) -> str:
-    """Return the name of a source as it was given, blank ones as "". ValidationError for one that nobody knows."""
+    """Return the name of a source as passed, "" for a blank one; ValidationError for an unknown one."""
     return validate.provenance(label, value).source if validate.optional_text(label, value) else ""
 
 

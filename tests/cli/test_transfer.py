@@ -84,7 +84,7 @@ def test_an_export_overwrites_nothing(held: Path, run: Run) -> None:
     Path("memory.jsonl").write_text("mine")
     ran = run("export", "memory.jsonl")
     assert ran.code == 1
-    assert "overwrites nothing" in ran.err
+    assert "is not overwritten" in ran.err
     assert Path("memory.jsonl").read_text() == "mine"
 
 

@@ -302,7 +302,7 @@ def test_a_backup_overwrites_nothing(tmp_path: Path, kind: type[SQLiteStore] | t
     taken(alma, exported(full))
     target = tmp_path / "copy.db"
     target.write_text("mine")
-    with pytest.raises(ValidationError, match="overwrites nothing"):
+    with pytest.raises(ValidationError, match="is not overwritten"):
         store.backup(target)
     assert target.read_text() == "mine"
     store.backup(tmp_path / "other.db")

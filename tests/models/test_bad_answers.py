@@ -39,7 +39,7 @@ BAD = [
     ('{"rules": ["\\ud800"]}', "not JSON"),
     ("[" * 100_000, "not JSON"),
     ({"rules": "use pnpm"}, r"wrong shape: \$.rules: must be array"),
-    ({"rules": [], "more": 1}, "nobody asked for"),
+    ({"rules": [], "more": 1}, "was not requested"),
     ({"rules": ["x"] * 6}, "at most 5 items"),
     ("[]", "must be object"),
 ]

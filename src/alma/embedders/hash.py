@@ -38,7 +38,7 @@ class HashEmbedder:
         return [self._embed(text) for text in texts]
 
     def knows(self, text: str) -> bool:
-        """Return False: these vectors stand for letters, not for meaning."""
+        """Return False: these vectors represent letters, not meaning."""
         return False
 
     def close(self) -> None:

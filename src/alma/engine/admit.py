@@ -47,7 +47,7 @@ def key_of(kind: str, agent: str, user: str, body: Mapping[str, Any], *, shared:
 
 
 def explicit_key(kind: str, body: Mapping[str, Any]) -> list[str]:
-    """Return the fields of the explicit key that somebody gave; empty when there is none."""
+    """Return the fields of the explicit key; empty if none was passed."""
     return [f"{name}={body[name]}" for name in KINDS[kind].keys if body.get(name)]
 
 
@@ -80,7 +80,7 @@ def draft_record(
     tags: Iterable[str] = (),
     **fields: Any,
 ) -> Record:
-    """Return a new record of what somebody states: without secrets, with its look-up key, not embedded yet.
+    """Return a new record of a statement: without secrets, with its look-up key, not embedded yet.
 
     The agent's `can_learn` and `cannot_learn` are asked about the category; empty: nothing to ask. Untrusted content
     waits for a person or for evidence, and is tagged if it reads like an attempt to instruct a model.

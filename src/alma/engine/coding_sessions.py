@@ -486,7 +486,7 @@ class Changes(NamedTuple):
 def apply_reading(
     engine: Engine, part: SessionPart, reading: CheckedProposals, progress: ReadingProgress
 ) -> Changes | None:
-    """Store what a reading teaches, and that the session was read so far. None when somebody else was faster."""
+    """Store what a reading teaches, and that the session was read so far. None if another process was faster."""
     local_texts = {one.id: one.rule for one in find_teachings(part.story, part.since)}
 
     def step(tx: Transaction) -> Changes | None:
@@ -503,7 +503,7 @@ def apply_reading(
             if "note" not in one.body["metadata"]:
                 explain_observation(tx, one, reading.notes[one.id])
         mark = find_mark(engine, stored.session, tx)
-        # More of the session may have been taken in while the model was reading.
+        # More of the session may have been imported while the model was reading.
         is_waiting = mark.file == stored.file and mark.offset > part.until
         dropped = dict(Counter(stored.dropped) + Counter(reading.dropped))
         read_at = engine.clock().timestamp()

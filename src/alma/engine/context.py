@@ -183,7 +183,7 @@ class Engine:
         return self.encoder.encode(groups) if self.encoder else [() for _ in groups]
 
     def knows(self, text: str) -> bool:
-        """Return whether vectors of a text stand for its meaning."""
+        """Return whether vectors of a text represent its meaning."""
         return self.encoder is not None and self.encoder.knows(text)
 
     def agent(self, name: str) -> str:

@@ -188,9 +188,9 @@ def _edited_by(record: Record, editor: Provenance) -> Provenance:
 
 
 def delete_memory(engine: Engine, memory_id: str) -> None:
-    """Remove a memory for good, with everything that repeats its words, and keep it from being learned again by itself.
+    """Delete a memory permanently, with everything that repeats its words, and do not learn it again by itself.
 
-    Killed at any moment, the same call finishes the work.
+    If the process is killed, the same call finishes the work.
     """
     record = find_memory(engine, memory_id)
     _refuse_overruling(engine, record, "delete")

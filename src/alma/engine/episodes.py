@@ -1,7 +1,7 @@
 """Conversations as memory: each turn a record of its own, and one record for the whole.
 
 A turn's id is that of its episode and its number, so that what is found tells where it belongs without being read, and
-two processes that write the same turn meet in a conflict. Told again, a conversation grows by what is new.
+two processes that write the same turn meet in a conflict. Added again, a conversation grows by its new turns.
 """
 
 from __future__ import annotations

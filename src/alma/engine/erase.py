@@ -39,7 +39,7 @@ _REPLACED = "a later memory took its place, and was deleted since"
 
 
 def erase_memory(engine: Engine, record: Record) -> None:
-    """Remove a memory for good, with everything that repeats its words.
+    """Delete a memory permanently, with everything that repeats its words.
 
     Killed at any moment, the same call finishes the work.
     """

@@ -39,7 +39,7 @@ _PATTERNS = {name: re.compile("".join(pattern)) for name, pattern in _DATA["patt
 _REPLACEMENTS = [(re.compile(pattern), replacement) for pattern, replacement in _DATA["replacements"]]
 _ALIKE = str.maketrans({sign: plain for plain, signs in _DATA["alike"].items() for sign in signs})
 
-# --- characters nobody sees ------------------------------------------------------------------------
+# --- invisible characters --------------------------------------------------------------------------
 
 
 def _keep_needed_signs(match: re.Match[str]) -> str:

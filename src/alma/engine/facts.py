@@ -56,7 +56,7 @@ def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
                 if not is_unwanted:
                     changes["status"] = Status.ACTIVE
                 if draft.provenance.weight > existing.provenance.weight:
-                    # Said by somebody who is trusted more, it is theirs.
+                    # Stated by a more trusted source, it takes that source.
                     changes["provenance"] = draft.provenance
             record = tx.update(existing, **changes)
         if draft.key:
@@ -94,7 +94,7 @@ def _place_fact(tx: Transaction, record: Record, later: Collection[str], replace
     `later` holds the ids of the fact itself and of those that arrive after it.
     """
     if record.valid_from is not None and record.valid_from < record.created_at:
-        # Told today of a year ago, it was known a year ago.
+        # A fact that is added today for a year ago was known a year ago.
         record = tx.update(record, created_at=record.valid_from)
     # The only link of a fact is that of its key.
     key = set(record.links)

@@ -58,7 +58,7 @@ _ALIKE, _UNLIKE = 0.65, 0.5
 def draft_group(engine: Engine, source: Record, user: str) -> Record:
     """Return what an outcome or a stated lesson is about, one way of doing one task, as the group that it would begin.
 
-    `user` is whose group it counts for; empty: that of nobody in particular, which all users see.
+    `user` is whose group it counts for; empty: the group without a user, which all users see.
     """
     strategy, task = strategy_of(source.body), source.body.get("task") or source.body.get("condition", "")
     body = {"strategy": strategy, "task": task, "task_type": source.body["task_type"], "errors": []}
@@ -243,7 +243,7 @@ def prepare_outcomes(engine: Engine, drafts: Sequence[OutcomeDraft]) -> list[Out
 
 
 def group_owner(engine: Engine, user: str) -> str:
-    """Return whose strategy group an outcome or a lesson of a user counts for; empty: that of nobody in particular."""
+    """Return whose strategy group an outcome or a lesson of a user counts for; empty: the group without a user."""
     return "" if engine.settings.share_between_users else user
 
 
@@ -460,7 +460,7 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
     id, weight = lesson_id(group, draft.kind), draft.provenance.weight
     existing = tx.find(id)
     if existing is not None and existing.provenance.weight > weight:
-        # Nobody overrules somebody who is trusted more; they may only confirm.
+        # A less trusted source may confirm this lesson, not overrule it.
         tx.update(existing)
         return id
     tx.update(group)

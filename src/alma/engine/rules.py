@@ -4,8 +4,8 @@ A rule that is taught again is the same rule, said once more: a candidate become
 leaves no doubt, and what held for one session holds for the project when others need it too. What was said of one
 moment ("no, the other file") is no rule of the project however often it is said. A rule that contradicts an older one
 of the same place takes its place; what a machine found out takes the place of nothing that a person said. One that was
-deleted stays away unless its person states it anew. Each teaching has an id, and is counted once, however often it is
-told.
+deleted stays deleted unless its person states it again. Each teaching has an id, and is counted once, however often
+it is sent.
 
 A person accepts, edits, widens, narrows, puts away, brings back and erases. Each change keeps the rule as it was in its
 history, so that `restore_rule` can undo it. Only `erase_rule` cannot be undone.

@@ -40,7 +40,7 @@ class Transaction:
     """The records that one write reads and changes. Reads see what the transaction itself has changed.
 
     A record is read once: what is not there when it is first looked for stays absent in this transaction, and making it
-    meets a conflict if somebody else was faster.
+    meets a conflict if another process was faster.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -119,7 +119,7 @@ class Transaction:
         return record
 
     def update(self, record: Record, **changes: Any) -> Record:
-        """Store the next version of a record with these fields changed, dated anew unless `updated_at` is given."""
+        """Store the next version of a record with these fields changed, dated now unless `updated_at` is passed."""
         self.see([record])
         existing = self._read.get(record.id)
         if existing is not None:

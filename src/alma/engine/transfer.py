@@ -1,7 +1,7 @@
 """Export a memory as JSON Lines, and import such a file into any store.
 
-The first line says what it is, the last that it is whole; every other is a record, exactly as it is held. Taken in
-twice it changes nothing: a record is known by its id, the newer version counts, and what was erased here stays erased.
+The first line is a header and the last an end mark; every other line is a record, exactly as it is stored. Importing a
+file twice changes nothing: records are matched by id, the newer version wins, and erased records stay erased.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TRUST = (Trust.UNTRUSTED, Trust.LEARNED, Trust.TRUSTED)
 class ImportTrust(StrEnum):
     """How far a file is believed, whatever its records say of themselves."""
 
-    # An export of this memory: taken in exactly as it is, except for text that reads like a planted instruction.
+    # An export of this memory: imported exactly as it is, except for text that reads like a planted instruction.
     OWN = "own"
     # Rules wait for a person, nothing counts as a person's own words, and nothing that is held is replaced.
     IMPORTED = "imported"

@@ -52,7 +52,7 @@ class Forgotten(int):
 def forget(
     engine: Engine, agent: str | None, older_than_days: float, below_confidence: float, dry_run: bool = False
 ) -> Forgotten:
-    """Archive what nobody used or confirmed for so long and has faded below a strength; a dry run only says what."""
+    """Archive memories that were not used or confirmed for long and are weak; a dry run only reports them."""
 
     def is_due(record: Record) -> bool:
         if record.provenance.is_persons and not engine.may_approve:
@@ -91,11 +91,11 @@ def _is_stale(engine: Engine, record: Record) -> bool:
 
 
 def ignore_progress(done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """Ignore the progress."""
 
 
 def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
-    """Embed everything anew that needs it; return how many records were moved."""
+    """Embed all records again that need it; return how many there were."""
     moved, name = 0, engine.embedder_name
     before: list[str] = []
     while (todo := find_stale(engine)) and todo != before:

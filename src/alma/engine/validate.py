@@ -150,9 +150,9 @@ _TRUST = {"user": Trust.TRUSTED, "agent": Trust.TRUSTED, "import": Trust.LEARNED
 
 
 def provenance(label: str, value: object) -> Provenance:
-    """Return the provenance that a source stands for.
+    """Return the provenance of a source.
 
-    The name is kept as it was given; trust follows from the source that it stands for.
+    The name is stored as passed; the trust follows from its canonical source.
     """
     source_name = name(label, value)
     source = find_source(source_name)

@@ -305,7 +305,7 @@ def problems(value: Any, schema: Schema, path: str = "$") -> list[str]:
                 places += problems(item, properties.get(name, more), f"{path}.{name}")
             elif not more:
                 label = repr(name) if name.isidentifier() and len(name) <= 30 else "something"
-                places.append(f"{path}: has {label}, which nobody asked for")
+                places.append(f"{path}: has {label}, which was not requested")
     return places
 
 

@@ -412,7 +412,7 @@ def remove_pasted(text: str) -> str:
 
 
 def cut_at_output(text: str) -> str:
-    """Return what stands above the first line that was pasted: program output, a quotation or a fenced block."""
+    """Return the text above the first line that was pasted: program output, a quotation or a fenced block."""
     own: list[str] = []
     for line in text[:_PASTED_CHARS].splitlines():
         if _FENCE.match(line) or line.lstrip().startswith(">") or _PROGRAM_LINE.match(line[:_LINE_CHARS]):

@@ -226,7 +226,7 @@ class ModelReader(Reader):
     def _is_supported(
         self, item: Mapping[str, Any], batch: Sequence[Mapping[str, Any]], own: str, vocabulary: str, *fields: str
     ) -> bool:
-        """Return whether the quote stands in the turn, and every literal of the given fields in the session."""
+        """Return whether the quote occurs in the turn, and every literal of the given fields in the session."""
         quote = _normalise(item["quote"])
         if not quote or not any(entry["n"] == item["n"] and quote in _normalise(entry[own]) for entry in batch):
             self.dropped["quote not found in the person's words"] += 1

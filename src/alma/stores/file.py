@@ -2,7 +2,7 @@
 
 A line is a record, `{"deleted": id}`, or an array of these (what was written together is one line, so that it is
 there as a whole or not at all); the last word about an id counts. Writers take turns by a lock on a file beside it.
-Before every operation what others appended is read; a new inode means that somebody wrote the file anew without its
+Before every operation what others appended is read; a new inode means that another process rewrote the file without its
 garbage. A last line without an end is what a crash left: it is not read, and cut off by the next write.
 """
 
@@ -25,7 +25,7 @@ from .memory import DictStore
 
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _LOCK_SECONDS = 60.0
-_FEW = 64  # A file with so few entries is not worth writing anew.
+_FEW = 64  # A file with so few entries is not worth rewriting.
 _MARK = 64  # So many bytes before the place reached tell that it is still the same file.
 
 
@@ -55,7 +55,7 @@ class FileStore(DictStore):
             progress(1, 1)
 
     def vacuum(self) -> None:
-        """Write the file anew without deleted records and old versions."""
+        """Rewrite the file without deleted records and old versions."""
         with self._open(to_write=True):
             self._compact()
 
@@ -136,7 +136,7 @@ class FileStore(DictStore):
             self._compact()
 
     def _compact(self) -> None:
-        """Write the file anew without its garbage; a reader sees either the old or the new one."""
+        """Rewrite the file without its garbage; a reader sees either the old or the new one."""
         write_atomic(self.path, _encode_records(self._records), sync=True)
         sync_folder(self.path.parent)
         self._forget()

@@ -35,7 +35,7 @@ class Answer:
     tokens_out: int = 0
     cost: float = 0.0  # In US dollars, as the provider counts it.
     seconds: float = 0.0
-    metered: bool = True  # Whether the provider told what it took; otherwise what was set aside counts as spent.
+    metered: bool = True  # Whether the provider reported the usage; otherwise the reserved amount counts as spent.
 
 
 # --- settings --------------------------------------------------------------------------------------

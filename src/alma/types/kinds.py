@@ -271,7 +271,7 @@ class Memory:
     id: str = record_field("id")
     agent: str = record_field("agent")
     project_id: str = record_field("project")
-    # Whose it is; empty: it belongs to nobody in particular, and every user sees it.
+    # The user it belongs to; empty: every user sees it.
     user_id: str = record_field("user", default="")
     status: str = record_field("status", str, default="active")
     # Where it came from: user, agent, tool, content or import. What comes from tool and content is only quoted.

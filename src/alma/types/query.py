@@ -83,7 +83,7 @@ Names = Collection[str] | None
 
 
 def visible_users(user: str | None) -> frozenset[str]:
-    """Return whose records somebody sees: the user's own and those of nobody in particular."""
+    """Return the users whose records a user sees: their own and those without a user."""
     return frozenset({"", user or ""})
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from .kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
 
-# The fields of a slice, in the order in which it is gone through.
+# The fields of a slice, in the order of iteration.
 _FIELDS = "preferences rules heuristics anti_patterns domain_knowledge outcomes episodes turns".split()
 
 

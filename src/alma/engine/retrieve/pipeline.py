@@ -539,9 +539,9 @@ def _list_obstacles(context: RetrievalContext, record: Record) -> Iterator[str]:
         statuses = ", ".join(sorted(map(str, where.statuses)))
         yield f"its status is {str(record.status)!r}, and only {statuses} are retrieved"
     if record.kind == MemoryType.USER_PREFERENCE and record.user != user:
-        yield f"it is a preference of {record.user!r}, and the task is for {user or 'nobody named'!r}"
+        yield f"it is a preference of {record.user!r}, and the task is for {user or 'no user'!r}"
     elif where.users is not None and record.user not in where.users:
-        yield f"it belongs to the user {record.user!r}, and the task is for {user or 'nobody named'!r}"
+        yield f"it belongs to the user {record.user!r}, and the task is for {user or 'no user'!r}"
     elif record.kind != MemoryType.USER_PREFERENCE and where.agents is not None and record.agent not in where.agents:
         yield f"it belongs to the agent {record.agent!r}, whose memories {context.request.agent!r} does not read"
     if where.sessions is not None and record.session not in where.sessions:

@@ -101,7 +101,7 @@ class RetrievalContext(NamedTuple):
     basis: tuple[str, datetime, Settings]  # What a candidate is scored by.
 
     def where(self, kind: str) -> Where:
-        """Return what may be found of a kind: of this project, readable by the agent, of this user or of nobody."""
+        """Return the filter for a kind: this project, agents it may read, this user or no user."""
         request = self.request
         until = request.until if request.as_of is None else min(request.as_of, request.until or request.as_of)
         past = self.past if request.as_of is None and kind in _REPLACEABLE else None

@@ -185,7 +185,7 @@ class SQLiteStore:
     def vacuum(self) -> None:
         """Leave no byte of deleted records in the file, and give unused space back.
 
-        The word index is built anew (its segments keep deleted terms until they are merged), every page is rewritten,
+        The word index is rebuilt (its segments keep deleted terms until they are merged), every page is rewritten,
         and the write-ahead log is emptied. BusyError when another connection still reads from that log.
         """
         with self._db.use() as db:
