@@ -436,7 +436,7 @@ SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "EntityProfile": lambda out, profile: out.line(profile.text),
     "Erased": lambda out, erased: out.line(f"checkpoints erased: {erased.count}"),
     "Explanation": show_explanation,
-    "Found": show_retrieval,
+    "RetrievedMemories": show_retrieval,
     "Lesson": show_lesson,
     "Path": show_path,
     "Ranked": lambda out, ranked: out.show(ranked.strategies),
