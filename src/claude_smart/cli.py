@@ -113,7 +113,8 @@ class _Parser(argparse.ArgumentParser):
     """Reports wrong arguments on one line, with the command's own help as the next step."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"claude-smart: {message.rstrip('.')}. See {self.prog} --help\n")
+        message = message.replace("the following arguments are required:", "missing argument:").rstrip(".")
+        self.exit(2, f"claude-smart: {message}. See {self.prog} --help\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
