@@ -70,7 +70,7 @@ demo: $(READY)
 	@$(BIN)/alma demo
 
 docs: $(READY_DOCS)
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict
 	@echo "Built build/site; open build/site/index.html"
 
 test: setup

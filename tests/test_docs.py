@@ -167,7 +167,9 @@ def test_the_server_tutorial_shows_what_is_printed(tmp_path: Path) -> None:
                     servers.append(start_server(f"exec {command} --port {port}", folder, env))
                     output = servers[-1].stdout
                     assert output is not None
-                    printed = "".join(output.readline() for _ in expected.strip().splitlines())
+                    printed = ""
+                    while "://" not in printed and (line := output.readline()):
+                        printed += line
                 else:
                     done = subprocess.run(
                         ["bash", "-c", command], cwd=folder, env=env, capture_output=True, text=True, timeout=120

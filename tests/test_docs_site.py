@@ -18,7 +18,8 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    # Without --quiet: it would hide warnings from strict mode.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert build.returncode == 0, build.stdout + build.stderr
     assert "WARNING" not in build.stdout + build.stderr

@@ -1,8 +1,8 @@
 """The commands in the how-to pages work, in the order in which a page shows them.
 
 A `bash` block is run; an `sh` block is only shown, because it needs a network, a server or another program. A block
-with `<!-- file: NAME -->` before it is written to that file first. An id that ends in `…` stands for the last id with
-its prefix that a command printed.
+with `<!-- file: NAME -->` before it is written to that file first. An id that ends in `…` is replaced by the
+last id with its prefix that a command printed.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ Jupyter is not needed: the code cells of a notebook run one after the other in o
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -37,7 +38,10 @@ def run_cells(notebook: Path, folder: Path) -> list[str]:
     cells = [cell for cell in read_notebook(notebook)["cells"] if cell["cell_type"] == "code"]
     command = [sys.executable, "-W", "error", "-c", _RUNNER]
     sources = json.dumps(["".join(cell["source"]) for cell in cells])
-    run = subprocess.run(command, cwd=folder, input=sources, capture_output=True, text=True, timeout=120)
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    run = subprocess.run(
+        command, cwd=folder, env=environment, input=sources, capture_output=True, text=True, timeout=120
+    )
     if run.returncode:
         raise RuntimeError(f"{notebook.name}: {run.stderr}")
     outputs: list[str] = json.loads(run.stdout)

@@ -1,6 +1,6 @@
 """Add memories exported from mem0: `python examples/migrate/import_mem0.py mem0.json`.
 
-The file holds the result of mem0's `get_all`, as JSON. Running it again adds nothing.
+The file contains the result of mem0's `get_all` as JSON. Running it again adds nothing.
 """
 
 from __future__ import annotations
