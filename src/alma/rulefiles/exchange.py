@@ -456,7 +456,7 @@ def export(
     root: Root = None,
     agent: AnyAgent = None,
     everywhere: Annotated[bool, About("also export your personal rules of all projects")] = False,
-    include: Annotated[Iterable[str] | None, About("memory types to export; only proven ones", KINDS)] = None,
+    include: Annotated[Iterable[str] | None, About("memory types to export; other than rules, only proven ones", KINDS)] = None,
     name: Annotated[str, About("the name of the skill, or of the file in a rules folder")] = targets.NAME,
     limit: Annotated[int | None, About("another size limit, in the unit of the agent's limit")] = None,
     check: Annotated[bool, About("report whether the file is up to date, and write nothing")] = False,
