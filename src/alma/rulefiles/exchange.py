@@ -276,7 +276,7 @@ class Comparison:
         }
         self.differences: list[Difference] = []
         self.unchanged = self.newer = 0
-        self.standing: dict[str, str] = {}  # What is both in the file and in the memory, for the ledger.
+        self.ledger: dict[str, str] = {}  # The digests of items that are both in the file and in the memory, by id.
         self.present: set[str] = set()  # The ids of the memories that are in the file.
         self._added: set[str] = set()
         seen: set[str] = {""}
@@ -301,7 +301,7 @@ class Comparison:
             one = active.get(id)
             if one is not None and one.record.id not in self.present and find_reason(engine, one) is None:
                 if not done:
-                    self.standing[id] = digest
+                    self.ledger[id] = digest
                 self._add_difference(Verb.REMOVED, entry=one, done=done, why="" if done else "it stays in the memory")
 
     def _compare_known(self, item: Item, one: Entry) -> None:
@@ -310,9 +310,9 @@ class Comparison:
         base = self.last.get(item.id, item.base)
         is_active = one.record.status is Status.ACTIVE
         if is_active:
-            self.standing[one.id] = base
+            self.ledger[one.id] = base
         if is_active and words.digest == one.digest:
-            self.standing[one.id] = one.digest
+            self.ledger[one.id] = one.digest
             self.unchanged += 1
         elif words.digest == base:
             # The memory changed or removed it; the next export updates the file.
@@ -323,7 +323,7 @@ class Comparison:
             why = "it also changed in the memory since the export" if is_active else "it is no longer in the memory"
             if self._prefer is Side.MEMORY:
                 # The person decided, so the next export may overwrite the item.
-                self.standing[one.id] = words.digest
+                self.ledger[one.id] = words.digest
                 why = f"{why}; the memory's version is kept"
             self._add_difference(Verb.CONFLICT, item, words, one, why=why)
 
@@ -335,12 +335,12 @@ class Comparison:
         same = self._keys.get(key)
         if equal is not None:
             self.present.add(equal.record.id)
-            self.standing[equal.id] = equal.digest
+            self.ledger[equal.id] = equal.digest
             self.unchanged += 1
         elif problem := _find_problem(words, MemoryType.RULE):
             self._add_difference(Verb.REFUSED, item, words, why=problem)
         elif self.last.get(item.id) in [read_item_words(item, kind).digest for kind in KINDS]:
-            # It was deleted from the memory, and nobody touched it here.
+            # It was deleted from the memory and is unchanged in the file.
             self.newer += 1
         elif key in self._added or (same is not None and same.record.id in self.present):
             self._add_difference(Verb.REFUSED, item, words, same, why="the file contains it twice")
@@ -351,7 +351,7 @@ class Comparison:
         else:
             self._added.add(key)
             if item.id:
-                self.standing[item.id] = words.digest
+                self.ledger[item.id] = words.digest
             self._add_difference(Verb.ADDED, item, words, done=True)
 
     def _compare_changed(self, item: Item, one: Entry, words: Words) -> None:
@@ -364,7 +364,7 @@ class Comparison:
             self.unchanged += 1
         else:
             if not must_wait:
-                self.standing[one.id] = words.digest
+                self.ledger[one.id] = words.digest
             self._add_difference(Verb.CHANGED, item, words, one, done=True)
 
     def _must_wait(self, words: Words) -> bool:
@@ -456,7 +456,9 @@ def export(
     root: Root = None,
     agent: AnyAgent = None,
     everywhere: Annotated[bool, About("also export your personal rules of all projects")] = False,
-    include: Annotated[Iterable[str] | None, About("memory types to export; other than rules, only proven ones", KINDS)] = None,
+    include: Annotated[
+        Iterable[str] | None, About("memory types to export; other than rules, only proven ones", KINDS)
+    ] = None,
     name: Annotated[str, About("the name of the skill, or of the file in a rules folder")] = targets.NAME,
     limit: Annotated[int | None, About("another size limit, in the unit of the agent's limit")] = None,
     check: Annotated[bool, About("report whether the file is up to date, and write nothing")] = False,
@@ -499,28 +501,28 @@ def export(
         fitting = [one for id, one in entries.items() if reasons[id] is None and one.words.text]
         left_out = {id: why for id, why in reasons.items() if why}
         front = targets.make_front(host, file.name, name)
-        after, standing = before, dict[str, str]()
+        after, ledger = before, dict[str, str]()
         if remove:
             # A file without other content is deleted.
             rest = remove_block(before or "", file.name)
             after = "" if rest.strip() == front.strip() else rest
         elif block or fitting:
-            after, standing = _fill_block(engine, before or "", block, front, fitting, most)
-            left_out |= {one.id: f"the file is limited to {most}" for one in fitting if one.id not in standing}
+            after, ledger = _fill_block(engine, before or "", block, front, fitting, most)
+            left_out |= {one.id: f"the file is limited to {most}" for one in fitting if one.id not in ledger}
         edits = _list_hand_edits(block, comparison, fitting) if block else []
         if edits and after != before and not (check or force):
             raise _refuse_edits(file.name, edits)
         if not check and after is not None:
             if after != before:
                 targets.change_file(file, after or None, before)
-            if standing != comparison.last:
-                write(engine, lambda tx: tx.set_marker(comparison.ledger_id, {"value": standing}))
+            if ledger != comparison.last:
+                write(engine, lambda tx: tx.set_marker(comparison.ledger_id, {"value": ledger}))
     old, new = ([row.removesuffix("\r") for row in one.split("\n")] if one else [] for one in (before, after))
     return ExportReport(
         to=host,
         path=file.name,
         root=str(file.root),
-        items=len(standing),
+        items=len(ledger),
         changed=(before or "") != (after or ""),
         written=not check and after != before,
         diff="\n".join(difflib.unified_diff(old, new, f"a/{file.name}", f"b/{file.name}", n=2, lineterm="")),
@@ -574,15 +576,15 @@ def _fill_block(
 
     chosen: dict[str, str] = {}
     headed: set[str] = {MemoryType.RULE}
-    spent = most.unit.of(write_file({})) + most.unit.of(end)
+    size = most.unit.of(write_file({})) + most.unit.of(end)
     now = engine.clock()
     for one in sorted(entries, key=lambda one: _rank_by_proof(one, now)):
         kind = one.record.kind
         cost = most.unit.of(lines[one.id] + end)
         cost += 0 if kind in headed else most.unit.of(f"{end}{HEADINGS[kind]}{end}{end}")
-        if spent + cost <= most.most:
+        if size + cost <= most.most:
             chosen[one.id] = one.digest
-            spent += cost
+            size += cost
             headed.add(kind)
     return write_file(chosen), chosen
 
@@ -705,8 +707,8 @@ def _make_changes(tx: Transaction, comparison: Comparison, name: str) -> list[st
         replaced += supersede_rules(tx, rule, similar)
     # Write the marker whenever something is new: if two processes import the same file at once, the second one runs
     # again instead of adding everything twice.
-    if teachings or comparison.last != comparison.standing:
-        tx.set_marker(comparison.ledger_id, {"value": comparison.standing})
+    if teachings or comparison.last != comparison.ledger:
+        tx.set_marker(comparison.ledger_id, {"value": comparison.ledger})
     return list(dict.fromkeys(replaced))
 
 
