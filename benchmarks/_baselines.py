@@ -1,4 +1,4 @@
-"""Simple systems to stand beside alma: what vectors alone find, exactly and in memory."""
+"""Baselines to compare alma with: exact vector search in memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Conversations written as the public formats write them: what ingestion is measured and tested with.
+"""Synthetic conversations in the public formats, used to measure and test ingestion.
 
-The shapes are those that the hosts' own files and exports have, with what surrounds the words in them: calls of tools,
-lines of the host, other branches.
+They have the structure of the hosts' own files and exports, including what surrounds the messages there: tool calls,
+messages of the host, other branches.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Reading the public formats of LongMemEval and LoCoMo into one shape: haystacks of sessions, with questions.
+"""Readers of LongMemEval's and LoCoMo's public files into one form: haystacks of sessions, with questions.
 
-Nothing is dropped in silence: what a file holds that cannot be used is counted in the notes that a report prints.
+Entries that cannot be used are counted in the notes that a report prints.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""An embedder that remembers, so that a text which lies in two hundred haystacks is embedded once.
+"""An embedder with a cache, so that a text in two hundred haystacks is embedded once.
 
-What it spends is counted, so that a report can still say what embedding costs.
+The time for embedding is counted, so that a report can still state its cost.
 """
 
 from __future__ import annotations

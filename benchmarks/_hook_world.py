@@ -1,4 +1,4 @@
-"""A person's home with ten thousand memories in it, and the events of a day's work."""
+"""A home folder with ten thousand memories, and the events of a day's work."""
 
 from __future__ import annotations
 

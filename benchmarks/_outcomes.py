@@ -1,8 +1,8 @@
-"""Outcomes in the order they happened: predict each from what is known, then learn it.
+"""Outcomes in the order they happened: predict each from the earlier ones, then learn it.
 
-Two predictions are made. Looking forward, alma is asked how likely the strategy is to succeed at this task. Looking
-back, the chance is read from what retrieval shows: from the lesson about the strategy, else from what became of it,
-else from what became of similar tasks. Beside them stands the running rate, which knows nothing of either.
+Two predictions are made. In the first, alma is asked how likely the strategy is to succeed at this task. In the second,
+the chance is read from the retrieved memories: a lesson about the strategy, else its outcomes, else outcomes of similar
+tasks. The baseline is the running success rate, which ignores task and strategy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pairs of strategies: does alma count what is the same together, and nothing else?"""
+"""Pairs of strategies: test that alma counts equal strategies together, and only those."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Charts as SVG files, written with nothing but the standard library.
+"""Charts as SVG files, written with the standard library only.
 
-A chart brings its own background, light or dark as the reader's system asks, so that it can be read wherever it is
-shown. Series differ by shape as well as by colour.
+A chart has its own background, light or dark according to the reader's system, so that it is readable anywhere. Series
+differ in shape as well as in colour.
 """
 
 from __future__ import annotations

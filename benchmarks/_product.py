@@ -1,4 +1,4 @@
-"""alma itself, through its own door: `add_episodes` into a SQLite store, then `retrieve`."""
+"""alma through its public interface: `add_episodes` into a SQLite store, then `retrieve`."""
 
 from __future__ import annotations
 

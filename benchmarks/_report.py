@@ -1,4 +1,4 @@
-"""From trials to what is read: figures as plain values, tables of them for people, a chart."""
+"""Reports of trials: figures as plain values, tables for people, and a chart."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Agents that must find out which of several strategies works in which context, with a memory and without.
+"""Agents that must find out which of several strategies works in which context, with and without memory.
 
-In each context one strategy is the best, and nobody is told which. An agent that is given a task picks a strategy, sees
-whether it worked, and may remember. What it loses against one who knows the best strategy is its regret.
+In each context one strategy is best, and no agent knows which. An agent gets a task, picks a strategy, sees whether it
+worked, and may remember it. Its regret is what it loses compared with always choosing the best strategy.
 """
 
 from __future__ import annotations
