@@ -71,7 +71,7 @@ def _records(rules: int, own: int, turns: int) -> Iterator[Record]:
 
 
 def fill(home: Path, rules: int, own: int, turns: int) -> None:
-    """`own` of the rules belong to the project that is asked about; the rest to twenty others."""
+    """Store the memories; `own` of the rules belong to the project under test, the rest to twenty others."""
     made = list(_records(rules, own, turns))
     store = SQLiteStore(home / "memory.db")
     try:

@@ -23,7 +23,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Clock:
-    """The time is what the runner says it is: that of the session which is stored, or of the question."""
+    """A clock that the runner sets: to the time of the session being stored, or of the question."""
 
     def __init__(self) -> None:
         self.moment = datetime.now(UTC)
