@@ -1,4 +1,4 @@
-"""What the parameters that many operations share are called, what they mean, and how they are checked."""
+"""Parameters that many operations share: name, description and check. And the results that interfaces return."""
 
 from __future__ import annotations
 
@@ -24,67 +24,69 @@ SignalName = Literal["used", "ignored", "thumbs_up", "thumbs_down"]
 
 
 def check_type(label: str, value: object) -> MemoryType:
-    """Return the memory type that a name or a memory class stands for."""
-    named = TYPES.get(value, value) if isinstance(value, type) else value
-    return MemoryType(validate.one_of("type", named, tuple(MemoryType)))
+    """Return the memory type of a name or a memory class."""
+    name = TYPES.get(value, value) if isinstance(value, type) else value
+    return MemoryType(validate.one_of("type", name, tuple(MemoryType)))
 
 
 def check_types(label: str, value: object) -> list[MemoryType]:
+    """Return the memory types of several names or memory classes."""
     return [check_type(label, one) for one in validate.items(label, value, "names")]
 
 
 def check_source(label: str, value: object) -> str:
-    """Return the name of a source as it was given, blank ones as "". ValidationError for one that nobody knows."""
+    """Return the name of a source, or '' for a blank one. Raise ValidationError for an unknown one."""
     return validate.provenance(label, value).source if validate.optional_text(label, value) else ""
 
 
 def check_metadata(label: str, value: Any) -> dict[str, Any]:
+    """Return metadata as a dictionary. Raise ValidationError if JSON cannot express it."""
     return validate.metadata(value)
 
 
 Agent = Annotated[str, About("the agent's name", check=validate.name, example="dev")]
-AnyAgent = Annotated[str | None, About("only this agent's; without it everybody's", check=validate.name)]
+AnyAgent = Annotated[str | None, About("only this agent's; default: all agents", check=validate.name)]
 By = Annotated[str | None, About("who makes the change; an agent cannot change what another has claimed")]
 Project = Annotated[str | None, About("another project of the memory", check=validate.name, for_python=True)]
-User = Annotated[str | None, About("the user it is for", check=validate.name, example="ana")]
+User = Annotated[str | None, About("the user this is for", check=validate.name, example="ana")]
 Owner = Annotated[
     str | None,
-    About("whose it is: only this user sees it; without it every user does", check=validate.optional_name),
+    About("the owner, who alone sees it; default: all users see it", check=validate.optional_name),
 ]
-Task = Annotated[str, About("what is to be done, in a sentence or more", example="Deploy the API")]
+Task = Annotated[str, About("the task, in a sentence or more", example="Deploy the API")]
 Tags = Annotated[Iterable[str] | None, About("tags", check=validate.names, example=["deploy"])]
-Metadata = Annotated[Mapping[str, Any] | None, About("a JSON object of your own, kept with it", check=check_metadata)]
-Limit = Annotated[int, About("at most so many")]
+Metadata = Annotated[Mapping[str, Any] | None, About("your own JSON object", check=check_metadata)]
+Limit = Annotated[int, About("maximum results")]
 MemoryId = Annotated[str, About("the memory's id", check=validate.name, example="h_01m7hnn9m5400rc1dqvrg758qq")]
 TypeOf = Annotated[TypeName | MemoryType | type[Memory] | None, About("the memory type", check=check_type)]
 Types = Annotated[Iterable[TypeName | MemoryType] | None, About("only these memory types", check=check_types)]
-OutcomeOf = Annotated[OutcomeName | Result, About("how it went")]
-Mode = Annotated[ModeName, About("how widely to look")]
-Signal = Annotated[SignalName | FeedbackSignal, About("what the memory was worth")]
-StatusOf = Annotated[StatusName | Status | None, About("only with this status; null for any")]
+OutcomeOf = Annotated[OutcomeName | Result, About("the result")]
+Mode = Annotated[ModeName, About("how broadly to search")]
+Signal = Annotated[SignalName | FeedbackSignal, About("the rating")]
+StatusOf = Annotated[StatusName | Status | None, About("only this status; null for any")]
 Moment = datetime | str | None
 Source = Annotated[
     str,
     About(
-        "where it comes from: user (a person said it), agent (you did or wrote it), tool (a program printed it), "
-        "content (a file, page, mail or pasted text) or import",
+        "origin: user (a person said it), agent (you), tool (program output), content (file, page, mail, pasted text) "
+        "or import",
         check=check_source,
     ),
 ]
-Fields = Annotated[Mapping[str, Any] | None, About('values of its fields, such as {"domain": "api"}')]
+Fields = Annotated[Mapping[str, Any] | None, About('filter by field values, such as {"domain": "api"}')]
 AGENT = "agent"
-"""The source of what is written through a face. Where a person calls it, as in a terminal, that face says so."""
-MaxTokens = Annotated[int, About("the prompt's budget in tokens")]
+"""The default source in interfaces. The command line sets another one, because a person calls it."""
+MaxTokens = Annotated[int, About("token budget of the prompt")]
 
 
 def match_fields(
-    kinds: Collection[str], given: Mapping[str, Any] | None
+    kinds: Collection[str], fields: Mapping[str, Any] | None
 ) -> tuple[Collection[str], dict[str, Any] | None]:
-    """Return those of the kinds that declare all these fields, and the values by the names they are stored under."""
-    if not given:
+    """Return the kinds that declare all these fields, and the values by the names they are stored under."""
+    if not fields:
         return kinds, None
     values: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in fields.items():
         declared = {kind: list_fields(kind) for kind in kinds}
         kinds = [kind for kind in kinds if name in declared[kind]]
         if not kinds:
@@ -97,7 +99,7 @@ def match_fields(
 
 @cache
 def list_fields(kind: str) -> Mapping[str, tuple[str, Parameter]]:
-    """Return the fields of a kind that memories can be selected by: where each is stored, and what its values are."""
+    """Return the fields of a kind that memories can be filtered by: where each is stored, and its values."""
     memory = CLASSES[kind]
     hints, simple = get_type_hints(memory), {str, int, float, bool, type(None)}
     declared = {}
@@ -108,38 +110,38 @@ def list_fields(kind: str) -> Mapping[str, tuple[str, Parameter]]:
     return declared
 
 
-# -- what operations answer where a caller outside Python needs something else than the method returns
+# -- results of operations, where interfaces return something else than the method
 
 T = TypeVar("T")
 
 
 def copy_fields(kind: type[T], value: Any, **more: Any) -> T:
-    """Return a dataclass with the fields that `value` has under the same names; `more` gives other fields."""
+    """Return a dataclass with the fields that `value` has under the same names; `more` are other fields."""
     names = [one.name for one in fields(cast("Any", kind)) if one.name not in more]
     return kind(**{name: getattr(value, name) for name in names}, **more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a retrieval found."""
+    """The result of a retrieval."""
 
     query: str
     agent: str
     retrieval_id: str | None
-    """To be named when an outcome is learned with the help of these memories."""
+    """Pass it to `learn` with an outcome that used these memories."""
     retrieval_time_ms: float
     total_items: int
     memories: list[Memory]
     explanations: list[Explanation]
-    """Why each is here, in the same order."""
+    """Why each memory was retrieved, in the same order."""
     standing_rules: list[Rule] = field(default_factory=list)
-    """Rules in force that do not match the task; the prompt shows them, too."""
+    """Active rules that do not match the task; the prompt includes them."""
     prompt: str
-    """All of it as Markdown for a prompt; empty when nothing is relevant."""
+    """All memories as Markdown for a prompt; empty if nothing is relevant."""
 
 
 def to_found(memories: MemorySlice, max_tokens: MaxTokens = 2000) -> Found:
-    """Return what was retrieved with its prompt."""
+    """Return retrieved memories with their prompt."""
     return copy_fields(
         Found,
         memories,
@@ -152,27 +154,35 @@ def to_found(memories: MemorySlice, max_tokens: MaxTokens = 2000) -> Found:
 
 @dataclass(frozen=True, slots=True)
 class Match:
+    """A search result."""
+
     memory: Memory
     score: float
-    """0 to 1: how near it is."""
+    """Relevance, 0 to 1."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """A text."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
+    """The id of a deleted memory."""
+
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedUser:
+    """A user whose memories were deleted."""
+
     user_id: str
     counts: dict[str, int]
-    """How many memories of each kind were erased."""
+    """Number of deleted memories of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +194,15 @@ class Change:
     why: str
     before: dict[str, Any]
     by: str = ""
-    """Who changed a work item; empty: it was not said."""
+    """Who changed a work item; empty if unknown."""
     after: dict[str, Any] = field(default_factory=dict)
-    """What a work item has had since."""
+    """The new values of a work item."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgottenMemories:
+    """The memories that were archived, or would be."""
+
     count: int
     ids: list[str]
     dry_run: bool
@@ -198,26 +210,32 @@ class ForgottenMemories:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
+    """The state of a memory."""
+
     ok: bool
     version: str
     project_id: str
     memories: int
     embedder: str
-    """Its name; empty when memories are found by words only."""
+    """Its name; empty if search uses words only."""
     problems: list[str]
 
 
 def to_deleted(nothing: None, memory_id: str) -> Deleted:
+    """Return the id of a deleted memory."""
     return Deleted(memory_id)
 
 
 def to_erased(counts: dict[str, int], user_id: str) -> ErasedUser:
+    """Return a deleted user with counts."""
     return ErasedUser(user_id, counts)
 
 
 def to_forgotten(gone: Any, dry_run: bool) -> ForgottenMemories:
+    """Return the archived memories."""
     return ForgottenMemories(int(gone), list(gone.ids), dry_run)
 
 
 def to_changes(changes: list[dict[str, Any]]) -> list[Change]:
+    """Return the entries of a history."""
     return [Change(**one) for one in changes]

@@ -59,7 +59,7 @@ from .block import (
 operation = Group("rules")
 Root = Annotated[
     str | PathLike[str] | None,
-    About("the repository's folder; by default the one around the current folder", local=True, is_root=True),
+    About("the repository's folder; default: the one that contains the current folder", local=True, is_root=True),
 ]
 OtherProject = Annotated[str | None, About("the project, where it is not the memory's own", for_python=True)]
 
@@ -438,32 +438,32 @@ class ExportReport:
 @operation(Effect.CHANGES, "export_rules", idempotent=True, on_files=True)
 def export(
     alma: ALMA | None,
-    to: Annotated[str, About("which agent's file", tuple(targets.TARGETS))],
+    to: Annotated[str, About("the agent whose file to write", tuple(targets.TARGETS))],
     path: Annotated[
         str | PathLike[str] | None,
-        About("another file than that agent's usual one", local=True, is_rule_file=targets.is_rule_file),
+        About("write this file instead of the agent's usual one", local=True, is_rule_file=targets.is_rule_file),
     ] = None,
     *,
     project_id: OtherProject = None,
     root: Root = None,
     agent: AnyAgent = None,
-    everywhere: Annotated[bool, About("rules of all projects, too; they are personal")] = False,
-    include: Annotated[Iterable[str] | None, About("what else that is proven, beside rules", KINDS)] = None,
-    name: Annotated[str, About("the name of a skill or of a file among others")] = targets.NAME,
-    limit: Annotated[int | None, About("another limit than that agent's, in its own unit")] = None,
-    check: Annotated[bool, About("write nothing, only say whether the file is current")] = False,
-    force: Annotated[bool, About("overwrite what was edited by hand and not imported")] = False,
+    everywhere: Annotated[bool, About("include your personal rules for all projects")] = False,
+    include: Annotated[Iterable[str] | None, About("also export proven memories of this type", KINDS)] = None,
+    name: Annotated[str, About("the name of the skill or rule file")] = targets.NAME,
+    limit: Annotated[int | None, About("size limit, in the agent's own unit")] = None,
+    check: Annotated[bool, About("only report whether the file is current; write nothing")] = False,
+    force: Annotated[bool, About("overwrite manual edits that were not imported")] = False,
     remove: Annotated[bool, About("take the block out of the file", for_python=True)] = False,
 ) -> ExportReport:
-    """Write the rules of this project to AGENTS.md, CLAUDE.md or another agent's file, inside a marked block.
+    """Write this project's rules to AGENTS.md, CLAUDE.md or another agent's file, in a marked block.
 
     Notes:
-    `to` is 'agents-md', 'claude-md', 'cursor', 'windsurf', 'copilot' or 'skill'; without `path` it is that agent's
-    usual file at the root of the repository. `include` may name 'heuristic', 'anti_pattern' and 'domain_knowledge'
-    too, of which the proven ones are taken, and `everywhere` takes in rules of all projects. What the limit leaves no
-    room for is left out, the least proven first. With `check` nothing is written. What was edited by hand and not
-    imported is not overwritten unless `force`. With `remove` the block is taken out of the file instead; a file that
-    holds nothing else is deleted.
+        `to` is 'agents-md', 'claude-md', 'cursor', 'windsurf', 'copilot' or 'skill'. `path` defaults to that agent's
+        usual file at the root of the repository. `include` may add proven memories of the types 'heuristic',
+        'anti_pattern' and 'domain_knowledge'; `everywhere` adds rules of all projects. If the limit is exceeded, the
+        least proven items are left out. With `check`, nothing is written. Manual edits that were not imported are not
+        overwritten unless `force` is set. With `remove`, the block is removed from the file, and a file without other
+        content is deleted.
     """
     host = validate.choice("target", to, targets.Host)
     kinds = validate.names("include", include or (MemoryType.RULE,))
@@ -621,21 +621,21 @@ def import_(
     project_id: OtherProject = None,
     root: Root = None,
     agent: AnyAgent = None,
-    all: Annotated[bool, About("items of lists outside the block become rules, too", shown_as="all_items")] = False,
+    all: Annotated[bool, About("also import list items outside the block", shown_as="all_items")] = False,
     trusted: Annotated[
-        bool, About("whether the file is your own; what is new in a file of others waits for a person", vouches=True)
+        bool, About("whether the file is your own; items from other people's files become candidates", vouches=True)
     ] = True,
     retire: Annotated[bool, About("archive rules whose items were removed")] = False,
-    prefer: Annotated[str | None, About("who is right where both changed", tuple(Side))] = None,
-    dry_run: Annotated[bool, About("write nothing, only say what would change")] = False,
+    prefer: Annotated[str | None, About("which side wins a conflict", tuple(Side))] = None,
+    dry_run: Annotated[bool, About("only report what would change; write nothing")] = False,
 ) -> ImportReport:
-    """Take over what people edited in a file that export_rules wrote: changed items, new ones, removed ones.
+    """Import manual edits from a file that export_rules wrote: changed, new and removed items.
 
     Notes:
-    A removed item is only reported unless `retire` puts its rule away. An item that was changed both here and in the
-    memory is a conflict: nothing comes of it unless `prefer` says 'file' or 'memory'. With `all` the items of lists
-    outside the block become rules too. Of a file that is not `trusted` whatever is new or changed waits as a candidate
-    for a person, and nothing else happens. With `dry_run` nothing is written.
+        A removed item is only reported, unless `retire` archives its rule. An item that was changed both in the file
+        and in the memory is a conflict: it is skipped, unless `prefer` is 'file' or 'memory'. With `all`, list items
+        outside the block become rules too. If the file is not `trusted`, new and changed items become candidates and
+        nothing else happens. With `dry_run`, nothing is written.
     """
     side = None if prefer is None else validate.choice("prefer", prefer, Side)
     file = targets.find_file(path, root, "AGENTS.md")
