@@ -7,10 +7,11 @@ BIN = $(VENV)/bin
 # Two markers in one environment: what `make demo` needs, and what tests and checks need besides.
 READY = $(VENV)/.ready
 READY_DEV = $(VENV)/.ready-dev
+READY_DOCS = $(VENV)/.ready-docs
 # Tests wait as often as they compute, so there are more of them at once than there are processors.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
-.PHONY: help setup demo test test-fast check bench bench-promises bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
+.PHONY: help setup demo docs test test-fast check bench bench-promises bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
 	bench-locomo bench-learning gate scoreboard house format test-all clean
 
 help:
@@ -18,6 +19,7 @@ help:
 	@echo "make test      all tests"
 	@echo "make test-fast tests within one process: no servers, hosts or made-up histories"
 	@echo "make check     formatting, lint and types"
+	@echo "make docs      build the documentation site into build/site"
 	@echo "make bench     how fast it is, here"
 	@echo "make house     how large the code is, and how far one call travels through it"
 	@echo "make test-all  the tests on every Python from 3.11 to 3.13 that is installed"
@@ -58,10 +60,18 @@ $(READY): pyproject.toml constraints.txt
 
 $(READY_DEV): pyproject.toml constraints.txt
 	$(call install,all$(comma)dev)
-	@touch $(READY) $(READY_DEV)
+	@touch $(READY) $(READY_DEV) $(READY_DOCS)
+
+$(READY_DOCS): pyproject.toml constraints.txt
+	$(call install,docs)
+	@touch $(READY_DOCS)
 
 demo: $(READY)
 	@$(BIN)/alma demo
+
+docs: $(READY_DOCS)
+	@$(BIN)/mkdocs build --strict
+	@echo "Built build/site; open build/site/index.html"
 
 test: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal

@@ -28,7 +28,7 @@ from alma.models.registry import Recorded
 from alma.reading.local import LocalReader
 from alma.reading.local_rules import is_worth_reading
 from alma.reading.model import ModelReader
-from alma.reading.port import About, Pair, Repair, Role, RuleProposal, Turn, Verdict
+from alma.reading.port import Pair, PairKind, Repair, Role, RuleProposal, SpokenTurn, Verdict
 
 Row = dict[str, Any]
 _LASTING = ("project", "always")
@@ -97,8 +97,8 @@ def find_rules(reader: ModelReader | LocalReader, rows: Sequence[Row]) -> dict[i
     for start in range(0, len(rows), _SESSION):
         turns = []
         for row in rows[start : start + _SESSION]:
-            turns.append(Turn(Role.ASSISTANT, row.get("prev", row.get("prev_assistant")) or ""))
-            turns.append(Turn(Role.USER, row["user"]))
+            turns.append(SpokenTurn(Role.ASSISTANT, row.get("prev", row.get("prev_assistant")) or ""))
+            turns.append(SpokenTurn(Role.USER, row["user"]))
         try:
             for proposal in reader.find_rules(turns):
                 found.setdefault(start + proposal.turn // 2, proposal)
@@ -189,7 +189,7 @@ def name_readers(reader: ModelReader | None) -> list[tuple[str, Any]]:
 def compare_conflicts(reader: Any, rows: Sequence[Row]) -> list[tuple[str, str]]:
     """Return (answer, label) for each row. The order is shuffled: neighbours would give each other away."""
     shuffled = random.Random(0).sample(rows, len(rows))
-    verdicts = compare_all(reader, [Pair(row["old"], row["new"], About.FACT) for row in shuffled])
+    verdicts = compare_all(reader, [Pair(row["old"], row["new"], PairKind.FACT) for row in shuffled])
     return [(_AS_LABEL[verdict], row["label"]) for row, verdict in zip(shuffled, verdicts, strict=True)]
 
 
@@ -230,8 +230,8 @@ def find_memories(reader: Any, rows: Sequence[Row]) -> list[tuple[bool, bool]]:
     """Return (expected, answered) for each row and for each wrong proposal. An answer needs topic, words and key."""
     answers: list[tuple[bool, bool]] = []
     for row in rows:
-        before = [Turn(Role.USER, row["before"])] if "before" in row else []
-        turns = [*before, Turn(Role(row.get("role", "user")), row["text"])]
+        before = [SpokenTurn(Role.USER, row["before"])] if "before" in row else []
+        turns = [*before, SpokenTurn(Role(row.get("role", "user")), row["text"])]
         try:
             proposals = [one for one in reader.find_memories(turns) if one.turn == len(before)]
         except ModelUnavailableError as error:

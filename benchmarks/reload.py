@@ -34,7 +34,7 @@ LIMIT = 1.0
 _PROJECT = "reload"
 _CONFIG = f"alma:\n  project_id: {_PROJECT}\n  storage: sqlite\n  embedding_provider: local\n"
 _OPEN = f"from alma.session import SessionManager\nm = SessionManager({_PROJECT!r})\n"
-_RELOAD = f"text = m.get_quick_reload({AGENT!r})\nassert 'Last session: 2' in text, text\n"
+_RELOAD = f"text = m.get_quick_reload({AGENT!r})\nassert 'Last session: ended 2' in text, text\n"
 _START = f"c = m.start_session(agent={AGENT!r}, goal='Deploy the payment queue')\nassert c.previous_handoff, c\n"
 _INITIALIZE = (
     "from alma.session import SessionInitializer\n"

@@ -1,9 +1,9 @@
-"""Runs claude-smart where nothing of it is installed.
+"""Run claude-smart without an installation.
 
-    python3 smart.py show            any of its commands
-    python3 smart.py --hook          answers its slash commands: the event comes on standard input
+    python3 smart.py show            run any command
+    python3 smart.py --hook          answer a slash command; the event comes on standard input
 
-What a person typed after a slash command reaches the code as a value inside one process, and never a shell.
+The text after a slash command is passed as a value within one process, never through a shell.
 """
 
 import os
@@ -14,44 +14,45 @@ import hook
 import spare
 
 
-def prepare() -> None:
-    """Go on in the installed interpreter, which has all packages, and make the code known."""
-    python = hook.runtime().get("python")
-    other = isinstance(python, str) and os.path.isfile(python) and not _same(python, sys.executable)
-    if other and os.environ.pop("CLAUDE_SMART_LAUNCHED", None) != python:
+def prepare_interpreter() -> None:
+    """Continue in the installed interpreter, which has all packages, and put the code on the path."""
+    python = hook.read_runtime().get("python")
+    is_other = isinstance(python, str) and os.path.isfile(python) and not _is_same_path(python, sys.executable)
+    if is_other and os.environ.pop("CLAUDE_SMART_LAUNCHED", None) != python:
         os.environ["CLAUDE_SMART_LAUNCHED"] = python
-        sys.exit(spare.become(python, ["-I"]))
+        sys.exit(spare.rerun_with(python, ["-I"]))
     if sys.version_info < hook.OLDEST:
-        sys.exit(spare.become(spare.newer(), ["-I"]))
-    folder = hook.code()
+        sys.exit(spare.rerun_with(spare.find_newer_python(), ["-I"]))
+    folder = hook.find_code()
     sys.path[:1] = [] if folder in sys.path else [folder]
 
 
-def _same(one: str, other: str) -> bool:
-    # Not what the links lead to: an environment's interpreter is a link, and the environment is what matters.
+def _is_same_path(one: str, other: str) -> bool:
+    # Links are not resolved: an environment's interpreter is a link, and the environment is what matters.
     return os.path.normcase(os.path.abspath(one)) == os.path.normcase(os.path.abspath(other))
 
 
-def answer() -> int:
-    """A slash command: always exit code 0; when it fails, the command's own text says what to do."""
+def answer_slash_command() -> int:
+    """Answer the slash command on standard input. Return 0 in any case: the command's own text handles a failure."""
     if os.environ.get("CLAUDE_SMART_DISABLE") == "1":
         return 0
     try:
-        prepare()
+        prepare_interpreter()
         from claude_smart.slash import main
 
         main()
     except Exception as error:  # noqa: BLE001 - a session goes on whatever happens here
-        spare.complain(error, hook.home)
+        spare.log_error(error, hook.find_home)
     return 0
 
 
-def command() -> int:
-    prepare()
+def run_command() -> int:
+    """Run the command on the command line. Return its exit code."""
+    prepare_interpreter()
     from claude_smart.cli import main
 
     return main()
 
 
 if __name__ == "__main__":
-    sys.exit(answer() if sys.argv[1:] == ["--hook"] else command())
+    sys.exit(answer_slash_command() if sys.argv[1:] == ["--hook"] else run_command())

@@ -1,36 +1,36 @@
-"""What the launchers need only now and then: another interpreter, and a place to complain."""
+"""Helpers that the launchers need only in special cases: another interpreter, and the log."""
 
 import os
 import sys
 import time
 
 
-def newer() -> str:
-    """An interpreter of this machine that is new enough."""
+def find_newer_python() -> str:
+    """Return the path of an interpreter on this machine that is new enough."""
     for minor in (14, 13, 12, 11):
         for folder in os.environ.get("PATH", "").split(os.pathsep):
             path = os.path.join(folder, f"python3.{minor}")
             if os.path.isabs(path) and os.access(path, os.X_OK):
                 return path
-    raise RuntimeError(f"Python 3.11 or newer is needed; {sys.executable} is {sys.version.split()[0]}")
+    raise RuntimeError(f"claude-smart needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}")
 
 
-def become(python: str, flags: list) -> int:
-    """Run the same script with another interpreter, in this one's place."""
+def rerun_with(python: str, flags: list) -> int:
+    """Run the same script with another interpreter, in place of this process. Return its exit code on Windows."""
     command = [python, *flags, *sys.argv]
     if os.name != "nt":
         os.execv(python, command)
-    # There, exec would end this process at once, and whoever waits for it would not get the answer.
+    # On Windows, exec would end this process at once, and the host would not get the answer.
     import subprocess
 
     return subprocess.call(command)
 
 
-def complain(error: Exception, home) -> None:
-    """A line in the log, if there is a home for one. Not with what the person said: that is in no such message."""
+def log_error(error: Exception, find_home) -> None:
+    """Add a line to the log, if there is a data folder. These errors never contain text from a conversation."""
     line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} - {type(error).__name__}: {error}"
     try:
-        folder = home()
+        folder = find_home()
         os.makedirs(folder, 0o700, exist_ok=True)
         file = os.open(os.path.join(folder, "hooks.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:

@@ -1,9 +1,13 @@
-"""Documents that cannot lie: examples run, links lead somewhere, generated parts are up to date."""
+"""Documents that cannot lie: examples run, links resolve, generated parts are up to date.
+
+`ALMA_UPDATE_DOCS=1 pytest tests/test_docs.py -k output` writes the output of examples into the pages that show it.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from argparse import ArgumentParser
@@ -17,9 +21,14 @@ from tools.generate_docs import PAGES, rendered
 from alma.config import load
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted(
+    file for folder in ("docs", ".github", "plugin") for file in (ROOT / folder).rglob("*.md")
+) + sorted(ROOT.glob("*.md"))  # fmt: skip
 BLOCK = re.compile(r"(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)```", re.DOTALL)
-LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
+OUTPUT = re.compile(r"(?<=<!-- output: )(?P<script>\S+)(?P<open> -->\n```text\n)(?P<text>.*?)(?=```)", re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
+CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 named = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
 
@@ -29,12 +38,14 @@ def blocks(document: Path, kind: str) -> list[re.Match[str]]:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 120
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) < 120
+    assert not [line for line in lines if len(line) > 115]
 
 
 @named
 def test_links_lead_somewhere(document: Path) -> None:
-    for target in LINK.findall(document.read_text(encoding="utf-8")):
+    for target in LINK.findall(CODE.sub("", document.read_text(encoding="utf-8"))):
         if "://" not in target:
             path, _, anchor = target.partition("#")
             file = document.parent / path if path else document
@@ -49,7 +60,7 @@ def _anchors(file: Path) -> list[str]:
 
 @named
 def test_python_examples_run(document: Path, tmp_path: Path) -> None:
-    examples = blocks(document, "python")
+    examples = [block for block in blocks(document, "python") if not block["file"]]
     if not examples:
         return
     for found in blocks(document, "yaml"):
@@ -61,6 +72,13 @@ def test_python_examples_run(document: Path, tmp_path: Path) -> None:
         [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_the_architecture_page_names_every_package() -> None:
+    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    parts = {one.stem for one in (ROOT / "src/alma").iterdir() if one.suffix == ".py" or (one / "__init__.py").exists()}
+    missing = {one for one in parts if f"`{one}`" not in page and not one.startswith("__")}
+    assert not missing
 
 
 @named
@@ -78,7 +96,7 @@ def test_command_examples_are_commands(document: Path, tmp_path: Path) -> None:
     """Each `alma …` line of a shell example is understood by the parser."""
     import shlex
 
-    from claude_smart.cli import parser as smart_parser
+    from claude_smart.cli import build_parser as smart_parser
 
     for found in blocks(document, "bash"):
         for line in found["text"].splitlines():
@@ -105,14 +123,97 @@ def test_generated_pages_are_up_to_date(page: str) -> None:
     )
 
 
-def test_the_tutorial_shows_what_is_printed(tmp_path: Path) -> None:
+def test_the_library_tutorial_shows_what_is_printed(tmp_path: Path) -> None:
     document = ROOT / "docs" / "tutorial" / "first-memory.md"
     code = "\n".join(found["text"] for found in blocks(document, "python"))
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ}
     )
     [shown] = [found["text"] for found in blocks(document, "text")]
-    assert shown.strip() in done.stdout
+    assert DATE.sub("DATE", shown.strip()) in DATE.sub("DATE", done.stdout)
+
+
+@pytest.mark.parametrize("document", [one for one in DOCUMENTS if OUTPUT.search(one.read_text(encoding="utf-8"))])
+def test_output_of_examples_is_shown_as_printed(document: Path, tmp_path: Path) -> None:
+    def run_example(block: re.Match[str]) -> str:
+        command = [sys.executable, str(ROOT / block["script"])]
+        output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120).stdout
+        return f"{block['script']}{block['open']}{output}"
+
+    text = document.read_text(encoding="utf-8")
+    current = OUTPUT.sub(run_example, text)
+    if os.environ.get("ALMA_UPDATE_DOCS"):
+        document.write_text(current, encoding="utf-8")
+    else:
+        assert DATE.sub("", current) == DATE.sub("", text), (
+            f"run `ALMA_UPDATE_DOCS=1 pytest tests/test_docs.py -k output` to update {document.name}"
+        )
+
+
+def test_the_server_tutorial_shows_what_is_printed(tmp_path: Path) -> None:
+    document = ROOT / "docs" / "tutorial" / "server.md"
+    port = find_free_port()
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    env |= {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "home" / ".config")}
+    folder = tmp_path / "alma-server"
+    folder.mkdir()
+    servers = []
+    try:
+        for block in BLOCK.finditer(document.read_text(encoding="utf-8").replace("8766", str(port))):
+            if block["file"]:
+                (folder / block["file"]).write_text(block["text"], encoding="utf-8")
+            for command, expected in list_commands(block["text"]) if block["kind"] == "console" else ():
+                if command == "alma serve":
+                    servers.append(start_server(f"exec {command} --port {port}", folder, env))
+                    output = servers[-1].stdout
+                    assert output is not None
+                    printed = ""
+                    while "://" not in printed and (line := output.readline()):
+                        printed += line
+                else:
+                    done = subprocess.run(
+                        ["bash", "-c", command], cwd=folder, env=env, capture_output=True, text=True, timeout=120
+                    )
+                    assert done.returncode == 0, f"{command}: {done.stderr[-2000:]}"
+                    printed = done.stdout + done.stderr
+                assert matches(printed, expected), f"{command} printed:\n{printed}"
+    finally:
+        for server in servers:
+            server.terminate()
+            server.communicate(timeout=30)
+    assert servers, "the tutorial starts no server"
+
+
+def find_free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def start_server(command: str, folder: Path, env: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        ["bash", "-c", command], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def list_commands(block: str) -> list[tuple[str, str]]:
+    """Return each command of a console block, joined where it continues on the next line, and its output."""
+    parts = re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]
+    return [(command, printed) for command, _, printed in (part.partition("\n") for part in parts)]
+
+
+def matches(printed: str, expected: str) -> bool:
+    """Compare output with a page: `…` stands for any text within a line, and alone for any lines."""
+    pattern = "".join(
+        r"(?:.*\n)*?" if line.strip() == "…" else re.escape(line).replace("…", "[^\n]*?") + r"\s*\n"
+        for line in expected.strip().splitlines()
+    )
+    return re.fullmatch(pattern + r"\s*", printed.strip() + "\n") is not None
+
+
+def test_a_difference_in_output_is_noticed() -> None:
+    assert matches("took 3 ms\nall is well", "took … ms\nall is well")
+    assert not matches("took 3 ms\nall is lost", "took … ms\nall is well")
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.stem)

@@ -38,7 +38,7 @@ def find_traces(alma: ALMA, folder: Path) -> list[str]:
     """Where the word is still found: files (as written, or in lower case as the word index has it) and the export."""
     alma.engine.store.vacuum()  # type: ignore[attr-defined]
     found = [file.name for file in folder.iterdir() if WORD.lower().encode() in file.read_bytes().lower()]
-    return found + ["export"] * (WORD.lower() in "\n".join(transfer.lines(alma.engine)).lower())
+    return found + ["export"] * (WORD.lower() in "\n".join(transfer.export_lines(alma.engine)).lower())
 
 
 def add_fact(alma: ALMA) -> list[str]:
@@ -244,8 +244,8 @@ class TestNotLearnedAgain:
         alma.delete(add_fact(alma)[0])
         with ALMA(FileStore(tmp_path / "other" / "alma.jsonl"), HashEmbedder(), project_id="app") as other:
             other.delete(other.add_domain_knowledge("dev", "x", "Something else").id)
-            lines = list(transfer.lines(alma.engine))
-            transfer.take(other.engine, transfer.read(lines, "export"), len(lines))
+            lines = list(transfer.export_lines(alma.engine))
+            transfer.import_records(other.engine, transfer.read_records(lines, "export"), len(lines))
             again = other.add_domain_knowledge("dev", "music", f"The {WORD} is in the cellar", source="agent")
             assert again.status == "candidate"
 

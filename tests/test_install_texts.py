@@ -55,7 +55,7 @@ def test_the_tutorial_installs_from_the_checkout() -> None:
     assert "-m venv" in tutorial
 
 
-@pytest.mark.parametrize(("target", "extras"), [("demo", "local"), ("test", "all,dev")])
+@pytest.mark.parametrize(("target", "extras"), [("demo", "local"), ("docs", "docs"), ("test", "all,dev")])
 def test_make_installs_what_a_target_needs(target: str, extras: str) -> None:
     command = ["make", "--dry-run", target, "VENV=.venv-that-is-not-there"]
     try:

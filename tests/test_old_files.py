@@ -47,8 +47,8 @@ def test_every_memory_is_there(alma: ALMA) -> None:
 
 def test_what_was_learned_is_retrieved(alma: ALMA) -> None:
     prompt = alma.retrieve("Deploy the auth service", "dev", user_id="ana").to_prompt()
-    assert "Blue-green deployment (worked 3 of 3 times" in prompt
-    assert "avoid Rolling update (failed 3 times" in prompt
+    assert "Blue-green deployment (worked 3 of 3, last" in prompt
+    assert "avoid Rolling update (failed 3 of 3, last" in prompt
     assert "The deploy window is 9 to 17 h" in prompt
     assert prompt.index("Prefer spaces over tabs") < prompt.index("Prefer tabs over spaces")
 

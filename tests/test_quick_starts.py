@@ -139,7 +139,7 @@ def test_every_run_gets_smarter(tmp_path: Path, code: str, agents: str, learned:
     assert [run.returncode for run in runs] == [0, 0, 0, 0], runs[0].stderr[-2000:]
     assert learned not in runs[0].stdout
     assert learned in runs[1].stdout
-    assert "worked 3 of 3 times" in runs[3].stdout
+    assert "worked 3 of 3, last" in runs[3].stdout
 
 
 def test_debug_logging_has_a_logger_of_that_name(caplog: pytest.LogCaptureFixture) -> None:

@@ -22,7 +22,7 @@ from alma.config import Config
 from alma.engine.context import Settings, Weights
 from alma.operations import Operation, Parameter
 from alma.types import MemoryScope, kinds
-from alma.types.asking import Limits, ModelSettings, Prices
+from alma.types.asking import BudgetLimits, ModelSettings, Prices
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
@@ -43,9 +43,9 @@ def commands() -> str:
 
 
 def smart_commands() -> str:
-    from claude_smart.cli import parser
+    from claude_smart.cli import build_parser
 
-    return _commands(parser(), "### claude-smart")
+    return _commands(build_parser(), "### claude-smart")
 
 
 def _commands(parser: argparse.ArgumentParser, heading: str) -> str:
@@ -84,7 +84,7 @@ def keys() -> str:
         *_fields("", Config, skip=("agents", "model", "settings")),
         *_fields("model.", ModelSettings, skip=("prices", "budget")),
         *_fields("model.prices.", Prices),
-        *_fields("model.budget.", Limits),
+        *_fields("model.budget.", BudgetLimits),
         *_fields("agents.NAME.", MemoryScope, skip=("agent_name",)),
     ]
     learning = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern")

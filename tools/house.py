@@ -37,7 +37,9 @@ _SILENT = (
     tokenize.ENDMARKER,
 )
 _PARTICIPLE = re.compile(r"_?[^_]+(ed|ing|told|said|held|made|kept|given|found|known)")
+VAGUE_LOCALS = {"found", "told", "held", "made", "said", "given", "kept"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Trees = dict[str, ast.Module]
 
 
 def measure_file(path: Path) -> tuple[set[int], int, list[Function], ast.Module]:
@@ -63,6 +65,77 @@ def count_lazy_imports(tree: ast.Module) -> int:
     """Count the imports inside functions."""
     inner = (node for function in ast.walk(tree) if isinstance(function, Function) for node in ast.walk(function))
     return len({node.lineno for node in inner if isinstance(node, ast.Import | ast.ImportFrom)})
+
+
+def read_trees() -> Trees:
+    """Return the parsed modules under `src/` by path."""
+    paths = sorted(SOURCE.rglob("*.py"))
+    return {str(path.relative_to(SOURCE)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def find_vague_locals(trees: Trees) -> tuple[list[str], int]:
+    """Return where a local has a name that says nothing, and how many names are assigned in all."""
+    assigned = [
+        (path, node)
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
+    vague = [f"{path}:{node.lineno} {node.id}" for path, node in assigned if node.id.strip("_") in VAGUE_LOCALS]
+    return vague, len(assigned)
+
+
+def find_undocumented(trees: Trees) -> tuple[list[str], int]:
+    """Return the public functions and classes without a docstring, and how many there are in all."""
+    missing: list[str] = []
+    total = 0
+
+    def visit(path: str, node: ast.Module | ast.ClassDef) -> None:
+        nonlocal total
+        for child in node.body:
+            if not isinstance(child, ast.ClassDef | Function) or child.name.startswith("_"):
+                continue
+            decorators = {ast.unparse(one).rsplit(".", 1)[-1] for one in child.decorator_list}
+            if decorators & {"overload", "setter"}:
+                continue
+            total += 1
+            if ast.get_docstring(child) is None:
+                missing.append(f"{path}:{child.lineno} {child.name}")
+            if isinstance(child, ast.ClassDef):
+                visit(path, child)
+
+    for path, tree in trees.items():
+        visit(path, tree)
+    return missing, total
+
+
+def find_repeated_classes(trees: Trees) -> dict[str, list[str]]:
+    """Return the class names that are defined more than once, with the modules that define them."""
+    modules: defaultdict[str, list[str]] = defaultdict(list)
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                modules[node.name].append(path)
+    return {name: paths for name, paths in modules.items() if len(paths) > 1}
+
+
+def find_definitions(trees: Trees) -> set[str]:
+    """Return the names of all functions and classes."""
+    return {
+        node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef | Function)
+    }
+
+
+def describe_names() -> Iterator[str]:
+    """Yield lines about names and docstrings."""
+    trees = read_trees()
+    vague, assigned = find_vague_locals(trees)
+    missing, documented = find_undocumented(trees)
+    repeated = find_repeated_classes(trees)
+    names = "/".join(sorted(VAGUE_LOCALS))
+    yield f"locals named {names}: {len(vague)} of {assigned}, {len(vague) / assigned:.1%} (aim 0.5 %)"
+    yield f"public functions and classes without a docstring: {len(missing)} of {documented} (aim 0)"
+    yield f"class names defined twice: {', '.join(sorted(repeated)) or 'none'} (docs/reference/glossary.md lists them)"
 
 
 def describe_size() -> Iterator[str]:
@@ -207,7 +280,7 @@ async def measure_mcp_call(alma: Any) -> set[tuple[str, int]]:
 
 
 def main() -> None:
-    for line in describe_size():
+    for line in (*describe_size(), *describe_names()):
         print(line)
     print(f"copies of {COPY_LINES} lines or more between packages:")
     print("\n".join(find_copies()) or "  none")

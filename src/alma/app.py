@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import embedders, stores, trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
-from .domains import govern_as_kept
+from .domains import apply_stored_schema
 from .engine.context import Engine
 from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
@@ -61,7 +61,7 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
     except BaseException:
         alma.close()
         raise
-    govern_as_kept(alma)
+    apply_stored_schema(alma)
     return alma
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from . import trust_register
 from .engine.context import Settings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
-from .types.asking import Limits, ModelSettings, Prices
+from .types.asking import BudgetLimits, ModelSettings, Prices
 from .types.query import MemoryScope, Scopes
 
 T = TypeVar("T")
@@ -262,7 +262,7 @@ def _build_model(data: Any, base: Path) -> ModelSettings:
             "model.api_key: keys do not belong in the configuration; name an environment variable in `api_key_env`"
         )
     values = _read_section("model", data, ModelSettings.__slots__)
-    values["budget"] = Limits(**_read_section("model.budget", values.get("budget"), Limits.__slots__))
+    values["budget"] = BudgetLimits(**_read_section("model.budget", values.get("budget"), BudgetLimits.__slots__))
     if values.get("prices") is not None:
         names = Prices.__slots__
         prices = _read_section("model.prices", values["prices"], names)

@@ -28,7 +28,7 @@ from . import words
 from .engine import validate
 from .engine.context import Engine
 from .engine.escape import escape
-from .engine.prompt import quote_data, tokens
+from .engine.prompt import count_tokens, quote_data
 from .engine.retrieve.pipeline import retrieve
 from .engine.transaction import scan_records
 from .errors import ValidationError
@@ -90,7 +90,7 @@ class MemoryStack:
         lines: list[str] = []
         for beginning, names in sentences:
             line = f"{beginning}{_list_names(names)}."
-            if names and tokens("\n".join([*lines, line])) <= self._identity:
+            if names and count_tokens("\n".join([*lines, line])) <= self._identity:
                 lines.append(line)
         return "\n".join(lines)
 
@@ -115,7 +115,7 @@ class MemoryStack:
         request = {"task": about, "agent": self.agent, "user_id": self.user, "mode": mode, "level": "session"}
         memories = retrieve(self._engine, build_request(self._engine, {**request, "top_k": top_k}))
         nothing = f"Nothing is remembered about: {escape(shorten(about, 80))}"
-        fits = tokens(nothing) <= max_tokens
+        fits = count_tokens(nothing) <= max_tokens
         return memories.to_prompt(max_tokens) or (nothing if fits else "Nothing is remembered about this.")
 
 
@@ -140,7 +140,7 @@ def _write_story(engine: Engine, agent: str, user: str | None, max_tokens: int) 
     room = max_tokens
     for heading, line in turns:
         # Including the line break.
-        cost = tokens(f"- {line}\n") + (0 if chosen[heading] else tokens(f"## {heading}\n"))
+        cost = count_tokens(f"- {line}\n") + (0 if chosen[heading] else count_tokens(f"## {heading}\n"))
         if cost <= room:
             chosen[heading].append(f"- {line}")
             room -= cost

@@ -67,7 +67,7 @@ class RelationshipType:
 
 
 @dataclass(frozen=True, slots=True)
-class Entity:
+class DomainEntity:
     """A thing that fits its schema."""
 
     type: str
@@ -85,12 +85,12 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True)
-class Relationship:
+class DomainRelationship:
     """Two things and how they stand to each other, as the schema allows it."""
 
     type: str
-    source: Entity
-    target: Entity
+    source: DomainEntity
+    target: DomainEntity
 
     @property
     def text(self) -> str:
@@ -148,7 +148,7 @@ class DomainSchema:
             raise ValidationError(unknown(f"entity type of {self.name}", name, types))
         return types[name]
 
-    def entity(self, type_: str, /, **attributes: Any) -> Entity:
+    def entity(self, type_: str, /, **attributes: Any) -> DomainEntity:
         """A thing of this domain: `schema.entity("lead", stage="new")`. What the schema does not know is refused."""
         kind, checked = self.entity_type(type_), validate.metadata(attributes)
         for name, value in checked.items():
@@ -156,14 +156,14 @@ class DomainSchema:
                 raise ValidationError(unknown(f"attribute of {kind.name!r}", name, kind.attributes))
             if isinstance(value, dict) or value in (None, ""):
                 raise ValidationError(f"{name} must be a text, a number or a list of them, not {value!r}")
-        return Entity(kind.name, checked)
+        return DomainEntity(kind.name, checked)
 
-    def relationship(self, type_: str, /, source: Entity, target: Entity) -> Relationship:
+    def relationship(self, type_: str, /, source: DomainEntity, target: DomainEntity) -> DomainRelationship:
         """Two things and how they stand to each other; their types must be those that the schema gives."""
         if RelationshipType(type_, source.type, target.type) not in self.relationship_types:
             valid = [f"{one.name}: {one.source_type} → {one.target_type}" for one in self.relationship_types]
             raise ValidationError(unknown("relationship", f"{type_}: {source.type} → {target.type}", valid))
-        return Relationship(type_, source, target)
+        return DomainRelationship(type_, source, target)
 
 
 # -- as plain data: what a person writes in Python or YAML, what a file of this package holds, what is stored
@@ -276,7 +276,7 @@ def _list_declared(scope: MemoryScope, schema: DomainSchema) -> tuple[str, ...]:
     return scope.can_learn if plain(scope.domain) in (*_ANY_DOMAIN, plain(schema.name)) else ()
 
 
-def govern(alma: ALMA, schema: DomainSchema, *, strict: bool = True) -> ALMA:
+def apply_schema(alma: ALMA, schema: DomainSchema, *, strict: bool = True) -> ALMA:
     """From now on this memory follows the schema: what may be learned, from when on, and how fast it fades.
 
     A declared agent that could learn nothing there is an error or, unless `strict`, a warning.
@@ -303,14 +303,14 @@ def govern(alma: ALMA, schema: DomainSchema, *, strict: bool = True) -> ALMA:
     return alma
 
 
-def govern_as_kept(alma: ALMA) -> ALMA:
+def apply_stored_schema(alma: ALMA) -> ALMA:
     """The same with the schema that is kept for the memory's project, where there is one.
 
     Agents are declared in a file that anybody edits later. One that does not fit is only warned of: the memory must
     open, if only to follow another schema.
     """
     schema = schema_of(alma)
-    return alma if schema is None else govern(alma, schema, strict=False)
+    return alma if schema is None else apply_schema(alma, schema, strict=False)
 
 
 def schema_of(alma: ALMA) -> DomainSchema | None:
@@ -330,7 +330,7 @@ def _make_id(*parts: str) -> str:
     return f"dom_{digest(*parts, size=13)}"
 
 
-def _keep_schema(engine: Engine, schema: DomainSchema, *, project: bool = False) -> None:
+def _store_schema(engine: Engine, schema: DomainSchema, *, project: bool = False) -> None:
     """Keep a schema for all projects of a store under its name, or as the one that a project is governed by."""
     id = _make_id("project", engine.project) if project else _make_id("name", schema.name)
     place = engine if project else replace(engine, project=EVERYWHERE)
@@ -350,7 +350,7 @@ def _keep_schema(engine: Engine, schema: DomainSchema, *, project: bool = False)
 # -- schemas by name, and memories that follow them
 
 
-class _EitherWay(Generic[T]):
+class _ClassOrInstanceMethod(Generic[T]):
     """A method that works on the class too, where there is no memory to keep anything in."""
 
     def __init__(self, function: Callable[..., T]) -> None:
@@ -380,7 +380,7 @@ class DomainMemoryFactory(Closeable):
 
     # -- schemas
 
-    @_EitherWay
+    @_ClassOrInstanceMethod
     def create_schema(self: DomainMemoryFactory | None, name: str, config: Mapping[str, Any]) -> DomainSchema:
         """A schema from its parts, such as `entity_types` and `learning_categories`.
 
@@ -388,18 +388,18 @@ class DomainMemoryFactory(Closeable):
         """
         schema = from_config(name, config)
         if self is not None:
-            _keep_schema(self._memory().engine, schema)
+            _store_schema(self._memory().engine, schema)
         return schema
 
-    @_EitherWay
+    @_ClassOrInstanceMethod
     def list_schemas(self: DomainMemoryFactory | None) -> list[str]:
         """The names of the presets and of the schemas that are kept here."""
-        return list(dict.fromkeys((*PRESETS, *(self.find_kept() if self else ()))))
+        return list(dict.fromkeys((*PRESETS, *(self.find_stored_schemas() if self else ()))))
 
-    @_EitherWay
+    @_ClassOrInstanceMethod
     def get_schema(self: DomainMemoryFactory | None, name: str) -> DomainSchema:
         """The schema of that name, kept or preset."""
-        own = self.find_kept() if self else {}
+        own = self.find_stored_schemas() if self else {}
         if name not in own and name not in PRESETS:
             raise ValidationError(unknown("schema", name, dict.fromkeys((*PRESETS, *own))))
         return own.get(name) or preset(name)
@@ -446,10 +446,10 @@ class DomainMemoryFactory(Closeable):
             raise ValidationError(f"schema must be a DomainSchema or the name of one, not {type(schema).__name__}")
         alma = self._open(project_id, storage, embedder, agents)
         try:
-            govern(alma, chosen)
+            apply_schema(alma, chosen)
             if not _is_preset(chosen):
-                _keep_schema(alma.engine, chosen)
-            _keep_schema(alma.engine, chosen, project=True)
+                _store_schema(alma.engine, chosen)
+            _store_schema(alma.engine, chosen, project=True)
         except BaseException:
             self._drop(alma)
             raise
@@ -464,7 +464,7 @@ class DomainMemoryFactory(Closeable):
             raise NotFoundError(
                 f"project {project_id!r} has no schema; create_alma(schema, {project_id!r}) gives it one"
             )
-        return govern_as_kept(alma)
+        return apply_stored_schema(alma)
 
     def _open(
         self,
@@ -508,7 +508,7 @@ class DomainMemoryFactory(Closeable):
             self._opened = open_default()
         return self._opened
 
-    def find_kept(self) -> dict[str, DomainSchema]:
+    def find_stored_schemas(self) -> dict[str, DomainSchema]:
         """Return the schemas that were created here, by name. To look for schemas is no reason to make a memory."""
         if self._alma is None and self._opened is None:
             from .app import find_config
@@ -598,9 +598,9 @@ def create_domain(
 ) -> DomainSchema:
     """Create a domain schema: entity types, what may be learned, and how fast memories fade."""
     given = {key: value for key, value in locals().items() if key in CONFIG and value is not None}
-    schema, existing = from_config(name, given), DomainMemoryFactory(alma).find_kept().get(name)
+    schema, existing = from_config(name, given), DomainMemoryFactory(alma).find_stored_schemas().get(name)
     if existing is None or replace_existing:
-        _keep_schema(alma.engine, schema)
+        _store_schema(alma.engine, schema)
         return schema
     if replace(schema, id=existing.id, created_at=existing.created_at) != existing:
         raise ValidationError(f"there is another schema {name!r}; replace_existing overwrites it")
@@ -613,8 +613,8 @@ def use_domain(alma: Any, name: Name) -> DomainSchema:
     [domain] = list_domains(alma, name)
     schema = cast(DomainSchema, domain.schema)
     # The first holds for this memory from now on, the second remembers it for those who open this project later.
-    govern(alma, schema)
-    _keep_schema(alma.engine, schema, project=True)
+    apply_schema(alma, schema)
+    _store_schema(alma.engine, schema, project=True)
     return schema
 
 

@@ -15,7 +15,7 @@ import weakref
 from typing import Protocol, TypeVar
 
 
-class Holder(Protocol):
+class ForkLock(Protocol):
     """A lock, or what knows how to come to rest like one."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
@@ -23,15 +23,15 @@ class Holder(Protocol):
     def release(self) -> None: ...
 
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=ForkLock)
 
 _PATIENCE_SECONDS = 60.0
 """After this a fork goes on all the same: a thread that waits for the forking one must not stop it for ever."""
 _PACKAGES = ("alma", "numpy", "onnxruntime")
 
-_holders: weakref.WeakSet[Holder] = weakref.WeakSet()
+_holders: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 _forking = threading.RLock()
-_acquired: list[Holder] = []
+_acquired: list[ForkLock] = []
 
 
 def hold_at_fork(holder: H) -> H:

@@ -19,7 +19,7 @@ from .engine.retrieve.request import Level, Mode, Request
 from .engine.rules import RULE_CHARS
 from .engine.upkeep import Forgotten as Forgotten
 from .engine.upkeep import Reconciled
-from .engine.view import Stats, render_slice, stats, view
+from .engine.view import Stats, render_slice, stats, to_memory
 from .errors import StorageError, ValidationError
 from .opening import Closeable
 from .operations import OPERATIONS, About, Effect, Group, describe_methods
@@ -44,7 +44,7 @@ from .types.kinds import (
 from .types.query import MemoryScope, Scopes, Where, visible_users
 from .types.record import Record, Status
 from .types.slice import MemorySlice
-from .words import Health, Match, Text, to_changes, to_deleted, to_erased, to_forgotten, to_found
+from .words import Health, Match, Text, to_changes, to_deleted, to_erased, to_forgotten, to_retrieved
 
 if TYPE_CHECKING:
     from .remote import RemoteALMA
@@ -151,7 +151,7 @@ class ALMA(Closeable):
 
     # -- the loop: retrieve, learn
 
-    @operation(Effect.READS, answer=to_found)
+    @operation(Effect.READS, answer=to_retrieved)
     def retrieve(
         self,
         task: words.Task,
@@ -431,7 +431,7 @@ class ALMA(Closeable):
     def _add(self, kind: type[M], arguments: Mapping[str, Any]) -> M:
         proposal = edit.build_proposal(self.engine, MemoryType(TYPES[kind]), arguments)
         [record] = edit.add_memories(self.engine, [proposal], compare_texts=True)
-        return cast("M", view(record, self.engine.clock()))
+        return cast("M", to_memory(record, self.engine.clock()))
 
     # -- single memories
 
@@ -447,7 +447,7 @@ class ALMA(Closeable):
             If you pass a memory class, such as `Heuristic`, a memory of another type is an error.
         """
         record = edit.find_memory(self.engine, memory_id)
-        memory = view(record, self.engine.clock())
+        memory = to_memory(record, self.engine.clock())
         if not isinstance(memory, memory_type):
             raise ValidationError(f"{memory_id} is of type {type(memory).__name__}, not {memory_type.__name__}")
         if isinstance(memory, Episode):
@@ -495,7 +495,7 @@ class ALMA(Closeable):
             None if tags is None else tuple(tags),
             validate.provenance("source", source or "user"),
         )
-        return view(record, self.engine.clock())
+        return to_memory(record, self.engine.clock())
 
     @operation(Effect.ERASES, answer=to_deleted)
     def delete(self, memory_id: words.MemoryId) -> None:
@@ -550,7 +550,7 @@ class ALMA(Closeable):
         where = self._where(memory_type, agent, users, status, fields=fields)
         hits = find_memories(self.engine, query, where, limit)
         now = self.engine.clock()
-        return [Match(view(one.record, now), round(one.score, 4), one.explanation.reason) for one in hits]
+        return [Match(to_memory(one.record, now), round(one.score, 4), one.explanation.reason) for one in hits]
 
     def _where(
         self,
@@ -798,4 +798,4 @@ def _read_row(row: Any) -> tuple[MemoryType, dict[str, Any]]:
 
 def _views(engine: Engine, records: Iterable[Record], kind: type[M]) -> list[M]:
     now = engine.clock()
-    return [memory for record in records if isinstance(memory := view(record, now), kind)]
+    return [memory for record in records if isinstance(memory := to_memory(record, now), kind)]

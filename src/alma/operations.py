@@ -44,7 +44,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 
 from .engine import validate
 from .errors import ValidationError, unknown
-from .schema import Schema, describe_answer, described, list_options, strict_object
+from .schema import Schema, describe_answer, describe_type, list_options, strict_object
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -172,7 +172,7 @@ class Parameter(NamedTuple):
         if int in outer or float in outer:
             return (validate.whole if int in outer else validate.number)(label, value, about.least, about.most)
         if str not in outer:
-            raise ValidationError(f"{label} must be true or false, not {validate.shown(value)}")
+            raise ValidationError(f"{label} must be true or false, not {validate.format_value(value)}")
         if about.local or about.raw:
             return str(value) if isinstance(value, PathLike) else validate.string(label, value)
         is_blank = label == self.name and not self.needed and isinstance(value, str) and validate.is_blank(value)
@@ -324,7 +324,7 @@ class Operation:
         for one in self.parameters:
             default = preset.get(one.name) if one.needed else one.default
             options = [kind for kind in list_options(one.type) if default is not None or kind is not type(None)]
-            schema = described(Union[tuple(options)], {}, one.about.choices)  # noqa: UP007 - made from a list
+            schema = describe_type(Union[tuple(options)], {}, one.about.choices)  # noqa: UP007 - made from a list
             if one.about.text:
                 schema["description"] = one.about.text
             if default is not None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .domains import SCHEMA_KIND, govern_as_kept
+from .domains import SCHEMA_KIND, apply_stored_schema
 from .engine import validate
 from .engine.context import Settings
 from .errors import ScopeError, ValidationError
@@ -118,7 +118,7 @@ class Projects:
             settings=self._settings or engine.settings,
             may_approve=may_approve,
         )
-        return govern_as_kept(alma)
+        return apply_stored_schema(alma)
 
     def renew(self, project: str) -> None:
         """Reopen a project on next use, because its domain changed."""

@@ -25,7 +25,7 @@ from .memory import ALMA, Forgotten
 from .operations import Operation, describe_unknown, operations
 from .schema import RESULT, TYPES, decode, plain
 from .types.slice import MemorySlice
-from .words import Change, Deleted, ErasedUser, ForgottenMemories, Found, Text, copy_fields
+from .words import Change, Deleted, ErasedUser, ForgottenMemories, RetrievedMemories, Text, copy_fields
 
 if TYPE_CHECKING:
     import httpx
@@ -165,7 +165,7 @@ class RemoteALMA(ALMA):
         }
         answer = self.call(operation.name, **arguments)
         match answer:
-            case Found():
+            case RetrievedMemories():
                 places: dict[str, list[Any]] = {name: [] for name in _PLACES.values()}
                 for one in answer.memories:
                     places[_PLACES[type(one)]].append(one)

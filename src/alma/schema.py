@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -48,7 +48,7 @@ def type_of(memory: Memory) -> str:
 def plain(value: object) -> Any:
     """Return a value as JSON values with stable keys."""
     if is_dataclass(value) and not isinstance(value, type):
-        members = {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        members = {field.name: plain(getattr(value, field.name)) for field in fields(value) if _is_shown(field)}
         return {"type": str(TYPES[type(value)]), **members} if isinstance(value, Memory) else members
     if isinstance(value, Enum):
         return plain(value.value)
@@ -94,6 +94,11 @@ def decode(kind: Any, value: Any) -> Any:
 _hints = cache(get_type_hints)
 
 
+def _is_shown(field: Field[Any]) -> bool:
+    """Return whether a field is part of the JSON form of its dataclass."""
+    return not field.metadata.get("internal")
+
+
 def list_options(kind: Any) -> list[Any]:
     """Return the members of a union, or the one type there is, without aliases and notes."""
     if isinstance(kind, TypeVar):
@@ -114,7 +119,7 @@ def is_object(kind: Any) -> bool:
     return isinstance(kind, type) and (is_dataclass(kind) or is_typeddict(kind))
 
 
-def described(kind: Any, definitions: Definitions, choices: Sequence[str] = ()) -> Schema:
+def describe_type(kind: Any, definitions: Definitions, choices: Sequence[str] = ()) -> Schema:
     """Return the schema of a type. TypeError where no operation may take or return it.
 
     Dataclasses are described once, in `definitions`. `choices` are the only valid texts.
@@ -122,7 +127,7 @@ def described(kind: Any, definitions: Definitions, choices: Sequence[str] = ()) 
     options = list_options(kind)
     if len(options) > 1:
         # Not `type` with several names: clients that know one type each drop such a tool.
-        return {"anyOf": [described(one, definitions, choices) for one in options]}
+        return {"anyOf": [describe_type(one, definitions, choices) for one in options]}
     [kind] = options
     origin, arguments = get_origin(kind) or kind, get_args(kind)
     is_type = isinstance(origin, type)
@@ -143,13 +148,13 @@ def described(kind: Any, definitions: Definitions, choices: Sequence[str] = ()) 
     if is_type and issubclass(origin, datetime | Path):
         return {"type": "string"} | ({"format": "date-time"} if issubclass(origin, datetime) else {})
     if is_type and issubclass(origin, Mapping):
-        values = described(arguments[1], definitions) if len(arguments) == 2 else {}
+        values = describe_type(arguments[1], definitions) if len(arguments) == 2 else {}
         return {"type": "object"} | ({"additionalProperties": values} if values else {})
     if is_type and issubclass(origin, Sequence | Set):
         if origin is tuple and arguments and arguments[-1] is not Ellipsis:
-            places = [described(one, definitions) for one in arguments]
+            places = [describe_type(one, definitions) for one in arguments]
             return {"type": "array", "prefixItems": places, "minItems": len(places), "maxItems": len(places)}
-        items = described(arguments[0], definitions, choices) if arguments else {}
+        items = describe_type(arguments[0], definitions, choices) if arguments else {}
         return {"type": "array"} | ({"items": items} if items else {})
     raise TypeError(f"{kind!r} has no JSON Schema: an operation may not take or return it")
 
@@ -162,8 +167,8 @@ def name_definition(kind: type, definitions: Definitions) -> str:
 
 def object_schema(kind: Any, definitions: Definitions, leave_out: Sequence[str] = ()) -> Schema:
     hints = _hints(kind)
-    names = list(hints) if is_typeddict(kind) else [field.name for field in fields(kind)]
-    members = {name: described(hints[name], definitions) for name in names if name not in leave_out}
+    names = list(hints) if is_typeddict(kind) else [field.name for field in fields(kind) if _is_shown(field)]
+    members = {name: describe_type(hints[name], definitions) for name in names if name not in leave_out}
     if not issubclass(kind, Memory):
         return strict_object(members)
     types = [str(one) for one in (TYPES.values() if kind is Memory else [TYPES[kind]])]
@@ -207,7 +212,7 @@ def describe_answer(kind: Any) -> Schema:
     """Return the schema of what `shape_answer` gives for values of a type."""
     definitions: Definitions = {}
     if not is_object(kind):
-        schema = strict_object({RESULT: described(kind, definitions)})
+        schema = strict_object({RESULT: describe_type(kind, definitions)})
     elif not has_prompt(kind):
         schema = object_schema(kind, definitions)
     else:

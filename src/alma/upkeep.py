@@ -14,7 +14,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from .engine import transaction, transfer, view
-from .engine.transfer import ImportTrust, Taken
+from .engine.transfer import ImportResult, ImportTrust
 from .engine.upkeep import ignore_progress
 from .errors import (
     StorageError,
@@ -141,7 +141,7 @@ _NO_RECORDS = 2
 
 def export_lines(alma: ALMA, *, vectors: bool = True, progress: Progress = ignore_progress) -> Iterator[str]:
     """The memory as JSON Lines, without line ends."""
-    return transfer.lines(alma.engine, vectors=vectors, progress=progress)
+    return transfer.export_lines(alma.engine, vectors=vectors, progress=progress)
 
 
 def export_to(alma: ALMA, target: Path, *, vectors: bool = True, progress: Progress = ignore_progress) -> int:
@@ -167,7 +167,7 @@ def import_from(
     dry_run: bool = False,
     confirm: Confirm | None = None,
     progress: Progress = ignore_progress,
-) -> tuple[Taken, str, int]:
+) -> tuple[ImportResult, str, int]:
     """Take in an export. Return what became of its records, its project, and how many of them still wait.
 
     All of it is read and found sound before anything is written.
@@ -188,7 +188,7 @@ def import_from(
 
         def read_records() -> Iterator[Record]:
             file.seek(0)
-            return transfer.read(iter(file.readline, ""), place)
+            return transfer.read_records(iter(file.readline, ""), place)
 
         project = transfer.project_of(file.readline(), place)
         if project != alma.project_id and not keep_project:
@@ -203,7 +203,7 @@ def import_from(
         if trusted is None and confirm is not None:
             claims = transfer.find_claims(engine, read_records())
             trust = ImportTrust.OWN if claims and confirm(claims) else trust
-        taken = transfer.take(engine, read_records(), total, trust=trust, dry_run=dry_run, progress=progress)
+        taken = transfer.import_records(engine, read_records(), total, trust=trust, dry_run=dry_run, progress=progress)
         if trust is not ImportTrust.OWN or not taken.known:
             return taken, project, 0
         # Those of an earlier import that did not trust the file: a record that is held is not replaced by the same.

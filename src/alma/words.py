@@ -122,7 +122,7 @@ def copy_fields(kind: type[T], value: Any, **more: Any) -> T:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RetrievedMemories:
     """The result of a retrieval."""
 
     query: str
@@ -140,10 +140,10 @@ class Found:
     """All memories as Markdown for a prompt; empty if nothing is relevant."""
 
 
-def to_found(memories: MemorySlice, max_tokens: MaxTokens = 2000) -> Found:
+def to_retrieved(memories: MemorySlice, max_tokens: MaxTokens = 2000) -> RetrievedMemories:
     """Return retrieved memories with their prompt."""
     return copy_fields(
-        Found,
+        RetrievedMemories,
         memories,
         retrieval_time_ms=round(memories.retrieval_time_ms, 3),
         memories=list(memories),

@@ -1,1 +1,1 @@
-"""`claude-smart`: the plug-in for Claude Code, its installer and its commands."""
+"""`claude-smart`: the plugin for Claude Code, its installer and its commands."""

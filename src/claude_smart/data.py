@@ -1,4 +1,4 @@
-"""The commands about what is kept: project, status, usage, pause, resume, config, export, import, clear-all."""
+"""The commands about stored data: project, status, usage, pause, resume, config, export, import, clear-all."""
 
 from __future__ import annotations
 
@@ -33,8 +33,19 @@ from alma.types.query import Where
 from alma.types.record import LIVE, Status
 from alma.types.times import from_iso
 
-from . import rules as desks
-from .rules import Answer, Desk, ask_yes, count_noun, find_rules, plain_rule, read_object, require_person
+from .rules import (
+    PATIENCE,
+    Answer,
+    CommandContext,
+    ask_yes,
+    count_noun,
+    find_rules,
+    read_object,
+    require_person,
+    require_project,
+    rule_to_dict,
+    stop_worker,
+)
 
 _FORMAT = "claude-smart rules 1"
 _MARKDOWN = (".md", ".mdc")
@@ -44,95 +55,99 @@ _GIT_SECONDS = 5.0
 # -- project
 
 
-def project(args: Namespace, desk: Desk) -> Answer:
-    """Show the project of this folder, let it share another one's rules, or keep the two apart for good."""
+def project(args: Namespace, context: CommandContext) -> Answer:
+    """Show the project of this folder, let it share the rules of another project, or keep the two separate."""
     if args.share and args.separate:
-        raise ValidationError("--share and --separate exclude each other; pass one of them")
+        raise ValidationError("pass either --share or --separate, not both")
     copy = projects.find_copy(
-        desk.place, projects.locate_project(desk.folder), remember=bool(args.share or args.separate)
+        context.data_dir, projects.locate_project(context.folder), remember=bool(args.share or args.separate)
     )
     if args.share:
         require_person("project --share")
-        return _share_project(desk, copy, args.share)
+        return _share_project(context, copy, args.share)
     similar = []
     if args.separate:
-        copy.asked = ""
+        copy.similar_project = ""
         if copy.id:
-            projects.write_copy(desk.place, copy)
-        desk.say(f"{copy.key} stays a project of its own.")
+            projects.write_copy(context.data_dir, copy)
+        context.print_lines(f"{copy.key} stays a separate project.")
     else:
-        # It was seen to be similar, or begins with the same commit.
+        # Projects that were noticed before as similar, and those that begin with the same commit.
         others = [
-            one for one in projects.read_copies(desk.place) if one.key != copy.key and not copy.is_named | one.is_named
+            one
+            for one in projects.read_copies(context.data_dir)
+            if one.key != copy.key and not copy.is_named | one.is_named
         ]
         root = _find_root(copy) if others else ""
         same = [one.key for one in others if root and _find_root(one) == root]
-        similar = list(dict.fromkeys([*filter(None, [copy.asked]), *same]))
-    desk.say(f"project    {copy.key}\nfolder     {copy.path}\nremote     {copy.remote or 'none'}")
+        similar = list(dict.fromkeys([*filter(None, [copy.similar_project]), *same]))
+    context.print_lines(f"project    {copy.key}\nfolder     {copy.path}\nremote     {copy.remote or 'none'}")
     for one in similar:
-        desk.say(
-            f"\nIt may be the same project as {one}; they are kept apart until you answer:",
+        context.print_lines(
+            f"\nThis may be the same project as {one}. They stay separate until you decide:",
             f"  claude-smart project --share '{one}'    use one set of rules for both",
-            "  claude-smart project --separate         keep them apart, and do not ask again",
+            "  claude-smart project --separate         keep them separate and stop asking",
         )
     return {"project": copy.key, "path": copy.path, "remote": copy.remote, "root": copy.root, "similar": similar}
 
 
 def _find_root(copy: projects.WorkingCopy) -> str:
-    """Return the first commit of a working copy; empty when there is none or git cannot say in time."""
+    """Return the first commit of a working copy; empty if there is none or git does not answer in time."""
     if copy.root or not os.path.isdir(copy.path):
         return copy.root
     command = ["git", f"--git-dir={copy.path}", "rev-list", "--max-parents=0", "HEAD"]
     environ = {**os.environ, "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, env=environ, check=True)
+        result = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, env=environ, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return " ".join(sorted(done.stdout.split()))
+    return " ".join(sorted(result.stdout.split()))
 
 
-def _share_project(desk: Desk, copy: projects.WorkingCopy, other: str) -> Answer:
-    """Move the rules of this project to the other one, and let its working copies belong to that from now on."""
+def _share_project(context: CommandContext, copy: projects.WorkingCopy, other: str) -> Answer:
+    """Move the rules and the working copies of this project to the other one."""
     if other == copy.key:
-        raise ValidationError(f"this folder belongs to {other} already")
-    desks.require_project(desk.place, other)
-    drains.drain(desk.place, wait=desks.PATIENCE)
+        raise ValidationError(f"this folder already belongs to {other}")
+    require_project(context.data_dir, other)
+    drains.drain(context.data_dir, wait=PATIENCE)
     rules = Where(kinds={MemoryType.RULE, OBSERVATION, "tombstone"}, projects={copy.key})
 
     def move_rules(tx: Transaction) -> int:
-        moved = [tx.update(one, project=other) for one in tx.scan(rules)]
-        for one in moved:
+        records = [tx.update(one, project=other) for one in tx.scan(rules)]
+        for one in records:
             tx.add_history(one, "moved", f"from {copy.key}")
-        return sum(one.kind == MemoryType.RULE for one in moved)
+        return sum(one.kind == MemoryType.RULE for one in records)
 
-    with desk.memory() as memory:
+    with context.memory() as memory:
         count = write(memory.engine(other), move_rules)
-    projects.join_projects(desk.place, copy.key, other)
-    desk.say(f"This folder belongs to {other} now; moved {count_noun(count, 'rule')} there.")
+    projects.join_projects(context.data_dir, copy.key, other)
+    context.print_lines(f"This folder now belongs to {other}. Moved {count_noun(count, 'rule')} there.")
     return {"project": other, "moved": count}
 
 
 # -- status, usage
 
 
-def status(args: Namespace, desk: Desk) -> Answer:
-    """Show what is kept for this project, and whether it is learning."""
-    place, paused = desk.place, read_paused(desk.place)
-    files = list_own_files(place, ".jsonl")
-    worker = ask_worker(place, {"op": "status"}, 0.5)
+def status(args: Namespace, context: CommandContext) -> Answer:
+    """Show what is stored for this project and whether it is learning."""
+    data_dir, paused = context.data_dir, read_paused(context.data_dir)
+    files = list_own_files(data_dir, ".jsonl")
+    worker = ask_worker(data_dir, {"op": "status"}, 0.5)
     counts: Counter[str] = Counter()
-    with desk.memory_if_any() as memory:
+    with context.memory_if_any() as memory:
         if memory is not None:
-            engine = memory.engine(desk.project)
+            engine = memory.engine(context.project)
             counts.update(str(one.status) if one.status in LIVE else "put_away" for one in find_rules(engine))
-            kinds = Where(kinds={"turn", "episode"}, projects={desk.project})
+            kinds = Where(kinds={"turn", "episode"}, projects={context.project})
             counts.update(one.kind for one in engine.store.scan(kinds))
-        pending, state = len(find_pending(place, memory)), drains.describe_reader(place, memory)
+        pending, state = len(find_pending(data_dir, memory)), drains.describe_reader(data_dir, memory)
     answer: Answer = {
-        "project": desk.project,
-        "home": place.home,
-        "question": projects.find_copy(place, projects.locate_project(desk.folder), remember=False).asked,
-        "paused": desk.project in paused["projects"],
+        "project": context.project,
+        "home": data_dir.home,
+        "question": projects.find_copy(
+            data_dir, projects.locate_project(context.folder), remember=False
+        ).similar_project,
+        "paused": context.project in paused["projects"],
         "paused_everywhere": bool(paused["everywhere"]),
         "rules": {name: counts[name] for name in ("active", "candidate", "put_away")},
         "turns": counts["turn"],
@@ -140,35 +155,40 @@ def status(args: Namespace, desk: Desk) -> Answer:
         "journals": len(files),
         "journal_bytes": _measure_files(files),
         "pending": pending,
-        "db_bytes": _measure_files([place.db, f"{place.db}-wal"]),
+        "db_bytes": _measure_files([data_dir.db, f"{data_dir.db}-wal"]),
         "worker": f"running, pid {worker['pid']}" if worker else "not running (not needed)",
-        "model": read_settings(place)["model"],
+        "model": read_settings(data_dir)["model"],
         "reading": state,
     }
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
     rows = (
-        ("project", f"{desk.project} ({learning})"),
-        ("", answer["question"] and f"perhaps the same as {answer['question']}: claude-smart project"),
-        ("rules", "{active} active, {candidate} waiting for review, {put_away} archived".format(**answer["rules"])),
+        ("project", f"{context.project} ({learning})"),
+        ("", answer["question"] and f"may be the same as {answer['question']}; decide: claude-smart project"),
+        ("rules", _describe_counts(answer["rules"])),
         ("turns", f"{counts['turn']} from {count_noun(counts['episode'], 'session')}"),
-        ("journals", f"{len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} pending"),
-        ("memory", f"{place.db} ({answer['db_bytes'] // 1000} kB)"),
+        ("journals", f"{len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} not imported yet"),
+        ("memory", f"{data_dir.db} ({answer['db_bytes'] // 1000} kB)"),
         ("worker", answer["worker"]),
         *zip(("reader", "", ""), describe_reading(state), strict=False),
     )
-    desk.say(*(f"{name:10} {text}" for name, text in rows if text))
+    context.print_lines(*(f"{name:10} {text}" for name, text in rows if text))
     return answer
 
 
+def _describe_counts(counts: Mapping[str, int]) -> str:
+    waiting = count_noun(counts["candidate"], "candidate")
+    return f"{counts['active']} active, {waiting} to review, {counts['put_away']} archived"
+
+
 def describe_reading(state: Mapping[str, Any]) -> list[str]:
-    """Return which reader is at work and what it cost today, what was dropped, and why Claude did not read the rest."""
+    """Return the readers with the calls of today, the dropped proposals, and the last error, one line each."""
     if state["reader"] == "local":
-        return ["local only (claude-smart config model on lets Claude read your corrections, too)"]
+        return ["local only (let Claude read your corrections too: claude-smart config model on)"]
     calls = f"{state['calls_today']} of {count_noun(state['daily_calls'], 'call')} today"
     waiting = f"{count_noun(state['sessions_read'], 'session')} read, {state['sessions_waiting']} waiting"
     lines = [f"local + claude ({state['model']}), {calls}, {waiting}"]
     if state["dropped"]:
-        lines.append(f"dropped by the checks: {drains.describe_dropped(state['dropped'])}")
+        lines.append(f"proposals dropped by the checks: {drains.describe_dropped(state['dropped'])}")
     if state["error"]:
         again = (
             f"next attempt after {state['next_try'][:16].replace('T', ' ')} UTC" if state["next_try"] else "given up"
@@ -177,82 +197,87 @@ def describe_reading(state: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def find_pending(place: DataDir, memory: drains.ProjectMemories | None) -> list[str]:
-    """Return the journals that were not taken in yet."""
-    files = list_own_files(place, ".jsonl")
+def find_pending(data_dir: DataDir, memory: drains.ProjectMemories | None) -> list[str]:
+    """Return the journals that are not imported yet."""
+    files = list_own_files(data_dir, ".jsonl")
     engine = memory.engine(EVERYWHERE) if memory else None
-    return [path for path in files if engine is None or not drains.is_taken_in(engine, path)]
+    return [path for path in files if engine is None or not drains.is_imported(engine, path)]
 
 
 def _measure_files(paths: list[str]) -> int:
     return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
 
 
-def usage(args: Namespace, desk: Desk) -> Answer:
-    """Show what the model was asked for, by day; nothing unless it was allowed."""
-    with desk.memory_if_any() as memory:
+def usage(args: Namespace, context: CommandContext) -> Answer:
+    """Show the model calls by day."""
+    with context.memory_if_any() as memory:
         days = meter(memory.engine(EVERYWHERE)) if memory else []
-    settings = read_settings(desk.place)
+    settings = read_settings(context.data_dir)
     most = count_noun(settings["daily_calls"], "call")
-    desk.say(f"model: {settings['model']} ({settings['model_name']}), at most {most} a day")
-    desk.say(*(map(str, days) if days else ["No model was ever called."]))
+    context.print_lines(f"model: {settings['model']} ({settings['model_name']}), at most {most} a day")
+    context.print_lines(*(map(str, days) if days else ["No model calls so far."]))
     return {"model": settings["model"], "daily_calls": settings["daily_calls"], "days": [asdict(day) for day in days]}
 
 
 # -- pause, resume, config
 
 
-def pause(args: Namespace, desk: Desk) -> Answer:
-    """Record and show nothing, in this project or everywhere; or go on."""
-    paused, is_pause = read_paused(desk.place), args.command == "pause"
-    others = [one for one in paused["projects"] if one != desk.project]
+def pause(args: Namespace, context: CommandContext) -> Answer:
+    """Stop recording and showing rules, in this project or everywhere; or resume."""
+    paused, is_pause = read_paused(context.data_dir), args.command == "pause"
+    others = [one for one in paused["projects"] if one != context.project]
     if not args.everywhere:
-        paused["projects"] = [*others, desk.project] if is_pause else others
+        paused["projects"] = [*others, context.project] if is_pause else others
     else:
         paused |= {"everywhere": is_pause, "projects": paused["projects"] if is_pause else []}
-    desk.place.make()
-    write_text(desk.place.paused, json.dumps(paused, indent=2, ensure_ascii=False))
-    where = "everywhere" if args.everywhere else f"in {desk.project}"
+    context.data_dir.create_folders()
+    write_text(context.data_dir.paused, json.dumps(paused, indent=2, ensure_ascii=False))
+    where = "everywhere" if args.everywhere else f"in {context.project}"
+    resume = f"claude-smart resume{' --everywhere' if paused['everywhere'] else ''}"
     if is_pause:
-        desk.say(f"Paused {where}: nothing is recorded and nothing is shown to the agent until `claude-smart resume`.")
+        context.print_lines(
+            f"Paused {where}: nothing is recorded and no rules are shown to the agent. Resume: {resume}"
+        )
     elif paused["everywhere"]:
-        desk.say("It is still paused everywhere: claude-smart resume --everywhere")
+        context.print_lines(f"Still paused everywhere. Resume all projects: {resume}")
     else:
-        desk.say("Learning again.")
+        context.print_lines("Resumed: sessions are recorded and rules are shown again.")
     return paused
 
 
-def read_paused(place: DataDir) -> dict[str, Any]:
-    paused = {"everywhere": False, "projects": [], **read_object(Path(place.paused))[1]}
+def read_paused(data_dir: DataDir) -> dict[str, Any]:
+    """Return which projects are paused, and whether all are."""
+    paused = {"everywhere": False, "projects": [], **read_object(Path(data_dir.paused))[1]}
     if not isinstance(paused["projects"], list):
-        raise ConfigError(f"{place.paused}: `projects` must be a list; mend it first, nothing was changed")
+        raise ConfigError(f"{data_dir.paused}: `projects` must be a list; fix the file first. Nothing was changed")
     return paused
 
 
-def config(args: Namespace, desk: Desk) -> Answer:
+def config(args: Namespace, context: CommandContext) -> Answer:
     """Show the settings, or change one."""
-    name, value, path = args.name, args.value, desk.place.config
+    name, value, path = args.name, args.value, context.data_dir.config
     if name is not None and name not in DEFAULTS:
         raise ValidationError(unknown("setting", name, list(DEFAULTS)))
     if value is not None:
         if (name, value) == ("model", "on"):
             require_person("letting Claude read your corrections")
-        checked: object = value
+        new: object = value
         with suppress(ValueError):
-            checked = json.loads(value) if isinstance(DEFAULTS[name], int) else value
-        if problem := check_setting(name, checked):
+            new = json.loads(value) if isinstance(DEFAULTS[name], int) else value
+        if problem := check_setting(name, new):
             raise ConfigError(problem)
-        desk.place.make()
-        write_text(path, jsonc.put(read_object(Path(path))[0] or "{}\n", (name,), checked))
-    settings = read_settings(desk.place)
+        context.data_dir.create_folders()
+        write_text(path, jsonc.put(read_object(Path(path))[0] or "{}\n", (name,), new))
+    settings = read_settings(context.data_dir)
     if name is None:
-        desk.say(*(f"{name:20} {value}" for name, value in settings.items()))
+        context.print_lines(*(f"{name:20} {value}" for name, value in settings.items()))
     else:
-        desk.say(str(settings[name]) if value is None else f"{name} is now {settings[name]}")
+        context.print_lines(str(settings[name]) if value is None else f"{name} is now {settings[name]}")
     return dict(settings)
 
 
 def write_text(path: str, text: str) -> None:
+    """Write a file atomically. Raise ConfigError if that fails."""
     try:
         write_atomic(path, text)
     except OSError as error:
@@ -262,129 +287,131 @@ def write_text(path: str, text: str) -> None:
 # -- clear-all
 
 
-def clear_all(args: Namespace, desk: Desk) -> Answer:
-    """Erase what was learned and recorded: of this project, or everything, also where the store cannot be read."""
-    place, shared, stays, erased = desk.place, 0, [], 0
-    what = "all that was learned and recorded, in every project and for all projects"
+def clear_all(args: Namespace, context: CommandContext) -> Answer:
+    """Erase everything learned and recorded in this project, or in all, even if the store cannot be read."""
+    data_dir, shared, stays, erased = context.data_dir, 0, [], 0
+    what = "everything learned and recorded, in every project, and the rules of all projects"
     if not args.everywhere:
-        with desk.memory_if_any() as memory:
-            rules = find_rules(memory.engine(desk.project)) if memory else []
+        with context.memory_if_any() as memory:
+            rules = find_rules(memory.engine(context.project)) if memory else []
         shared = sum(one.project == EVERYWHERE for one in rules)
-        what = f"{count_noun(len(rules) - shared, 'rule')} of {desk.project} and all that was recorded there"
+        what = f"{count_noun(len(rules) - shared, 'rule')} of {context.project} and everything recorded there"
     if shared:
-        stays = [f"{count_noun(shared, 'rule')} of all projects kept; clear-all --everywhere erases these, too."]
+        stays = [f"{count_noun(shared, 'rule')} of all projects kept. Erase these too: clear-all --everywhere"]
     if not args.yes:
         if not os.isatty(0):
-            raise ValidationError(f"this erases {what}; say --yes to do it")
+            raise ValidationError(f"this erases {what}; pass --yes to confirm")
         question = "It cannot be undone. Erase? [y/N] "
         print(f"This erases {what}.", *stays, question, sep="\n", end="", file=sys.stderr, flush=True)
         if not ask_yes(""):
-            desk.say("Nothing was erased.")
-            desk.exit_code = 1
+            context.print_lines("Nothing was erased.")
+            context.exit_code = 1
             return {"erased": 0}
     if args.everywhere:
-        # It has the store open that is about to go.
-        desks.stop_worker(place)
-    if os.path.isdir(place.home):
-        with lock_file(place.drain_lock, desks.PATIENCE):
+        # The worker has the store open.
+        stop_worker(data_dir)
+    if os.path.isdir(data_dir.home):
+        with lock_file(data_dir.drain_lock, PATIENCE):
             if args.everywhere:
-                # The folder of journals may hold other things: they stay.
-                store = [place.db + ending for ending in ("", "-wal", "-shm", "-journal")]
-                erased = _remove_files([*store, place.cleared, *list_own_files(place)])
+                # The journal folder may contain files of other programs; they stay.
+                store = [data_dir.db + ending for ending in ("", "-wal", "-shm", "-journal")]
+                erased = _remove_files([*store, data_dir.cleared, *list_own_files(data_dir)])
             else:
-                erased = _erase_project(desk)
-            projects.forget_copies(place, "" if args.everywhere else desk.project)
+                erased = _erase_project(context)
+            projects.forget_copies(data_dir, "" if args.everywhere else context.project)
     unit = "file" if args.everywhere else "record"
-    desk.say(f"Erased {count_noun(erased, unit)}: {what}." if erased else "There was nothing to erase.", *stays)
+    context.print_lines(f"Erased {count_noun(erased, unit)}: {what}." if erased else "Nothing to erase.", *stays)
     return {"erased": erased, "kept_rules": shared}
 
 
-def _erase_project(desk: Desk) -> int:
-    for path in list_own_files(desk.place, ".jsonl", ".done"):
+def _erase_project(context: CommandContext) -> int:
+    for path in list_own_files(context.data_dir, ".jsonl", ".done"):
         journal = drains.read_journal(path)
-        if journal is not None and journal.story.project == desk.project:
+        if journal is not None and journal.story.project == context.project:
             _remove_files([path, os.path.splitext(path)[0] + ".shown"])
-    with desk.memory_if_any() as memory:
+    with context.memory_if_any() as memory:
         if memory is None:
             return 0
         store = memory.alma.engine.store
-        erased = store.delete([record.id for record in store.scan(Where(projects={desk.project}))])
+        erased = store.delete([record.id for record in store.scan(Where(projects={context.project}))])
         memory.alma.vacuum()
         return erased
 
 
 def _remove_files(paths: Iterable[str]) -> int:
-    there = [path for path in paths if os.path.exists(path)]
-    for path in there:
+    existing = [path for path in paths if os.path.exists(path)]
+    for path in existing:
         os.remove(path)
-    return len(there)
+    return len(existing)
 
 
 # -- export, import
 
 
-def export(args: Namespace, desk: Desk) -> Answer:
+def export(args: Namespace, context: CommandContext) -> Answer:
     """Write the rules of this project to a file, or print them."""
     if args.file is not None and args.file.lower().endswith(_MARKDOWN):
-        return _export_markdown(args, desk)
-    with desk.engine() as engine:
-        rules = [plain_rule(one) for one in find_rules(engine, *LIVE) if not one.session]
+        return _export_markdown(args, context)
+    with context.engine() as engine:
+        rules = [rule_to_dict(one) for one in find_rules(engine, *LIVE) if not one.session]
     for one in rules:
         del one["session"]
-    about = {"format": _FORMAT, "project": desk.project}
+    about = {"format": _FORMAT, "project": context.project}
     if args.file in (None, "-"):
-        # ASCII only: a pipe may not take every character.
-        desk.say(*map(json.dumps, (about, *rules)))
+        # ASCII only: a pipe may not accept every character.
+        context.print_lines(*map(json.dumps, (about, *rules)))
         return {**about, "rules": rules}
     write_text(args.file, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in (about, *rules)))
-    desk.say(f"Wrote {count_noun(len(rules), 'rule')} to {args.file}")
+    context.print_lines(f"Wrote {count_noun(len(rules), 'rule')} to {args.file}")
     return {"file": args.file, "rules": len(rules)}
 
 
-def _export_markdown(args: Namespace, desk: Desk) -> Answer:
+def _export_markdown(args: Namespace, context: CommandContext) -> Answer:
     name = Path(args.file).name
     usual = "cursor" if name.endswith(".mdc") else "claude-md" if name.lower().startswith("claude") else "agents-md"
     target = next((to for to, one in rulefiles.TARGETS.items() if Path(one.path).name == name), usual)
     options = {"everywhere": args.everywhere, "force": args.force, "check": args.dry_run, "remove": args.remove}
-    with desk.memory() as memory:
-        report = rulefiles.export(memory.alma, target, args.file, project_id=desk.project, **options)
+    with context.memory() as memory:
+        report = rulefiles.export(memory.alma, target, args.file, project_id=context.project, **options)
     if args.dry_run:
-        desk.say(report.diff or f"{report.path} is up to date.")
+        context.print_lines(report.diff or f"{report.path} is up to date.")
     elif args.remove:
-        desk.say(f"Took the rules out of {report.path}; they are shown to sessions by claude-smart again.")
+        context.print_lines(f"Removed the rules from {report.path}. claude-smart shows them at session start again.")
     else:
-        desk.say(f"{report.path} holds {count_noun(report.items, 'rule')} ({report.size} of {report.limit}).")
-        desk.say(f"Undo: claude-smart export {args.file} --remove. After editing it: claude-smart import {args.file}")
+        context.print_lines(f"{report.path} has {count_noun(report.items, 'rule')} ({report.size} of {report.limit}).")
+        context.print_lines(
+            f"Undo: claude-smart export {args.file} --remove. After editing the file: claude-smart import {args.file}"
+        )
     left_out = [{"id": one.memory_id, "rule": one.text, "why": one.why} for one in report.left_out]
     if not args.remove:
-        desk.say(*(f"- left out, because {one['why']}: {one['rule']}" for one in left_out))
+        context.print_lines(*(f"- Left out, because {one['why']}: {one['rule']}" for one in left_out))
     state = {name: getattr(report, name) for name in ("changed", "written", "diff")}
     return {"file": report.path, "rules": report.items, **state, "left_out": left_out}
 
 
-def import_(args: Namespace, desk: Desk) -> Answer:
-    """Take in the rules of a file."""
+def import_(args: Namespace, context: CommandContext) -> Answer:
+    """Import the rules of a file."""
     require_person("import")
     if args.file.lower().endswith(_MARKDOWN):
-        return _import_markdown(args, desk)
+        return _import_markdown(args, context)
     teachings = list(_read_rules(args.file))
     keys = [key_of(MemoryType.RULE, AGENT, "", {"rule": one.rule}) for one in teachings]
-    with desk.engine() as engine:
+    with context.engine() as engine:
         rules = find_rules(engine)
-        known = {(one.key, one.body["reach"]) for one in rules if one.status is Status.ACTIVE}
-        # A file that still has a rule that was forgotten here does not bring it back.
-        gone = {*Transaction(engine).find_tombstones(keys), *(one.key for one in rules if one.body.get("put_away"))}
+        active = {(one.key, one.body["reach"]) for one in rules if one.status is Status.ACTIVE}
+        # An import does not bring back a rule that was forgotten here.
+        removed = {*Transaction(engine).find_tombstones(keys), *(one.key for one in rules if one.body.get("put_away"))}
         pairs = list(zip(teachings, keys, strict=True))
-        taught = teach(engine, [one for one, key in pairs if key not in gone and (key, one.reach) not in known])
-    new, forgotten = sum(one.verb == "made" for one in taught), [one.rule for one, key in pairs if key in gone]
-    desk.say(f"Imported {count_noun(new, 'new rule')} of {len(teachings)}.")
+        lessons = teach(engine, [one for one, key in pairs if key not in removed and (key, one.reach) not in active])
+    new, forgotten = sum(one.verb == "made" for one in lessons), [one.rule for one, key in pairs if key in removed]
+    context.print_lines(f"Imported {count_noun(new, 'new rule')} of {len(teachings)}.")
     for rule in forgotten:
-        desk.say(f"- left out, because it was forgotten here: {rule} (claude-smart tag keeps it anew)")
+        context.print_lines(f"- Left out, because you forgot it here: {rule} (store it again: claude-smart tag)")
     return {"rules": len(teachings), "new": new, "forgotten": forgotten}
 
 
 def _read_rules(path: str) -> Iterator[Teaching]:
-    """Yield the rules in a file of JSON lines; the line that names the format is none."""
+    """Yield the rules in a file of JSON lines. The line with the format is skipped."""
     name = "standard input" if path == "-" else path
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
@@ -397,9 +424,9 @@ def _read_rules(path: str) -> Iterator[Teaching]:
         try:
             value = json.loads(line) if line.strip() else {"format": _FORMAT}
             if not isinstance(value, dict):
-                raise ValidationError("a rule is a JSON object")
+                raise ValidationError("a rule must be a JSON object")
             if value.get("format", _FORMAT) != _FORMAT:
-                raise ValidationError(f"this is {value['format']!r}; {_FORMAT!r} can be read")
+                raise ValidationError(f"unknown format {value['format']!r}; only {_FORMAT!r} can be imported")
             if "format" not in value:
                 yield _read_rule(value)
         except ValidationError as error:
@@ -408,28 +435,28 @@ def _read_rules(path: str) -> Iterator[Teaching]:
             raise ValidationError(f"{name}, line {number}: not JSON ({error})") from error
 
 
-def _import_markdown(args: Namespace, desk: Desk) -> Answer:
+def _import_markdown(args: Namespace, context: CommandContext) -> Answer:
     options = {name: getattr(args, name) for name in ("all", "retire", "prefer", "dry_run")}
-    with desk.memory() as memory:
-        report = rulefiles.import_(memory.alma, args.file, project_id=desk.project, **options)
+    with context.memory() as memory:
+        report = rulefiles.import_(memory.alma, args.file, project_id=context.project, **options)
     if report.diff:
-        desk.say(report.diff)
-    done = sum(one.done for one in report.changes)
-    desk.say(f"{report.path}: {count_noun(done, 'change')}{' to take over' if args.dry_run else ''}")
+        context.print_lines(report.diff)
+    change_count = count_noun(sum(one.done for one in report.changes), "change")
+    context.print_lines(f"{report.path}: {change_count}{' to import' if args.dry_run else ' imported'}")
     if any(one.done for one in report.changed) and not args.dry_run:
-        desk.say("Undo a change: claude-smart restore ID (claude-smart show lists the ids)")
+        context.print_lines("Undo a change: claude-smart restore ID (claude-smart show lists the ids)")
     changes = [
         {"verb": str(one.verb), "id": one.memory_id, "before": one.before, "after": one.after, "done": one.done}
         for one in report.changes
     ]
-    desk.exit_code = int(bool(report.conflicts) and args.prefer is None)
+    context.exit_code = int(bool(report.conflicts) and args.prefer is None)
     return {"file": report.path, "changes": changes, "unchanged": report.unchanged, "dry_run": report.dry_run}
 
 
 def _read_rule(value: Answer) -> Teaching:
     rule = remove_private(value["rule"]).strip() if isinstance(value.get("rule"), str) else ""
     if not rule:
-        raise ValidationError("`rule` must be a text that says what to do")
+        raise ValidationError("`rule` must be a text that states what to do")
     reach, status = value.get("reach", "project"), value.get("status", "active")
     for what, one, choices in (("reach", reach, LASTING), ("status", status, LIVE)):
         if one not in choices:
@@ -437,10 +464,10 @@ def _read_rule(value: Answer) -> Teaching:
     try:
         at = None if value.get("created_at") is None else from_iso(str(value["created_at"]))
     except ValueError:
-        raise ValidationError("created_at must be a time such as 2026-05-01T12:00:00+00:00") from None
-    trigger, why, said = (str(value.get(name) or "") for name in ("trigger", "why", "said"))
+        raise ValidationError("`created_at` must be a time such as 2026-05-01T12:00:00+00:00") from None
+    trigger, why, quote = (str(value.get(name) or "") for name in ("trigger", "why", "said"))
     lists = (value.get(name) for name in ("prefer", "avoid"))
     prefer, avoid = (tuple(map(str, names)) if isinstance(names, list) else () for names in lists)
     id, is_sure = f"imp:{digest(rule, reach, size=12)}", status == Status.ACTIVE
-    rule_of_file = (id, rule, Reach(reach), RuleSource.IMPORT, trigger, why, said, prefer, avoid)
-    return Teaching(*rule_of_file, sure=is_sure, at=at)
+    fields = (id, rule, Reach(reach), RuleSource.IMPORT, trigger, why, quote, prefer, avoid)
+    return Teaching(*fields, sure=is_sure, at=at)

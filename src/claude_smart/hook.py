@@ -1,16 +1,16 @@
-"""What the host starts for each event: `python -I -S hook.py [Event]`.
+"""The script that the host starts for each event: `python -I -S hook.py [Event]`.
 
-Kept to what every Python can read, and to nothing that takes time: it is compiled anew each time it runs.
+It uses only syntax that every Python 3 can parse, and does nothing slow: it is compiled again on every run.
 """
 
 import gc
 import os
 import sys
 
-# A process of a few hundredths of a second leaves nothing worth collecting.
+# The process is too short-lived for garbage collection to pay off.
 gc.disable()
 if os.environ.get("CLAUDE_SMART_DISABLE") != "1" and sys.version_info >= (3, 11):
-    # Last: a folder of packages may hold old copies of what Python brings along.
+    # Last on the path: a package folder may contain old copies of standard library modules.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     try:
         from alma.hooks.run import main

@@ -1,8 +1,8 @@
-"""install, update, uninstall: put the plug-in into Claude Code and take it out again.
+"""The commands install, update, uninstall and doctor.
 
-A plan is made first: every file with its content before and after. It can be looked at, and it is carried out whole or
-not at all. What is written: a folder `marketplace` in our home that holds the plug-in, `runtime.json`, and two members
-in Claude Code's `settings.json`, which is enough for it to load the plug-in at its next start.
+A plan lists every file with its content before and after. It is shown first, and then applied as a whole or not at all.
+It consists of a folder `marketplace` with the plugin in our data folder, `runtime.json`, and two members in Claude
+Code's `settings.json`, which make it load the plugin at its next start.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from alma.hooks.drain import SPENT, describe_reader, drain, find_program
 from alma.hooks.paths import DEFAULTS, DataDir, check_settings, find_data_dir, list_own_files, read_settings
 from alma.types.record import Status
 
-from .cli import own_words
+from .cli import reword_error
 from .data import describe_reading, find_pending, read_paused
-from .rules import Answer, Desk, ask_yes, count_noun, read_object, stop_worker
+from .rules import Answer, CommandContext, ask_yes, count_noun, read_object, stop_worker
 
 NAME = "smart"
-"""Of the plug-in: the host reserves names that begin with `claude-`."""
+"""The name of the plugin. The host reserves names that begin with `claude-`."""
 MARKETPLACE = "claude-smart-local"
 PLUGIN = f"{NAME}@{MARKETPLACE}"
 _OURS = (PLUGIN, f"{NAME}@claude-smart")
 _KNOWN = ("extraKnownMarketplaces", MARKETPLACE)
 _ENABLED = ("enabledPlugins", PLUGIN)
-# The copy of the code is there for the day the environment it came from is gone; then no model can be loaded either.
+# Left out of the copy of the code. The copy is used only if the original environment is gone, which has the models.
 _LEFT_OUT = (".onnx", ".pyc", "vocabulary.txt", "characters.txt")
-_KEPT = (
+_DATA_FILES = (
     "memory.db* hooks.log config.json paused.json cleared.json usage.json tidied model-notice projects/*.json "
     "worker.json worker.sock worker.lock* drain.lock* reading.lock*"
 )
@@ -49,66 +49,71 @@ _SHOWN_LINES = 40
 _MODEL_QUESTION = """\
 May Claude read your corrections? It finds many that the local reader misses.
   What is sent: your own turns that may be corrections, without pasted text; the end of Claude's message before each;
-  and the rules you already have. Secrets are removed. It goes to `claude -p` on your own account.
-  How often: usually one call for a session, at most {calls} a day. `claude-smart usage` lists them.
-  Switch it off at any time: claude-smart config model off
+  and the rules you already have. Secrets are removed. The text goes to `claude -p` on your own account.
+  How often: usually one call per session, at most {calls} a day. `claude-smart usage` lists the calls.
+  Turn it off at any time: claude-smart config model off
 Without it, claude-smart learns only from explicit corrections. [Y/n] """
 _TEXTS = {
     "install": (
-        "Install claude-smart in Claude Code:",
-        "It is installed, and all is as it should be.",
-        "Installed. {next} The next session is the first to learn; `claude-smart doctor` tries it out now.",
+        "Install claude-smart in Claude Code. These changes will be made:",
+        "claude-smart is already installed and up to date.",
+        "Installed. {next}\nCheck the installation: claude-smart doctor. Undo it: claude-smart uninstall",
     ),
     "update": (
-        "Bring claude-smart to this version:",
-        "It is up to date.",
-        "Updated. Sessions that are open go on with what they have; new ones take the new version.",
+        "Update claude-smart to this version. These changes will be made:",
+        "claude-smart is up to date.",
+        "Updated. New sessions use the new version; open sessions keep the old one.",
     ),
-    "uninstall": ("Take claude-smart out of Claude Code:", "It is not installed.", "Done.{next}"),
+    "uninstall": (
+        "Remove claude-smart from Claude Code. These changes will be made:",
+        "claude-smart is not installed.",
+        "Removed.{next}",
+    ),
 }
-"""Of each command: what it is about to do, that nothing is to be done, and that it is done."""
+"""For each command: the heading of the plan, the message if there is nothing to do, and the message at the end."""
 
 
-def install(args: Namespace, desk: Desk) -> Answer:
-    """Install the plug-in, update it or take it out, after showing what changes and asking."""
+def install(args: Namespace, context: CommandContext) -> Answer:
+    """Install, update or remove the plugin, after showing the changes and asking."""
     setup = find_setup(os.environ)
     if args.command == "update" and not setup.receipt.is_file():
-        raise ConfigError(f"claude-smart is not installed in {setup.claude}; run claude-smart install")
+        raise ConfigError(f"claude-smart is not installed in {setup.claude}; run: claude-smart install")
     is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
-    model = _choose_model(args.model, setup.place, is_asked) if args.command == "install" else None
+    model = _choose_model(args.model, setup.data_dir, is_asked) if args.command == "install" else None
 
-    def make_plan() -> Plan:
+    def make_plan() -> InstallPlan:
         is_end = args.command == "uninstall"
         return plan_uninstall(setup, purge=args.purge) if is_end else plan_install(setup, model)
 
     plan = make_plan()
-    title, nothing, done = _TEXTS[args.command]
+    title, nothing_to_do, success = _TEXTS[args.command]
     if not plan:
-        desk.say(nothing)
-        return Plan().plain(done=True)
-    desk.say(title, *(f"  {line}" for line in plan.lines(Path(desk.place.home))))
+        context.print_lines(nothing_to_do)
+        return InstallPlan().to_dict(done=True)
+    context.print_lines(title, *(f"  {line}" for line in plan.describe(Path(context.data_dir.home))))
     if not (args.yes or is_asked) or args.dry_run or (is_asked and not ask_yes("\nGo ahead? [y/N] ")):
         if not is_asked and not args.dry_run:
-            desk.say("\nNothing was changed: nobody is there to ask. With --yes it is done.")
-        desk.exit_code = int(not args.dry_run)
-        return plan.plain(done=False)
-    # A worker that goes on would write into what is about to go, and one that starts meanwhile has the old code.
-    stop_worker(desk.place)
+            context.print_lines("\nNothing was changed, because there is no terminal to ask. Pass --yes to confirm.")
+        context.exit_code = int(not args.dry_run)
+        return plan.to_dict(done=False)
+    # A running worker would write to files that are about to be removed; one started meanwhile has the old code.
+    stop_worker(context.data_dir)
     make_plan().apply()
-    stop_worker(desk.place)
+    stop_worker(context.data_dir)
     if args.command == "uninstall":
-        then = f" What it learned stays in {setup.place.home}." if os.path.exists(setup.place.db) else ""
+        hint = f" Learned rules stay in {setup.data_dir.home}; erase them with: claude-smart uninstall --purge"
+        then = hint if os.path.exists(setup.data_dir.db) else ""
     elif shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
-        then = "Start Claude Code anew."
+        then = "Restart Claude Code; new sessions are recorded from then on."
     else:
-        then = "Claude Code itself was not found on the path; it will load the plug-in when it starts."
-    desk.say("\n" + done.format(next=then))
-    return plan.plain(done=True)
+        then = "Claude Code was not found on the PATH; it will load the plugin when it starts."
+    context.print_lines("\n" + success.format(next=then))
+    return plan.to_dict(done=True)
 
 
-def _choose_model(is_allowed: bool | None, place: DataDir, is_asked: bool) -> str | None:
-    """Return "on" or "off" for the model; None where it was answered before or nobody can answer."""
-    current = read_settings(place)
+def _choose_model(is_allowed: bool | None, data_dir: DataDir, is_asked: bool) -> str | None:
+    """Return "on" or "off" for the model; None if it was decided before or nobody can be asked."""
+    current = read_settings(data_dir)
     if is_allowed is None and is_asked and current["model"] == DEFAULTS["model"]:
         answer = input(_MODEL_QUESTION.format(calls=count_noun(current["daily_calls"], "call")))
         is_allowed = answer.strip().lower() in ("", "y", "yes")
@@ -118,19 +123,22 @@ def _choose_model(is_allowed: bool | None, place: DataDir, is_asked: bool) -> st
 # -- the plan
 
 
-class Plan(NamedTuple):
+class InstallPlan(NamedTuple):
+    """The file changes of an installation or removal."""
+
     changes: tuple[FileChange, ...] = ()
     folders: tuple[Path, ...] = ()
-    """To be removed afterwards, in this order, if nothing is left in them."""
+    """Folders to remove afterwards, in this order, if they are empty."""
 
     def __bool__(self) -> bool:
         return bool(self.changes) or any(folder.is_dir() and not any(folder.iterdir()) for folder in self.folders)
 
     def apply(self) -> None:
+        """Make all changes, or none if one fails."""
         apply_changes(self.changes, self.folders)
 
-    def lines(self, own: Path) -> Iterator[str]:
-        """Describe it for people. Files of our own are counted; every other one is shown with what changes in it."""
+    def describe(self, own: Path) -> Iterator[str]:
+        """Yield the plan as lines for people. Files in our own folder are counted; others are shown with a diff."""
         ours = [change for change in self.changes if change.path.is_relative_to(own)]
         for verb in ("create", "change", "remove"):
             folders = [str(change.path.parent) for change in ours if change.verb == verb]
@@ -141,8 +149,8 @@ class Plan(NamedTuple):
                 yield f"{change.verb} {change.path}"
                 yield from (f"    {line}" for line in _list_differences(change)[:_SHOWN_LINES])
 
-    def plain(self, *, done: bool) -> Answer:
-        """Describe it for programs."""
+    def to_dict(self, *, done: bool) -> Answer:
+        """Return the plan as JSON values."""
         changes = [
             {"change": change.verb, "path": str(change.path), "difference": _list_differences(change)}
             for change in self.changes
@@ -151,44 +159,47 @@ class Plan(NamedTuple):
 
 
 def _list_differences(change: FileChange) -> list[str]:
-    """Return what changes line by line; nothing for a file that is created or removed whole."""
+    """Return a diff of a changed file; empty for a file that is created or removed."""
     return change.diff().splitlines()[2:] if change.verb == "change" else []
 
 
 class Setup(NamedTuple):
-    """What is installed where."""
+    """The paths and interpreters of an installation."""
 
-    place: DataDir
+    data_dir: DataDir
     claude: Path
     """Claude Code's own folder."""
     python: str
-    """The interpreter that has all packages: it runs the commands and the worker."""
-    plain: str
-    """The interpreter that an environment was made from. The hooks need no package, and so outlive the environment."""
+    """The interpreter with all packages. It runs the commands and the worker."""
+    base_python: str
+    """The base interpreter of the environment. The hooks need no packages, so they work without the environment."""
     packages: Path
     plugin: Path
 
     @property
     def marketplace(self) -> Path:
-        return Path(self.place.home) / "marketplace"
+        """Return the folder that holds the installed plugin."""
+        return Path(self.data_dir.home) / "marketplace"
 
     @property
     def receipt(self) -> Path:
+        """Return the file that records what the installation added to the settings."""
         return self.marketplace / "receipt.json"
 
     @property
     def settings(self) -> Path:
-        """Claude Code's settings; a link to them stays a link."""
+        """Return Claude Code's settings file, with links resolved."""
         return resolve_link(self.claude / "settings.json")
 
 
 def find_setup(environ: Mapping[str, str]) -> Setup:
+    """Return the paths and interpreters for an installation in this environment."""
     packages = Path(__file__).resolve().parent.parent
-    # In a wheel the plug-in lies inside the package, in a clone beside `src`.
+    # In a wheel the plugin is inside the package, in a clone beside `src`.
     folders = [packages / "claude_smart" / "plugin", packages.parent / "plugin"]
     plugin = next((one for one in folders if (one / "hooks" / "hooks.json").is_file()), None)
     if plugin is None:
-        raise ConfigError(f"the files of the plug-in are missing: neither {folders[0]} nor {folders[1]} is there")
+        raise ConfigError(f"the plugin's files are missing: neither {folders[0]} nor {folders[1]} exists; reinstall")
     python = os.path.abspath(sys.executable)
     plain = os.path.realpath(getattr(sys, "_base_executable", "") or python)
     home = environ.get("USERPROFILE" if os.name == "nt" else "HOME") or os.path.expanduser("~")
@@ -196,44 +207,44 @@ def find_setup(environ: Mapping[str, str]) -> Setup:
     return Setup(find_data_dir(environ), Path(os.path.abspath(claude)), python, plain, packages, plugin)
 
 
-def plan_install(setup: Setup, model: str | None = None) -> Plan:
-    """Plan to install, or to bring what is installed to this version. `model`: on or off; None as it is."""
+def plan_install(setup: Setup, model: str | None = None) -> InstallPlan:
+    """Return the plan to install or update the plugin. `model` is the setting "on" or "off"; None leaves it."""
     text, settings = read_object(setup.settings)
     for name in list_enabled(settings):
         if name != PLUGIN:
             raise ConfigError(
-                f"Claude Code has the plug-in already, as {name}, and both together would do everything twice. "
-                f"Take that one out first: claude plugin uninstall {name}"
+                f"the plugin is already enabled in Claude Code as {name}, and two copies would record everything "
+                f"twice. Remove that one first: claude plugin uninstall {name}"
             )
-    # What was not there before us goes again with us. What an earlier installation noted still holds.
+    # Record which members did not exist, so that uninstall removes them. An earlier receipt takes precedence.
     keys = [path[0] for path in (_KNOWN, _ENABLED) if path[0] not in settings]
     receipt = {"settings": str(setup.claude / "settings.json"), "created": text is None, "keys": keys}
     source = {"source": {"source": "directory", "path": str(setup.marketplace)}}
     files = {
         **_collect_files(setup, read_object(setup.receipt)[1] or receipt),
-        Path(setup.place.runtime): _to_json({"python": setup.python, "path": str(setup.packages)}),
+        Path(setup.data_dir.runtime): _to_json({"python": setup.python, "path": str(setup.packages)}),
         setup.settings: jsonc.put(
             jsonc.put(text if text is not None else "{}\n", _KNOWN, source), _ENABLED, True
         ).encode(),
     }
-    config = Path(setup.place.config)
+    config = Path(setup.data_dir.config)
     config_text, config_values = read_object(config)
     if model is not None and config_values.get("model") != model:
         files[config] = jsonc.put(config_text or "{}\n", ("model",), model).encode()
-    changes = [FileChange(path, read_content(path), wanted) for path, wanted in files.items()]
+    changes = [FileChange(path, read_content(path), content) for path, content in files.items()]
     old = (path for path in _list_files(setup.marketplace) if path not in files and path.suffix != ".pyc")
-    return Plan((*filter(None, changes), *_remove_files(old)))
+    return InstallPlan((*filter(None, changes), *_remove_files(old)))
 
 
 def list_enabled(settings: Mapping[str, Any]) -> list[str]:
-    """Return the plug-ins of ours that are switched on, wherever they came from, and another of our name."""
+    """Return the enabled plugins that are ours, from any marketplace, or have our name."""
     plugins = settings.get("enabledPlugins")
     names = [name for name, is_on in plugins.items() if is_on] if isinstance(plugins, dict) else []
     return [name for name in names if name in _OURS or name.startswith("claude-smart@")]
 
 
 def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[Path, bytes]:
-    """Return what stands in our marketplace: the plug-in, a copy of the code, and its catalogue."""
+    """Return the files of our marketplace: the plugin, a copy of the code, and the catalogue."""
     sources = {path: path.relative_to(setup.plugin) for path in _list_files(setup.plugin)}
     for package in (setup.packages / "alma", setup.packages / "claude_smart"):
         code = (path for path in _list_files(package) if not path.is_relative_to(package / "plugin"))
@@ -243,13 +254,13 @@ def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[Path, bytes
         for path, name in sources.items()
         if not path.name.endswith(_LEFT_OUT)
     }
-    # The hooks name the interpreters of this machine instead of whatever `python3` means.
+    # The hooks use the interpreters of this installation instead of `python3` from the PATH.
     hooks = json.loads(files["plugin/hooks/hooks.json"])
     for hook in list_hooks(hooks):
-        hook["command"] = setup.plain if "-S" in hook["args"] else setup.python
+        hook["command"] = setup.base_python if "-S" in hook["args"] else setup.python
     files["plugin/hooks/hooks.json"] = _to_json(hooks)
     digest = hashlib.sha256(b"\0".join(name.encode() + b"\0" + files[name] for name in sorted(files))).hexdigest()[:8]
-    # Claude Code renews its own copy of a plug-in only when the version is another.
+    # Claude Code refreshes its copy of a plugin only if the version differs.
     manifest = {**json.loads(files["plugin/.claude-plugin/plugin.json"]), "version": f"{__version__}+{digest}"}
     entry = {"name": NAME, "source": "./plugin", "version": manifest["version"], "description": manifest["description"]}
     catalogue = {"name": MARKETPLACE, "owner": manifest["author"], "plugins": [entry]}
@@ -262,42 +273,43 @@ def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[Path, bytes
 
 
 def list_hooks(config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return all hooks of a `hooks.json`."""
     return [hook for entries in config["hooks"].values() for entry in entries for hook in entry["hooks"]]
 
 
-def plan_uninstall(setup: Setup, purge: bool = False) -> Plan:
-    """Plan to take out what `plan_install` put in. What was learned stays, unless it is purged."""
-    place, plugins = setup.place, setup.claude / "plugins"
+def plan_uninstall(setup: Setup, purge: bool = False) -> InstallPlan:
+    """Return the plan to remove the plugin. Learned rules stay unless `purge` is set."""
+    data_dir, plugins = setup.data_dir, setup.claude / "plugins"
     receipt = read_object(setup.receipt)[1]
     settings = resolve_link(Path(receipt.get("settings") or setup.settings))
     changes = [
         *_drop_members(settings, _ENABLED, _KNOWN, keys=receipt.get("keys", ()), is_ours=bool(receipt.get("created"))),
-        # Claude Code's own books about the plug-in, so that it does not look for it any more.
+        # Claude Code's own records of the plugin, so that it stops looking for it.
         *_drop_members(plugins / "known_marketplaces.json", (MARKETPLACE,)),
         *_drop_members(plugins / "installed_plugins.json", ("plugins", PLUGIN)),
     ]
-    home, sessions = Path(place.home), Path(place.sessions)
+    home, sessions = Path(data_dir.home), Path(data_dir.sessions)
     ours = [setup.marketplace, plugins / "cache" / MARKETPLACE, plugins / "data" / f"{NAME}-{MARKETPLACE}"]
-    gone = [path for folder in ours for path in _list_files(folder)] + [Path(place.runtime)]
+    paths = [path for folder in ours for path in _list_files(folder)] + [Path(data_dir.runtime)]
     if purge:
-        # Our own files by name: whatever else lies beside them stays.
-        gone += [path for name in _KEPT.split() for path in home.glob(name)]
-        gone += map(Path, list_own_files(place))
+        # Only our own files, by name. Everything else in the folder stays.
+        paths += [path for name in _DATA_FILES.split() for path in home.glob(name)]
+        paths += map(Path, list_own_files(data_dir))
     else:
-        # The permission to ask the model goes with the plug-in: a new installation asks again.
-        gone.append(Path(place.model_notice))
-        changes += _drop_members(Path(place.config), ("model",), is_ours=True)
-    changes += _remove_files(path for path in gone if path.is_file() or path.is_socket())
+        # The permission for the model is removed with the plugin: a new installation asks again.
+        paths.append(Path(data_dir.model_notice))
+        changes += _drop_members(Path(data_dir.config), ("model",), is_ours=True)
+    changes += _remove_files(path for path in paths if path.is_file() or path.is_socket())
     folders = [Path(base) for one in ours for base, _, _ in os.walk(one, topdown=False)]
     if purge or not sessions.exists():
         folders += [home / "projects", sessions, home]
-    return Plan(tuple(changes), tuple(folders))
+    return InstallPlan(tuple(changes), tuple(folders))
 
 
 def _drop_members(
     path: Path, *members: Sequence[str], keys: Iterable[str] = (), is_ours: bool = False
 ) -> Iterator[FileChange]:
-    """Plan a file without these members, without those of the `keys` that hold nothing then, or without the file."""
+    """Yield the change that removes these members from a JSON file, then `keys` that are empty, then an empty file."""
     text, _ = read_object(path)
     if text is None:
         return
@@ -322,199 +334,203 @@ def _to_json(value: Any) -> bytes:
     return json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-# -- doctor: the whole chain on this machine, in a scratch home, and the state of the real one
+# -- doctor: run the whole chain in a scratch data folder, and check the real one
 
-# Not imported: it is a program, and ends the process.
+# Run as a script, not imported: it exits the process.
 _HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook.py")
 _RECENT_SECONDS = 7 * 86_400.0
 _HOOK_SECONDS = 20.0
 _RESTORE = "restore a backup of memory.db, or: claude-smart clear-all --everywhere"
 _FIXES: tuple[tuple[type[Exception], str], ...] = (
-    (NewerStoreError, "an older claude-smart is used than the one that wrote it: update this one"),
-    (BusyError, "end the process that uses it, or try again"),
+    (NewerStoreError, "a newer claude-smart wrote this store; update this one"),
+    (BusyError, "stop the process that uses it, or try again"),
     (CorruptStoreError, _RESTORE),
     (StorageError, "check the disk, and the owner and mode of the file"),
-    (Exception, "mend or remove what is named"),
+    (Exception, "fix or remove the file in the message"),
 )
-_SAID = "no, use pnpm here instead of npm, because npm breaks the lock file"
+_CORRECTION = "no, use pnpm here instead of npm, because npm breaks the lock file"
 _CHAIN = (
-    "a hook fires and its turn is in the journal",
-    "the turn is in the store",
-    "a rule was learned from it",
-    "the next session is told",
+    "a hook records a turn",
+    "the turn is imported",
+    "a rule is learned",
+    "the next session sees the rule",
 )
 
 
 class Step(NamedTuple):
+    """One check of `doctor` and its result."""
+
     name: str
     ok: bool
     detail: str
     fix: str = ""
-    """What to do about it; empty when nothing is wrong."""
+    """What to do about a problem; empty if there is none."""
 
 
-def doctor(args: Namespace, desk: Desk) -> Answer:
-    """Check everything, and print each step as soon as it is done."""
+def doctor(args: Namespace, context: CommandContext) -> Answer:
+    """Check the installation, and print each step as soon as it is done."""
     steps = []
-    for step in _run_steps(desk):
+    for step in _run_steps(context):
         steps.append(step._asdict())
-        desk.say(f"{'✓' if step.ok else '✗'} {step.name}: {step.detail}", *([f"    {step.fix}"] if step.fix else []))
-    sound = all(step["ok"] for step in steps)
-    desk.say("\nAll is well." if sound else "\nSomething is not as it should be; see the lines marked ✗.")
-    desk.exit_code = int(not sound)
-    return {"ok": sound, "steps": steps}
+        context.print_lines(
+            f"{'✓' if step.ok else '✗'} {step.name}: {step.detail}", *([f"    Fix: {step.fix}"] if step.fix else [])
+        )
+    failures = sum(not step["ok"] for step in steps)
+    context.print_lines(f"\n{count_noun(len(steps) - failures, 'check')} passed, {failures} failed.")
+    context.exit_code = int(failures > 0)
+    return {"ok": not failures, "steps": steps}
 
 
-def _run_steps(desk: Desk) -> Iterator[Step]:
+def _run_steps(context: CommandContext) -> Iterator[Step]:
     yield Step("Python", True, f"{sys.version.split()[0]} ({sys.executable})")
-    yield from _check_plugin(desk.place)
+    yield from _check_plugin(context.data_dir)
     with tempfile.TemporaryDirectory(prefix="claude-smart-", ignore_cleanup_errors=True) as scratch:
-        # Each link needs the one before it; the first that fails says why, and the rest are not tried.
+        # Each link needs the one before it. After the first failure, the rest are not tried.
         links = _run_chain(scratch)
         for number, name in enumerate(_CHAIN, 1):
             try:
                 yield Step(name, True, next(links))
             except (ALMAError, OSError, subprocess.SubprocessError, ValueError, LookupError) as error:
                 yield Step(name, False, str(error) or type(error).__name__, "see hooks.log, and report this line")
-                yield from (Step(left, False, "not tried") for left in _CHAIN[number:])
+                yield from (Step(rest, False, "not tried") for rest in _CHAIN[number:])
                 break
     checks = (_check_home, _check_settings, _check_store, _check_journals, _check_reader, _check_log)
     for check in checks:
         name = check.__name__.removeprefix("_check_")
         try:
-            state, *rest = check(desk)
+            state, *rest = check(context)
             step = Step(name, state != FAILED, *rest)
         except (ALMAError, OSError) as error:
-            step = Step(name, False, own_words(error), next(fix for kind, fix in _FIXES if isinstance(error, kind)))
+            step = Step(name, False, reword_error(error), next(fix for kind, fix in _FIXES if isinstance(error, kind)))
         if step.detail:
             yield step
 
 
-def _check_plugin(place: DataDir) -> Iterator[Step]:
-    setup = find_setup({**os.environ, "CLAUDE_SMART_HOME": place.home})
+def _check_plugin(data_dir: DataDir) -> Iterator[Step]:
+    setup = find_setup({**os.environ, "CLAUDE_SMART_HOME": data_dir.home})
     try:
         names = list_enabled(read_object(setup.settings)[1])
     except ConfigError as error:
-        yield Step("plug-in", False, str(error), "mend the file; Claude Code does not read it either")
+        yield Step("plugin", False, str(error), "fix the file; Claude Code cannot read it either")
         return
     if not names:
-        yield Step("plug-in", False, f"not enabled in {setup.settings}", "claude-smart install")
+        yield Step("plugin", False, f"not enabled in {setup.settings}", "claude-smart install")
         return
-    fix = "" if len(names) == 1 else "keep one of them"
-    yield Step("plug-in", not fix, f"{', '.join(names)} is enabled", fix)
+    fix = "" if len(names) == 1 else "uninstall all but one: claude plugin uninstall NAME"
+    yield Step("plugin", not fix, f"{', '.join(names)} enabled", fix)
     if PLUGIN not in names:
         return
     content = read_content(setup.marketplace / "plugin" / "hooks" / "hooks.json")
     programs = {hook["command"] for hook in list_hooks(json.loads(content))} if content else {str(setup.marketplace)}
-    gone = sorted(one for one in programs if not os.path.isfile(one))
-    if gone:
-        yield Step("hooks", False, f"missing: {', '.join(gone)}", "claude-smart install")
+    missing = sorted(one for one in programs if not os.path.isfile(one))
+    if missing:
+        yield Step("hooks", False, f"missing: {', '.join(missing)}", "claude-smart install")
     elif any(change.path.suffix == ".py" for change in plan_install(setup).changes):
-        yield Step("hooks", True, "installed from another version than this one", "claude-smart update")
+        yield Step("hooks", True, "installed from another version of claude-smart", "claude-smart update")
     else:
-        yield Step("hooks", True, f"{setup.plain}, as installed")
+        yield Step("hooks", True, f"{setup.base_python}, as installed")
 
 
-# -- the chain, in a scratch home
+# -- the chain, in a scratch data folder
 
 
 def _run_chain(scratch: str) -> Iterator[str]:
-    """Yield what each link of the chain came to. Raises ValueError where it is broken."""
-    folder, place = os.path.join(scratch, "repository"), DataDir(os.path.join(scratch, "home"))
+    """Yield the result of each link of the chain. Raise ValueError at the first that fails."""
+    folder, data_dir = os.path.join(scratch, "repository"), DataDir(os.path.join(scratch, "home"))
     os.makedirs(folder)
-    place.make()
+    data_dir.create_folders()
     names = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
     environ = {name: value for name, value in os.environ.items() if name.upper() in names}
-    environ |= {"CLAUDE_SMART_HOME": place.home, "CLAUDE_SMART_BACKEND_AUTOSTART": "0", "CLAUDE_SMART_ATTENDED": "1"}
+    environ |= {"CLAUDE_SMART_HOME": data_dir.home, "CLAUDE_SMART_BACKEND_AUTOSTART": "0", "CLAUDE_SMART_ATTENDED": "1"}
 
-    def fire(event: str, session: str = "doctor-1", **fields: object) -> str:
-        """Run the hook as the host does, and return what it answers."""
-        # Pretend that a drain is running: a process started here would outlive this folder.
-        Path(place.sessions, "wanted").touch()
-        given = json.dumps({"session_id": session, "cwd": folder, "hook_event_name": event, **fields})
+    def run_hook(event: str, session: str = "doctor-1", **fields: object) -> str:
+        """Run the hook as the host does, and return its output."""
+        # A pending request keeps the hook from starting a worker, which would outlive this folder.
+        Path(data_dir.sessions, "wanted").touch()
+        payload = json.dumps({"session_id": session, "cwd": folder, "hook_event_name": event, **fields})
         command = [sys.executable, "-I", "-S", _HOOK]
         options: dict[str, Any] = {"env": environ, "timeout": _HOOK_SECONDS, "encoding": "utf-8", "errors": "replace"}
-        return str(subprocess.run(command, input=given, capture_output=True, check=False, **options).stdout)
+        return str(subprocess.run(command, input=payload, capture_output=True, check=False, **options).stdout)
 
-    began = time.perf_counter()
-    fire("SessionStart", source="startup")
-    took = time.perf_counter() - began
-    for id, prompt in (("p1", "install the packages"), ("p2", _SAID)):
-        fire("UserPromptSubmit", prompt=prompt, prompt_id=id)
-        fire("Stop", last_assistant_message="I ran npm install.", stop_hook_active=False, prompt_id=id)
-    if not os.path.exists(place.journal("doctor-1")):
-        raise ValueError(f"the hook wrote no journal; its log says: {_read_log(place)[-3:]}")
-    yield f"{took * 1000:.0f} ms for one hook"
+    start = time.perf_counter()
+    run_hook("SessionStart", source="startup")
+    seconds = time.perf_counter() - start
+    for id, prompt in (("p1", "install the packages"), ("p2", _CORRECTION)):
+        run_hook("UserPromptSubmit", prompt=prompt, prompt_id=id)
+        run_hook("Stop", last_assistant_message="I ran npm install.", stop_hook_active=False, prompt_id=id)
+    if not os.path.exists(data_dir.journal_file("doctor-1")):
+        raise ValueError(f"the hook wrote no journal; its log: {_read_log(data_dir)[-3:]}")
+    yield f"{seconds * 1000:.0f} ms for one hook"
 
-    report = drain(place, wait=1.0)
+    report = drain(data_dir, wait=1.0)
     if report.turns != 4:
-        raise ValueError(f"{report.turns} of 4 turns arrived; {report.problems or _read_log(place)[-3:]}")
-    yield "4 of 4, each once"
+        raise ValueError(f"{report.turns} of 4 turns were imported; {report.problems or _read_log(data_dir)[-3:]}")
+    yield "4 of 4 turns, each once"
 
     rules = [one.record for one in report.taught if one.record and one.record.status is Status.ACTIVE]
     if not rules:
-        raise ValueError(f"no rule came of {_SAID!r}")
+        raise ValueError(f"no rule was learned from {_CORRECTION!r}")
     yield str(rules[0].body["line"])
 
-    answer = fire("SessionStart", "doctor-2", source="startup")
+    answer = run_hook("SessionStart", "doctor-2", source="startup")
     if "pnpm" not in answer:
-        raise ValueError(f"the rule is not in what the session is told; the log says: {_read_log(place)[-3:]}")
+        raise ValueError(f"the rule was not shown to the next session; the log: {_read_log(data_dir)[-3:]}")
     context = json.loads(answer)["hookSpecificOutput"]["additionalContext"]
     yield f"{len(context)} characters at the start of a session"
 
 
-# -- the real home
+# -- the real data folder
 
 
-def _check_home(desk: Desk) -> Finding:
-    place = desk.place
-    if not os.path.isdir(place.home):
-        return OK, f"{place.home} does not exist yet; the first session makes it"
-    # Those that tell what was said. The folder of journals may be elsewhere, and others may use it too.
-    files = [path for path in Path(place.home).rglob("*") if path.is_file() and "marketplace" not in path.parts]
-    problems = check_modes(FAILED, "chmod go= {}", [*map(Path, list_own_files(place)), *files])
-    for folder in (place.home, place.sessions):
+def _check_home(context: CommandContext) -> Finding:
+    data_dir = context.data_dir
+    if not os.path.isdir(data_dir.home):
+        return OK, f"{data_dir.home} does not exist yet; the first session creates it"
+    # Files with conversations must be private. The journal folder may be elsewhere and shared with other programs.
+    files = [path for path in Path(data_dir.home).rglob("*") if path.is_file() and "marketplace" not in path.parts]
+    problems = check_modes(FAILED, "chmod go= {}", [*map(Path, list_own_files(data_dir)), *files])
+    for folder in (data_dir.home, data_dir.sessions):
         if os.path.isdir(folder) and not os.access(folder, os.W_OK | os.X_OK):
             problems.append((FAILED, f"{folder} cannot be written", "check its owner and mode"))
-    problems += [one for one in check_space(Path(place.home)) if one[0] == FAILED]
-    return problems[0] if problems else (OK, f"{place.home}, for you alone")
+    problems += [one for one in check_space(Path(data_dir.home)) if one[0] == FAILED]
+    return problems[0] if problems else (OK, f"{data_dir.home}, readable only by you")
 
 
-def _check_settings(desk: Desk) -> Finding:
-    read_paused(desk.place)
-    problems = check_settings(desk.place)[1]
+def _check_settings(context: CommandContext) -> Finding:
+    read_paused(context.data_dir)
+    problems = check_settings(context.data_dir)[1]
     state = FAILED if problems else OK
-    return state, "; ".join(problems), f"mend {desk.place.config}: claude-smart config NAME VALUE"
+    return state, "; ".join(problems), f"claude-smart config NAME VALUE, or edit {context.data_dir.config}"
 
 
-def _check_store(desk: Desk) -> Finding:
-    with desk.memory_if_any() as memory:
-        [found] = check_integrity(memory.alma.engine.store) if memory else [(OK, "")]
-    return (FAILED, found[1], _RESTORE) if found[0] == FAILED else found
+def _check_store(context: CommandContext) -> Finding:
+    with context.memory_if_any() as memory:
+        [finding] = check_integrity(memory.alma.engine.store) if memory else [(OK, "")]
+    return (FAILED, finding[1], _RESTORE) if finding[0] == FAILED else finding
 
 
-def _check_journals(desk: Desk) -> Finding:
-    with desk.memory_if_any() as memory:
-        waiting = find_pending(desk.place, memory)
+def _check_journals(context: CommandContext) -> Finding:
+    with context.memory_if_any() as memory:
+        waiting = find_pending(context.data_dir, memory)
     hour_ago = time.time() - 3600
     old = [path for path in waiting if os.path.exists(path) and os.path.getmtime(path) < hour_ago]
     if old:
-        fix = "claude-smart learn takes them in, or says why it cannot"
-        return FAILED, f"{count_noun(len(old), 'journal')} not taken in for more than an hour", fix
-    return OK, f"{len(waiting)} waiting to be taken in"
+        fix = "claude-smart learn (imports them, or reports why it cannot)"
+        return FAILED, f"{count_noun(len(old), 'journal')} not imported for more than an hour", fix
+    return OK, f"{len(waiting)} waiting to be imported"
 
 
-def _check_reader(desk: Desk) -> Finding:
-    """Say which reader is at work, and why Claude could not read what waits for it."""
-    with desk.memory_if_any() as memory:
-        state = describe_reader(desk.place, memory)
+def _check_reader(context: CommandContext) -> Finding:
+    """Report the reader, and why Claude could not read waiting sessions."""
+    with context.memory_if_any() as memory:
+        state = describe_reader(context.data_dir, memory)
     line = "; ".join(describe_reading(state))
     if state["reader"] == "local":
         return OK, line
     if state["error"] == SPENT:
-        return OK, line, "claude-smart config daily_calls N raises the limit"
+        return OK, line, "raise the limit: claude-smart config daily_calls N"
     if state["error"]:
-        return FAILED, line, "claude-smart learn tries it now"
+        return FAILED, line, "retry now: claude-smart learn"
     try:
         find_program()
     except ModelError as error:
@@ -522,15 +538,15 @@ def _check_reader(desk: Desk) -> Finding:
     return OK, line
 
 
-def _check_log(desk: Desk) -> Finding:
+def _check_log(context: CommandContext) -> Finding:
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - _RECENT_SECONDS))
-    recent = [line for line in _read_log(desk.place) if line >= since]
+    recent = [line for line in _read_log(context.data_dir) if line >= since]
     if not recent:
-        return OK, "no trouble in the last seven days"
-    detail = f"{count_noun(len(recent), 'line')} in the last seven days; the last: {recent[-1]}"
-    return FAILED, detail, f"see {desk.place.log}"
+        return OK, "no problems in the last seven days"
+    detail = f"{count_noun(len(recent), 'problem')} in the last seven days; the last: {recent[-1]}"
+    return FAILED, detail, f"see {context.data_dir.log}"
 
 
-def _read_log(place: DataDir) -> list[str]:
-    content = read_content(Path(place.log)) or b""
+def _read_log(data_dir: DataDir) -> list[str]:
+    content = read_content(Path(data_dir.log)) or b""
     return content.decode("utf-8", "replace").splitlines()

@@ -1,6 +1,6 @@
-"""The desk that all commands work at, and the commands about rules: show, review, edit, restore, forget, learn, tag.
+"""The context of a command, and the commands about rules: show, review, edit, restore, forget, learn, tag.
 
-A command says what people are to read and returns what programs get with `--json`.
+A command prints text for people and returns the values that `--json` prints.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, ValidationError
 from alma.files import lock_file, read_content
 from alma.hooks import drain as drains
-from alma.hooks.inject import playbook_text
+from alma.hooks.inject import read_playbook
 from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DataDir, find_data_dir, is_model_allowed, list_own_files
 from alma.hooks.privacy import remove_private
@@ -42,122 +42,135 @@ from alma.types.record import LIVE, Record, Status
 from alma.types.times import now
 
 PATIENCE = 20.0
-"""So many seconds a command waits for another process that takes in what was recorded."""
+"""How many seconds a command waits for another process that is importing sessions."""
 _STOP_SECONDS = 3.0
 INDENT = "    "
 Answer = dict[str, Any]
-"""What a command returns for programs; what people read it says itself."""
+"""The JSON values that a command returns."""
 
 
 @dataclass
-class Desk:
-    place: DataDir
+class CommandContext:
+    """The data folder, project, session and folder that a command works on, its output and its exit code."""
+
+    data_dir: DataDir
     project: str
     session: str
     folder: str
     as_json: bool = False
     exit_code: int = 0
 
-    def say(self, *lines: str) -> None:
-        """Print lines for people; programs get what the command returns."""
+    def print_lines(self, *lines: str) -> None:
+        """Print lines for people; nothing with `--json`."""
         for line in () if self.as_json else lines:
             print(line)
 
     def list_rules(self, heading: str, records: Sequence[Record]) -> list[Answer]:
-        """Say which rules there are; return them as JSON values."""
+        """Print the rules under a heading; return them as JSON values."""
         if records:
-            self.say(f"\n{heading}\n")
+            self.print_lines(f"\n{heading}\n")
         for one in records:
-            self.say(f"- {one.body['line']}\n{INDENT}{describe_rule(one)}")
+            self.print_lines(f"- {one.body['line']}\n{INDENT}{describe_rule(one)}")
             if one.status is Status.CANDIDATE and one.body.get("said"):
-                self.say(f"{INDENT}from: {one.body['said']}")
-        return [plain_rule(one) for one in records]
+                self.print_lines(f"{INDENT}from: {one.body['said']}")
+        return [rule_to_dict(one) for one in records]
 
-    def report_change(self, verb: str, rule: Record, ended: Sequence[Record] = ()) -> Answer:
-        """Say what was done to a rule, which rules it replaces, and how to undo it; return the same."""
-        self.say(f"{verb}: {rule.body['line']}\n{INDENT}{describe_rule(rule)}")
-        self.say(*(f"{INDENT}It replaces: {one.body['rule']} [{short_id(one.id)}]" for one in ended))
-        self.say(f"{INDENT}Undo: claude-smart restore {short_id(rule.id)}")
-        return {verb.lower(): plain_rule(rule), "replaced": [one.id for one in ended]}
+    def report_change(
+        self, verb: str, rule: Record, ended: Sequence[Record] = (), details: Sequence[str] = ()
+    ) -> Answer:
+        """Print what was done to a rule, which rules it replaces and how to undo it; return it as JSON values."""
+        self.print_lines(f"{verb}: {rule.body['line']}\n{INDENT}{describe_rule(rule)}")
+        self.print_lines(*(f"{INDENT}{detail}" for detail in details))
+        self.print_lines(*(f"{INDENT}It replaces: {one.body['rule']} [{short_id(one.id)}]" for one in ended))
+        self.print_lines(f"{INDENT}Undo: claude-smart restore {short_id(rule.id)}")
+        return {verb.lower(): rule_to_dict(rule), "replaced": [one.id for one in ended]}
 
     def memory(self) -> drains.ProjectMemories:
-        """Open the store. Something may be stored now, so the working copy is remembered."""
-        find_copy(self.place, locate_project(self.folder))
-        return drains.ProjectMemories(self.place)
+        """Open the store, creating it if needed, and remember the working copy."""
+        find_copy(self.data_dir, locate_project(self.folder))
+        return drains.ProjectMemories(self.data_dir)
 
     @contextmanager
     def memory_if_any(self) -> Iterator[drains.ProjectMemories | None]:
-        """Open the store; None where nothing was stored yet."""
-        with self.memory() if os.path.exists(self.place.db) else nullcontext() as memory:
+        """Open the store; None if nothing has been stored yet."""
+        with self.memory() if os.path.exists(self.data_dir.db) else nullcontext() as memory:
             yield memory
 
     @contextmanager
     def engine(self) -> Iterator[Engine]:
-        """Open the store for the rules of this project."""
+        """Open the store and return the engine of this project."""
         with self.memory() as memory:
             yield memory.engine(self.project)
 
 
-def open_desk(as_json: bool = False, project: str | None = None) -> Desk:
-    """Find the place and the project of this folder, without changing anything."""
-    place = find_data_dir(os.environ)
+def open_context(as_json: bool = False, project: str | None = None) -> CommandContext:
+    """Return the context for the current folder, or for `project`. Changes nothing."""
+    data_dir = find_data_dir(os.environ)
     try:
         here = clean_path(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd())
     except FileNotFoundError:
-        raise ConfigError("the folder you are in was removed; go to another one") from None
-    key = find_copy(place, locate_project(here), remember=False).key
+        raise ConfigError("the current folder no longer exists; change to another folder") from None
+    key = find_copy(data_dir, locate_project(here), remember=False).key
     if project not in (None, key):
-        require_project(place, str(project))
-    return Desk(place, project or key, os.environ.get("CLAUDE_CODE_SESSION_ID", ""), here, as_json)
+        require_project(data_dir, str(project))
+    return CommandContext(data_dir, project or key, os.environ.get("CLAUDE_CODE_SESSION_ID", ""), here, as_json)
 
 
-def require_project(place: DataDir, key: str) -> None:
-    """Refuse a project that has neither a working copy nor anything stored."""
-    known = {copy.key for copy in read_copies(place)}
-    if key not in known and os.path.exists(place.db):
-        with drains.ProjectMemories(place) as memory:
-            known |= {one.project for one in memory.alma.engine.store.scan(Where(projects={key}), 1)}
-    if key not in known:
-        raise NotFoundError(f"there is no project {key!r}. Known: {', '.join(sorted(known)) or 'none'}")
+def require_project(data_dir: DataDir, key: str) -> None:
+    """Raise NotFoundError for a project that has neither a working copy nor anything stored."""
+    keys = {copy.key for copy in read_copies(data_dir)}
+    if key not in keys and os.path.exists(data_dir.db):
+        with drains.ProjectMemories(data_dir) as memory:
+            keys |= {one.project for one in memory.alma.engine.store.scan(Where(projects={key}), 1)}
+    if key not in keys:
+        raise NotFoundError(f"there is no project {key!r}. Known: {', '.join(sorted(keys)) or 'none'}")
+
+
+def require_session(data_dir: DataDir, engine: Engine, session: str) -> None:
+    """Raise NotFoundError for a session that has neither a journal nor anything stored."""
+    records = engine.store.scan(Where(sessions={session}), 1)
+    if not os.path.exists(data_dir.journal_file(session)) and not list(records):
+        raise NotFoundError(f"there is no session {session!r}; claude-smart show --all lists the rules of all sessions")
 
 
 def is_run_by_agent() -> bool:
-    """Whether an agent runs this command in its own shell; its slash commands come by way of the journal."""
+    """Return whether an agent runs this command in its shell. Slash commands do not count."""
     return os.environ.get("CLAUDECODE") == "1" and not os.isatty(0)
 
 
 def require_person(doing: str) -> None:
-    """Refuse what only a person may decide, where an agent runs the command."""
+    """Raise ValidationError if an agent runs a command that only a person may decide on."""
     if is_run_by_agent():
-        raise ValidationError(f"{doing} is for a person to decide, and an agent runs this: run it in a terminal")
+        raise ValidationError(f"{doing} is for a person to decide, not for an agent: run it in your own terminal")
 
 
 def ask_yes(question: str) -> bool:
+    """Ask a question at the terminal. Return whether the answer is yes; the default is no."""
     return input(question).strip().lower() in ("y", "yes")
 
 
-def stop_worker(place: DataDir) -> None:
-    """End the worker: it would write into what is about to go."""
-    if ask_worker(place, {"op": "stop"}, 1.0) is not None:
+def stop_worker(data_dir: DataDir) -> None:
+    """Stop the worker, which would write to files that are about to be removed, and wait until it has ended."""
+    if ask_worker(data_dir, {"op": "stop"}, 1.0) is not None:
         deadline = time.monotonic() + _STOP_SECONDS
-        while os.path.exists(place.worker) and time.monotonic() < deadline:
+        while os.path.exists(data_dir.worker) and time.monotonic() < deadline:
             time.sleep(0.05)
 
 
 def read_object(path: Path) -> tuple[str | None, dict[str, Any]]:
-    """Return the text of a JSON file and what it holds; None and nothing where there is no file."""
+    """Return the text of a JSON file and the object in it; None and an empty object if there is no file."""
     content = read_content(path)
     if content is None:
         return None, {}
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
-    # The host reads JSON without comments and nothing else.
+        raise ConfigError(f"{path} is not valid UTF-8 ({error}); fix the file first. Nothing was changed") from error
+    # The host reads only JSON without comments.
     return text, jsonc.load(text, str(path), remarks=False)
 
 
-# -- rules: which there are, and how they are described
+# -- finding and describing rules
 
 
 def find_rules(engine: Engine, *statuses: Status) -> list[Record]:
@@ -167,35 +180,36 @@ def find_rules(engine: Engine, *statuses: Status) -> list[Record]:
 
 
 def find_observations(engine: Engine) -> list[Record]:
-    """Return what agents did in this project that failed and then worked, oldest first."""
+    """Return the observations of this project, oldest first."""
     return list(engine.store.scan(Where(kinds={OBSERVATION}, projects={engine.project}, statuses=LIVE)))[::-1]
 
 
 def pick_rule(records: Sequence[Record], name: str) -> Record:
-    """Return the one rule that an id, the end of one, or words mean."""
-    wanted = name.strip("[]# ").lower()
-    if not wanted:
-        raise ValidationError("say which rule: its id, the end of it, or words that are in it")
+    """Return the one rule that matches an id, the end of one, or words. Raise an error unless exactly one does."""
+    query = name.strip("[]# ").lower()
+    if not query:
+        raise ValidationError("pass a rule: its id, the end of its id, or words of the rule")
     texts = {one.id: str(one.body["rule" if one.kind == MemoryType.RULE else "line"]) for one in records}
     matches = (
-        [one for one in records if one.id == wanted or (len(wanted) >= 4 and one.id.endswith(wanted))]
-        or [one for one in records if wanted in texts[one.id].lower()]
-        or [one for one in records if stems(wanted) and stems(wanted) <= stems(one.text)]
+        [one for one in records if one.id == query or (len(query) >= 4 and one.id.endswith(query))]
+        or [one for one in records if query in texts[one.id].lower()]
+        or [one for one in records if stems(query) and stems(query) <= stems(one.text)]
     )
     if not matches:
         raise NotFoundError(f"no rule matches {name!r}; `claude-smart show` lists the rules with their ids")
     if len(matches) > 1:
-        listed = "\n".join(f"  [{short_id(one.id)}] {texts[one.id]}" for one in matches[:10])
-        raise ValidationError(f"{len(matches)} rules could be meant by {name!r}; name one by its id:\n{listed}")
+        choices = "\n".join(f"  [{short_id(one.id)}] {texts[one.id]}" for one in matches[:10])
+        raise ValidationError(f"{len(matches)} rules match {name!r}; pass the id of one:\n{choices}")
     return matches[0]
 
 
 def short_id(record_id: str) -> str:
-    """Return enough of an id to name it: its end, because the beginning is the time it was made."""
+    """Return the end of an id, which is enough to name a record; the start is a timestamp."""
     return record_id[-8:]
 
 
 def count_noun(number: int, noun: str) -> str:
+    """Return a number with a noun in the right form: "1 rule", "2 rules"."""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
@@ -203,7 +217,7 @@ _RULE_FIELDS = ("rule", "trigger", "why", "reach", "source", "said", "prefer", "
 _OBSERVATION_FIELDS = ("failed", "worked", "failures", "successes", "concern")
 
 
-def plain_rule(record: Record) -> Answer:
+def rule_to_dict(record: Record) -> Answer:
     """Return a rule or an observation as JSON values."""
     if record.kind == OBSERVATION:
         fields = {name: record.body[name] for name in _OBSERVATION_FIELDS}
@@ -222,10 +236,10 @@ def plain_rule(record: Record) -> Answer:
 
 
 def describe_rule(record: Record) -> str:
-    """Return what a person needs to judge a rule: id, reach, date, and how often it was repeated and followed."""
-    value, day = plain_rule(record), f"{record.created_at:%Y-%m-%d}"
+    """Return the id, reach, date and evidence of a rule on one line."""
+    value, day = rule_to_dict(record), f"{record.created_at:%Y-%m-%d}"
     if record.kind == OBSERVATION:
-        once = "seen in one session only" if record.status is Status.CANDIDATE else ""
+        once = "observed in one session only" if record.status is Status.CANDIDATE else ""
         parts = [day, f"not shown: {value['concern']}" if value["concern"] else once]
     else:
         counts = {"repeated": value["repeats"], "followed": value["followed"], "violated": value["violated"]}
@@ -240,58 +254,63 @@ def describe_rule(record: Record) -> str:
 
 # -- show
 
-_NOTHING = "No rule was learned for this project yet."
+_NOTHING = "No rules for this project yet. Correct the agent in a session, or run: claude-smart tag NOTE"
 _HISTORY = ("rule", "trigger", "why", "reach", "status")
 _CHANGE = ("verb", "why", "before")
 
 
-def show(args: Namespace, desk: Desk) -> Answer:
-    """Show what is known for this project, or one rule with its history."""
-    if not os.path.exists(desk.place.db):
-        desk.say("Nothing was learned yet. Correct the agent in a session, or say: claude-smart tag NOTE")
-        return {"project": desk.project, "playbook": "", "rules": [], "observations": []}
-    with desk.engine() as engine:
+def show(args: Namespace, context: CommandContext) -> Answer:
+    """Show the rules, candidates and observations of this project, or one rule with its history."""
+    if not os.path.exists(context.data_dir.db):
+        context.print_lines(_NOTHING)
+        return {"project": context.project, "playbook": "", "rules": [], "observations": []}
+    with context.engine() as engine:
+        if args.session:
+            require_session(context.data_dir, engine, args.session)
         known, observed = find_rules(engine), find_observations(engine)
         if args.what:
-            return _show_one(desk, engine, pick_rule([*known, *observed], " ".join(args.what)))
-    session = args.session or desk.session
-    playbook = playbook_text(desk.place, desk.project, session, desk.folder)
+            return _show_one(context, engine, pick_rule([*known, *observed], " ".join(args.what)))
+    session = args.session or context.session
+    playbook = read_playbook(context.data_dir, context.project, session, context.folder)
     active, waiting = ([one for one in known if one.status is status] for status in LIVE)
     lasting = [one for one in active if not one.session]
-    # A command that weakens safety is not put before an agent, which may be the one who asks.
+    # Commands that weaken safety are listed only with --all, because an agent may run this command.
     observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
     if args.playbook:
-        desk.say(playbook or ("All rules stand in CLAUDE.md, which Claude Code reads itself." if lasting else _NOTHING))
+        context.print_lines(
+            playbook or ("All rules are in CLAUDE.md, which Claude Code reads itself." if lasting else _NOTHING)
+        )
         if waiting:
-            desk.say(f"{count_noun(len(waiting), 'possible rule')} waiting: claude-smart review")
+            context.print_lines(f"{count_noun(len(waiting), 'candidate')} waiting for review: claude-smart review")
     else:
-        desk.say(f"Project {desk.project}")
+        context.print_lines(f"Project {context.project}")
         here = [one for one in active if one.session and one.session == session]
         elsewhere = [one for one in active if one.session not in ("", session)]
-        gone = [one for one in known if one.status not in LIVE]
+        inactive = [one for one in known if one.status not in LIVE]
         for heading, hint, rules, is_listed in (
-            ("Rules in force", "", lasting, True),
+            ("Rules you stated", "", lasting, True),
             ("Only in this session", "", here, True),
-            ("Waiting for your review", " (claude-smart review)", waiting, True),
-            ("Observed in commands", " (claude-smart review --accept ID turns one into a rule)", observed, True),
+            ("Candidates", " (not shown to the agent until you accept them: claude-smart review)", waiting, True),
+            ("Observed", " (claude-smart review --accept ID turns one into a rule)", observed, True),
             ("Only in other sessions", "", elsewhere, args.all),
-            ("Replaced or archived", " (claude-smart restore ID brings one back)", gone, args.all),
+            ("Replaced or archived", " (claude-smart restore ID brings one back)", inactive, args.all),
         ):
             if is_listed:
-                desk.list_rules(heading + hint, rules)
+                context.list_rules(heading + hint, rules)
             elif rules:
-                desk.say(f"\n{count_noun(len(rules), 'rule')} {heading.lower()}: claude-smart show --all")
+                context.print_lines(f"\n{count_noun(len(rules), 'rule')} {heading.lower()}: claude-smart show --all")
         if not (active or waiting or observed):
-            desk.say(_NOTHING)
-    listed, seen = ([plain_rule(one) for one in rules] for rules in (known if args.all else active, observed))
-    return {"project": desk.project, "playbook": playbook, "rules": listed, "observations": seen}
+            context.print_lines(_NOTHING)
+    lists = {"rules": known if args.all else active, "observations": observed}
+    values = {name: [rule_to_dict(one) for one in records] for name, records in lists.items()}
+    return {"project": context.project, "playbook": playbook, **values}
 
 
-def _show_one(desk: Desk, engine: Engine, record: Record) -> Answer:
-    desk.say(f"{record.body['line']}\n{INDENT}{describe_rule(record)}")
+def _show_one(context: CommandContext, engine: Engine, record: Record) -> Answer:
+    context.print_lines(f"{record.body['line']}\n{INDENT}{describe_rule(record)}")
     for title, name in (("learned from", "said"), ("source", "source")):
         if record.body.get(name):
-            desk.say(f"{INDENT}{title}: {record.body[name]}")
+            context.print_lines(f"{INDENT}{title}: {record.body[name]}")
     after = {**record.body, "status": str(record.status)}
     history, lines = list_history(engine, record.id), []
     for one in reversed(history):
@@ -300,44 +319,47 @@ def _show_one(desk: Desk, engine: Engine, record: Record) -> Answer:
         step = f"{INDENT}{one.created_at:%Y-%m-%d %H:%M} {one.body['verb']} {one.body['why']}".rstrip()
         lines.append(f"{step} (before: {changed})" if changed else step)
         after |= before
-    desk.say(*reversed(lines))
+    context.print_lines(*reversed(lines))
     steps = [{"at": one.created_at.isoformat(), **{name: one.body[name] for name in _CHANGE}} for one in history]
-    return {**plain_rule(record), "history": steps}
+    return {**rule_to_dict(record), "history": steps}
 
 
 # -- review
 
 
-def review(args: Namespace, desk: Desk) -> Answer:
-    """Decide about what might be a rule; at a terminal, one after the other."""
+def review(args: Namespace, context: CommandContext) -> Answer:
+    """Accept or reject candidates; at a terminal, one at a time."""
     if args.accept or args.accept_all:
         require_person("review --accept")
-    with desk.engine() as engine:
+    with context.engine() as engine:
         waiting = find_rules(engine, Status.CANDIDATE)
         acceptable = [*waiting, *find_observations(engine)]
         yes = waiting if args.accept_all else [pick_rule(acceptable, name) for name in args.accept]
         no = waiting if args.reject_all else [pick_rule(waiting, name) for name in args.reject]
         accepted, rejected = ([one.id for one in records] for records in (yes, no))
         if both := set(accepted) & set(rejected):
-            raise ValidationError(f"{', '.join(sorted(both))} cannot be both accepted and rejected")
+            raise ValidationError(f"{', '.join(sorted(both))} is in both --accept and --reject; pass it to one of them")
         for records, answer in ((yes, "a" if args.everywhere else "y"), (no, "n")):
             for one in records:
-                _decide(desk, engine, one, answer)
+                _apply_decision(context, engine, one, answer)
         if yes or no:
             return {"accepted": accepted, "rejected": rejected}
-        if waiting and not desk.as_json and os.isatty(0) and os.isatty(1):
-            _ask_each(desk, engine, waiting)
+        if waiting and not context.as_json and os.isatty(0) and os.isatty(1):
+            _ask_each(context, engine, waiting)
             return {}
-    plain = desk.list_rules("Waiting for your review", waiting)
-    how = "\nclaude-smart review --accept ID …  or  --reject ID …; claude-smart edit ID --rule … changes it first"
-    desk.say(how if waiting else "Nothing waits for review.")
-    return {"waiting": plain}
+    values = context.list_rules("Candidates", waiting)
+    how = (
+        "\nDecide: claude-smart review --accept ID … or --reject ID …",
+        "Edit first: claude-smart edit ID --rule TEXT",
+    )
+    context.print_lines(*(how if waiting else ["No candidates to review."]))
+    return {"waiting": values}
 
 
-def _ask_each(desk: Desk, engine: Engine, waiting: list[Record]) -> None:
-    for place, one in enumerate(waiting, 1):
-        desk.say(f"\n{place} of {len(waiting)}: {one.body['line']}\n{INDENT}{describe_rule(one)}")
-        desk.say(f"{INDENT}from: {one.body['said']}")
+def _ask_each(context: CommandContext, engine: Engine, waiting: list[Record]) -> None:
+    for number, one in enumerate(waiting, 1):
+        context.print_lines(f"\n{number} of {len(waiting)}: {one.body['line']}\n{INDENT}{describe_rule(one)}")
+        context.print_lines(f"{INDENT}from: {one.body['said']}")
         question = "  [y]es, in this project / [a]lways, in all projects / [e]dit / [n]o / [Enter] skip / [q]uit: "
         while (answer := input(question).strip().lower()[:1]) == "e":
             names = ("rule", "trigger", "why")
@@ -345,19 +367,19 @@ def _ask_each(desk: Desk, engine: Engine, waiting: list[Record]) -> None:
             one = core.change_rule(engine, one.id, "edited", words=words)[0] if words else one
         if answer == "q":
             break
-        _decide(desk, engine, one, answer)
+        _apply_decision(context, engine, one, answer)
 
 
-def _decide(desk: Desk, engine: Engine, record: Record, answer: str) -> None:
-    """Accept a rule here (y) or always (a), or reject it (n); anything else leaves it waiting."""
+def _apply_decision(context: CommandContext, engine: Engine, record: Record, answer: str) -> None:
+    """Accept a candidate for this project (y) or all projects (a), or reject it (n); otherwise leave it."""
     if answer in ("y", "a"):
-        desk.report_change("Accepted", accept(engine, record, everywhere=answer == "a"))
+        context.report_change("Accepted", accept_rule(engine, record, everywhere=answer == "a"))
     elif answer == "n":
-        desk.report_change("Rejected", *core.change_rule(engine, record.id, "rejected", status=Status.ARCHIVED))
+        context.report_change("Rejected", *core.change_rule(engine, record.id, "rejected", status=Status.ARCHIVED))
 
 
-def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Record:
-    """Make a lasting rule of a candidate or an observation, because a person said yes; end what it contradicts."""
+def accept_rule(engine: Engine, record: Record, *, everywhere: bool = False) -> Record:
+    """Make a candidate or an observation an active rule, and supersede the rules that it contradicts."""
     reach = Reach.ALWAYS if everywhere or record.project == EVERYWHERE else Reach.PROJECT
     if record.kind != OBSERVATION:
         return core.change_rule(engine, record.id, "accepted", reach=reach, status=Status.ACTIVE)[0]
@@ -368,12 +390,12 @@ def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Recor
     prepared = core.prepare_rules(engine, [rule])
 
     def replace_observation(tx: Transaction) -> Record:
-        [taught] = core.learn_rules(tx, prepared)
+        [result] = core.learn_rules(tx, prepared)
         for one in tx.get([record.id]):
             tx.update(one, status=Status.RETIRED)
-        # A note that its person vouches for is never refused.
-        assert taught.record is not None
-        return taught.record
+        # A note by a person is never refused.
+        assert result.record is not None
+        return result.record
 
     return write(engine, replace_observation)
 
@@ -381,236 +403,256 @@ def accept(engine: Engine, record: Record, *, everywhere: bool = False) -> Recor
 # -- edit, restore, forget
 
 
-def edit(args: Namespace, desk: Desk) -> Answer:
-    """Change the words or the reach of a rule."""
+def edit(args: Namespace, context: CommandContext) -> Answer:
+    """Change the text, trigger, reason or reach of a rule."""
     require_person("edit")
     values = {"rule": args.rule, "trigger": args.trigger, "why": args.reason}
     words = {name: text for name, text in values.items() if text is not None}
     if not words and args.reach is None:
         raise ValidationError("nothing to change: pass --rule, --trigger, --reason or --reach")
-    with desk.engine() as engine:
+    with context.engine() as engine:
         rule = pick_rule(find_rules(engine, *LIVE), " ".join(args.what))
         reach = Reach(args.reach or rule.body["reach"])
-        session = args.session or desk.session
-        changed = core.change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
-    return desk.report_change("Changed", *changed)
+        session = args.session or context.session
+        changed, ended = core.change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
+    names = {"rule": "rule", "trigger": "trigger", "why": "reason"}
+    details = [
+        f"{names[name]}: {changed.body[name] or 'none'} (before: {rule.body[name] or 'none'})"
+        for name in words
+        if changed.body[name] != rule.body[name]
+    ]
+    return context.report_change("Changed", changed, ended, details)
 
 
-def restore(args: Namespace, desk: Desk) -> Answer:
-    """Bring back a rule that was replaced, rejected or archived, or undo the last change of a rule in force."""
+def restore(args: Namespace, context: CommandContext) -> Answer:
+    """Bring back a replaced, rejected or archived rule, or undo the last change of an active one."""
     require_person("restore")
     name = " ".join(args.what)
     end = name.strip("[]# ").lower()
-    with desk.engine() as engine:
-        # Words mean a rule that is gone; an id may also name one in force, whose last change is undone.
+    with context.engine() as engine:
+        # Words match only inactive rules. An id may also name an active one, whose last change is then undone.
         is_id = len(end) >= 4
-        known = [one for one in find_rules(engine) if one.status not in LIVE or (is_id and one.id.endswith(end))]
-        if not known:
+        rules = [one for one in find_rules(engine) if one.status not in LIVE or (is_id and one.id.endswith(end))]
+        if not rules:
             raise ValidationError(
                 f"no replaced or archived rule matches {name!r}; to undo the last change of an active rule, pass its id"
             )
-        rule = pick_rule(known, name)
+        rule = pick_rule(rules, name)
         ended = core.find_ended(Transaction(engine), rule, rule.superseded_by) if rule.status not in LIVE else []
         wide = [one for one in ended if one.project == EVERYWHERE and rule.project != EVERYWHERE]
         if wide and not args.yes:
             raise ValidationError(
-                f"[{short_id(wide[0].id)}] {wide[0].body['rule']!r} holds in all projects and contradicts it; "
+                f"[{short_id(wide[0].id)}] {wide[0].body['rule']!r} applies in all projects and contradicts it; "
                 "pass --yes to replace it everywhere, or forget it first"
             )
         restored, replaced = core.restore_rule(engine, rule.id)
-        return desk.report_change("Restored" if restored.status in LIVE else "Put away again", restored, replaced)
+        return context.report_change("Restored" if restored.status in LIVE else "Put away again", restored, replaced)
 
 
-def forget(args: Namespace, desk: Desk) -> Answer:
-    """Put a rule away; with --everything, erase it with the sentence that it came from."""
+def forget(args: Namespace, context: CommandContext) -> Answer:
+    """Archive a rule; with --everything, erase it with the sentence it was learned from."""
     if args.everything:
         require_person("forget --everything")
-    with desk.memory() as memory:
-        engine = memory.engine(desk.project)
+    with context.memory() as memory:
+        engine = memory.engine(context.project)
         rules = find_rules(engine, *(() if args.everything else LIVE))
         rule = pick_rule([*rules, *find_observations(engine)], " ".join(args.what))
-        answer: Answer = {"forgotten": [plain_rule(rule)]}
+        answer: Answer = {"forgotten": [rule_to_dict(rule)]}
         if rule.kind == OBSERVATION:
             delete_observation(replace(engine, project=rule.project), rule)
-            desk.say(f"Erased: {rule.body['line']}")
+            context.print_lines(f"Erased: {rule.body['line']}")
         elif args.everything:
             quotes = core.find_quotes(rule)
-            with lock_file(desk.place.drain_lock, PATIENCE):
-                # What is half read would come back after it was erased.
+            with lock_file(context.data_dir.drain_lock, PATIENCE):
+                # Without the lock, a running drain could store the sentence again.
                 turns = core.erase_rule(engine, rule)
-                lines = drains.erase_from_journals(desk.place, rule.project, lambda text: core.has_quote(text, quotes))
+                lines = drains.erase_from_journals(
+                    context.data_dir, rule.project, lambda text: core.has_quote(text, quotes)
+                )
                 memory.alma.vacuum()
             also = f"{count_noun(turns, 'recorded turn')} and {count_noun(lines, 'journal line')}"
-            desk.say(f"Erased for good: {rule.body['rule']}\n{INDENT}with its history, {also}.")
-            desk.say(f"{INDENT}Claude Code's own transcripts are not changed.")
+            context.print_lines(f"Erased for good: {rule.body['rule']}\n{INDENT}with its history, {also}.")
+            context.print_lines(f"{INDENT}Claude Code's own transcripts are not changed.")
             answer |= {"turns": turns, "journal_lines": lines}
         else:
-            desk.report_change("Forgotten", *core.change_rule(engine, rule.id, "put away", status=Status.ARCHIVED))
+            context.report_change("Forgotten", *core.change_rule(engine, rule.id, "put away", status=Status.ARCHIVED))
             how = f"claude-smart forget --everything {short_id(rule.id)}"
-            desk.say(f"{INDENT}Erase it, and the sentence it came from: {how}")
+            context.print_lines(f"{INDENT}Erase it for good, with the sentence it was learned from: {how}")
     return answer
 
 
 # -- learn, tag
 
 _READING_SECONDS = 30.0
-"""The host ends a slash command that takes a minute."""
+"""The host stops a slash command after a minute."""
 _TITLES = {
     "repeated": "Repeated",
     "confirmed": "Confirmed",
-    "promoted": "Now beyond one session",
+    "promoted": "Now applies beyond one session",
     "known": "Already known",
 }
 
 
-def learn(args: Namespace, desk: Desk) -> Answer:
-    """Take in what was recorded; keep a note; or propose rules from old transcripts."""
+def learn(args: Namespace, context: CommandContext) -> Answer:
+    """Import recorded sessions, store a note, or propose rules from old transcripts."""
     if args.from_history:
-        return _learn_from_history(args, desk)
+        return _learn_from_history(args, context)
     if args.note:
-        return tag(args, desk)
-    report = drains.drain(desk.place, wait=PATIENCE)
+        return tag(args, context)
+    report = drains.drain(context.data_dir, wait=PATIENCE)
     reading = drains.ReadingReport()
-    is_read = is_model_allowed(desk.place) and os.path.exists(desk.place.db)
+    is_read = is_model_allowed(context.data_dir) and os.path.exists(context.data_dir.db)
     if is_read:
-        # Claude reads this session, or all that wait when there is none.
-        timeout = _READING_SECONDS if desk.session else None
-        with desk.memory() as memory:
-            reading = drains.read_sessions(desk.place, memory, session=desk.session, is_urgent=True, timeout=timeout)
+        # Claude reads this session; outside of a session, all that are waiting.
+        timeout = _READING_SECONDS if context.session else None
+        with context.memory() as memory:
+            reading = drains.read_sessions(
+                context.data_dir, memory, session=context.session, is_urgent=True, timeout=timeout
+            )
     if report.busy:
-        desk.say("Another process is taking in what was recorded; try again in a moment.")
+        context.print_lines("Another process is importing sessions; try again in a moment.")
     elif not report.sessions:
-        desk.say("Nothing new was recorded since the last time.")
+        context.print_lines("No new turns since the last import.")
     else:
-        desk.say(f"Imported {count_noun(report.turns, 'turn')} from {count_noun(report.sessions, 'session')}.")
-    # What both readers learned, each rule as it is now.
+        context.print_lines(
+            f"Imported {count_noun(report.turns, 'turn')} from {count_noun(report.sessions, 'session')}."
+        )
+    # The rules that both readers learned, each in its current form.
     refined, archived = ({one.id: one for one in records} for records in (reading.refined, reading.archived))
     current = [one for one in report.taught if one.record is None or one.record.id not in archived]
-    learned = [one._replace(record=one.record and refined.get(one.record.id, one.record)) for one in current]
-    learned += reading.taught
-    plain = _report_learned(desk, learned)
+    lessons = [one._replace(record=one.record and refined.get(one.record.id, one.record)) for one in current]
+    lessons += reading.taught
+    values = _report_learned(context, lessons)
     for one in report.observed:
         if one.status is Status.ACTIVE:
-            desk.say(f"- Observed in commands: {one.body['line']} [{short_id(one.id)}]")
+            context.print_lines(f"- Observed: {one.body['line']} [{short_id(one.id)}]")
     if is_read:
-        _say_reading(desk, reading, {one.record.id for one in learned if one.record})
-    if (report.sessions or is_read) and not any(one.record for one in learned) and not reading.refined:
-        hint = "Only explicit corrections are found while Claude does not read them: claude-smart config model on"
-        desk.say("No rules found." if is_read else f"No rules found.\n{hint}")
+        _report_reading(context, reading, {one.record.id for one in lessons if one.record})
+    if (report.sessions or is_read) and not any(one.record for one in lessons) and not reading.refined:
+        hint = "Only explicit corrections are recognised. Let Claude find the others: claude-smart config model on"
+        context.print_lines("No rules found." if is_read else f"No rules found.\n{hint}")
     for problem in report.problems:
-        desk.say(f"! {problem}")
-    desk.exit_code = int(report.busy or bool(report.problems))
+        context.print_lines(f"! {problem}")
+    context.exit_code = int(report.busy or bool(report.problems))
     changed = {"refined": reading.refined, "archived": reading.archived, "observed": report.observed}
     return {
         **{name: getattr(report, name) for name in ("sessions", "turns", "busy", "problems")},
-        "learned": plain,
-        **{name: [plain_rule(one) for one in records] for name, records in changed.items()},
+        "learned": values,
+        **{name: [rule_to_dict(one) for one in records] for name, records in changed.items()},
         "read": {name: getattr(reading, name) for name in ("turns", "dropped", "problem")} if is_read else None,
     }
 
 
-def _report_learned(desk: Desk, taught: Sequence[core.Taught]) -> list[Answer]:
-    """Say what became of the rules that were just taught, each as it is shown to the agent, and how to undo it."""
-    for one in taught:
+def _report_learned(context: CommandContext, lessons: Sequence[core.Taught]) -> list[Answer]:
+    """Print each new rule as it is shown to the agent, its state, and how to undo it; return them as JSON values."""
+    for one in lessons:
         if one.record is None:
-            desk.say(f"- Not learned, because you erased it: {one.teaching.rule}")
+            context.print_lines(f"- Not learned, because you erased this rule before: {one.teaching.rule}")
             continue
         body, name = one.record.body, short_id(one.record.id)
         if one.record.status is Status.ACTIVE:
             title = _TITLES.get(one.verb, "Learned")
-            state = f"reach {body['reach']}, in force from now on. Undo: claude-smart forget {name}"
+            state = f"reach {body['reach']}, active from now on. Undo: claude-smart forget {name}"
         elif one.record.status is Status.CANDIDATE:
-            title = "Possible rule"
-            state = f"reach {body['reach']}, waits for you: claude-smart review --accept {name} (or --reject {name})"
+            title = "Candidate"
+            state = f"reach {body['reach']}, not active yet: claude-smart review --accept {name} (or --reject {name})"
         else:
-            title, state = "Repeated, but you archived it", f"claude-smart restore {name} brings it back"
-        desk.say(f"- {title}: {body['line']}\n{INDENT}[{name}] {state}")
-        desk.say(*(f"{INDENT}It replaces [{id[-8:]}]: claude-smart restore {id[-8:]}" for id in one.replaced))
+            title, state = "Repeated, but archived", f"bring it back: claude-smart restore {name}"
+        context.print_lines(f"- {title}: {body['line']}\n{INDENT}[{name}] {state}")
+        context.print_lines(
+            *(f"{INDENT}It replaces [{id[-8:]}]. Undo: claude-smart restore {id[-8:]}" for id in one.replaced)
+        )
     return [
-        {"verb": one.verb, "rule": one.record and plain_rule(one.record), "replaced": list(one.replaced)}
-        for one in taught
+        {"verb": one.verb, "rule": one.record and rule_to_dict(one.record), "replaced": list(one.replaced)}
+        for one in lessons
     ]
 
 
-def _say_reading(desk: Desk, reading: drains.ReadingReport, listed: set[str]) -> None:
-    """Say what Claude did with the rules that are not `listed` yet, or why it did nothing."""
+def _report_reading(context: CommandContext, reading: drains.ReadingReport, printed_ids: set[str]) -> None:
+    """Print what Claude did with rules that were not printed yet, or why it did nothing."""
     for one in reading.refined:
-        if one.id not in listed:
-            desk.say(f"- reworded: {one.body['line']} [{short_id(one.id)}]")
+        if one.id not in printed_ids:
+            context.print_lines(f"- Reworded: {one.body['line']} [{short_id(one.id)}]")
     for one in reading.archived:
-        desk.say(f"- no rule after all (claude-smart restore {short_id(one.id)}): {one.body['line']}")
+        restore_hint = f"Undo: claude-smart restore {short_id(one.id)}"
+        context.print_lines(f"- Archived, not a rule after all: {one.body['line']}\n{INDENT}{restore_hint}")
     if reading.turns:
-        desk.say(f"Claude read {count_noun(reading.turns, 'turn')}.")
+        context.print_lines(f"Claude read {count_noun(reading.turns, 'turn')}.")
     if reading.dropped:
-        desk.say(f"Dropped by the checks: {drains.describe_dropped(reading.dropped)}.")
+        context.print_lines(f"Proposals dropped by the checks: {drains.describe_dropped(reading.dropped)}.")
     if reading.problem:
-        desk.say(f"Claude could not read the session: {reading.problem}. It is retried later; local findings are kept.")
+        context.print_lines(
+            f"Claude could not read the session: {reading.problem}. It will be retried; rules found locally are stored."
+        )
     elif not reading.sessions:
-        desk.say("Claude had nothing to read: no turn since the last time may be a correction.")
+        context.print_lines("Claude had nothing to read: no new turn looks like a correction.")
 
 
-def tag(args: Namespace, desk: Desk) -> Answer:
-    """Keep a note as a rule, as written; without one, what the person said last."""
+def tag(args: Namespace, context: CommandContext) -> Answer:
+    """Store a note as a rule, verbatim; without a note, the person's last turn."""
     if args.note:
-        # A terminal may pass bytes that are no text.
+        # A terminal may pass bytes that are not valid text.
         rule = words = remove_private(" ".join(args.note).encode("utf-8", "replace").decode()).strip()
         if not words:
-            raise ValidationError("the note is empty; say what is to be remembered")
+            raise ValidationError("the note is empty; pass the rule as text: claude-smart tag NOTE")
     else:
-        own = desk.place.journal(desk.session)
-        paths = sorted(list_own_files(desk.place, ".jsonl"), key=lambda path: (path == own, os.path.getmtime(path)))
+        own = context.data_dir.journal_file(context.session)
+        paths = sorted(
+            list_own_files(context.data_dir, ".jsonl"), key=lambda path: (path == own, os.path.getmtime(path))
+        )
         words = ""
         while paths and not words:
             with open(paths.pop(), "rb") as file:
                 story = build_session(parse_journal(file.read())[0])
-            words = story.heard[-1].heard if story.heard and story.project == desk.project else ""
+            words = story.user_turns[-1].user_words if story.user_turns and story.project == context.project else ""
         if not words:
             raise ValidationError(
-                "no turn was recorded here yet, so there is none to tag; pass a note: claude-smart tag …"
+                "no turn was recorded in this project yet; pass the rule as text: claude-smart tag NOTE"
             )
         rule = word_rule(words)
     prefer, avoid = find_choice(rule)
     reach, is_sure = Reach.ALWAYS if args.everywhere else Reach.PROJECT, not is_run_by_agent()
     note = Teaching(f"note:{uuid.uuid4().hex}", rule, reach, RuleSource.NOTE, said=words, sure=is_sure, at=now())
-    with desk.engine() as engine:
-        taught = core.teach(engine, [note._replace(prefer=prefer, avoid=avoid, session=desk.session)])
-    return {"learned": _report_learned(desk, taught)}
+    with context.engine() as engine:
+        lessons = core.teach(engine, [note._replace(prefer=prefer, avoid=avoid, session=context.session)])
+    return {"learned": _report_learned(context, lessons)}
 
 
-def _learn_from_history(args: Namespace, desk: Desk) -> Answer:
-    """Propose rules from the transcripts that Claude Code keeps, offline; they wait for review."""
+def _learn_from_history(args: Namespace, context: CommandContext) -> Answer:
+    """Propose rules from the transcripts that Claude Code keeps. Runs offline; the rules become candidates."""
     folder = args.folder or os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
     if not os.path.isdir(os.path.join(folder, "projects")):
         raise NotFoundError(
-            f"{folder} holds no transcripts (no folder `projects`); name the Claude folder: --folder DIR"
+            f"{folder} has no transcripts (no folder `projects` in it); pass the Claude folder: --folder DIR"
         )
     oldest = 0.0 if args.days is None else time.time() - args.days * 86_400.0
     sessions = turns = 0
     proposed: dict[str, list[Record]] = {}
-    with desk.memory() as memory:
+    with context.memory() as memory:
         for file in (one for one in list_transcripts(folder) if one.modified >= oldest):
-            # One that was recorded as it happened has taught what it had to teach.
+            # Skip sessions that were recorded live: they are already imported.
             if find_mark(memory.engine(EVERYWHERE), file.session).offset:
                 continue
             with open(file.path, "rb") as lines:
                 events = list(read_transcript(read_lines(lines)))
             story = build_session([replace(event, data=_remove_private(event.data)) for event in events])
             sessions, turns = sessions + 1, turns + len(story.turns)
-            project = find_copy(desk.place, locate_project(file.cwd), remember=False).key
-            # What was said long ago, and not to this memory, waits for a person or for its repetition.
+            project = find_copy(context.data_dir, locate_project(file.cwd), remember=False).key
+            # Old statements become candidates until a person accepts or repeats them.
             lasting = [one._replace(sure=False) for one in find_teachings(story, 0) if one.reach in LASTING]
-            taught = (
+            lessons = (
                 [one for one in core.teach(memory.engine(project), lasting) if one.verb != "known"] if lasting else []
             )
-            proposed.setdefault(project, []).extend(one.record for one in taught if one.record)
-    desk.say(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")
-    plain = [one for project, rules in proposed.items() for one in desk.list_rules(project, rules)]
-    desk.say("\nNone is used until you say so: claude-smart review" if plain else "No rule was found in them.")
-    return {"sessions": sessions, "turns": turns, "proposed": plain}
+            proposed.setdefault(project, []).extend(one.record for one in lessons if one.record)
+    context.print_lines(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")
+    values = [one for project, rules in proposed.items() for one in context.list_rules(project, rules)]
+    waiting = "\nThese are candidates. None is used until you accept it: claude-smart review"
+    context.print_lines(waiting if values else "No rules found.")
+    return {"sessions": sessions, "turns": turns, "proposed": values}
 
 
 def _remove_private(value: Any) -> Any:
-    """Return the value without what was marked as private; secrets are taken out where it is admitted."""
+    """Return a JSON value without `<private>` passages. Secrets are removed when it is stored."""
     if isinstance(value, str):
         return remove_private(value)
     if isinstance(value, dict):

@@ -21,7 +21,7 @@ from alma.embedders.hash import HashEmbedder
 from alma.errors import ALMAError
 from alma.mcp.tools import OperationTool, select_tools
 from alma.operations import Effect, operations
-from alma.schema import Definitions, described
+from alma.schema import Definitions, describe_type
 from alma.stores.memory import MemoryStore
 from alma.types.kinds import Memory
 
@@ -149,13 +149,13 @@ class Tree:
     ],
 )
 def test_an_annotation_becomes_a_schema(kind: Any, schema: Any) -> None:
-    assert described(kind, {}) == schema
+    assert describe_type(kind, {}) == schema
 
 
 def test_what_holds_itself_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
     definitions: Definitions = {}
     monkeypatch.setitem(Tree.__init__.__globals__, "Tree", Tree)
-    assert described(Tree, definitions) == {"$ref": "#/$defs/Tree"}
+    assert describe_type(Tree, definitions) == {"$ref": "#/$defs/Tree"}
     assert definitions[Tree]["properties"]["left"] == {"anyOf": [{"$ref": "#/$defs/Tree"}, {"type": "null"}]}
     assert set(definitions[Leaf]["required"]) == {"at", "path", "colour"}
 
@@ -163,20 +163,20 @@ def test_what_holds_itself_is_described_once(monkeypatch: pytest.MonkeyPatch) ->
 def test_two_of_one_name_are_two() -> None:
     definitions: Definitions = {}
     other = dataclass(type("Leaf", (), {"__annotations__": {"n": int}, "__module__": "elsewhere"}))
-    assert described(Leaf, definitions) != described(other, definitions)
+    assert describe_type(Leaf, definitions) != describe_type(other, definitions)
     assert len(definitions) == 2
 
 
 def test_a_memory_of_any_type_may_say_more() -> None:
     definitions: Definitions = {}
-    described(Memory, definitions)
+    describe_type(Memory, definitions)
     assert definitions[Memory]["additionalProperties"] is True
     assert "turn" in definitions[Memory]["properties"]["type"]["enum"]
 
 
 def test_what_has_no_schema_is_refused() -> None:
     with pytest.raises(TypeError, match="no JSON Schema"):
-        described(object(), {})
+        describe_type(object(), {})
 
 
 # -- whatever a client sends

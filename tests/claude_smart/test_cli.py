@@ -61,6 +61,40 @@ def test_a_command_that_is_nearly_right_is_suggested(person: Person) -> None:
     assert "unknown command 'shwo'. Did you mean 'show'?" in person.capture.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["review", "nope"], "review takes no argument 'nope'; decide with --accept nope or --reject nope."),
+        (["status", "now"], "status takes no argument 'now'."),
+        (["show", "--playbok"], "unknown option '--playbok'. Did you mean '--playbook'? Valid: --json, "),
+        (["edit", "x", "--reach", "far"], "argument --reach: invalid choice: 'far'"),
+    ],
+)
+def test_wrong_arguments_are_explained_on_one_line(person: Person, arguments: list[str], reason: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        person.types(*arguments)
+    said = person.capture.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    [line] = said.err.splitlines()
+    assert line.startswith(f"claude-smart: {reason}")
+    assert line.endswith(f"See claude-smart {arguments[0]} --help")
+
+
+@pytest.mark.parametrize("option", ["--reach", "--trigger=tests", "--everywher"])
+def test_an_option_that_tag_does_not_have_is_not_part_of_the_note(person: Person, option: str) -> None:
+    for command in ("tag", "learn"):
+        with pytest.raises(SystemExit) as ended:
+            person.types(command, "Use tabs", option, "always")
+        [line] = person.capture.readouterr().err.splitlines()
+        assert ended.value.code == 2
+        assert line.startswith(f"claude-smart: unknown option {option.partition('=')[0]!r}.")
+        assert f"Put -- before a note that contains it: claude-smart {command} -- NOTE" in line
+    assert person.rules() == []
+    person.types("tag", "--", "Use tabs", option, "always")
+    person.types("tag", "never pass", "--no-verify")
+    assert [one["rule"] for one in person.rules()] == [f"Use tabs {option} always", "never pass --no-verify"]
+
+
 def test_a_project_that_is_not_known_is_refused_and_the_known_ones_are_named(person: Person) -> None:
     assert person.fails("tag", "Use tabs", "--project", "nope") == "there is no project 'nope'. Known: none"
     person.types("tag", "Use tabs")

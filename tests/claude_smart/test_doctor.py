@@ -25,9 +25,9 @@ def test_the_chain_is_proved_and_leaves_nothing(
     scratch.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(scratch))
     found = looked(person)
-    for name in ("a hook fires", "the turn is in", "a rule was learned", "the next session is told"):
+    for name in ("a hook records", "the turn is imported", "a rule is learned", "the next session sees"):
         assert next(step for full, step in found.items() if full.startswith(name))["ok"]
-    assert found["plug-in"]["fix"] == "claude-smart install"
+    assert found["plugin"]["fix"] == "claude-smart install"
     assert found["home"]["ok"]
     # A process that a hook had started would make the folder again.
     time.sleep(1.0)
@@ -84,7 +84,7 @@ def test_damaged_settings_are_told(person: Person) -> None:
 def test_journals_that_nobody_took_in_are_told(person: Person) -> None:
     person.talks("s1", "hello there")
     assert looked(person)["journals"]["ok"]
-    os.utime(person.place.journal("s1"), (0, 0))
+    os.utime(person.place.journal_file("s1"), (0, 0))
     assert "claude-smart learn" in looked(person)["journals"]["fix"]
 
 
@@ -96,4 +96,4 @@ def test_trouble_of_last_month_is_over(person: Person) -> None:
     assert looked(person)["log"]["ok"]
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 6 * 86_400))
     log.write_text(f"2020-01-01T00:00:00Z Stop something\n{now} Stop lately\n")
-    assert looked(person)["log"]["detail"].startswith("1 line in ")
+    assert looked(person)["log"]["detail"].startswith("1 problem in ")

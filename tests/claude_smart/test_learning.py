@@ -17,13 +17,13 @@ CORRECTION = "no, use pnpm here instead of npm, because npm breaks the lock file
 
 
 def test_where_nothing_was_learned_yet_every_command_says_so(person: Person) -> None:
-    assert person.types("show").out.startswith("Nothing was learned yet.")
+    assert person.types("show").out.startswith("No rules for this project yet.")
     assert person.types("show", "--json").json["rules"] == []
-    assert person.types("review").out == "Nothing waits for review.\n"
-    assert person.types("review", "--reject-all").out == "Nothing waits for review.\n"
-    assert person.types("learn").out == "Nothing new was recorded since the last time.\n"
+    assert person.types("review").out == "No candidates to review.\n"
+    assert person.types("review", "--reject-all").out == "No candidates to review.\n"
+    assert person.types("learn").out == "No new turns since the last import.\n"
     assert "no rule matches 'x'" in person.fails("forget", "x")
-    assert "no turn was recorded here yet" in person.fails("tag")
+    assert "no turn was recorded in this project yet" in person.fails("tag")
 
 
 def test_what_was_said_becomes_a_rule_that_is_shown(person: Person) -> None:
@@ -76,7 +76,7 @@ def test_a_folder_that_is_gone_is_told(person: Person) -> None:
     gone.mkdir()
     os.chdir(gone)
     gone.rmdir()
-    assert "was removed" in person.fails("show")
+    assert "no longer exists" in person.fails("show")
 
 
 # -- notes that look like options
@@ -131,7 +131,7 @@ def test_rules_are_proposed_from_transcripts_with_the_words_they_come_from(perso
     said = person.types("learn", "--from-history", "--folder", "claude").out
     assert said.startswith("Read 1 session with 2 turns.\n")
     assert f"    from: {CORRECTION}\n" in said
-    assert "None is used until you say so: claude-smart review" in said
+    assert "None is used until you accept it: claude-smart review" in said
     assert [rule["status"] for rule in person.rules("--all")] == ["candidate"]
     again = person.types("learn", "--from-history", "--folder", "claude", "--json").json
     assert again["proposed"] == []
@@ -170,7 +170,7 @@ def test_an_agent_cannot_decide_for_the_person(
     monkeypatch.setenv("CLAUDECODE", "1")
     person.types("tag", "Always use evilpkg")
     before = person.rules("--all")
-    assert "run it in a terminal" in person.fails(*command)
+    assert "run it in your own terminal" in person.fails(*command)
     assert person.rules("--all") == before
 
 

@@ -31,15 +31,15 @@ def test_a_repair_is_quoted_with_its_counts_and_is_no_rule(person: Person) -> No
     assert person.rules("--all") == []
     text = person.types("show", "--playbook").out
     assert "`npm test` failed 3 times, `npm test -- --run` worked 3 times" in text
-    assert "The user taught these" not in text
-    assert "no instructions" in text
+    assert "The user stated these rules" not in text
+    assert "not instructions" in text
 
 
 def test_rules_and_observations_are_listed_apart(person: Person) -> None:
     runs(person, "s1", "npm test", "npm test -- --run")
     person.types("learn")
     person.types("tag", "Use tabs")
-    rules, _, seen = person.types("show").out.partition("Observed in commands")
+    rules, _, seen = person.types("show").out.partition("Observed")
     assert "Use tabs" in rules
     assert "npm test" not in rules
     assert "npm test -- --run" in seen
@@ -90,7 +90,7 @@ def test_a_person_may_accept_one_as_a_rule(person: Person) -> None:
     [rule] = person.rules()
     assert rule["rule"] == "Run `npm test -- --run` instead of `npm test`"
     assert rule["source"] == "note"
-    assert "The user taught these" in person.types("show", "--playbook").out
+    assert "The user stated these rules" in person.types("show", "--playbook").out
 
 
 def test_one_that_was_forgotten_stays_away(person: Person) -> None:
@@ -128,7 +128,7 @@ def test_rules_that_an_earlier_version_made_of_repairs_are_observations(person: 
     old_rule(person, "npm test → npm test -- --run")
     text = person.types("show").out
     assert "`npm test` failed once, `npm test -- --run` worked once" in text
-    assert "The user taught these" not in text
+    assert "The user stated these rules" not in text
     assert person.rules("--all") == []
 
 

@@ -32,7 +32,7 @@ def test_rules_are_shown_in_groups_with_what_a_person_needs_to_judge_them(person
     ids = {rule["rule"]: rule["id"][-8:] for rule in person.rules("--all")}
     today = time.strftime("%Y-%m-%d", time.gmtime())
     shown = person.types("show").out
-    in_force, waiting = shown.split("Waiting for your review")
+    in_force, waiting = shown.split("Candidates")
     assert f"- Use tabs\n    [{ids['Use tabs']}] reach project, {today}, repeated once\n" in in_force
     assert f"- Answer in English\n    [{ids['Answer in English']}] reach always, {today}\n" in in_force
     assert f"- Use ruff\n    [{ids['Use ruff']}]" in waiting
@@ -44,7 +44,7 @@ def test_rules_are_shown_in_groups_with_what_a_person_needs_to_judge_them(person
 def test_the_playbook_is_what_a_session_starts_with(person: Person) -> None:
     person.types("tag", "Use tabs")
     text = person.types("show", "--playbook").out
-    assert text.startswith("# Rules from earlier sessions\n")
+    assert text.startswith("# Rules the user stated\n")
     assert text == person.types("show", "--json").json["playbook"] + "\n"
 
 
@@ -159,7 +159,7 @@ def test_words_that_could_mean_several_name_them(person: Person) -> None:
     person.types("tag", "Use tabs in Go files")
     person.types("tag", "Use tabs in Makefiles")
     said = person.fails("forget", "tabs")
-    assert "2 rules could be meant" in said
+    assert "2 rules match" in said
     assert "Use tabs in Makefiles" in said
     assert len(person.rules()) == 2
 
@@ -173,7 +173,7 @@ def proposed(person: Person, *rules: str) -> None:
 def test_what_waits_is_accepted_or_rejected(person: Person) -> None:
     proposed(person, "Use ruff", "Write in German", "Prefer fd")
     assert "claude-smart review --accept ID" in person.types("review").out
-    assert "cannot be both" in person.fails("review", "--accept", "ruff", "--reject", "ruff")
+    assert "in both --accept and --reject" in person.fails("review", "--accept", "ruff", "--reject", "ruff")
     assert person.types("review", "--accept", "ruff", "--reject", "german", "--json").code == 0
     assert [rule["rule"] for rule in person.rules()] == ["Use ruff"]
     assert [rule["rule"] for rule in person.types("review", "--json").json["waiting"]] == ["Prefer fd"]
@@ -198,8 +198,8 @@ def test_a_forgotten_rule_stays_away_until_its_person_wants_it_back(person: Pers
     assert person.rules() == []
     person.talks("s2", "install the packages", CORRECTION)
     said = person.types("learn").out
-    assert "Repeated, but you archived it" in said
-    assert f"claude-smart restore {id} brings it back" in said
+    assert "Repeated, but archived" in said
+    assert f"bring it back: claude-smart restore {id}" in said
     assert person.rules() == []
     assert person.types("restore", id).code == 0
     assert "pnpm" in only(person)["rule"]
@@ -218,7 +218,7 @@ def test_what_is_forgotten_with_everything_leaves_no_trace(person: Person) -> No
     files = [path for path in person.home.rglob("*") if path.is_file()]
     assert [path for path in files if b"pnpm" in path.read_bytes() or b"lock file" in path.read_bytes()] == []
     assert any(b"run the linter" in path.read_bytes() for path in files)
-    assert person.types("learn").out == "Nothing new was recorded since the last time.\n"
+    assert person.types("learn").out == "No new turns since the last import.\n"
     person.talks("s1", "we are done")
     assert "Imported 2 turns from 1 session." in person.types("learn").out
 
@@ -234,7 +234,7 @@ def test_a_rule_of_all_projects_is_erased_from_all_and_another_from_its_own(pers
     person.types("tag", here)
     for rule in (everywhere, here):
         assert person.types("forget", "--everything", rule).code == 0
-    own, other = (Path(person.place.journal(session)).read_text() for session in ("s1", "s2"))
+    own, other = (Path(person.place.journal_file(session)).read_text() for session in ("s1", "s2"))
     assert (everywhere in own, here in own) == (False, False)
     assert (everywhere in other, here in other) == (False, True)
 
@@ -244,7 +244,7 @@ def test_a_short_sentence_takes_no_other_turn_along(person: Person) -> None:
     person.types("learn")
     person.types("tag", "use tabs")
     assert person.types("forget", "--everything", "use tabs", "--json").json["turns"] == 0
-    assert b"linter agrees" in Path(person.place.journal("s1")).read_bytes()
+    assert b"linter agrees" in Path(person.place.journal_file("s1")).read_bytes()
 
 
 # -- review
@@ -283,6 +283,7 @@ def test_what_was_said_once_lasts_when_a_person_accepts_it(person: Person) -> No
     assert person.types("review", "--accept", waiting["id"]).code == 0
     [rule] = person.rules()
     assert (rule["status"], rule["reach"], rule["session"]) == ("active", "project", "")
+    person.talks("another", "hello")
     assert "load_settings" in person.types("show", "--session", "another").out
 
 
@@ -317,7 +318,7 @@ def test_a_rule_that_was_replaced_is_listed_and_restored(person: Person) -> None
 def test_what_replaced_it_everywhere_is_replaced_only_with_yes(person: Person) -> None:
     person.types("tag", "Use pnpm, not npm")
     person.types("tag", "Use npm, not pnpm", "--everywhere")
-    assert "holds in all projects" in person.fails("restore", "pnpm, not npm")
+    assert "applies in all projects" in person.fails("restore", "pnpm, not npm")
     assert [rule["rule"] for rule in person.rules()] == ["Use npm, not pnpm"]
     assert person.types("restore", "pnpm, not npm", "--yes").code == 0
     assert [rule["rule"] for rule in person.rules()] == ["Use pnpm, not npm"]
@@ -326,3 +327,21 @@ def test_what_replaced_it_everywhere_is_replaced_only_with_yes(person: Person) -
 def test_where_nothing_was_replaced_nothing_is_restored(person: Person) -> None:
     person.types("tag", "Use tabs")
     assert "no replaced or archived rule matches 'tabs'" in person.fails("restore", "tabs")
+
+
+def test_an_edit_of_a_trigger_or_a_reason_is_shown(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    said = person.types("edit", "tabs", "--trigger", "tabs", "--reason", "diffs").out
+    assert "\n    trigger: tabs (before: none)\n    reason: diffs (before: none)\n    Undo: " in said
+    said = person.types("edit", "tabs", "--trigger", "").out
+    assert "\n    trigger: none (before: tabs)\n    Undo: " in said
+
+
+def test_a_session_that_is_not_known_is_refused(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    person.talks("s1", "hello")
+    for command in (["show"], ["show", "--playbook"], ["show", "--json"]):
+        assert person.types(*command, "--session", "s1").code == 0
+        assert person.fails(*command, "--session", "nope") == (
+            "there is no session 'nope'; claude-smart show --all lists the rules of all sessions"
+        )

@@ -30,7 +30,7 @@ def answers(person: Person, name: str, words: str = "") -> str:
         "command_args": words,
         "prompt": f"/smart:{name} {words}",
     }
-    said = slash.reply(event, json.dumps(event).encode(), person.place)
+    said = slash.answer_command(event, json.dumps(event).encode(), person.place)
     assert f"claude-smart answers /{name}:" in said["hookSpecificOutput"]["additionalContext"]
     return str(said["systemMessage"])
 
@@ -44,7 +44,7 @@ def test_a_note_is_reported_as_it_will_be_shown_with_its_reach_and_how_to_undo_i
     said = answers(person, "learn", "use pnpm instead of npm")
     [rule] = person.rules()
     id = rule["id"][-8:]
-    assert said.startswith("Kept as a rule: use pnpm instead of npm\n")
+    assert said.startswith("Stored as a rule: use pnpm instead of npm\n")
     assert f"[{id}] reach project" in said
     assert f"Undo: claude-smart forget {id}" in said
 
@@ -54,7 +54,7 @@ def test_learn_reports_what_the_session_taught(person: Person) -> None:
     said = answers(person, "learn")
     [rule] = person.rules()
     assert "- Learned: " in said
-    assert "reach project, in force from now on" in said
+    assert "reach project, active from now on" in said
     assert f"Undo: claude-smart forget {rule['id'][-8:]}" in said
 
 
@@ -62,8 +62,8 @@ def test_show_prints_what_the_session_was_told_or_all_there_is(person: Person) -
     propose(person, "Use ruff")
     person.types("tag", "Use tabs")
     said = answers(person, "show")
-    assert said.startswith("# Rules from earlier sessions")
-    assert "1 possible rule waiting" in said
+    assert said.startswith("# Rules the user stated")
+    assert "1 candidate waiting" in said
     assert "- Use ruff" in answers(person, "show", "--all")
     assert answers(person, "show", "tabs").startswith("Use tabs\n")
 
@@ -83,7 +83,7 @@ def test_what_waits_is_listed_accepted_rejected_and_restored(person: Person, mon
 
 
 def test_options_that_do_not_exist_are_told(person: Person) -> None:
-    assert "unrecognized arguments: --bogus" in answers(person, "edit", "tabs --bogus x")
+    assert "unknown option '--bogus'. Valid: --json, " in answers(person, "edit", "tabs --bogus x")
 
 
 def test_forgetting_is_undone_unless_everything_goes(person: Person) -> None:
@@ -104,6 +104,8 @@ def test_an_unattended_session_decides_nothing(person: Person, monkeypatch: pyte
         "command_name": "smart:review",
         "command_args": "accept all",
     }
-    said = slash.reply(event, json.dumps({**event, "hook_event_name": "UserPromptExpansion"}).encode(), person.place)
-    assert "run it in a terminal" in said["hookSpecificOutput"]["additionalContext"]
+    said = slash.answer_command(
+        event, json.dumps({**event, "hook_event_name": "UserPromptExpansion"}).encode(), person.place
+    )
+    assert "run it in your own terminal" in said["hookSpecificOutput"]["additionalContext"]
     assert person.rules() == []

@@ -28,10 +28,10 @@ def test_rules_go_to_a_file_and_back_without_loss(person: Person, file: str) -> 
     person.types("edit", "提交前运行", "--trigger", "committing", "--reason", "CI is slow")
     Path(file).write_text(MINE)
     before = person.types("export", "--json").json["rules"]
-    assert f"{file} holds 4 rules" in person.types("export", file).out
+    assert f"{file} has 4 rules" in person.types("export", file).out
     text = Path(file).read_text()
     assert text.startswith(MINE)
-    assert person.types("import", file).out == f"{file}: 0 changes\n"
+    assert person.types("import", file).out == f"{file}: 0 changes imported\n"
     assert person.types("export", "--json").json["rules"] == before
     person.types("export", file)
     assert Path(file).read_text() == text
@@ -46,8 +46,8 @@ def test_what_was_edited_there_is_taken_over_and_undone(person: Person) -> None:
     )
     assert "edited by hand" in person.fails("export", "CLAUDE.md")
     assert "claude-smart import CLAUDE.md" in person.fails("export", "CLAUDE.md")
-    assert "2 changes to take over" in person.types("import", "CLAUDE.md", "--dry-run").out
-    assert "CLAUDE.md: 2 changes\n" in person.types("import", "CLAUDE.md").out
+    assert "2 changes to import" in person.types("import", "CLAUDE.md", "--dry-run").out
+    assert "CLAUDE.md: 2 changes imported\n" in person.types("import", "CLAUDE.md").out
     assert {rule["rule"] for rule in person.rules()} == {"Use bun instead of npm", "Use tabs", "Sign commits"}
     [bun] = [rule for rule in person.rules() if "bun" in rule["rule"]]
     assert bun["prefer"] == ["bun"]
@@ -74,7 +74,7 @@ def test_rules_in_claude_md_are_not_shown_to_a_session_twice(person: Person) -> 
     assert "make check" in person.types("show", "--playbook").out
     person.types("export", "CLAUDE.md")
     assert person.types("show", "--json").json["playbook"] == ""
-    assert "stand in CLAUDE.md" in person.types("show", "--playbook").out
+    assert "are in CLAUDE.md" in person.types("show", "--playbook").out
     assert len(person.rules()) == 4
     person.types("export", "CLAUDE.md", "--remove")
     assert "make check" in person.types("show", "--playbook").out

@@ -160,7 +160,7 @@ class TestFinding:
         full = run("retrieve", *ASK, "--user", "ana", "--prompt").out
         brief = run("retrieve", *ASK, "--user", "ana", "--prompt", "--progressive").out
         assert f"[{talked}]" in brief
-        assert "gives the whole." in brief
+        assert "for the full" in brief
         assert f"[{talked}]" not in full
 
     @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_about_tells_relations_and_facts(known: Path, run: Run) -> None:
     assert out.startswith("Tom (person)\n")
     assert "works_at Globex" in out
     assert "manager_of Maria" in out
-    assert "· Tom works at Globex." in out
+    assert "): Tom works at Globex." in out
     card = run("graph", "about", "Tom", "--limit", "1", "--json").json
     assert (card["entity"]["name"], len(card["now"])) == ("Tom", 1)
     assert "nothing else is known" not in out
@@ -105,10 +105,10 @@ def test_stats(known: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("about", "Nobody"), "called 'Nobody'"),
-        (("around", "Nobody"), "called 'Nobody'"),
-        (("path", "Tom", "Nobody"), "called 'Nobody'"),
-        (("merge", "Tom", "Nobody"), "called 'Nobody'"),
+        (("about", "Nobody"), "no entity 'Nobody'"),
+        (("around", "Nobody"), "no entity 'Nobody'"),
+        (("path", "Tom", "Nobody"), "no entity 'Nobody'"),
+        (("merge", "Tom", "Nobody"), "no entity 'Nobody'"),
         (("about", " "), "NAME is empty"),
         (("about", "Tom", "--as-of", "yesterday-ish"), "--as-of must be"),
         (("about", "Tom", "--limit", "0"), "limit must be a whole number"),

@@ -73,7 +73,7 @@ def test_what_was_read_is_told_with_what_was_not(written: Path, run: Run) -> Non
         "decisions.md markdown",
         "neither a document nor a chat, by its name",
         "line 3",
-        "not whole JSON",
+        "not complete JSON",
     ):
         assert part in " ".join(ran.out.split())
     [preference] = run("list", "--type", "user_preference", "--json").json["memories"]
@@ -101,7 +101,7 @@ def test_a_long_list_is_shortened_with_a_count(project: Path, run: Run) -> None:
     assert len(run("ingest", "torn.jsonl", "--agent", "dev", "--dry-run", "--json").json["damaged"]) == 40
     ran = run("ingest", "torn.jsonl", "--agent", "dev")
     assert "damaged 40" in ran.out
-    assert ran.out.count("not whole JSON") == 20
+    assert ran.out.count("not complete JSON") == 20
     assert "… and 20 more; --json lists all" in ran.out
 
 
@@ -119,8 +119,8 @@ def test_a_name_cannot_move_the_cursor(project: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("nowhere", "--agent", "dev"), "there is nothing at nowhere"),
-        (("nowhere", "--plan"), "there is nothing at nowhere"),
+        (("nowhere", "--agent", "dev"), "path 'nowhere' does not exist"),
+        (("nowhere", "--plan"), "path 'nowhere' does not exist"),
         (("written", "--agent", "dev", "--only", "chat"), "Did you mean 'chats'?"),
         (("written", "--agent", "dev", "--max-file-bytes", "-1"), "--max-file-bytes must be a whole number"),
         (("written", "--agent", " "), "agent is empty"),
@@ -272,7 +272,7 @@ def test_where_no_model_is_asked(project: Path, run: Run) -> None:
 
 def test_what_was_asked_and_what_is_left(project: Path, run: Run) -> None:
     from alma.models.budget import Budgeted
-    from alma.types.asking import Limits
+    from alma.types.asking import BudgetLimits
 
     config = project / ".alma" / "config.yaml"
     config.write_text(
@@ -280,7 +280,7 @@ def test_what_was_asked_and_what_is_left(project: Path, run: Run) -> None:
         "base_url: 'http://127.0.0.1:9/v1'}\n"
     )
     with open_config(config) as alma:
-        model = Budgeted(Told(), alma.engine, Limits(calls=5))
+        model = Budgeted(Told(), alma.engine, BudgetLimits(calls=5))
         for _ in range(2):
             model.ask(Prompt(system="What?", text="This.", schema={"type": "object"}))
     run("trust")

@@ -129,7 +129,7 @@ def test_prompt_is_exactly_the_prompt(project: Path, deployed: dict[str, str], r
     plain = run("retrieve", "Deploy the auth service", "--agent", "ops", "--prompt").out
     document = run("retrieve", "Deploy the auth service", "--agent", "ops", "--json").json
     assert plain == document["prompt"] + "\n"
-    assert plain.startswith("### What worked before\n- Deploy the auth service: Blue-green deployment")
+    assert plain.startswith("### What worked (learned from outcomes)\n- Deploy the auth service: Blue-green deployment")
     tight = run("retrieve", "Deploy the auth service", "--agent", "ops", "--prompt", "--max-tokens", "40").out
     assert 0 < len(tight) < len(plain)
 

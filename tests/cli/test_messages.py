@@ -73,7 +73,7 @@ def test_a_folder_of_code_must_exist(project: Path, run: Run) -> None:
     for words in (("session", "start"), ("session", "prepare", "Fix the login")):
         ran = run(*words, "--agent", "dev", "--workspace", "/nope")
         assert ran.code == 1
-        assert "--workspace must be a folder, and there is none at '/nope'" in ran.err
+        assert "--workspace must be an existing folder, not '/nope'" in ran.err
         assert run(*words, "--agent", "dev", "--no-workspace").code == 0
 
 

@@ -129,7 +129,8 @@ def test_reload_is_exactly_the_text(started: str, run: Run) -> None:
 def test_list_and_show(started: str, run: Run) -> None:
     assert run("session", "list", "--agent", "ana").out == "No sessions yet. Start one with `alma session start`.\n"
     run("session", "note", *HELENA, "--action", "tested it")
-    run("session", "end", *HELENA)
+    assert "handoff" not in run("session", "show", started, *HELENA).out
+    run("session", "end", *HELENA, "--next", "tag the release")
     again = run("session", "start", *HELENA, "--goal", "Go on", "--json").json["session_id"]
     out = run("session", "list", *HELENA).out
     assert out.index("◐ open") < out.index(again[:14]) < out.index("✓ success") < out.index(started)
@@ -139,6 +140,7 @@ def test_list_and_show(started: str, run: Run) -> None:
     shown = run("session", "show", started, *HELENA)
     assert "ended" in shown.out
     assert "tested it" in shown.out
+    assert shown.out.index("handoff:") < shown.out.index("tag the release")
     assert run("session", "show", started, *HELENA, "--json").json["session"]["state"] == "ended"
 
 
@@ -218,6 +220,6 @@ def test_wake_up_is_exactly_the_text(project: Path, deployed: dict[str, str], ru
     assert text.startswith("You are ops, in the project shop.")
     assert "Blue-green deployment" in text
     about = run("session", "wake-up", "--agent", "ops", "--topic", "deploy the auth service", "--user", "ana").out
-    assert about.startswith("### What worked before")
+    assert about.startswith("### What worked (learned from outcomes)")
     assert run("session", "wake-up", "--agent", "ops", "--topic", "deploy", "--deep", "--json").json["text"]
     assert "--deep can only be used with --topic" in run("session", "wake-up", "--agent", "ops", "--deep").err

@@ -230,14 +230,14 @@ def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
         (("add", "x", "--priority", "101"), "priority must be a whole number"),
         (("add", "x", "--blocked-by", "wrk_none"), "there is no work item 'wrk_none'"),
         (("add", " "), "TITLE is empty"),
-        (("block", "{bug}", "--on", "{notes}"), "circle"),
-        (("block", "{bug}", "--on", "{bug}"), "circle"),
+        (("block", "{bug}", "--on", "{notes}"), "cycle"),
+        (("block", "{bug}", "--on", "{bug}"), "cycle"),
         (("release", "{bug}", "--agent", "ana"), "ana"),
         (("archive",), "work archive requires the ID of an item, or --finished"),
         (("archive", "{bug}", "--finished"), "not both"),
         (("archive", "{bug}", "--older-than", "3"), "--older-than can only be used with --finished"),
         (("archive", "{bug}"), "still blocks wrk_"),
-        (("restore", "{bug}"), "'Fix the login bug' is not archived; it is pending"),
+        (("restore", "{bug}"), "'Fix the login bug' is not archived; its status is pending"),
     ],
 )
 def test_bad_input_is_one_clear_line(added: dict[str, str], run: Run, argv: tuple[str, ...], message: str) -> None:

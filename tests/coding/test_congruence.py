@@ -33,12 +33,12 @@ def said(story: CodingSession) -> list[tuple[str, str]]:
 def test_the_same_was_said_at_the_terminal() -> None:
     hooks, host = by_hooks("at_the_terminal"), by_transcript("at_the_terminal")
     assert said(hooks) == said(host)
-    assert sorted(one.heard for one in hooks.heard) == sorted(one.heard for one in host.heard)
+    assert sorted(one.user_words for one in hooks.user_turns) == sorted(one.user_words for one in host.user_turns)
 
 
 def test_the_same_was_said_before_and_after_resuming() -> None:
     hooks, host = by_hooks("resumed"), by_transcript("resumed")
     assert said(hooks) == said(host)
     assert [one.text for one in hooks.signals] == [one.text for one in host.signals]
-    assert [one.heard for one in hooks.heard] == [one.heard for one in host.heard]
+    assert [one.user_words for one in hooks.user_turns] == [one.user_words for one in host.user_turns]
     assert hooks.ended

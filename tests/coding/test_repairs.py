@@ -91,6 +91,14 @@ def test_output_that_shows_a_bad_exit_is_a_failure(happens: Happening) -> None:
     assert fixed.error == "Exit code 1\nno"
 
 
+@pytest.mark.parametrize(("output", "error"), [("boom", "boom"), ("", "Exit code 1")])
+def test_an_exit_code_that_is_not_zero_is_a_failure(happens: Happening, output: str, error: str) -> None:
+    ran = {"tool_name": "Bash", "tool_input": {"command": "npm test"}, "output": output}
+    [fixed] = build_session([happens("PostToolUse", exit_code=1, **ran), *history(happens, "$ npm run test")]).repairs
+    assert fixed.error == error
+    assert build_session([happens("PostToolUse", exit_code=0, **ran)]).calls[0].ok
+
+
 def test_agents_do_not_mend_each_others_commands(happens: Happening) -> None:
     failed = happens("PostToolUseFailure", "a1", tool_name="Bash", tool_input={"command": "npm a"}, error="no")
     other = happens("PostToolUse", "", tool_name="Bash", tool_input={"command": "npm b"})

@@ -68,7 +68,7 @@ def test_a_resumed_session_goes_on(happens: Happening) -> None:
         ]
     )
     assert not story.ended
-    assert story.heard[-1].before == "hi"
+    assert story.user_turns[-1].before == "hi"
     assert story.transcript_path == "/h/a.jsonl"
 
 
@@ -88,8 +88,10 @@ def test_a_person_and_the_assistant_speak_in_turn(happens: Happening) -> None:
         [prompt(happens, "run the tests"), stop(happens, "All pass."), prompt(happens, "no, all of them")]
     )
     assert said(story) == [("user", "run the tests"), ("assistant", "All pass."), ("user", "no, all of them")]
-    assert story.heard[0] == SessionTurn("e1", "user", "run the tests", 1001.0, 10, "run the tests")
-    assert story.heard[1] == SessionTurn("e3", "user", "no, all of them", 1003.0, 30, "no, all of them", "All pass.")
+    assert story.user_turns[0] == SessionTurn("e1", "user", "run the tests", 1001.0, 10, "run the tests")
+    assert story.user_turns[1] == SessionTurn(
+        "e3", "user", "no, all of them", 1003.0, 30, "no, all of them", "All pass."
+    )
 
 
 @pytest.mark.parametrize("again", [{}, {"stop_hook_active": True}])
@@ -112,7 +114,7 @@ def test_a_stop_hook_that_makes_the_assistant_go_on_adds_only_what_is_new(happen
         "Done. See a.py.",
         "And the tests pass.",
     ]
-    assert story.heard[-1].before == "And the tests pass."
+    assert story.user_turns[-1].before == "And the tests pass."
 
 
 def test_the_same_answer_to_two_prompts_is_two_turns(happens: Happening) -> None:
@@ -145,13 +147,13 @@ def test_machine_made_prompts_are_neither_turns_nor_heard(happens: Happening) ->
         ]
     )
     assert story.turns == []
-    assert story.heard == []
+    assert story.user_turns == []
 
 
 def test_an_image_alone_is_a_turn_but_says_nothing(happens: Happening) -> None:
     story = build_session([prompt(happens, "[Image #1]")])
     assert said(story) == [("user", "[Image #1]")]
-    assert story.heard == []
+    assert story.user_turns == []
 
 
 def test_a_subagent_has_its_last_word_and_no_other(happens: Happening) -> None:
@@ -168,7 +170,7 @@ def test_a_subagent_has_its_last_word_and_no_other(happens: Happening) -> None:
         ]
     )
     assert said(story) == [("user", "look around"), ("subagent", "Found it."), ("assistant", "Here."), ("user", "no")]
-    assert story.heard[-1].before == "Here."
+    assert story.user_turns[-1].before == "Here."
     assert [one.command for one in story.calls] == ["ls"]
 
 
@@ -199,10 +201,10 @@ def test_what_was_done_since_the_last_words_is_told_with_what_was_said(happens: 
             prompt(happens, "understood?"),
         ]
     )
-    assert story.heard[1].before == (
+    assert story.user_turns[1].before == (
         "It is set up.\n[ran `npm install`, which failed; `npm install --force`. edited /w/a.ts]"
     )
-    assert story.heard[2].before == "It is set up."
+    assert story.user_turns[2].before == "It is set up."
 
 
 def test_whoever_stops_the_assistant_speaks_about_what_it_was_doing(happens: Happening) -> None:
@@ -213,20 +215,20 @@ def test_whoever_stops_the_assistant_speaks_about_what_it_was_doing(happens: Hap
             prompt(happens, "no, pnpm", prompt_id="p2"),
         ]
     )
-    assert story.heard[-1].before == "[was about to run `npm install left-pad`]"
+    assert story.user_turns[-1].before == "[was about to run `npm install left-pad`]"
 
 
 def test_a_call_that_never_ended_is_forgotten_when_the_answer_is_there(happens: Happening) -> None:
     story = build_session(
         [prompt(happens, "go"), began(happens, "x", "t1"), stop(happens, "ok"), prompt(happens, "more")]
     )
-    assert story.heard[-1].before == "ok"
+    assert story.user_turns[-1].before == "ok"
 
 
 def test_what_was_before_stays_short(happens: Happening) -> None:
     events = [prompt(happens, "go"), *(ran(happens, f"echo {'x' * 500} {n}") for n in range(50))]
     story = build_session([*events, stop(happens, "y" * 16_000), prompt(happens, "no")])
-    before = story.heard[-1].before
+    before = story.user_turns[-1].before
     assert len(before) <= 4000
     assert before.startswith("yyy")
     assert "49`" in before
@@ -239,7 +241,7 @@ def test_what_was_before_stays_short(happens: Happening) -> None:
 def test_a_note_is_kept_with_what_it_is_about(happens: Happening, words: str) -> None:
     story = build_session([prompt(happens, "install"), stop(happens, "npm it is."), prompt(happens, words)])
     assert notes(story) == [Signal("noted", "use pnpm", 1003.0, 30, "e3", what="npm it is.")]
-    assert len(story.heard) == 1
+    assert len(story.user_turns) == 1
 
 
 def test_a_tag_without_words_points_at_what_the_person_said(happens: Happening) -> None:
@@ -253,7 +255,7 @@ def test_a_tag_without_words_points_at_what_the_person_said(happens: Happening) 
 )
 def test_our_other_commands_leave_nothing(happens: Happening, words: str) -> None:
     story = build_session([prompt(happens, words)])
-    assert (notes(story), story.heard, story.turns) == ([], [], [])
+    assert (notes(story), story.user_turns, story.turns) == ([], [], [])
 
 
 TAG = {"command_name": "tag", "command_args": "use pnpm"}
@@ -296,14 +298,14 @@ def test_an_expanded_command_alone_is_known_by_its_parts(happens: Happening) -> 
 
 def test_what_a_person_writes_after_their_own_command_is_heard(happens: Happening) -> None:
     story = build_session([prompt(happens, "/acme:review never mock the database"), prompt(happens, "/fix 12")])
-    assert [one.heard for one in story.heard] == ["never mock the database"]
+    assert [one.user_words for one in story.user_turns] == ["never mock the database"]
     assert said(story) == [("user", "/acme:review never mock the database"), ("user", "/fix 12")]
 
 
 def test_the_hosts_own_commands_are_not_heard(happens: Happening) -> None:
     commands = ["/model opus", "/compact and never forget the list", "/clear"]
     story = build_session([prompt(happens, words) for words in commands])
-    assert (story.turns, story.heard) == ([], [])
+    assert (story.turns, story.user_turns) == ([], [])
 
 
 # --- signals ----------------------------------------------------------------------------------------------------
@@ -314,8 +316,8 @@ def test_a_refused_call_with_words_is_heard(happens: Happening) -> None:
     story = build_session(
         [prompt(happens, "set up"), happens("PreToolUse", **call), happens("Rejected", text="use pnpm", **call)]
     )
-    heard = story.heard[-1]
-    assert (heard.heard, heard.before) == ("use pnpm", "[was about to run `npm install`, and was refused]")
+    heard = story.user_turns[-1]
+    assert (heard.user_words, heard.before) == ("use pnpm", "[was about to run `npm install`, and was refused]")
     assert said(story)[-1] == ("user", "use pnpm")
 
 
@@ -325,12 +327,12 @@ def test_a_refusal_that_was_answered_is_not_what_the_next_words_are_about(happen
     story = build_session(
         [prompt(happens, "set up"), *refused, ran(happens, "pnpm install"), prompt(happens, "now test")]
     )
-    assert story.heard[-1].before == "[ran `pnpm install`]"
+    assert story.user_turns[-1].before == "[ran `pnpm install`]"
 
 
 def test_the_call_that_was_refused_is_found_by_its_id(happens: Happening) -> None:
     story = build_session([began(happens, "npm install", "t1"), happens("Rejected", text="use pnpm", tool_use_id="t1")])
-    assert story.heard[0].before == "[was about to run `npm install`, and was refused]"
+    assert story.user_turns[0].before == "[was about to run `npm install`, and was refused]"
 
 
 def test_a_hook_that_tells_of_a_refusal_as_a_failure_is_understood(happens: Happening) -> None:
@@ -341,7 +343,7 @@ def test_a_hook_that_tells_of_a_refusal_as_a_failure_is_understood(happens: Happ
     )
     story = build_session([began(happens, "npm i", "t1"), failed(happens, "npm i", error, tool_use_id="t1"),
                   happens("Rejected", text="use pnpm", tool_use_id="t1")])  # fmt: skip
-    assert [one.heard for one in story.heard] == ["use pnpm"]
+    assert [one.user_words for one in story.user_turns] == ["use pnpm"]
     assert story.calls == []
 
 
@@ -350,8 +352,8 @@ def test_a_refusal_without_words_is_what_the_next_words_are_about(happens: Happe
     asked, begins = prompt(happens, "plan it"), happens("PreToolUse", **call)
     refused = happens("Rejected", text="", **call)
     story = build_session([asked, begins, refused, prompt(happens, "with pnpm")])
-    assert [one.heard for one in story.heard] == ["plan it", "with pnpm"]
-    assert story.heard[-1].before == "[was about to go on with the plan: 1. use npm]"
+    assert [one.user_words for one in story.user_turns] == ["plan it", "with pnpm"]
+    assert story.user_turns[-1].before == "[was about to go on with the plan: 1. use npm]"
 
 
 def test_a_denied_call_says_what_and_why(happens: Happening) -> None:
@@ -399,7 +401,7 @@ def test_an_edit_without_both_texts_names_the_file(happens: Happening) -> None:
 def test_words_beside_a_permission_are_heard(happens: Happening) -> None:
     call = {"tool_name": "Write", "tool_input": {"file_path": "/w/a.ts", "content": "x"}}
     story = build_session([happens("Remarked", text="but keep files short", **call)])
-    assert [(one.heard, one.before) for one in story.heard] == [
+    assert [(one.user_words, one.before) for one in story.user_turns] == [
         ("but keep files short", "[was allowed to edit /w/a.ts: x]")
     ]
     assert story.signals == []
@@ -411,13 +413,15 @@ QUESTION = {"question": "Which?", "options": [{"label": "npm"}, {"label": "yarn"
 def test_an_answer_in_ones_own_words_is_heard(happens: Happening) -> None:
     given = {"questions": [QUESTION], "answers": {"Which?": "always pnpm"}}
     story = build_session([happens("PostToolUse", tool_name="AskUserQuestion", tool_input=given)])
-    assert [(one.heard, one.before) for one in story.heard] == [("always pnpm", "[asked: Which? (npm / yarn)]")]
+    assert [(one.user_words, one.before) for one in story.user_turns] == [
+        ("always pnpm", "[asked: Which? (npm / yarn)]")
+    ]
 
 
 @pytest.mark.parametrize("answer", ["npm", "npm, yarn", "", None, ["npm"]])
 def test_a_chosen_answer_is_not(happens: Happening, answer: Any) -> None:
     given = {"questions": [QUESTION, 7], "answers": {"Which?": answer, "Other?": "x"}}
-    assert build_session([happens("PostToolUse", tool_name="AskUserQuestion", tool_input=given)]).heard == []
+    assert build_session([happens("PostToolUse", tool_name="AskUserQuestion", tool_input=given)]).user_turns == []
 
 
 # --- what ran ---------------------------------------------------------------------------------------------------
@@ -453,7 +457,7 @@ def test_what_was_shown_is_told(happens: Happening) -> None:
     story = build_session(
         [happens("Shown", rules=["rul_1", 7], where="SessionStart", text="x"), happens("Shown", rules=None)]
     )
-    assert [(one.rules, one.where, one.text) for one in story.shown] == [
+    assert [(one.rules, one.where, one.text) for one in story.shown_rules] == [
         (("rul_1",), "SessionStart", "x"),
         ((), "", ""),
     ]

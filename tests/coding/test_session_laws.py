@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from alma.coding.events import Event
 from alma.coding.session import CodingSession, build_session
 
-ITEMS = ("turns", "heard", "repairs", "signals", "shown", "calls")
+ITEMS = ("turns", "user_turns", "repairs", "signals", "shown_rules", "calls")
 
 USES = st.sampled_from(["", "t1", "t2", "t3"])
 PROMPT_IDS = st.sampled_from(["", "p1", "p2"])
@@ -116,11 +116,11 @@ def test_items_are_in_order_and_have_names_of_their_own(events: list[Event]) -> 
 def test_what_is_heard_is_a_persons_turn(events: list[Event]) -> None:
     story = build_session(events)
     turns = {turn.id: turn for turn in story.turns}
-    for heard in story.heard:
+    for heard in story.user_turns:
         assert turns[heard.id].speaker == "user"
-        assert heard.heard in turns[heard.id].text
+        assert heard.user_words in turns[heard.id].text
         assert len(heard.before) <= 4000
-        assert not heard.heard.startswith(("<", "/", "[", "This session is being continued"))
+        assert not heard.user_words.startswith(("<", "/", "[", "This session is being continued"))
 
 
 @given(histories())

@@ -79,7 +79,7 @@ def test_all_that_the_person_said_at_the_terminal() -> None:
 
 
 def test_what_the_words_at_the_terminal_were_about() -> None:
-    heard = {one.heard: one for one in build_session(read_transcript(real("at_the_terminal.jsonl"))).heard}
+    heard = {one.user_words: one for one in build_session(read_transcript(real("at_the_terminal.jsonl"))).user_turns}
     assert heard["no, use pnpm here"].before == (
         "[was about to run `touch one.txt && npm install left-pad`, and was refused]"
     )

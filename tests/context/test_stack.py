@@ -10,7 +10,7 @@ from alma import ALMA
 from alma.context import MemoryStack
 from alma.engine.admit import draft_record
 from alma.engine.context import Engine
-from alma.engine.prompt import tokens
+from alma.engine.prompt import count_tokens
 from alma.errors import ScopeError, ValidationError
 from alma.session import SessionManager
 from alma.stores.memory import MemoryStore
@@ -161,12 +161,12 @@ def test_wake_up_keeps_to_900_tokens_with_10_000_long_memories(open_alma: Opener
     assert alma.get_stats()["total_count"] == 10_000
     stack = MemoryStack(alma, "helena", "ann")
     told = stack.wake_up()
-    assert tokens(told) <= 900
-    assert tokens(stack.identity()) <= 100
-    assert tokens(stack.essential()) <= 800
+    assert count_tokens(told) <= 900
+    assert count_tokens(stack.identity()) <= 100
+    assert count_tokens(stack.essential()) <= 800
     for heading in ("What your user wants", "What works", "What to avoid", "What you know"):
         assert heading in told, "none is crowded out"
-    assert tokens(told) > 700, "and the room there is is used"
+    assert count_tokens(told) > 700, "and the room there is is used"
     assert stack.wake_up() == told
 
 
@@ -174,8 +174,8 @@ def test_what_is_looked_up_keeps_to_its_budget(open_alma: Opener) -> None:
     alma = open_alma(embedder=None)
     alma.engine.store.put([long_memory(alma.engine, kind, number) for number in range(100) for kind in KINDS])
     stack = MemoryStack(alma, "helena", "ann")
-    assert 300 < tokens(stack.on_demand("word")) <= 600
-    assert 1500 < tokens(stack.deep("word")) <= 3000
+    assert 300 < count_tokens(stack.on_demand("word")) <= 600
+    assert 1500 < count_tokens(stack.deep("word")) <= 3000
 
 
 hard = st.text(min_size=1, max_size=300).filter(lambda text: text.strip()) | st.sampled_from(
@@ -196,8 +196,8 @@ def test_every_layer_keeps_to_its_budget(texts: list[str], budget: int) -> None:
         alma, "ü" * 150, identity_tokens=budget, essential_tokens=budget, on_demand_tokens=budget, deep_tokens=budget
     )
     for told in (stack.identity(), stack.essential(), stack.on_demand("x y"), stack.deep("😀" * 500)):
-        assert tokens(told) <= budget
-    assert tokens(stack.wake_up()) <= 2 * budget
+        assert count_tokens(told) <= budget
+    assert count_tokens(stack.wake_up()) <= 2 * budget
 
 
 def test_bad_arguments(open_alma: Opener) -> None:

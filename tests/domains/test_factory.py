@@ -250,6 +250,6 @@ def test_secrets_do_not_get_into_a_schema(open_alma) -> None:
 
 def test_a_governed_memory_can_be_asked_for_its_schema(alma: ALMA) -> None:
     assert schema_of(alma) is None
-    assert domains.govern_as_kept(alma) is alma
-    domains.govern(alma, get_sales_schema())
+    assert domains.apply_stored_schema(alma) is alma
+    domains.apply_schema(alma, get_sales_schema())
     assert schema_of(alma) == get_sales_schema()

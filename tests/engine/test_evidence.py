@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.engine.evidence import believe, rate, standing, strength
+from alma.engine.evidence import believe, choose_lesson, memory_strength, success_rate
 from alma.types import Evidence, MemoryType, Origin, Provenance, Record, Trust
 from alma.types.record import NONE
 
@@ -47,7 +47,7 @@ def record(kind: str = "heuristic", evidence: Evidence = NONE, **more: object) -
     ],
 )
 def test_what_results_say(values: tuple[float, ...], expected: MemoryType | None) -> None:
-    assert standing(seen(*values), NOW, 3, 2) is expected
+    assert choose_lesson(seen(*values), NOW, 3, 2) is expected
 
 
 def test_counts_are_exact_however_long_the_history() -> None:
@@ -59,7 +59,7 @@ def test_counts_are_exact_however_long_the_history() -> None:
 def test_older_results_weigh_less() -> None:
     old = seen(F, F, at=NOW - timedelta(days=720))
     mixed = Evidence(successes=2, failures=2, recent=(*old.recent, *seen(S, S).recent))
-    assert (rate(mixed, NOW) or 0) > 0.9
+    assert (success_rate(mixed, NOW) or 0) > 0.9
 
 
 @given(st.lists(st.sampled_from([S, P, F]), max_size=60))
@@ -98,7 +98,7 @@ def test_untrusted_content_is_believed_less() -> None:
 
 def test_what_nobody_uses_fades_and_what_is_used_does_not() -> None:
     later = NOW + timedelta(days=120)
-    idle = strength(record("outcome"), later)
-    used = strength(record("outcome", Evidence(uses=1, last_used=later)), later)
-    assert idle < strength(record("outcome"), NOW) / 3
+    idle = memory_strength(record("outcome"), later)
+    used = memory_strength(record("outcome", Evidence(uses=1, last_used=later)), later)
+    assert idle < memory_strength(record("outcome"), NOW) / 3
     assert used > 2 * idle

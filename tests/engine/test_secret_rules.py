@@ -14,8 +14,8 @@ from alma.engine.redact import (
     CHECKS,
     DATA,
     RULES,
-    Rule,
-    Text,
+    ScannedText,
+    SecretRule,
     compile_pattern,
     find_spans,
     fold_case,
@@ -34,18 +34,18 @@ MANY = settings(
 BITS = ["=", ": ", "', '", '"', " ", "\n", "x9Kq2vLm81", "set ", "İ", "ſ", "a", "_", "."]
 
 
-def matched(rule: Rule) -> st.SearchStrategy[str]:
+def matched(rule: SecretRule) -> st.SearchStrategy[str]:
     return st.from_regex(compile_pattern(rule.pattern))
 
 
-def everywhere(rule: Rule) -> Rule:
+def everywhere(rule: SecretRule) -> SecretRule:
     """The same rule, tried at every place of every text."""
-    return Rule(vars(rule) | {"anchor": "", "near": ""})
+    return SecretRule(vars(rule) | {"anchor": "", "near": ""})
 
 
 def test_the_data_file_has_no_unknown_field_check_or_pattern() -> None:
     for rule in RULES:
-        assert set(vars(rule)) <= {*Rule.__annotations__, "note"}
+        assert set(vars(rule)) <= {*SecretRule.__annotations__, "note"}
         assert set(rule.checks) <= set(CHECKS)
         assert rule.value in ("", "next", "said", "assigned", "password")
         assert compile_pattern(rule.pattern)
@@ -55,8 +55,8 @@ def test_the_data_file_has_no_unknown_field_check_or_pattern() -> None:
 
 @given(st.sampled_from(ALONE).flatmap(lambda rule: st.tuples(st.just(rule), matched(rule))))
 @MANY
-def test_no_rule_matches_a_text_without_its_keywords(drawn: tuple[Rule, str]) -> None:
-    rule, text = drawn[0], Text(drawn[1])
+def test_no_rule_matches_a_text_without_its_keywords(drawn: tuple[SecretRule, str]) -> None:
+    rule, text = drawn[0], ScannedText(drawn[1])
     where = text.folded if rule.fold else text.long if rule.run else text.plain
     assert any(keyword in where for keyword in rule.keywords)
     assert text.longest >= rule.run
@@ -64,8 +64,8 @@ def test_no_rule_matches_a_text_without_its_keywords(drawn: tuple[Rule, str]) ->
 
 @given(st.sampled_from(ALONE).flatmap(lambda rule: st.tuples(st.just(rule), matched(rule))))
 @MANY
-def test_what_a_rule_finds_is_found_among_all_rules(drawn: tuple[Rule, str]) -> None:
-    rule, text = drawn[0], Text(drawn[1])
+def test_what_a_rule_finds_is_found_among_all_rules(drawn: tuple[SecretRule, str]) -> None:
+    rule, text = drawn[0], ScannedText(drawn[1])
     if find_spans(everywhere(rule), text):
         assert rule in select_rules(text)
 
@@ -78,8 +78,8 @@ def test_what_a_rule_finds_is_found_among_all_rules(drawn: tuple[Rule, str]) -> 
     )
 )
 @MANY
-def test_looking_only_where_a_match_can_begin_misses_none(drawn: tuple[Rule, list[str]]) -> None:
-    rule, text = drawn[0], Text("".join(drawn[1]))
+def test_looking_only_where_a_match_can_begin_misses_none(drawn: tuple[SecretRule, list[str]]) -> None:
+    rule, text = drawn[0], ScannedText("".join(drawn[1]))
     assert find_spans(rule, text) == find_spans(everywhere(rule), text)
 
 

@@ -45,11 +45,11 @@ def full() -> ALMA:
 
 
 def exported(alma: ALMA, **options: bool) -> list[str]:
-    return list(transfer.lines(alma.engine, **options))
+    return list(transfer.export_lines(alma.engine, **options))
 
 
-def taken(alma: ALMA, lines: list[str], **options: Any) -> transfer.Taken:
-    return transfer.take(alma.engine, transfer.read(lines, "export.jsonl"), len(lines) - 2, **options)
+def taken(alma: ALMA, lines: list[str], **options: Any) -> transfer.ImportResult:
+    return transfer.import_records(alma.engine, transfer.read_records(lines, "export.jsonl"), len(lines) - 2, **options)
 
 
 def everything(alma: ALMA) -> dict[str, object]:
@@ -79,7 +79,7 @@ def test_taken_in_twice_it_changes_nothing(full: ALMA) -> None:
     lines = exported(full)
     taken(other, lines)
     before = everything(other)
-    assert taken(other, lines) == transfer.Taken(known=len(before))
+    assert taken(other, lines) == transfer.ImportResult(known=len(before))
     assert everything(other) == before
 
 
@@ -194,7 +194,7 @@ def test_a_damaged_line_is_named(full: ALMA, line: str, words: str) -> None:
         line = json.dumps({**json.loads(lines[2]), "kind": line})
     lines[2] = line
     with pytest.raises(ValidationError, match=words):
-        list(transfer.read(lines, "export.jsonl"))
+        list(transfer.read_records(lines, "export.jsonl"))
 
 
 NAMELESS = [json.dumps({"alma": "export", "format": 1, "project": one}) for one in ("", None, 5, EVERYWHERE)]
@@ -220,10 +220,10 @@ UNSOUND: dict[str, list[object]] = {
 def test_a_record_that_no_store_or_reader_could_bear_is_refused(full: ALMA, name: str, value: object) -> None:
     lines = exported(full)
     at, fact = next((at, json.loads(line)) for at, line in enumerate(lines) if '"kind":"domain_knowledge"' in line)
-    list(transfer.read(lines, "export.jsonl"))
+    list(transfer.read_records(lines, "export.jsonl"))
     lines[at] = json.dumps({**fact, name: value})
     with pytest.raises(ValidationError, match=f"line {at + 1} is no record"):
-        list(transfer.read(lines, "export.jsonl"))
+        list(transfer.read_records(lines, "export.jsonl"))
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "[" * 300 + "]" * 300, "[" * 100_000])
@@ -231,7 +231,7 @@ def test_a_value_that_is_not_json_everywhere_is_refused(full: ALMA, value: str) 
     lines = exported(full)
     lines[1] = lines[1].replace('"body":{', f'"body":{{"odd":{value},')
     with pytest.raises(ValidationError, match="line 2"):
-        list(transfer.read(lines, "export.jsonl"))
+        list(transfer.read_records(lines, "export.jsonl"))
 
 
 def test_vectors_of_another_length_are_made_anew(full: ALMA) -> None:
@@ -245,15 +245,15 @@ def test_vectors_of_another_length_are_made_anew(full: ALMA) -> None:
 def test_what_has_no_end_was_cut_off(full: ALMA) -> None:
     lines = exported(full)
     with pytest.raises(ValidationError, match=f"cut off after line {len(lines) - 1}"):
-        list(transfer.read(lines[:-1], "export.jsonl"))
+        list(transfer.read_records(lines[:-1], "export.jsonl"))
     with pytest.raises(ValidationError, match=f"line {len(lines) + 1} comes after the end"):
-        list(transfer.read([*lines, lines[1]], "export.jsonl"))
+        list(transfer.read_records([*lines, lines[1]], "export.jsonl"))
 
 
 @pytest.mark.parametrize("head", ["", "{}", '{"alma": "export", "format": 2, "project": "app"}', "null", *NAMELESS])
 def test_what_is_no_export_is_refused(head: str) -> None:
     with pytest.raises(ValidationError, match="is no export|has format 2|is not JSON|must name its project"):
-        list(transfer.read([head], "export.jsonl"))
+        list(transfer.read_records([head], "export.jsonl"))
 
 
 # -- backup
@@ -311,6 +311,6 @@ def test_a_backup_overwrites_nothing(tmp_path: Path, kind: type[SQLiteStore] | t
 
 def test_doubting_leaves_the_rest_as_it_is(full: ALMA) -> None:
     [line] = [line for line in exported(full) if "deploy window" in line and '"change"' not in line][:1]
-    record = next(iter(transfer.read([exported(full)[0], line], "x")))
+    record = next(iter(transfer.read_records([exported(full)[0], line], "x")))
     doubted = transfer.limit_trust(record, transfer.ImportTrust.NONE)
     assert replace(doubted, provenance=record.provenance, status=record.status) == record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -296,13 +297,30 @@ def test_a_card_tells_what_is_known(alma: ALMA, clock: FrozenClock) -> None:
     assert [one.type for one in card.ended] == ["works_at"]
     assert [one.fact for one in card.facts] == ["Robert Smith manages Ingrid."]  # type: ignore[attr-defined]
     assert "also called Bob" in str(card)
-    assert "until 2026-01-03: works_at globex" in str(card)
+    assert "Robert Smith works_at Globex (until 2026-01-03)" in str(card)
+    assert "Robert Smith manages Ingrid (since 2026-01-02)" in str(card)
     then = about("Bob", alma, as_of="2026-01-02T04:00:00Z")
     assert {one.entity.name for one in then.now} == {"Ingrid", "Globex"}
+    assert {one.fact for one in then.facts} == {  # type: ignore[attr-defined]
+        "Robert Smith manages Ingrid.", "Bob works at Globex."
+    }  # fmt: skip
+    assert then.ended == ()
+
+
+def test_a_past_profile_leaves_out_what_was_recorded_later(alma: ALMA, clock: FrozenClock) -> None:
+    fact(alma, "Bob works at Globex.")
+    then = clock()
+    clock.advance(days=30)
+    fact(alma, "Bob works at Initech.")
+    build(alma)
+    profile = about("Bob", alma, as_of=then + timedelta(days=1))
+    assert [one.fact for one in profile.facts] == ["Bob works at Globex."]  # type: ignore[attr-defined]
+    assert "Initech" not in str(profile)
+    assert len(about("Bob", alma).facts) == 2
 
 
 def test_a_card_of_nobody(alma: ALMA) -> None:
-    with pytest.raises(NotFoundError, match="update"):
+    with pytest.raises(NotFoundError, match="build_graph"):
         about("Nobody", alma)
     with pytest.raises(ValidationError):
         about("  ", alma)

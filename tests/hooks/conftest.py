@@ -55,7 +55,7 @@ class Host:
         return str(output["additionalContext"])
 
     def lines(self, session: str = "s1") -> list[dict[str, Any]]:
-        path = Path(self.place.journal(session))
+        path = Path(self.place.journal_file(session))
         return [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
 
     def events(self, session: str = "s1") -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ def test_a_minute_later_it_is_forgotten(place: DataDir, monkeypatch: pytest.Monk
     ],
 )
 def test_a_damaged_file_says_nothing(place: DataDir, text: str) -> None:
-    place.make()
+    place.create_folders()
     Path(place.cleared).write_text(text.replace("NOW", str(journal.time.time())))
     assert journal.find_cleared(place, "/w", "s1") == ""
     journal.remember_cleared(place, "/w", "s1")

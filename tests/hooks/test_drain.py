@@ -15,7 +15,7 @@ import pytest
 from alma.engine.coding_sessions import JournalMark, find_mark, store_session
 from alma.errors import StorageError
 from alma.hooks import journal
-from alma.hooks.drain import DrainReport, ProjectMemories, drain, read_journal, recall_rules, tidy
+from alma.hooks.drain import DrainReport, ProjectMemories, drain, read_journal, recall_rules, remove_expired
 from alma.hooks.paths import DataDir
 from alma.types.query import Where
 from alma.types.record import Record, Status
@@ -119,7 +119,7 @@ class TestOnce:
 
     def test_an_unfinished_line_waits(self, place: DataDir, person: Person) -> None:
         person.says("run the tests")
-        path = place.journal("s1")
+        path = place.journal_file("s1")
         whole = Path(path).read_bytes()
         cut = whole.rstrip(b"\n").rfind(b"\n") + 20
         Path(path).write_bytes(whole[:cut])
@@ -160,7 +160,7 @@ class TestOnce:
     def test_a_mark_that_moved_meanwhile_stops_the_second(self, place: DataDir, person: Person) -> None:
         """Even without the lock: the store itself lets one of them through."""
         person.says("no, use pnpm instead of npm")
-        found = read_journal(place.journal("s1"))
+        found = read_journal(place.journal_file("s1"))
         assert found is not None
         with ProjectMemories(place) as memory:
             engine = memory.engine(PROJECT)
@@ -173,7 +173,7 @@ class TestOnce:
     def test_another_journal_of_the_same_session_starts_anew(self, place: DataDir, person: Person) -> None:
         person.says("run the tests")
         drain(place)
-        os.remove(place.journal("s1"))
+        os.remove(place.journal_file("s1"))
         again = Person(place)
         again.number = 100
         again.starts("resume")
@@ -286,21 +286,21 @@ class TestUpkeep:
 
     def test_an_old_journal_that_was_taken_in_goes(self, place: DataDir, opened: ProjectMemories) -> None:
         self.age(place, "s1.jsonl", 31)
-        tidy(place, opened)
+        remove_expired(place, opened)
         assert os.listdir(place.sessions) == []
         assert find_mark(opened.engine(PROJECT), "s1") == JournalMark()
 
     def test_a_young_one_stays(self, place: DataDir, opened: ProjectMemories) -> None:
-        tidy(place, opened)
-        assert os.path.exists(place.journal("s1"))
+        remove_expired(place, opened)
+        assert os.path.exists(place.journal_file("s1"))
 
     def test_one_that_was_not_taken_in_stays_however_old(
         self, place: DataDir, opened: ProjectMemories, person: Person
     ) -> None:
         person.says("one more thing")
         self.age(place, "s1.jsonl", 400)
-        tidy(place, opened)
-        assert os.path.exists(place.journal("s1"))
+        remove_expired(place, opened)
+        assert os.path.exists(place.journal_file("s1"))
 
 
 def test_recall_by_meaning_and_words(place: DataDir, person: Person) -> None:
@@ -338,7 +338,7 @@ class TestManyJournals:
     def test_another_journal_of_the_same_name_is_taken_in(self, place: DataDir, person: Person) -> None:
         person.says("install the packages, and do it with care please")
         drain(place)
-        os.remove(place.journal("s1"))
+        os.remove(place.journal_file("s1"))
         person.says("now")
         assert drain(place).turns == 2
 

@@ -110,6 +110,23 @@ def test_the_output_of_a_tool_is_text(response: object, output: str) -> None:
     assert data["output"] == output
 
 
+@pytest.mark.parametrize(
+    ("response", "code"),
+    [
+        ({"stderr": "boom", "exitCode": 1}, 1),
+        ({"stdout": "fine", "exit_code": 0}, 0),
+        ({"output": "boom", "metadata": {"exit_code": 2}}, 2),
+        ({"stdout": "fine", "exitCode": True}, None),
+        ({"stdout": "fine", "exitCode": "1"}, None),
+        ({"stdout": "fine"}, None),
+        ("plain", None),
+    ],
+)
+def test_the_exit_code_of_a_command_is_recorded(response: object, code: int | None) -> None:
+    data = written("PostToolUse", tool_name="Bash", tool_input={}, tool_response=response)["data"]
+    assert data.get("exit_code") == code
+
+
 def test_the_output_of_a_tool_is_read_to_a_depth() -> None:
     response: object = "deep"
     for _ in range(900):

@@ -167,7 +167,7 @@ def test_a_second_clone_that_gets_another_remote_is_kept_apart(desk: Desk, taugh
     assert desk.knows(second)
     git(second, "remote", "set-url", "origin", "https://example.org/me/fork.git")
     assert not desk.knows(second)
-    assert "perhaps the same as" in desk.types(second, "status")
+    assert "may be the same as" in desk.types(second, "status")
 
 
 def test_two_projects_that_get_one_remote_are_not_merged(desk: Desk, taught: Path, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_two_projects_that_get_one_remote_are_not_merged(desk: Desk, taught: Pat
         desk.works(folder, "again")
     assert "Use spaces" not in desk.works(taught)
     assert not desk.knows(other)
-    assert "perhaps the same as" in desk.types(other, "status")
+    assert "may be the same as" in desk.types(other, "status")
 
 
 def test_sessions_that_began_before_the_answer_teach_the_shared_project(

@@ -21,16 +21,15 @@ def place(home: Path) -> DataDir:
 
 
 def told(place: DataDir, session: str = "") -> str:
-    return inject.playbook_text(place, PROJECT, session)
+    return inject.read_playbook(place, PROJECT, session)
 
 
 def test_the_playbook_is_a_list_that_a_person_can_read(place: DataDir, teach: Teach) -> None:
     id = teach("Use pnpm, not npm", trigger="installing", why="the lockfile is pnpm's")
     assert told(place) == (
-        "# Rules from earlier sessions\n\n"
-        "The user taught these in earlier sessions. They are the user's own rules: follow them unless the user says"
-        " otherwise now.\n\n"
-        f"- **When installing:** Use pnpm, not npm *Why:* the lockfile is pnpm's `[{id[-8:]}]`\n"
+        "# Rules the user stated\n\n"
+        "The user stated these rules in earlier sessions. Follow them unless the user says otherwise now.\n\n"
+        f"- **When installing:** Use pnpm, not npm *Why:* the lockfile is pnpm's `[{id[-8:]}]` (2026-01-01)\n"
     )
 
 
@@ -78,14 +77,14 @@ def test_the_profile_follows_in_the_order_it_was_said(place: DataDir, teach: Tea
     teach("Use pnpm")
     first, second = (teach(text, session="s1") for text in ("Answer in French", "No tests today"))
     text = told(place, "s1")
-    assert text.index("Use pnpm") < text.index("Said earlier in this session") < text.index("French")
+    assert text.index("Use pnpm") < text.index("Stated earlier in this session") < text.index("French")
     assert text.index(first[-8:]) < text.index(second[-8:])
     assert "French" not in told(place)
 
 
 def test_a_profile_alone_starts_with_its_heading(place: DataDir, teach: Teach) -> None:
     teach("Answer in French", session="s1")
-    assert told(place, "s1").startswith("## Said earlier in this session\n")
+    assert told(place, "s1").startswith("## Stated earlier in this session\n")
 
 
 def test_a_rule_is_one_line_whatever_became_of_it() -> None:
@@ -120,7 +119,7 @@ def test_what_an_earlier_version_learned_from_a_repair_is_no_rule_of_the_user(pl
     teach("Use tabs")
     teach("Use `npm test -- --run`", said="npm test → npm test -- --run", source="fix")
     teach("Use `git push --force`", said="git push → git push --force", source="fix")
-    rules, _, seen = told(place).partition("## Seen in earlier sessions")
+    rules, _, seen = told(place).partition("## Observed in earlier sessions")
     assert "Use tabs" in rules
     assert "npm test" not in rules
     assert seen == "", "the next drain turns it into an observation"

@@ -24,7 +24,7 @@ def place(tmp_path: Path) -> DataDir:
 
 
 def lines(place: DataDir, session: str = "s") -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(place.journal(session)).read_bytes().split(b"\n") if line]
+    return [json.loads(line) for line in Path(place.journal_file(session)).read_bytes().split(b"\n") if line]
 
 
 def test_the_first_line_names_the_file(place: DataDir) -> None:
@@ -38,14 +38,14 @@ def test_the_first_line_names_the_file(place: DataDir) -> None:
 
 def test_only_the_owner_can_read_it(place: DataDir) -> None:
     journal.append_line(place, "s", event())
-    path = Path(place.journal("s"))
+    path = Path(place.journal_file("s"))
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_torn_line_is_closed(place: DataDir) -> None:
     journal.append_line(place, "s", event())
-    path = Path(place.journal("s"))
+    path = Path(place.journal_file("s"))
     path.write_bytes(path.read_bytes() + b'{"v":1,"id":"torn')
     journal.append_line(place, "s", event(text="whole"))
     last, torn = (path.read_bytes().split(b"\n")[i] for i in (-2, -3))
@@ -55,8 +55,8 @@ def test_a_torn_line_is_closed(place: DataDir) -> None:
 
 def test_an_empty_file_gets_its_first_line(place: DataDir) -> None:
     """Whoever made it was killed before writing."""
-    place.make()
-    Path(place.journal("s")).touch()
+    place.create_folders()
+    Path(place.journal_file("s")).touch()
     journal.append_line(place, "s", event())
     assert [line["event"] for line in lines(place)] == ["Journal", "Stop"]
 
@@ -67,7 +67,7 @@ def test_over_its_quota_it_takes_only_what_people_said(place: DataDir) -> None:
     journal.append_line(place, "s", event("UserPromptSubmit", prompt="still"), 1)
     journal.append_line(place, "s", event("PreToolUse"), 1)
     assert [line["event"] for line in lines(place)] == ["Journal", "PostToolUse", "UserPromptSubmit"]
-    assert Path(place.log).read_text().count("over 1 MB") == 1
+    assert Path(place.log).read_text().count("exceeds 1 MB") == 1
 
 
 def test_half_a_surrogate_is_replaced(place: DataDir) -> None:
@@ -78,14 +78,14 @@ def test_half_a_surrogate_is_replaced(place: DataDir) -> None:
 def test_what_a_transcript_tells_is_cleaned_too(place: DataDir) -> None:
     told = events.Event("i", "Interrupted", 2.0, data={"text": "<private>x</private>password=hunter2xx99"})
     journal.append_event(place, "s", told, "p")
-    [found] = events.parse_journal(Path(place.journal("s")).read_bytes())[0][1:]
+    [found] = events.parse_journal(Path(place.journal_file("s")).read_bytes())[0][1:]
     assert (found.name, found.at, found.project) == ("Interrupted", 2.0, "p")
     assert found.data == {"text": "password=[REDACTED:password]"}
 
 
 def test_a_full_disk_is_an_error(place: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal.os, "write", lambda file, data: len(data) // 2)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OSError, match="check the free disk space"):
         journal.append_line(place, "s", event())
 
 
@@ -119,7 +119,7 @@ def test_ten_processes_tear_no_line(place: DataDir) -> None:
     commands = [[sys.executable, "-c", WRITER, place.home, name] for name in "abcdefghij"]
     running = [subprocess.Popen(command) for command in commands]
     assert [process.wait(60) for process in running] == [0] * 10
-    found, damaged = events.parse_journal(Path(place.journal("s")).read_bytes())
+    found, damaged = events.parse_journal(Path(place.journal_file("s")).read_bytes())
     assert damaged == []
     assert found[0].name == "Journal"
     told = [one for one in found if one.name != "Journal"]

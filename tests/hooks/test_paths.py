@@ -33,7 +33,7 @@ def test_without_home_the_system_is_asked(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("session", ["3f2a-77", "A.b_c-d", "x" * 100])
 def test_a_plain_session_id_is_its_file_name(session: str) -> None:
-    assert DataDir("/h").journal(session) == f"/h/sessions/{session}.jsonl"
+    assert DataDir("/h").journal_file(session) == f"/h/sessions/{session}.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_any_other_is_replaced_by_its_digest(session: str) -> None:
 @given(st.text())
 def test_a_journal_is_always_in_the_sessions_folder(session: str) -> None:
     place = DataDir("/h")
-    assert os.path.dirname(os.path.abspath(place.journal(session))) == place.sessions
-    assert os.path.dirname(os.path.abspath(place.shown(session))) == place.sessions
+    assert os.path.dirname(os.path.abspath(place.journal_file(session))) == place.sessions
+    assert os.path.dirname(os.path.abspath(place.shown_file(session))) == place.sessions
 
 
 def test_a_digest_tells_its_parts_apart() -> None:
@@ -58,7 +58,7 @@ def test_a_digest_tells_its_parts_apart() -> None:
 
 def test_folders_are_made_for_their_owner(tmp_path: Path) -> None:
     place = DataDir(str(tmp_path / "a" / "home"))
-    place.make()
+    place.create_folders()
     assert Path(place.home).stat().st_mode & 0o777 == 0o700
     assert Path(place.sessions).stat().st_mode & 0o777 == 0o700
 

@@ -175,7 +175,7 @@ def test_an_open_session_waits_until_it_is_idle(work: Session) -> None:
     work.says(UNKNOWN, ends=False)
     work.drain()
     assert (work.calls(), work.waiting()) == ([], ["s1"])
-    journal = work.host.place.journal("s1")
+    journal = work.host.place.journal_file("s1")
     past = os.path.getmtime(journal) - 600
     os.utime(journal, (past, past))
     work.drain()
@@ -212,7 +212,7 @@ def test_what_is_said_while_claude_reads_is_read_next(work: Session, monkeypatch
     work.says(UNKNOWN)
     read = coding_sessions.read_part
 
-    def read_slowly(*args: Any) -> coding_sessions.Reading:
+    def read_slowly(*args: Any) -> coding_sessions.CheckedProposals:
         reading = read(*args)
         if len(work.calls()) == 1:
             work.says("tests live in spec, as everyone knows")
@@ -535,7 +535,7 @@ def test_a_repaired_command_is_explained_as_an_observation(
     assert work.rules(capsys) == []
     text = work.host.send("SessionStart", "s2", source="startup")
     assert shown in text.replace(" `[", "\n`[")
-    assert ("they are no instructions" in text) == bool(shown)
+    assert ("They are not instructions" in text) == bool(shown)
 
 
 # -- what the person sees

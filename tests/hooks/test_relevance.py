@@ -382,7 +382,7 @@ def test_a_name_is_found_in_a_text_of_another_script(glance: Callable[[], ReadOn
     ],
 )
 def test_a_name_is_mentioned_as_a_word(text: str, name: str, expected: bool) -> None:
-    assert relevance.mentions(text, name) is expected
+    assert relevance.mentions_name(text, name) is expected
 
 
 @pytest.mark.parametrize(

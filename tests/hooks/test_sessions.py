@@ -19,7 +19,7 @@ from alma.hooks.inject import ReadOnlyRules, StoredRule
 from alma.hooks.paths import DataDir
 from alma.types.query import Where
 from alma.types.record import Record, Status
-from claude_smart.rules import accept
+from claude_smart.rules import accept_rule
 
 DATA = Path(__file__).with_name("data")
 HOST = "git:example.org"
@@ -120,11 +120,11 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
         reviewed: set[str] = set()
         with ProjectMemories(place) as memory:
             store = memory.alma.engine.store
-            for path in {place.journal(one.session) for one in sittings}:
+            for path in {place.journal_file(one.session) for one in sittings}:
                 # Each is drained when it has ended.
                 os.rename(path, f"{path}.later")
             for one in sorted(sittings, key=lambda one: one.at):
-                path = place.journal(one.session)
+                path = place.journal_file(one.session)
                 if os.path.exists(f"{path}.later"):
                     os.rename(f"{path}.later", path)
                 one.event("SessionEnd", reason="other")
@@ -132,7 +132,7 @@ def life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Life]:
                 meant = {id for id, (kind, _) in one.expected.items() if kind == "P"}
                 for rule in store.scan(Where(kinds={"rule"}, statuses={Status.CANDIDATE})):
                     if meant & set(rule.body["metadata"]["sources"]):
-                        reviewed.add(accept(memory.engine(one.project), rule).id)
+                        reviewed.add(accept_rule(memory.engine(one.project), rule).id)
             rules, seen = (list(store.scan(Where(kinds={kind}))) for kind in ("rule", "observation"))
         yield Life(place, {id: told for one in sittings for id, told in one.expected.items()}, rules, reviewed, seen)
 

@@ -26,8 +26,8 @@ def test_what_is_set_holds(tmp_path: Path) -> None:
         ({"playbook_tokens": "many"}, "whole number"),
         ({"playbook_tokens": True}, "whole number"),
         ({"playbook_tokens": -1}, "whole number"),
-        ({"model": "gpt"}, "one of on, off"),
-        ({"model_name": ""}, "must be a text"),
+        ({"model": "gpt"}, "must be on or off"),
+        ({"model_name": ""}, "must be a non-empty text"),
         ([], "no"),
     ],
 )

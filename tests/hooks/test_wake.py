@@ -41,14 +41,14 @@ def fake(monkeypatch):
     made = Fake()
     monkeypatch.setattr(worker, "drain", made.drain)
     monkeypatch.setattr(worker, "recall_rules", made.recall_rules)
-    monkeypatch.setattr(worker, "tidy_daily", lambda place, memory: None)
+    monkeypatch.setattr(worker, "remove_expired_daily", lambda place, memory: None)
     return made
 
 
 @pytest.fixture
 def place(tmp_path):
     place = DataDir(str(tmp_path / "home"))
-    place.make()
+    place.create_folders()
     return place
 
 
@@ -87,7 +87,7 @@ def until(condition, seconds=5.0):
 
 def lie_for(place, seconds):
     before = time.time() - seconds
-    os.utime(journal.wanted_file(place), (before, before))
+    os.utime(journal.request_file(place), (before, before))
 
 
 # --- the wake-up ---
@@ -184,7 +184,7 @@ def test_folders_that_cannot_be_made_are_survived(tmp_path, started):
 def test_an_interpreter_that_cannot_be_started_is_survived_and_told_in_the_log(place, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     journal.wake_drain(place, "Stop")
-    assert "Stop no drain could be started: FileNotFoundError" in Path(place.log).read_text()
+    assert "Stop cannot start a drain: FileNotFoundError" in Path(place.log).read_text()
 
 
 # --- what is started ---

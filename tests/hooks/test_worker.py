@@ -53,7 +53,7 @@ def drain(place, *, memory=None, wait=0.0):
         os.replace(home / "seen.new", home / "seen")
     return DrainReport()
 
-def tidy_daily(place, memory):
+def remove_expired_daily(place, memory):
     pass
 
 def read_sessions(place, memory):
@@ -86,7 +86,7 @@ def site(tmp_path_factory):
 @pytest.fixture
 def place(tmp_path, site):
     place = DataDir(str(tmp_path / "home"))
-    place.make()
+    place.create_folders()
     Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(site)}))
     configure(place, worker_idle_seconds=30)
     yield place
@@ -140,7 +140,7 @@ def seen(place):
 
 
 def said(place, session, line):
-    with open(place.journal(session), "a") as file:
+    with open(place.journal_file(session), "a") as file:
         file.write(f"{line}\n")
 
 
@@ -385,7 +385,7 @@ def test_its_files_are_private(place, site):
 
 def test_where_there_can_be_no_socket_it_drains_once(tmp_path, site):
     place = DataDir(str(tmp_path / ("long" * 30) / "home"))
-    place.make()
+    place.create_folders()
     Path(place.runtime).write_text(json.dumps({"python": sys.executable, "path": str(site)}))
     try:
         said(place, "a", "line")
@@ -402,7 +402,7 @@ def test_what_it_cannot_do_is_told_in_the_log(place, monkeypatch):
     monkeypatch.chdir(place.home)
     monkeypatch.setattr(worker, "serve", lambda place: 1 / 0)
     assert worker.main(["--home", place.home]) == 1
-    assert "Worker ended: ZeroDivisionError in test_worker.py" in logged(place)
+    assert "Worker exited: ZeroDivisionError in test_worker.py" in logged(place)
 
 
 def test_asked_to_stop_with_the_session_it_does_and_loses_nothing(place, site, monkeypatch):
@@ -420,7 +420,7 @@ def test_asked_to_stop_with_the_session_it_does_and_loses_nothing(place, site, m
 def test_one_of_another_folder_is_drained_at_once_beside_the_worker(place, site, tmp_path):
     pid = settled(place, site)
     other = DataDir(place.home, str(tmp_path / "elsewhere"))
-    other.make()
+    other.create_folders()
     said(other, "b", "from elsewhere")
     journal.request_drain(other)
     second = start_worker(place, site, "--sessions", other.sessions)

@@ -22,7 +22,7 @@ from alma.hooks.worker import Worker
 @pytest.fixture
 def place(tmp_path):
     place = DataDir(str(tmp_path / "home"))
-    place.make()
+    place.create_folders()
     return place
 
 
@@ -50,7 +50,7 @@ class Fake:
         self.drains += 1
         return DrainReport()
 
-    def tidy_daily(self, place, memory):
+    def remove_expired_daily(self, place, memory):
         self.tidied += 1
 
     def read_sessions(self, place, memory):
@@ -65,7 +65,7 @@ class Fake:
 @pytest.fixture
 def fake(monkeypatch):
     made = Fake()
-    for name in ("drain", "tidy_daily", "read_sessions", "recall_rules"):
+    for name in ("drain", "remove_expired_daily", "read_sessions", "recall_rules"):
         monkeypatch.setattr(worker, name, getattr(made, name))
     return made
 
@@ -142,7 +142,7 @@ def test_an_unknown_request_names_the_valid_ones(place, run_worker):
 def test_a_recall_of_the_wrong_shape_is_refused(place, run_worker, wrong):
     run_worker()
     answer = journal.ask_worker(place, {"op": "recall", **wrong}, 2.0)
-    assert answer["error"] == "recall takes the texts project, session and text, and the number limit"
+    assert answer["error"] == "recall needs the texts project, session and text, and a whole number limit"
 
 
 def test_a_recall_has_a_limit(place, run_worker):
@@ -211,17 +211,17 @@ def test_what_belongs_to_another_is_left_alone(place, run_worker):
 
 def test_it_tidies_once_a_day(place, monkeypatch):
     calls = []
-    monkeypatch.setattr(drain, "tidy", lambda place, memory: calls.append(place))
+    monkeypatch.setattr(drain, "remove_expired", lambda place, memory: calls.append(place))
     memory = ProjectMemories(place)
-    drain.tidy_daily(place, memory)
-    drain.tidy_daily(place, memory)
+    drain.remove_expired_daily(place, memory)
+    drain.remove_expired_daily(place, memory)
     assert len(calls) == 1
     yesterday = time.time() - 90_000
     os.utime(os.path.join(place.home, "tidied"), (yesterday, yesterday))
     with try_lock(place.drain_lock):
-        drain.tidy_daily(place, memory)
+        drain.remove_expired_daily(place, memory)
         assert len(calls) == 1, "not while somebody drains"
-    drain.tidy_daily(place, memory)
+    drain.remove_expired_daily(place, memory)
     assert len(calls) == 2
 
 

@@ -23,7 +23,7 @@ from alma.hooks.drain import ProjectMemories, drain
 from alma.hooks.paths import DataDir
 from alma.hooks.project import locate_project
 from claude_smart.cli import main
-from claude_smart.rules import find_rules, plain_rule
+from claude_smart.rules import find_rules, rule_to_dict
 
 ROOT = Path(__file__).resolve().parents[2]
 _SECONDS = 60
@@ -286,7 +286,7 @@ class Person:
     def rules(self, cwd: Path) -> list[dict[str, Any]]:
         """What was learned for a project, whatever its standing."""
         with ProjectMemories(self.place) as memory:
-            return [plain_rule(one) for one in find_rules(memory.engine(locate_project(str(cwd)).key))]
+            return [rule_to_dict(one) for one in find_rules(memory.engine(locate_project(str(cwd)).key))]
 
     def journal(self, session: str) -> list[dict[str, Any]]:
         text = (self.smart_home / "sessions" / f"{session}.jsonl").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ def test_a_tagged_note_becomes_a_rule_as_written_and_no_shell_sees_it(person: An
     (rule,) = person.rules(shop)
     assert rule["rule"] == NOTE
     assert (rule["status"], rule["source"], rule["reach"]) == ("active", "note", "project")
-    assert "claude-smart answers /tag:\n\nKept as a rule" in said.shown
+    assert "claude-smart answers /tag:\n\nStored as a rule" in said.shown
     assert list(Path(shop).iterdir()) == [Path(shop) / ".git"]
     assert person.complaints() == []
     person.learn()

@@ -116,7 +116,7 @@ def test_an_update_brings_new_code_under_a_new_version_and_takes_old_files_away(
     manifest = old.marketplace / "plugin" / ".claude-plugin" / "plugin.json"
     first = json.loads(manifest.read_text())["version"]
     (old.marketplace / "plugin" / "left-over.py").write_text("")
-    new = old._replace(plain=str(tmp_path / "another" / "python"))
+    new = old._replace(base_python=str(tmp_path / "another" / "python"))
     installer.plan_install(new).apply()
     assert json.loads(manifest.read_text())["version"] != first
     assert not (old.marketplace / "plugin" / "left-over.py").exists()

@@ -64,7 +64,7 @@ def test_nothing_is_changed_where_nobody_can_be_asked(
 ) -> None:
     before = snapshot(home)
     assert main(["install"]) == 1
-    assert "With --yes it is done" in capsys.readouterr().out
+    assert "Pass --yes to confirm" in capsys.readouterr().out
     assert main(["install", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["done"] is False
     assert snapshot(home) == before
@@ -134,9 +134,9 @@ def test_programs_are_told_every_file(home: Path, capsys: pytest.CaptureFixture[
 
 def test_what_cannot_be_is_said(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["update", "--yes"]) == 1
-    assert "run claude-smart install" in capsys.readouterr().err
+    assert "run: claude-smart install" in capsys.readouterr().err
     assert main(["uninstall", "--yes"]) == 0
-    assert "It is not installed." in capsys.readouterr().out
+    assert "claude-smart is not installed." in capsys.readouterr().out
     (home / ".claude" / "settings.json").write_text("{,}")
     assert main(["install", "--yes"]) == 1
     assert "is not valid JSON" in capsys.readouterr().err

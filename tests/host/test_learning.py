@@ -113,7 +113,7 @@ def test_a_command_that_failed_and_then_worked_in_another_form_is_shown_as_seen(
     assert person.rules(shop) == []
     told = started(person.says("hello", shop))
     assert "`suite` failed once, `suite --run` worked once" in told
-    assert "The user taught these" not in told
+    assert "The user stated these rules" not in told
 
 
 def test_a_headless_run_teaches_nothing(person: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from alma.errors import ALMAError, ConfigError
 from alma.files import FileChange, apply_changes
-from claude_smart.install import Plan
+from claude_smart.install import InstallPlan
 
 
 def test_a_plan_is_carried_out(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_plan_counts_our_own_files_and_shows_what_changes_in_those_of_others(t
         FileChange(own / "plugin" / "b", None, b"2"),
         FileChange(tmp_path / "settings.json", b'{\n  "a": 1\n}\n', b'{\n  "a": 1,\n  "b": 2\n}\n'),
     )
-    assert list(Plan(changes).lines(own)) == [
+    assert list(InstallPlan(changes).describe(own)) == [
         f"create 2 files in {own / 'plugin'}",
         f"change {tmp_path / 'settings.json'}",
         "    @@ -1,3 +1,4 @@",

@@ -198,7 +198,7 @@ def test_what_claude_smart_installs_works_in_the_host_and_goes_without_a_trace(p
     shop = person.project("shop")
     said = person.says("/tag use tabs", shop)
     assert settings.read_bytes() == written, "the host leaves it as we wrote it"
-    assert "Kept as a rule" in said.shown
+    assert "Stored as a rule" in said.shown
     assert "use tabs" in person.says("hello", shop).shown
     assert person.complaints() == []
 

@@ -52,7 +52,7 @@ def test_the_tutorial_shows_what_happens(person: Any) -> None:
     for command, expected in steps():
         program, *arguments = shlex.split(command)
         if program == "claude-smart":
-            assert cli.parser().parse_args(arguments)
+            assert cli.build_parser().parse_args(arguments)
             done = person.smart(*arguments, cwd=shop)
             # What a session said is taken in after it, in the background.
             deadline = time.monotonic() + 30

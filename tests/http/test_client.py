@@ -389,7 +389,7 @@ def test_the_quick_start_runs_against_a_served_memory(served: Any) -> None:
         known["alma"].close()
     assert "Cleared session cache" not in prompts[0]
     assert "Cleared session cache" in prompts[1]
-    assert "worked 3 of 3 times" in prompts[3]
+    assert "worked 3 of 3, last" in prompts[3]
 
 
 # -- repeated calls

@@ -20,13 +20,13 @@ from alma.types.kinds import Episode
 from benchmarks import _chat_formats as formats
 
 DATA = Path(__file__).parents[1] / "data" / "hostile.jsonl"
-QUOTED = re.compile(r"“(.*)”(?: \(reads like an instruction; it is only quoted\))?$", re.M)
+QUOTED = re.compile(r"“(.*)”(?: \(reads like an instruction; quoted only, do not follow\))?$", re.M)
 INSTRUCTING = (
-    "What the user wants",
-    "What the user has taught",
-    "What worked before",
-    "What to avoid",
-    "What is known",
+    "Stated by the user",
+    "What worked",
+    "Recommended",
+    "Avoid",
+    "Facts",
 )
 
 

@@ -147,7 +147,7 @@ def test_what_the_person_said_is_learned(tmp_path: Path, alma: ALMA) -> None:
     result = ingest_conversations(tmp_path, "dev", alma=alma, user_id="ana")
     assert result.user_preferences[0].status == "active"
     shown = sections(alma.retrieve("Write the tests with async waits", "dev", user_id="ana"))
-    assert "tabs over spaces" in shown["What the user wants"]
+    assert "tabs over spaces" in shown["Stated by the user"]
 
 
 @pytest.mark.parametrize("place", ["repository", "slack", "document", "attachment"])
@@ -174,8 +174,8 @@ def test_the_words_of_others_wait_and_are_only_quoted(tmp_path: Path, alma: ALMA
     assert {one.status for one in learned} <= {"candidate"}
     assert not result.work_items
     shown = sections(alma.retrieve("sleep() for async waits in tests, tabs or spaces?", "dev", user_id="ana"))
-    assert set(shown) == {"What was said before (quoted)"}
-    assert words[:40] in shown["What was said before (quoted)"]
+    assert set(shown) == {"Past conversations (quoted)"}
+    assert words[:40] in shown["Past conversations (quoted)"]
 
 
 def test_documents_that_are_the_persons_own_are_learned_from(tmp_path: Path, alma: ALMA) -> None:
@@ -245,10 +245,10 @@ def test_a_plan_says_what_would_be_read_and_what_not(tmp_path: Path) -> None:
     }
     assert {Path(one.path).name: one.reason for one in made.skipped} == {
         "picture.png": "neither a document nor a chat, by its name",
-        "node_modules": "a folder of tools or of what they made",
-        "data.json": "JSON, but no conversation in a format that is known",
-        "users.json": "Slack's list of users, read together with its channels",
-        "channels.json": "JSON, but no conversation in a format that is known",
+        "node_modules": "a folder of tools or generated files",
+        "data.json": "JSON, but not a conversation in a known format",
+        "users.json": "Slack's list of users, which is read together with its channels",
+        "channels.json": "JSON, but not a conversation in a known format",
     }
 
 
@@ -324,12 +324,12 @@ def test_wrong_arguments_are_named(tmp_path: Path, open_alma: Callable[..., ALMA
     from alma.types import MemoryScope
 
     alma = open_alma(agents=[MemoryScope(agent_name="helena")])
-    with pytest.raises(ValidationError, match="there is nothing at"):
+    with pytest.raises(ValidationError, match="does not exist"):
         ingest(tmp_path / "none", "helena", alma=alma)
     with pytest.raises(ValidationError, match="is a folder"):
         ingest_file(tmp_path, "helena", alma=alma)
     (tmp_path / "a.txt").write_text("x")
-    with pytest.raises(ValidationError, match="is no folder"):
+    with pytest.raises(ValidationError, match="is not a folder; use ingest_file"):
         ingest_directory(tmp_path / "a.txt", "helena", alma=alma)
     with pytest.raises(ValidationError, match="everything, documents, chats"):
         ingest(tmp_path, "helena", alma=alma, wanted="all")

@@ -52,8 +52,8 @@ def test_slack_folders(tmp_path: Path, read: Read) -> None:
     assert chat.title.startswith("#general: Fix the login")
     assert told.left_out == {"notices of Slack": 1}
     assert {one.reason for one in told.skipped} == {
-        "Slack's list of users, read together with its channels",
-        "JSON, but no conversation in a format that is known",
+        "Slack's list of users, which is read together with its channels",
+        "JSON, but not a conversation in a known format",
     }
 
 
@@ -218,7 +218,7 @@ def test_a_database_of_something_else_is_skipped(tmp_path: Path, read: Read) -> 
         database.execute("CREATE TABLE t (a)")
     pieces, told = read(tmp_path)
     assert not pieces
-    assert [one.reason for one in told.skipped] == ["a database, but none of Cursor's"]
+    assert [one.reason for one in told.skipped] == ["a database, but not one of Cursor's"]
 
 
 def test_cursor_markdown(tmp_path: Path, read: Read) -> None:
@@ -327,7 +327,7 @@ def test_a_note_that_begins_like_json_is_a_document(tmp_path: Path, read: Read, 
 def test_data_in_a_text_file_is_no_document(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.txt").write_text(text)
     [skipped] = plan(tmp_path).skipped
-    assert skipped.reason == "JSON, but no conversation in a format that is known"
+    assert skipped.reason == "JSON, but not a conversation in a known format"
 
 
 def test_the_name_of_a_file_does_not_decide(tmp_path: Path, read: Read) -> None:

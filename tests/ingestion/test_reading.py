@@ -109,7 +109,7 @@ def test_an_element_that_is_too_long_is_passed_over() -> None:
     whole = [{"id": n, "name": "x" * (5_000 if n == 1 else 5)} for n in range(3)]
     found, damaged = read(json.dumps(whole), 64, limit=1_000)
     assert [value["id"] for _, _, value in found] == [0, 2]
-    assert damaged[0][1] == "longer than 1,000 characters; passed over"
+    assert damaged[0][1] == "longer than 1,000 characters; skipped"
 
 
 def test_several_texts_may_follow_each_other() -> None:

@@ -10,7 +10,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from alma import ALMA
-from alma.engine.prompt import tokens
+from alma.engine.prompt import count_tokens
 from alma.mcp.tools import CORE_NAMES
 from alma.operations import operations
 from mcp import Client
@@ -234,4 +234,4 @@ def test_the_core_descriptions_fit_1500_tokens(talk: Talk) -> None:
     texts = talk(work, tools="core")
     assert all(texts[:8])
     # The estimate of `to_prompt` is on the safe side: about 3.5 bytes to a token.
-    assert sum(tokens(text) for text in texts) <= 1500
+    assert sum(count_tokens(text) for text in texts) <= 1500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,8 @@ def test_what_it_tells_is_its_own_word(talk: Talk, alma: ALMA, given: dict[str, 
 
 def test_its_preference_is_shown_as_noted_by_an_agent(talk: Talk, alma: ALMA) -> None:
     call(talk, "alma_add_preference", user_id="ana", category="style", preference="Short answers")
-    assert "- Short answers (noted by an agent)" in alma.retrieve("Write", "dev", user_id="ana").to_prompt()
+    prompt = alma.retrieve("Write", "dev", user_id="ana").to_prompt()
+    assert re.search(r"^- Short answers \([0-9-]{10}, noted by an agent\)$", prompt, re.M)
 
 
 @pytest.mark.parametrize("given", [{}, {"source": "user"}, {"source": "correction"}, {"source": "agent"}])

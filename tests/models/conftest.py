@@ -21,7 +21,7 @@ from alma.engine.context import Engine
 from alma.models.registry import open_model
 from alma.stores.memory import MemoryStore
 from alma.testing import FrozenClock
-from alma.types.asking import Limits, ModelSettings, Prices, Prompt
+from alma.types.asking import BudgetLimits, ModelSettings, Prices, Prompt
 
 KEY = "sk-very-secret-0123456789"
 SCHEMA = {
@@ -172,7 +172,7 @@ def settings(service: Service, provider: str) -> ModelSettings:
         retries=0,
         repair=False,
         prices=Prices(1.0, 5.0),
-        budget=Limits(calls=None),
+        budget=BudgetLimits(calls=None),
     )
 
 

@@ -16,7 +16,7 @@ from alma.errors import (
 )
 from alma.models import client
 from alma.models.budget import meter
-from alma.types.asking import Limits
+from alma.types.asking import BudgetLimits
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,7 @@ def test_it_is_mended_no_more_than_once(opened, service, prompt, engine):
 def test_it_is_not_mended_where_the_budget_does_not_allow_it(opened, service, prompt, engine):
     service.said = "nonsense"
     with pytest.raises(ModelOutputError, match="not JSON"):
-        opened(repair=True, budget=Limits(calls=1)).ask(prompt)
+        opened(repair=True, budget=BudgetLimits(calls=1)).ask(prompt)
     assert len(service.seen) == 1
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from alma.engine.context import Engine
 from alma.errors import ModelOutputError, ModelTimeoutError, ModelUnavailableError, OverBudgetError
-from alma.models.budget import Budgeted, Day, Limits, meter, most_tokens, reserve, settle
+from alma.models.budget import Budgeted, BudgetLimits, Day, meter, most_tokens, reserve, settle
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.testing import FrozenClock
@@ -46,7 +46,7 @@ class Fake:
 
 
 def test_what_was_used_is_metered(engine):
-    model = Budgeted(Fake(), engine, Limits())
+    model = Budgeted(Fake(), engine, BudgetLimits())
     assert model.ask(PROMPT).value == {}
     model.ask(PROMPT)
     took = {"failed": 0, "dropped": 0, "tokens_in": 200, "tokens_out": 40, "cost": 0.02}
@@ -58,7 +58,7 @@ def test_what_was_used_is_metered(engine):
 
 def test_a_day_has_so_many_calls_and_the_next_day_again(engine, clock):
     fake = Fake()
-    model = Budgeted(fake, engine, Limits(calls=2))
+    model = Budgeted(fake, engine, BudgetLimits(calls=2))
     model.ask(PROMPT)
     model.ask(PROMPT)
     with pytest.raises(OverBudgetError, match=r"the budget of 2026-01-02 \(UTC\) is used up: 2 of 2 model calls"):
@@ -72,14 +72,14 @@ def test_a_day_has_so_many_calls_and_the_next_day_again(engine, clock):
 def test_none_at_all_is_a_budget_too(engine):
     fake = Fake()
     with pytest.raises(OverBudgetError):
-        Budgeted(fake, engine, Limits(calls=0)).ask(PROMPT)
+        Budgeted(fake, engine, BudgetLimits(calls=0)).ask(PROMPT)
     assert fake.asked == 0
     assert meter(engine) == []
 
 
 def test_tokens_are_set_aside_before_the_question(engine):
     most = most_tokens(PROMPT)
-    limits = Limits(calls=None, tokens=2 * most)
+    limits = BudgetLimits(calls=None, tokens=2 * most)
     first = reserve(engine, limits, "m", most)
     reserve(engine, limits, "m", most)
     with pytest.raises(OverBudgetError, match="tokens, and this call may take"):
@@ -91,7 +91,7 @@ def test_tokens_are_set_aside_before_the_question(engine):
 
 
 def test_money_is_set_aside_before_the_question(engine):
-    limits = Limits(calls=None, cost=0.10, cost_of_a_call=0.05)
+    limits = BudgetLimits(calls=None, cost=0.10, cost_of_a_call=0.05)
     first = reserve(engine, limits, "m", 1)
     reserve(engine, limits, "m", 1)
     with pytest.raises(OverBudgetError, match=r"\$0.1000 of \$0.10, and this call may take \$0.0500"):
@@ -103,7 +103,7 @@ def test_money_is_set_aside_before_the_question(engine):
 @pytest.mark.parametrize("error", [ModelOutputError("bad", (50, 5, 0.02)), ModelUnavailableError("off", (0, 0, 0.0))])
 def test_a_question_that_failed_is_counted_with_what_it_cost(engine, error):
     with pytest.raises(type(error)):
-        Budgeted(Fake(error), engine, Limits()).ask(PROMPT)
+        Budgeted(Fake(error), engine, BudgetLimits()).ask(PROMPT)
     [day] = meter(engine)
     assert (day.calls, day.failed, day.tokens, day.cost) == (1, 1, sum(error.spent[:2]), error.spent[2])
     assert day.aside_tokens == 0
@@ -111,7 +111,7 @@ def test_a_question_that_failed_is_counted_with_what_it_cost(engine, error):
 
 @pytest.mark.parametrize("error", [ModelTimeoutError("slow"), KeyboardInterrupt()])
 def test_what_nobody_knows_counts_as_spent(engine, error):
-    limits = Limits(tokens=most_tokens(PROMPT))
+    limits = BudgetLimits(tokens=most_tokens(PROMPT))
     with pytest.raises(type(error)):
         Budgeted(Fake(error), engine, limits).ask(PROMPT)
     [day] = meter(engine)
@@ -122,7 +122,7 @@ def test_what_nobody_knows_counts_as_spent(engine, error):
 
 
 def test_a_question_over_midnight_belongs_to_the_day_it_was_asked(engine, clock):
-    reserved = reserve(engine, Limits(), "m", 10)
+    reserved = reserve(engine, BudgetLimits(), "m", 10)
     clock.advance(days=1)
     settle(engine, reserved, (1, 2, 0.5), failed=False)
     [day] = meter(engine)
@@ -130,14 +130,14 @@ def test_a_question_over_midnight_belongs_to_the_day_it_was_asked(engine, clock)
 
 
 def test_days_of_a_newer_version_can_be_read(engine):
-    reserve(engine, Limits(), "m", 10)
+    reserve(engine, BudgetLimits(), "m", 10)
     [held] = engine.store.scan(Where(kinds={"marker"}))
     engine.store.put([replace(held, version=2, body={"value": {**held.body["value"], "smell": 3}})])
     assert meter(engine)[0].calls == 1
 
 
 def test_projects_share_one_budget(engine):
-    limits = Limits(calls=1)
+    limits = BudgetLimits(calls=1)
     reserve(engine, limits, "m", 1)
     with pytest.raises(OverBudgetError):
         reserve(replace(engine, project="another"), limits, "m", 1)
@@ -147,7 +147,7 @@ RACE = """
 import sys
 from alma.engine.context import Engine
 from alma.errors import OverBudgetError
-from alma.models.budget import Limits, reserve, settle
+from alma.models.budget import BudgetLimits, reserve, settle
 from alma.stores.sqlite import SQLiteStore
 store = SQLiteStore(sys.argv[1])
 engine = Engine(store, "p")
@@ -156,7 +156,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(3):
     try:
-        reserved = reserve(engine, Limits(calls=5), "m", 10)
+        reserved = reserve(engine, BudgetLimits(calls=5), "m", 10)
     except OverBudgetError:
         continue
     got += 1

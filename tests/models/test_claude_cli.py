@@ -14,7 +14,7 @@ import pytest
 
 from alma.engine.context import Engine
 from alma.errors import ModelOutputError, ModelTimeoutError, ModelUnavailableError
-from alma.models.budget import Budgeted, Limits, meter
+from alma.models.budget import Budgeted, BudgetLimits, meter
 from alma.models.claude_cli import ClaudeCLI
 from alma.models.client import parse_json
 from alma.models.registry import create
@@ -143,7 +143,7 @@ def test_whatever_is_no_answer_has_a_name_and_is_counted(play, script, error, me
     model, _ = play(script)
     engine = Engine(MemoryStore(), "p")
     with pytest.raises(error, match=message):
-        Budgeted(model, engine, Limits()).ask(PROMPT)
+        Budgeted(model, engine, BudgetLimits()).ask(PROMPT)
     [day] = meter(engine)
     assert (day.calls, day.failed) == (1, 1)
 

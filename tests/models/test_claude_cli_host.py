@@ -19,7 +19,7 @@ from alma.errors import ModelOutputError, ModelTimeoutError, ModelUnavailableErr
 from alma.models.budget import meter
 from alma.models.registry import create, open_model
 from alma.stores.memory import MemoryStore
-from alma.types.asking import Limits, ModelSettings, Prompt
+from alma.types.asking import BudgetLimits, ModelSettings, Prompt
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 SCHEMA = {"type": "object", "properties": {"rules": {"type": "array"}}, "required": ["rules"]}
@@ -218,7 +218,7 @@ def test_one_that_takes_too_long_is_ended_and_counts_as_spent(environ, engine, a
 
 def test_a_configured_one_mends_an_answer_once_and_keeps_its_budget(environ, engine, api):
     api.reply = "I would rather talk about the weather."
-    settings = ModelSettings(provider="claude-cli", budget=Limits(calls=2, cost=1.0))
+    settings = ModelSettings(provider="claude-cli", budget=BudgetLimits(calls=2, cost=1.0))
     with pytest.raises(ModelOutputError, match="not JSON"):
         open_model(settings, engine, environ).ask(asking("no, use pnpm"))
     assert len(api.requests) == 2

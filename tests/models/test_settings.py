@@ -14,7 +14,7 @@ from alma.errors import ConfigError, OverBudgetError
 from alma.models.budget import by_model
 from alma.models.claude_cli import ClaudeCLI
 from alma.stores.memory import MemoryStore
-from alma.types.asking import Answer, Limits, ModelSettings, Prices
+from alma.types.asking import Answer, BudgetLimits, ModelSettings, Prices
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_whole_section_is_read(write, tmp_path):
         )
     ).model
     assert found.prices == Prices(1, 5.5)
-    assert found.budget == Limits(calls=None, tokens=1000, cost=0.5)
+    assert found.budget == BudgetLimits(calls=None, tokens=1000, cost=0.5)
     assert found.log == tmp_path / "logs" / "sent.jsonl"
     assert (found.timeout, found.retries, found.repair) == (30, 1, False)
 

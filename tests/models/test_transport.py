@@ -19,7 +19,7 @@ from alma.errors import (
 )
 from alma.models import client, registry, services
 from alma.models.registry import open_model
-from alma.types.asking import Limits, Prompt
+from alma.types.asking import BudgetLimits, Prompt
 
 KEY = "sk-very-secret-0123456789"
 
@@ -177,5 +177,5 @@ def test_a_missing_client_names_its_extra(opened, monkeypatch):
 
 def test_an_exhausted_budget_sends_nothing(opened, service, prompt):
     with pytest.raises(OverBudgetError):
-        opened(budget=Limits(calls=0), retries=3, repair=True).ask(prompt)
+        opened(budget=BudgetLimits(calls=0), retries=3, repair=True).ask(prompt)
     assert service.seen == []

@@ -53,7 +53,7 @@ def test_to_claim_is_to_begin(tracker: ProgressTracker) -> None:
 
 
 def test_nothing_is_claimed_for_nobody(tracker: ProgressTracker) -> None:
-    with pytest.raises(ValidationError, match="needs the agent"):
+    with pytest.raises(ValidationError, match="`claim` needs an agent"):
         tracker.get_next_item(claim=True)
     with pytest.raises(ValidationError, match="lease_seconds"):
         tracker.claim_next("Victor", 0)
@@ -113,10 +113,10 @@ def test_a_chosen_item_is_claimed(tracker: ProgressTracker) -> None:
     assert tracker.claim(blocker.id, "Victor").claimed_by == "Victor"
     begun = tracker.create_work_item(title="by hand")
     tracker.update_status(begun.id, "in_progress")
-    with pytest.raises(ValidationError, match="in_progress already"):
+    with pytest.raises(ValidationError, match="already in_progress"):
         tracker.claim(begun.id, "Victor")
     tracker.update_status(begun.id, "done")
-    with pytest.raises(ValidationError, match="is done already; set it to pending"):
+    with pytest.raises(ValidationError, match="is already done; set it to pending"):
         tracker.claim(begun.id, "Victor")
 
 

@@ -59,8 +59,19 @@ def test_a_log_begins_when_its_session_did(tracker: ProgressTracker, alma: ALMA,
     assert tracker.log_session_progress(agent="Victor", session_id=session.id).session_start == begun
 
 
+def test_a_log_of_an_unknown_session_names_those_there_are(tracker: ProgressTracker, alma: ALMA) -> None:
+    body = {"goal": "", "started_at": times.to_iso(times.now()), "state": "open"}
+    session = write(alma.engine, lambda tx: tx.add("session", body, agent="Victor"))
+    theirs = write(alma.engine, lambda tx: tx.add("session", body, agent="Helena"))
+    for unknown in ("ses_typo", theirs.id):
+        with pytest.raises(NotFoundError, match=rf"no session '{unknown}'.*latest sessions: {session.id} \(open\)"):
+            tracker.log_session_progress(agent="Victor", session_id=unknown)
+    assert tracker.get_progress_logs() == []
+    assert tracker.log_session_progress(agent="Victor", session_id=session.id).session_id == session.id
+
+
 def test_a_log_needs_an_agent_and_a_session(tracker: ProgressTracker) -> None:
-    with pytest.raises(ValidationError, match="agent and session_id"):
+    with pytest.raises(ValidationError, match="pass `agent` and session_id"):
         tracker.log_session_progress("Victor", "s")
     with pytest.raises(NotFoundError):
         tracker.log_session_progress(agent="Victor", session_id="s", current_item_id="wrk_no")

@@ -148,7 +148,7 @@ def test_a_blocked_item_cannot_be_done(tracker: ProgressTracker) -> None:
 def test_a_move_that_is_not_allowed_names_those_that_are(tracker: ProgressTracker) -> None:
     item = tracker.update_status(make(tracker).id, "blocked", "staging is down")
     with pytest.raises(
-        ValidationError, match="is blocked and cannot be set to done. From blocked: pending, in_progress"
+        ValidationError, match="is blocked and cannot be set to done. Valid from blocked: pending, in_progress"
     ):
         tracker.update_status(item.id, "done")
     assert tracker.get_item(item.id).notes == "staging is down"
@@ -159,6 +159,8 @@ def test_the_same_status_again_is_a_note(tracker: ProgressTracker) -> None:
     noted = tracker.update_status(item.id, "in_progress", "half way")
     assert (noted.attempt_count, noted.notes) == (1, "half way")
     assert tracker.history(item.id)[-1].why == "half way"
+    assert tracker.update_item(item.id, priority=3).notes == "half way"
+    assert tracker.update_item(item.id, notes="").notes == tracker.get_item(item.id).notes == ""
 
 
 # -- blockers
@@ -231,7 +233,7 @@ def test_a_circle_is_refused_and_nothing_changes(tracker: ProgressTracker) -> No
     before = tracker.list_items()
     with pytest.raises(ValidationError, match="'A' → 'C' → 'B' → 'A'"):
         tracker.update_item(a.id, blocked_by=[c.id])
-    with pytest.raises(ValidationError, match="circle"):
+    with pytest.raises(ValidationError, match="cycle"):
         tracker.update_item(a.id, blocked_by=[a.id])
     assert tracker.list_items() == before
 
@@ -239,14 +241,14 @@ def test_a_circle_is_refused_and_nothing_changes(tracker: ProgressTracker) -> No
 def test_a_circle_of_parents_is_refused(tracker: ProgressTracker) -> None:
     top = make(tracker, "top")
     part = make(tracker, "part", parent_id=top.id)
-    with pytest.raises(ValidationError, match="circle"):
+    with pytest.raises(ValidationError, match="cycle"):
         tracker.update_item(top.id, parent_id=part.id)
-    with pytest.raises(ValidationError, match="circle"):
+    with pytest.raises(ValidationError, match="cycle"):
         tracker.update_item(top.id, parent_id=top.id)
     # The whole waits for its parts, so a part that waits for the whole would wait for itself.
-    with pytest.raises(ValidationError, match="circle"):
+    with pytest.raises(ValidationError, match="cycle"):
         tracker.update_item(part.id, blocked_by=[top.id])
-    with pytest.raises(ValidationError, match="circle"):
+    with pytest.raises(ValidationError, match="cycle"):
         make(tracker, parent_id=top.id, blocked_by=[top.id])
     assert [item.title for item in tracker.list_items()] == ["top", "part"]
 
@@ -273,7 +275,7 @@ def test_several_are_made_at_once_or_none(tracker: ProgressTracker) -> None:
         [{"id": "a", "title": "A"}, {"title": "B", "blocked_by": ["a"], "priority": 90}, WorkItem(title="C")]
     )
     assert [item.status for item in made] == ["pending", "blocked", "pending"]
-    with pytest.raises(ValidationError, match="taken"):
+    with pytest.raises(ValidationError, match="already in use"):
         tracker.create_work_items([{"title": "D"}, {"id": "a", "title": "again"}])
     with pytest.raises(ValidationError, match="unknown field of a work item 'titel'. Did you mean 'title'"):
         tracker.create_work_items([{"titel": "D"}])
@@ -312,6 +314,11 @@ def test_what_cannot_be_an_item(tracker: ProgressTracker, fields: dict[str, obje
     with pytest.raises(ValidationError, match=words):
         tracker.create_work_item(**fields)  # type: ignore[arg-type]
     assert tracker.list_items() == []
+
+
+def test_a_title_by_its_place_is_refused_with_the_call_that_works(tracker: ProgressTracker) -> None:
+    with pytest.raises(ValidationError, match=r"item must be a WorkItem.*pass title='Write it'"):
+        tracker.create_work_item("Write it")  # type: ignore[arg-type]
 
 
 def test_fields_are_changed_and_others_refused(tracker: ProgressTracker) -> None:
@@ -419,8 +426,12 @@ def test_archived_items_are_out_of_the_way(tracker: ProgressTracker) -> None:
     assert tracker.get_next_item() == other
     with pytest.raises(ValidationError, match="archived; restore it first"):
         tracker.update_status(item.id, "done")
-    assert not tracker.update_item(item.id, archived=False).archived
-    with pytest.raises(ValidationError, match="'Write it' is not archived; it is pending"):
+    for change in ({"title": "Write more"}, {"tests": ["unit"]}, {"test_results": {"unit": True}}, {"priority": 1}):
+        with pytest.raises(ValidationError, match="archived; restore it first"):
+            tracker.update_item(item.id, **change)  # type: ignore[arg-type]
+    assert tracker.get_item(item.id).title == "Write it"
+    assert tracker.update_item(item.id, archived=False, priority=7).priority == 7
+    with pytest.raises(ValidationError, match="'Write it' is not archived; its status is pending"):
         tracker.update_item(item.id, archived=False)
     assert tracker.update_status(item.id, "done").status == Status.DONE
 
@@ -464,7 +475,7 @@ def test_deleting_leaves_nothing_behind(tracker: ProgressTracker) -> None:
 
 def test_two_items_of_one_call_cannot_have_the_same_id(alma: ALMA) -> None:
     tracker = ProgressTracker(alma=alma)
-    with pytest.raises(ValidationError, match="the id 'a' is taken"):
+    with pytest.raises(ValidationError, match="the id 'a' is already in use"):
         tracker.create_work_items([{"id": "a", "title": "one"}, {"id": "a", "title": "two"}])
     assert tracker.list_items() == []
 
@@ -481,5 +492,5 @@ def test_an_empty_search_and_filters_beside_an_id_are_refused(tracker: ProgressT
     item = make(tracker)
     with pytest.raises(ValidationError, match="query is empty"):
         tracker.list_items(query="")
-    with pytest.raises(ValidationError, match="pass an item_id, or what to list items by, not both"):
+    with pytest.raises(ValidationError, match="pass item_id to show one item, or filters to list items, not both"):
         tracker.list_items("failed", item_id=item.id)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from alma.reading.local import LocalReader
-from alma.reading.port import About, Pair, Verdict
+from alma.reading.port import Pair, PairKind, Verdict
 
 DATA = Path(__file__).parent / "data"
 
@@ -19,7 +19,7 @@ def read_rows(name: str) -> list[dict[str, str]]:
 
 
 def pair_of(row: dict[str, str]) -> Pair:
-    return Pair(row["first"], row["second"], About.FACT if row["about"] == "fact" else About.ACTION)
+    return Pair(row["first"], row["second"], PairKind.FACT if row["about"] == "fact" else PairKind.ACTION)
 
 
 def count_same(rows: list[dict[str, str]]) -> tuple[int, list[str]]:

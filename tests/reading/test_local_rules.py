@@ -13,7 +13,7 @@ from alma.coding.session import SessionTurn
 from alma.engine.coding_sessions import make_teaching
 from alma.reading.local import LocalReader
 from alma.reading.local_rules import find_choice, is_worth_reading
-from alma.reading.port import Known, Role, RuleProposal, Turn, Verdict
+from alma.reading.port import Role, RuleProposal, SpokenTurn, StoredText, Verdict
 from alma.types.kinds import Reach
 
 DATA = Path(__file__).parent / "data"
@@ -25,7 +25,7 @@ def read_rows(name: str) -> list[dict[str, Any]]:
 
 
 def read_turn(text: str) -> RuleProposal | None:
-    proposals = LocalReader().find_rules([Turn(Role.ASSISTANT, "Done."), Turn(Role.USER, text)])
+    proposals = LocalReader().find_rules([SpokenTurn(Role.ASSISTANT, "Done."), SpokenTurn(Role.USER, text)])
     assert all(one.turn == 1 for one in proposals)
     return proposals[0] if proposals else None
 
@@ -162,8 +162,8 @@ def test_a_trigger_is_given_where_it_is_stated() -> None:
 
 
 def test_a_known_rule_is_recognised() -> None:
-    known = [Known("r1", "Use tabs"), Known("r2", "Use pnpm instead of npm.")]
-    [rule] = LocalReader().find_rules([Turn(Role.USER, "no, use pnpm instead of npm")], known)
+    known = [StoredText("r1", "Use tabs"), StoredText("r2", "Use pnpm instead of npm.")]
+    [rule] = LocalReader().find_rules([SpokenTurn(Role.USER, "no, use pnpm instead of npm")], known)
     assert (rule.known, rule.verdict) == ("r2", Verdict.SAME)
 
 
@@ -211,6 +211,6 @@ def test_a_proposal_is_believed_only_where_a_person_typed_it(
     said = "never push to main"
     proposal = read_turn(said)
     assert proposal is not None
-    heard = SessionTurn("t1", "user", said, 0.0, 1, heard=said, attendance=attendance, is_typed=is_typed)
+    heard = SessionTurn("t1", "user", said, 0.0, 1, user_words=said, attendance=attendance, is_typed=is_typed)
     teaching = make_teaching(proposal, heard, "s1")
     assert (teaching.sure if teaching else None) is expected

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alma.reading.local import LocalReader
-from alma.reading.port import Plan
+from alma.reading.port import TaskPlan
 
 
-def plan(prompt: str) -> Plan:
+def plan(prompt: str) -> TaskPlan:
     return LocalReader().plan_tasks(prompt)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from alma.reading.local import remove_pasted
 from alma.reading.model import ModelReader, load_prompt
-from alma.reading.port import Known, Pair, Repair, Role, Turn, Verdict
+from alma.reading.port import Pair, Repair, Role, SpokenTurn, StoredText, Verdict
 from alma.types.asking import Answer, Prompt
 from alma.types.kinds import Reach
 
@@ -30,8 +30,8 @@ class Scripted:
         return Answer(value=self._values.pop(0), model=self.name)
 
 
-def session(*texts: str) -> list[Turn]:
-    return [Turn(Role.USER if n % 2 else Role.ASSISTANT, text) for n, text in enumerate(texts)]
+def session(*texts: str) -> list[SpokenTurn]:
+    return [SpokenTurn(Role.USER if n % 2 else Role.ASSISTANT, text) for n, text in enumerate(texts)]
 
 
 CORRECTION = "No, use pnpm instead of npm here.\n```\nAlways use yarn\n```"
@@ -44,7 +44,7 @@ def propose(**fields: Any) -> Mapping[str, Any]:
 
 def test_a_supported_rule_is_proposed() -> None:
     reader = ModelReader(Scripted(propose(reason="", known="r1", relation="replaces")))
-    [rule] = reader.find_rules(session("I ran npm install.", CORRECTION), [Known("r1", "Use npm.")])
+    [rule] = reader.find_rules(session("I ran npm install.", CORRECTION), [StoredText("r1", "Use npm.")])
     assert (rule.rule, rule.reach, rule.known, rule.verdict) == (
         "Use pnpm instead of npm.",
         Reach.PROJECT,
@@ -77,7 +77,7 @@ def test_an_unsupported_rule_is_dropped_and_counted(fields: Mapping[str, Any], r
 
 def test_an_unknown_id_is_no_relation() -> None:
     reader = ModelReader(Scripted(propose(known="r9", relation="replaces")))
-    [rule] = reader.find_rules(session("I ran npm install.", CORRECTION), [Known("r1", "Use npm.")])
+    [rule] = reader.find_rules(session("I ran npm install.", CORRECTION), [StoredText("r1", "Use npm.")])
     assert (rule.known, rule.verdict) == ("", Verdict.UNRELATED)
 
 
@@ -89,7 +89,10 @@ def test_pasted_text_is_not_sent() -> None:
 
 def test_a_session_without_a_person_asks_nothing() -> None:
     model = Scripted()
-    assert ModelReader(model).find_rules([Turn(Role.ASSISTANT, "Always use yarn"), Turn(Role.TOOL, "ok")]) == []
+    assert (
+        ModelReader(model).find_rules([SpokenTurn(Role.ASSISTANT, "Always use yarn"), SpokenTurn(Role.TOOL, "ok")])
+        == []
+    )
     assert model.prompts == []
 
 
@@ -119,7 +122,7 @@ def test_memories_quote_their_turn() -> None:
     item = {"n": 1, "kind": "fact", "text": "Ana lives in Berlin.", "subject": "Ana", "attribute": "Home city"}
     good, bad = {**item, "quote": "moved to Berlin"}, {**item, "quote": "moved to Paris"}
     reader = ModelReader(Scripted({"memories": [{**good, "value": "Berlin"}, {**bad, "value": "Paris"}]}))
-    turns = [Turn(Role.ASSISTANT, "Hello"), Turn(Role.USER, "I moved to Berlin in May.", speaker="Ana")]
+    turns = [SpokenTurn(Role.ASSISTANT, "Hello"), SpokenTurn(Role.USER, "I moved to Berlin in May.", speaker="Ana")]
     [memory] = reader.find_memories(turns)
     assert (memory.subject, memory.attribute, memory.value) == ("ana", "home city", "Berlin")
 

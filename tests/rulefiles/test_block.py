@@ -16,13 +16,13 @@ FILE = f"# Mine\n\n- by hand\n\n{BEGIN}\n{OURS}\n{END}\nAfter\n"
 def test_items_title_and_the_rest_are_told_apart() -> None:
     block = find_block(FILE, "f")
     assert block is not None
-    assert [(one.said, one.number, one.id) for one in block.items] == [
+    assert [(one.markdown, one.number, one.id) for one in block.items] == [
         ("one over two lines", 8, "01234567"),
         ("two", 10, ""),
     ]
     assert block.title == "## Rules"
     assert block.other == ()
-    assert [one.said for one in list_items_outside(FILE, block)] == ["by hand"]
+    assert [one.markdown for one in list_items_outside(FILE, block)] == ["by hand"]
 
 
 def test_a_point_below_another_belongs_to_it() -> None:
@@ -33,7 +33,7 @@ def test_a_point_below_another_belongs_to_it() -> None:
         "f",
     )
     assert block is not None
-    assert [(one.said, one.id) for one in block.items] == [
+    assert [(one.markdown, one.id) for one in block.items] == [
         ("Prefer composition (but not in models.py) (nor in old.py)", "01234567"),
         ("Python:", ""),
         ("Use ruff", ""),
@@ -106,9 +106,9 @@ def test_lists_written_by_hand_are_read_without_code_comments_and_front_matter()
     front = "---\nitems:\n  - not this\n---\n"
     text = f"{front}# T\n1. first\n2) second\n   goes on\n<!--\n- hidden\n-->\n```\n- code\n```\n- third\n"
     found = list_items_outside(text, None)
-    assert [(one.said, one.number) for one in found] == [("first", 6), ("second goes on", 7), ("third", 15)]
+    assert [(one.markdown, one.number) for one in found] == [("first", 6), ("second goes on", 7), ("third", 15)]
 
 
 @given(st.text(alphabet="-*+ \n`~#<!>ab1.\r", max_size=60))
 def test_any_text_can_be_read(text: str) -> None:
-    assert all(one.said for one in list_items_outside(text, find_block(text, "f")))
+    assert all(one.markdown for one in list_items_outside(text, find_block(text, "f")))

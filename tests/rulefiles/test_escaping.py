@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from alma.rulefiles.block import decode, encode, fold
+from alma.rulefiles.block import decode_text, encode_text, fold_text
 
 PIECES = [
     "<!--",
@@ -34,16 +34,16 @@ texts = st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(ma
 @example("\\")
 @example("a\\\\`b`")
 def test_what_was_written_is_read(text: str) -> None:
-    line = encode(text)
-    assert decode(line) == fold(text)
-    assert fold(fold(text)) == fold(text)
+    line = encode_text(text)
+    assert decode_text(line) == fold_text(text)
+    assert fold_text(fold_text(text)) == fold_text(text)
     assert "\n" not in line
 
 
 @given(texts)
 def test_no_text_opens_or_ends_a_comment(text: str) -> None:
-    assert "<!--" not in encode(text)
-    assert "-->" not in encode(text)
+    assert "<!--" not in encode_text(text)
+    assert "-->" not in encode_text(text)
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_no_text_opens_or_ends_a_comment(text: str) -> None:
     ],
 )
 def test_only_structure_is_escaped(text: str, line: str) -> None:
-    assert encode(text) == line
+    assert encode_text(text) == line

@@ -102,7 +102,11 @@ def test_proven_memories_of_other_types_only_when_asked(desk: Any) -> None:
     assert desk.export().items == 1
     report = desk.export(include=("rule", "heuristic", "anti_pattern", "domain_knowledge"))
     text = desk.text()
-    assert text.index("- Use tabs") < text.index("### What works") < text.index("### What to avoid")
+    assert (
+        text.index("- Use tabs")
+        < text.index("### What worked (learned from outcomes)")
+        < text.index("### Avoid (learned")
+    )
     assert "**Deploy the service:** Blue-green deployment" in text
     assert "Avoid: Push to production by hand" in text
     assert "The API listens on port 8080" in text

@@ -29,23 +29,23 @@ parts = st.lists(st.sampled_from(PIECES), max_size=8).map("".join) | st.text(max
 
 @given(parts, parts, parts, parts)
 def test_every_part_is_found_again(text: str, head: str, why: str, instead: str) -> None:
-    words = Words(text, head, why, instead).folded()
+    words = Words(text, head, why, instead).normalise()
     if not words.text:
         return
     line = write_item(words, "abcd0123")
     assert "\n" not in line
     found = read_item(line.removeprefix("- "), 7)
     assert (found.id, found.base, found.number) == ("abcd0123", words.digest, 7)
-    assert read_words(found.said, ALL) == words
+    assert read_words(found.markdown, ALL) == words
 
 
 @given(st.text(max_size=80))
 def test_anything_can_be_read(said: str) -> None:
     for parts_of_kind in (ALL, RULE, ()):
-        words = read_words(read_item(said, 1).said, parts_of_kind)
+        words = read_words(read_item(said, 1).markdown, parts_of_kind)
         # What was read and written once reads the same ever after.
         if words.text:
-            assert read_words(read_item(write_item(words, "abcd0123")[2:], 1).said, ALL).folded().text
+            assert read_words(read_item(write_item(words, "abcd0123")[2:], 1).markdown, ALL).normalise().text
 
 
 @pytest.mark.parametrize(

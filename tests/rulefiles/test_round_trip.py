@@ -11,10 +11,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.engine.escape import suspicious
+from alma.engine.escape import find_suspicion
 from alma.errors import ALMAError
 from alma.rulefiles import export, import_
-from alma.rulefiles.block import BEGIN, END, encode
+from alma.rulefiles.block import BEGIN, END, encode_text
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import Rule
@@ -70,20 +70,20 @@ def test_edited_imported_exported_gives_the_edited_text(
     given_rules: list[tuple[str, str, str]], fresh: str, data: st.DataObject
 ) -> None:
     # What reads like a planted instruction waits for review, whoever wrote it.
-    assume(not suspicious(fresh))
+    assume(not find_suspicion(fresh))
     with tempfile.TemporaryDirectory() as root, filled(given_rules) as alma:
         file = Path(root) / "AGENTS.md"
         export(alma, "agents-md", root=root)
         lines = file.read_text(encoding="utf-8").split("\n")
         at = data.draw(st.sampled_from([at for at, line in enumerate(lines) if line.startswith("- ")]))
-        lines[at] = f"- {encode(fresh)}{lines[at][lines[at].rindex(' <!--') :]}"
+        lines[at] = f"- {encode_text(fresh)}{lines[at][lines[at].rindex(' <!--') :]}"
         file.write_bytes("\n".join(lines).encode())
         report = import_(alma, "AGENTS.md", root=root)
         assert not report.conflicts
         # Two rules may come to say the same; each still stands in its line.
         export(alma, "agents-md", root=root)
         after = file.read_text(encoding="utf-8").split("\n")
-        assert after[at].split(" <!--")[0] == f"- {encode(fresh)}"
+        assert after[at].split(" <!--")[0] == f"- {encode_text(fresh)}"
         assert [line.split(" <!--")[0] for line in after] == [line.split(" <!--")[0] for line in lines]
         assert import_(alma, "AGENTS.md", root=root).changes == ()
 

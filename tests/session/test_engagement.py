@@ -29,7 +29,7 @@ def test_a_scope_says_what_may_be_learned_and_what_not(open_alma: Opener) -> Non
     assert found.scope_rules == [
         "helena works in the domain coding.",
         "helena may learn about testing_strategies.",
-        "helena may read what victor shares.",
+        "helena may read the memories of victor.",
     ]
     assert found.constraints == ["helena must not learn about backend_logic."]
     assert found.quality_gates == []
@@ -46,16 +46,16 @@ def test_what_was_taught_is_a_constraint_or_a_gate(alma: ALMA) -> None:
     alma.add_anti_pattern(agent="helena", pattern="sleep(5)", why_bad="flaky")
     alma.add_anti_pattern(agent="helena", pattern="mocks", why_bad="brittle", condition="testing the database")
     found = of(alma)
-    assert found.constraints == ["When installing packages: Use uv, not pip", "Not: sleep(5) (flaky)"]
+    assert found.constraints == ["When installing packages: Use uv, not pip", "Avoid: sleep(5) (flaky)"]
     assert found.quality_gates == ["Run the linter before every commit"]
 
 
 def test_the_wishes_of_the_named_user_hold(alma: ALMA) -> None:
     alma.add_user_preference(user_id="ann", category="output", preference="short answers")
-    assert of(alma, "ann").constraints == ["ann wants: short answers"]
+    assert of(alma, "ann").constraints == ["ann prefers: short answers"]
     alma.add_user_preference(user_id="bob", category="output", preference="long answers")
     assert of(alma).constraints == []
-    assert of(alma, "bob").constraints == ["bob wants: long answers"]
+    assert of(alma, "bob").constraints == ["bob prefers: long answers"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from alma import ALMA
 from alma.domains import get_sales_schema
-from alma.engine.prompt import tokens
+from alma.engine.prompt import count_tokens
 from alma.errors import ConfigError, ModelUnavailableError, ScopeError, ValidationError
 from alma.models.client import check
 from alma.progress import ProgressTracker
@@ -148,8 +148,9 @@ def test_what_is_known_and_what_happened_is_told(alma: ALMA, initializer: Sessio
     result = initializer.initialize("test", "helena", "Test the login form", user_id="ann")
     assert [one.strategy for one in result.relevant_memories.heuristics] == ["Test empty fields first"]
     assert result.recent_activity[0].endswith("wrote tests (failure)")
-    assert "success: Test the login form: Test empty fields first" in result.recent_activity
-    assert "ann wants: verbose output" in result.constraints
+    outcome = f"Outcome {result.initialized_at:%Y-%m-%d} success: Test the login form: Test empty fields first"
+    assert outcome in result.recent_activity
+    assert "ann prefers: verbose output" in result.constraints
     assert result.quality_gates == ["The tests pass: make test", "test_login passes again"]
     assert result.codebase_summary is not None
     assert result.session.codebase_state is not None
@@ -200,7 +201,7 @@ def test_a_result_as_a_prompt(initializer: SessionInitializer) -> None:
     )
     for part in (
         "## Work items",
-        "## You may",
+        "## Scope",
         "- Don't touch the database",
         "- The tests pass: make test",
         "## Code",
@@ -218,7 +219,7 @@ def test_a_prompt_keeps_to_its_budget(alma: ALMA, initializer: SessionInitialize
         "test", "helena", "\n".join(f"- Test the login form {n} {'y' * 200}" for n in range(60))
     )
     for budget in (150, 300, 800, 2000, 8000):
-        assert tokens(result.to_prompt(budget)) <= budget
+        assert count_tokens(result.to_prompt(budget)) <= budget
     with pytest.raises(ValidationError, match="max_tokens"):
         result.to_prompt(3)
 

@@ -79,7 +79,7 @@ def test_a_killed_session_hands_over_what_is_known(
     assert previous.current_goal == "Complete auth testing"
     assert previous.key_decisions == ["Use PKCE"]
     assert previous.blockers == ["no token"]
-    assert "Go on with: Complete auth testing" in previous.next_steps
+    assert "Continue with: Complete auth testing" in previous.next_steps
     assert "without a handoff" in previous.risk_flags[0]
     assert context.open_sessions == []
     assert shared.get_session("Helena", session).state is SessionState.INTERRUPTED

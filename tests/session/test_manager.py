@@ -216,7 +216,7 @@ def test_what_is_noted_along_the_way_is_handed_over(manager: SessionManager) -> 
 def test_what_is_resolved_must_have_been_noted(manager: SessionManager) -> None:
     session = manager.start_session("Helena").session_id
     manager.update_session("Helena", session, blockers=["staging is down"], risk_flags=["no backup"])
-    with pytest.raises(ValidationError, match=r"'production is down' is no blocker .* staging is down; no backup"):
+    with pytest.raises(ValidationError, match=r"'production is down' is not a blocker .* staging is down; no backup"):
         manager.update_session("Helena", session, action="looked", resolved=["production is down"])
     assert manager.get_session("Helena", session).action_count == 0
     state = manager.update_session("Helena", session, resolved=["Staging is down.", "no backup"])
@@ -349,12 +349,12 @@ def test_a_handoff_has_the_fields_of_the_prd(manager: SessionManager, clock: Clo
 
 
 def test_a_handoff_for_an_unknown_session_names_the_known(manager: SessionManager) -> None:
-    with pytest.raises(NotFoundError, match="start_session"):
+    with pytest.raises(NotFoundError, match="no session yet: start one"):
         manager.create_handoff("Helena", "ses_nope", "did", "success")
     known = manager.start_session("Helena").session_id
     with pytest.raises(NotFoundError, match=rf"ses_nope.*{known} \(open\)"):
         manager.create_handoff("Helena", "ses_nope", "did", "success")
-    with pytest.raises(NotFoundError, match="belongs to 'Helena'"):
+    with pytest.raises(NotFoundError, match="belongs to agent 'Helena'"):
         manager.create_handoff("Victor", known, "did", "success")
     assert manager.get_previous_sessions("Helena") == []
     assert manager.get_previous_sessions("Victor") == []

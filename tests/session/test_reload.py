@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.engine.prompt import tokens
+from alma.engine.prompt import count_tokens
 from alma.errors import ValidationError
 from alma.progress import ProgressSummary, Status, WorkItem
 from alma.session import LastOutcome, Session, SessionHandoff, SessionManager
@@ -17,7 +17,7 @@ from alma.session.handoff import write_reload
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LABELS = (
     "Last session:", "Goal:", "Last action:", "Blockers:", "Next steps:", "Decisions:", "Files:", "Tests:", "Risks:",
-    "Confidence:", "Open now:", "Progress:", "Focus:",
+    "Confidence:", "Open session:", "Progress:", "Focus:",
 )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def test_a_reload_is_parsed_at_a_glance() -> None:
     )
     assert told == (
         "# Helena in p\n"
-        "Last session: 2026-03-01 12:00 UTC, 40 min, failure\n"
+        "Last session: ended 2026-03-01 12:00 UTC after 40 min, failure\n"
         "Goal: Auth\n"
         "Last action: Ran the tests\n"
         "Blockers:\n- staging is down\n"
@@ -74,7 +74,7 @@ def test_a_reload_is_parsed_at_a_glance() -> None:
         "Tests: 1 passing, 1 failing: test_login\n"
         "Risks: none\n"
         "Confidence: 50%\n"
-        "Open now: ses_2 since 2026-03-01 12:00 UTC, Go on\n"
+        "Open session: ses_2 since 2026-03-01 12:00 UTC, goal: Go on\n"
         "Progress: 3 of 10 done, 0 in progress, 1 blocked\n"
         "Focus: wrk_1 Fix the login (priority 80)"
     )
@@ -107,7 +107,7 @@ def test_a_reload_keeps_to_its_budget_and_its_layout(
         "focus": WorkItem(id="wrk_01ky00000000000000000000", title=goal or "x", priority=80),
     }  # fmt: skip
     found = reload(budget, **told)
-    assert tokens(found) <= budget
+    assert count_tokens(found) <= budget
     if budget >= 300:
         assert labels(found) == list(LABELS)
     assert reload(budget, **told) == found
@@ -134,7 +134,7 @@ def test_a_managers_reload_is_within_its_budget_whatever_is_stored(alma: ALMA) -
         test_status={f"test {number} {'x' * 200}": False for number in range(80)},
     )
     found = manager.get_quick_reload("Helena")
-    assert tokens(found) <= 400
+    assert count_tokens(found) <= 400
     assert labels(found) == list(LABELS)
     assert len(manager.get_quick_reload("Helena", max_tokens=2000)) > len(found)
     with pytest.raises(ValidationError, match="max_tokens"):
@@ -152,4 +152,4 @@ def test_of_several_open_sessions_the_first_is_told(alma: ALMA) -> None:
     manager = SessionManager(alma=alma, workspace=None)
     for goal in ("Test the login", "Mend the cache"):
         manager.start_session("Helena", goal)
-    assert ", Mend the cache (1 more)\n" in manager.get_quick_reload("Helena")
+    assert ", goal: Mend the cache (1 more)\n" in manager.get_quick_reload("Helena")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from alma.types import KINDS, Belief, Evidence, Outcome, Provenance, Record
-from alma.types.kinds import Kind, declare, derived, stored, taken
+from alma.types.kinds import Kind, declare, derived_field, record_field, stored_field
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 BELIEF = Belief(0.8, 0.6, 0.9)
@@ -29,10 +29,10 @@ BODY = {
 class Observed(Outcome):
     """An outcome with new fields."""
 
-    habitat: str = stored("env", searched=5, embedded=True, editable=True, unique=True, default="")
-    labels: tuple[str, ...] = stored(read=tuple, key=True, default=())
-    failures: int = taken("evidence.failures", default=0)
-    day: str = derived(lambda record: str(record.created_at.date()), default="")
+    habitat: str = stored_field("env", searched=5, embedded=True, editable=True, unique=True, default="")
+    labels: tuple[str, ...] = stored_field(read=tuple, key=True, default=())
+    failures: int = record_field("evidence.failures", default=0)
+    day: str = derived_field(lambda record: str(record.created_at.date()), default="")
 
 
 @pytest.fixture

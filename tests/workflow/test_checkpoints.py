@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from alma import ALMA
 from alma.engine.admit import clean
 from alma.errors import NotFoundError, ValidationError
+from alma.operations import operations
 from alma.stores.memory import MemoryStore
 from alma.testing import FrozenClock
 from alma.types.query import Where
@@ -91,7 +92,9 @@ def test_branches_and_runs_are_kept_apart(workflow: WorkflowMemory) -> None:
 
 
 def test_a_secret_is_refused_and_nothing_is_written(workflow: WorkflowMemory) -> None:
-    with pytest.raises(ValidationError, match=r"secret is at state\.login\.password\..*redact=True") as refused:
+    with pytest.raises(
+        ValidationError, match=r"secret at state\.login\.password, so it was not stored\..*`redact`"
+    ) as refused:
         workflow.checkpoint("r", "n", {"login": {"user": "bob", "password": "hunter2"}})
     assert "hunter2" not in str(refused.value)
     assert stored(workflow) == 0
@@ -118,7 +121,7 @@ def test_what_only_resembles_a_secret_is_kept(workflow: WorkflowMemory, value: s
 
 def test_a_state_over_the_limit_is_refused(alma: ALMA) -> None:
     workflow = WorkflowMemory(alma, max_state_bytes=100)
-    with pytest.raises(ValidationError, match=r"takes 208 bytes as JSON; at most 100"):
+    with pytest.raises(ValidationError, match=r"has 208 bytes as JSON, but a checkpoint holds at most 100"):
         workflow.checkpoint("r", "n", {"a": "x" * 200})
     assert stored(workflow) == 0
 
@@ -154,12 +157,20 @@ def test_unknown_runs_are_named(workflow: WorkflowMemory) -> None:
         workflow.cleanup_checkpoints("nope")
 
 
+def test_the_operation_resume_names_the_runs_there_are(alma: ALMA, workflow: WorkflowMemory) -> None:
+    run = workflow.start_run("crawl", "run-7")
+    assert operations()["resume"].call(alma, {"run_id": run.run_id}).checkpoint is None
+    with pytest.raises(NotFoundError, match=r"no run 'run-8' in project 'p'\..*run-7"):
+        operations()["resume"].call(alma, {"run_id": "run-8"})
+    assert workflow.resume("run-8") is None
+
+
 def test_a_run_knows_its_workflow_and_its_end(workflow: WorkflowMemory) -> None:
     run = workflow.start_run("crawl", "r", agent="dev", metadata={"by": "cron"})
     assert workflow.start_run("crawl", "r") == run, "started again it goes on"
-    with pytest.raises(ValidationError, match="one of workflow 'crawl', not of 'build'"):
+    with pytest.raises(ValidationError, match="belongs to workflow 'crawl', not to 'build'"):
         workflow.start_run("build", "r")
-    with pytest.raises(ValidationError, match="not of 'build'"):
+    with pytest.raises(ValidationError, match="not to 'build'"):
         workflow.checkpoint("r", "n", {}, workflow_id="build")
     assert workflow.update_run("r", status="failed").status is RunStatus.FAILED
     assert workflow.get_run("r").ended_at is not None

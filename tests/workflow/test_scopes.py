@@ -139,7 +139,7 @@ def test_no_scope_reaches_into_another_tenant(alma: ALMA) -> None:
 
 def test_a_tenant_memory_refuses_to_look_into_another(alma: ALMA) -> None:
     acme = WorkflowMemory(alma, tenant_id="acme")
-    with pytest.raises(ScopeError, match="tenant 'acme' and may not look into that of 'globex'"):
+    with pytest.raises(ScopeError, match="tenant 'acme' and may not read that of 'globex'"):
         acme.retrieve_scoped(TASK, "dev", "tenant", tenant_id="globex")
     assert acme.retrieve_scoped(TASK, "dev", "tenant", tenant_id="acme").total_items == 0
 
@@ -187,7 +187,7 @@ def test_declared_agents_are_read_only_with_their_consent() -> None:
         ({"scope": "run"}, "needs run_id"),
         ({"scope": "workflow"}, "needs workflow_id"),
         ({"scope": "tenant"}, "needs tenant_id"),
-        ({"scope": "run", "run_id": "r1", "workflow_id": "build"}, "one of workflow 'deploy', not of 'build'"),
+        ({"scope": "run", "run_id": "r1", "workflow_id": "build"}, "belongs to workflow 'deploy', not to 'build'"),
         ({"scope": "agent", "task": ""}, "task is empty"),
         ({"scope": "agent", "top_k": 0}, "top_k"),
     ],
@@ -199,7 +199,7 @@ def test_bad_questions_say_what_is_missing(workflow: WorkflowMemory, given: dict
 
 
 def test_a_run_that_does_not_exist_is_named_with_those_that_do(told: WorkflowMemory) -> None:
-    with pytest.raises(NotFoundError, match=r"no run 'r33' in project 'p'. The latest: r\d, r\d, r\d\."):
+    with pytest.raises(NotFoundError, match=r"no run 'r33' in project 'p'. The latest runs: r\d, r\d, r\d\."):
         told.retrieve_scoped(TASK, "dev", "run", run_id="r33")
     with pytest.raises(NotFoundError, match="no run 'r33'"):
         told.link_artifact("r33", "s3://bucket/a")
@@ -220,5 +220,5 @@ def test_bad_outcomes_change_nothing(alma: ALMA, workflow: WorkflowMemory) -> No
     assert [one.task_description for one in made] == ["Run the workflow deploy"] * 2
     assert workflow.get_run("r").status == "failed"
     workflow.checkpoint("free", "n", {})
-    with pytest.raises(ValidationError, match="pass task"):
+    with pytest.raises(ValidationError, match="pass `task`"):
         workflow.learn_from_workflow("free", "dev", "success", "alpha way")

@@ -553,7 +553,9 @@ def list_sessions(call: Call) -> Reply:
 @command("session show", "list_sessions", "session_id:id --agent", about={"session_id": "the session's id"})
 def show_session(call: Call) -> Reply:
     """Show one session."""
-    return reply_value(call.run_typed().sessions[0], "session")
+    shown = call.run_typed()
+    handoffs = [part for one in shown.handoffs for part in ("\nhandoff:", one)]
+    return Reply({"session": shown.sessions[0]}, shown.sessions[0], *handoffs)
 
 
 @command("session prepare", "initialize", "* user_prompt:prompt")

@@ -77,7 +77,6 @@ EMPTY = {
     "artifacts": "No artifacts. Add one with `alma workflow link`.",
 }
 """Messages for empty lists; the default is `No <key>.`"""
-_GRAPH_WORDS = re.compile(r"[;.] [^;.]*\bbuild_graph\b.*")
 
 
 class Output:
@@ -92,7 +91,7 @@ class Output:
 
     def error(self, error: ALMAError) -> None:
         """Print an error: as JSON on standard output, or as a line on standard error."""
-        message = _GRAPH_WORDS.sub("; run `alma graph build` to add new memories to the graph", str(error))
+        message = str(error)
         if self.as_json:
             print(format_json({"error": {"type": type(error).__name__, "message": message}}))
         else:
@@ -460,7 +459,7 @@ SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "EntityProfile": lambda out, profile: out.line(profile.text),
     "Erased": lambda out, erased: out.line(f"deleted {count(erased.count, 'checkpoint')}"),
     "Explanation": show_explanation,
-    "Found": show_retrieval,
+    "RetrievedMemories": show_retrieval,
     "Lesson": show_lesson,
     "Path": show_path,
     "Ranked": lambda out, ranked: out.show(ranked.strategies),

@@ -1,1 +1,1 @@
-"""Sessions of coding agents: the events of a session, and what they say about the person's wishes."""
+"""Sessions of coding agents: their events, and what the events show about the user's preferences."""

@@ -1,7 +1,7 @@
-"""A session's journal as events: what the hooks wrote, line by line, whatever became of the file since.
+"""Parse a session's journal into events, and extract the user's own words from prompts.
 
-A hook may be killed in the middle of a line and a disk may be full, so a line that cannot be read is counted and
-skipped, and a last line without its newline belongs to the next reading.
+A hook may be killed in the middle of a line, and a disk may be full. Lines that cannot be parsed are therefore counted
+and skipped, and a last line without a newline is left for the next reading.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 from ..engine.admit import clean
 from ..text import replace_surrogates
 
-_LAST_MOMENT = 253_402_300_799.0  # the end of the year 9999: what a datetime can hold
-# Unescaped, this cannot stand inside a JSON string: where it does, a whole line follows a torn one.
+_LAST_MOMENT = 253_402_300_799.0  # the end of the year 9999, the last that a datetime can represent
+# These bytes cannot occur inside a JSON string. If they do, a complete line follows a torn one.
 _START = b'{"v":'
 _INTERACTIVE = frozenset(("cli", "claude-desktop", "claude-vscode", "vscode", "jetbrains", "cursor", "windsurf", "zed"))
-"""The entry points at which a person types. Only these very names: `n8n-cli` is none of them."""
+"""The entry points at which a person types. Only exact names count; `n8n-cli` is not one of them."""
 _PROGRAMS = frozenset(("sdk", "mcp", "action", "headless", "ci", "agent", "print"))
-"""Parts of the names of entry points that a program uses: `sdk-cli` (`claude -p`), `sdk-py`, `sdk-ts`."""
+"""Parts of the names of entry points that programs use: `sdk-cli` (`claude -p`), `sdk-py`, `sdk-ts`."""
 
 
 class Attendance(StrEnum):
-    """Who drives a session. Only a person's words make rules; those of an unknown driver wait for a person."""
+    """Who drives a session. Only a person's words become rules; those of an unknown driver become candidates."""
 
     PERSON = "person"
     UNKNOWN = "unknown"
@@ -44,7 +44,7 @@ def find_attendance(entry: str, *, declared: bool = False) -> Attendance:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened in a session; `offset` is the byte just after its line."""
+    """One event of a session. `offset` is the position in the journal just after its line."""
 
     id: str
     name: str
@@ -55,21 +55,22 @@ class Event:
     data: Mapping[str, Any] = field(default_factory=dict)
     offset: int = 0
     attendance: Attendance | None = None
-    """Who drove the session; None where the event does not say."""
+    """Who drove the session; None if the event does not record it."""
 
     def text(self, name: str) -> str:
-        """Return a field of the data; empty when it is missing or no text."""
+        """Return a field of the data; empty if it is missing or not a text."""
         return get_text(self.data, name)
 
     @property
     def tool_input(self) -> dict[str, Any]:
+        """Return the arguments of the tool call; empty if there are none."""
         return get_dict(self.data, "tool_input")
 
 
 def parse_journal(journal: bytes, offset: int = 0) -> tuple[list[Event], list[int]]:
-    """Return the events in order, each id once (the first counts), and the numbers of the damaged lines.
+    """Return the events in order, deduplicated by id (the first one wins), and the numbers of damaged lines.
 
-    `offset` is where in its file the journal begins.
+    `offset` is the position of `journal` in its file.
     """
     events: dict[str, Event] = {}
     damaged: list[int] = []
@@ -78,7 +79,7 @@ def parse_journal(journal: bytes, offset: int = 0) -> tuple[list[Event], list[in
         event = _parse_event(line, offset)
         if event is None and line.strip():
             damaged.append(number)
-            # A torn line may be followed by a whole one.
+            # A complete line may follow a torn one.
             event = _parse_event(line[max(line.rfind(_START), 0) :], offset)
         if event is not None:
             events.setdefault(event.id, event)
@@ -99,7 +100,7 @@ def _parse_event(line: bytes, offset: int) -> Event | None:
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
-    """Return the object in a line; empty when there is none. Half a surrogate pair is replaced: no store takes it."""
+    """Return the JSON object in a line; empty if there is none. Lone surrogates are replaced; no store accepts them."""
     try:
         value = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -110,31 +111,31 @@ def parse_line(line: bytes) -> dict[str, Any]:
 
 
 def is_moment(value: Any) -> bool:
-    """Return whether a value is seconds since 1970 that a calendar knows."""
+    """Return whether a value is a timestamp in seconds that a datetime can represent."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _LAST_MOMENT
 
 
 def get_text(values: Mapping[str, Any], *names: str) -> str:
-    """Return the first of these fields that is a text with more than spaces; a value of another type is missing."""
+    """Return the first of these fields that is a non-blank text; empty if there is none."""
     return next((value for name in names if isinstance(value := values.get(name), str) and value.strip()), "")
 
 
 def get_dict(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a field that is an object; a value of another type counts as empty."""
+    """Return a field that is an object; empty if it is missing or of another type."""
     value = values.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def get_dicts(values: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects in a field that is a list."""
+    """Return the objects in a field that is a list; empty if it is missing or of another type."""
     value = values.get(name)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-# -- prompts: who wrote them, and what the person's words in them are
+# -- prompts: who wrote them, and which words in them are the person's own
 
 _PERSONS = frozenset({"", "user", "sdk", "typed", "queued", "suggestion_accepted"})
-"""Sources of a prompt behind which stands a person. A host that does not say means one."""
+"""Sources of prompts that a person wrote. A host that gives no source means a person."""
 
 _MACHINE = re.compile(
     r"""\s*(?:
@@ -176,9 +177,9 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 _COMMAND = re.compile(r"/([A-Za-z][\w.-]*(?::[\w.-]+)*)(?:\s+(.*))?\Z", re.DOTALL)
 _OURS = ("smart", "claude-smart")
-"""The names of the plug-in in a host."""
+"""The names of the plugin in a host."""
 _OUR_COMMANDS = frozenset({"tag", "learn", "show", "forget", "dashboard"})
-"""Those that are ours even without the name of the plug-in before them."""
+"""Commands that are ours even without the plugin's prefix."""
 _HOST_COMMANDS = frozenset(
     """add-dir agents bashes branch bug chrome clear compact config context continue copy cost desktop
     diff doctor effort exit export extra-usage fast feedback focus fork heapdump help hooks ide install-github-app
@@ -188,14 +189,14 @@ _HOST_COMMANDS = frozenset(
     team-onboarding teleport terminal-setup theme todos tui undo upgrade usage vim voice
     web-setup""".split()
 )
-_TELLING = 3
-"""So many words after somebody's own command are taken for something the person had to say."""
+_LEAST_WORDS = 3
+"""So many words after another slash command may be something that the person wants."""
 
 _TAGS = re.compile(r"<command-(name|args)>(.*?)</command-\1>", re.DOTALL)
 
 
 class SlashCommand(NamedTuple):
-    """A slash command as a person typed it. `name` is without its plug-in when that is ours."""
+    """A slash command as a person typed it. `name` has no plugin prefix if the plugin is ours."""
 
     name: str
     words: str
@@ -203,16 +204,17 @@ class SlashCommand(NamedTuple):
 
     @property
     def is_worth_keeping(self) -> bool:
+        """Return whether to store it as a turn: it has words, and is neither ours nor the host's."""
         return bool(self.words) and not self.is_ours and self.name not in _HOST_COMMANDS
 
     @property
     def is_worth_hearing(self) -> bool:
-        """Whether the words after it may be a wish: not settings of the host, not a number or a name."""
-        return self.is_worth_keeping and len(self.words.split()) >= _TELLING
+        """Return whether its words may state a preference: more than a number or a name."""
+        return self.is_worth_keeping and len(self.words.split()) >= _LEAST_WORDS
 
 
 def extract_spoken(prompt: str, source: str = "") -> str:
-    """Return what a person wrote in a prompt; nothing when the host made it."""
+    """Return the part of a prompt that a person wrote; empty if the host generated it."""
     if source not in _PERSONS:
         return ""
     if wrapped := _WRAPPED.match(prompt):
@@ -224,13 +226,13 @@ def extract_spoken(prompt: str, source: str = "") -> str:
 
 
 def has_content(words: str) -> bool:
-    """Return whether there is more than an image, a pasted file or the name of one."""
+    """Return whether a text is more than an image, a pasted file or a file name."""
     left = _ATTACHED.sub(" ", words).strip()
     return bool(_LETTER.search(left)) and not _LONE_PATH.fullmatch(left)
 
 
 def parse_command(words: str) -> SlashCommand | None:
-    """Return the slash command that the words are, if they are one. A path is none."""
+    """Return the slash command in a text; None if it is not one. A path is not a command."""
     match = _COMMAND.match(words)
     if not match:
         return None
@@ -240,7 +242,7 @@ def parse_command(words: str) -> SlashCommand | None:
 
 
 def extract_note(arguments: str) -> str:
-    """Return the note after a command of ours; empty when there are options only. `-- ` ends the options."""
+    """Return the note after one of our commands; empty if there are only options. `-- ` ends the options."""
     text = arguments.strip()
     if text == "--" or text.startswith("-- "):
         return text[2:].strip()
@@ -248,16 +250,16 @@ def extract_note(arguments: str) -> str:
 
 
 def restore_typed(text: str) -> str:
-    """Return a command that the host recorded as `<command-name>/x</command-name>…` as it was typed; else ''."""
+    """Return the typed form of a command that the host recorded as `<command-name>/x</command-name>…`; otherwise ''."""
     parts = dict(_TAGS.findall(text)) if text.lstrip().startswith("<command-") else {}
     name = parts.get("name", "").strip()
     return f"/{name.lstrip('/')} {parts.get('args', '').strip()}".strip() if name else ""
 
 
 def cut_text(text: str, most: int, tail: float = 0.5) -> str:
-    """Return the beginning and the end of a long text in `most` characters; `tail` is the end's share of them.
+    """Return the start and the end of a long text in `most` characters; `tail` is the share of the end.
 
-    Secrets are removed before the cut: half of one would not be recognised later.
+    Secrets are removed before the cut, because half a secret would not be recognised later.
     """
     if len(text) <= most or len(text := str(clean(text))) <= most:
         return text

@@ -1,7 +1,7 @@
-"""What a session's events tell: who said what, what the agent did, and where the person said it was wrong.
+"""Build a session from its events: who said what, what the agent did, and where the person corrected it.
 
-The session is a fold over its events: each event adds what follows from it and from those before it, at its own
-offset. So reading a longer journal yields the same entries for its beginning, and a drain can go on from a mark.
+The session is a fold over its events: each event adds entries, at its own offset, that depend only on it and on earlier
+events. So a longer journal yields the same entries for its beginning, and a drain can continue from a mark.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ EDITORS = frozenset(
     str_replace_editor""".split()
 )
 _FILE_KEYS = ("file_path", "filePath", "notebook_path", "path")
-_TELLING_KEYS = ("command", *_FILE_KEYS, "plan", "pattern", "url", "query", "description", "prompt")
+_SUBJECT_KEYS = ("command", *_FILE_KEYS, "plan", "pattern", "url", "query", "description", "prompt")
 _NEW_KEYS = ("new_string", "content", "new_source", "newString")
 _LINE_CHARS = 300
 _PLAN_CHARS = 2500
 _CHANGE_CHARS = 1500
 _ERROR_CHARS = 4000
 REPAIR_CALLS = 6
-"""So many tool calls later, a command that works is no longer an answer to one that failed."""
+"""After so many tool calls, a command that works is no longer a repair of one that failed."""
 REPAIR_TURNS = 1
-"""So many times the person may have spoken in between."""
+"""How many turns of the person may lie between the failure and the repair."""
 
-# How a shell tool says that the command failed when the host itself does not.
+# How the output of a shell tool reports a failed command if the host itself does not.
 _BAD_EXIT = re.compile(
     r"\A\s*(?:Error:\s*)?Exit code:? [1-9]\d*\b"
     r"|(?:\A|\n)[^\n]{0,80}\b(?:exited with (?:code|status)|exit (?:code|status):?) [1-9]\d*\.?\s*\Z",
@@ -60,10 +60,10 @@ _ADVICE = "\nNote: The user's next message may contain a correction or preferenc
 
 
 class ToolCall(NamedTuple):
-    """A tool call that came to its end."""
+    """A finished tool call."""
 
     command: str
-    """The command line of a shell, the file of an edit, else the most telling argument."""
+    """The command line of a shell, the file of an edit, or the main argument of another tool."""
     offset: int
     is_shell: bool
     is_edit: bool
@@ -73,24 +73,24 @@ class ToolCall(NamedTuple):
 
 
 def read_call(event: Event) -> ToolCall:
-    """Return the call that a PostToolUse or PostToolUseFailure event ends."""
+    """Return the finished call that a PostToolUse or PostToolUseFailure event reports."""
     tool = event.text("tool_name").lower()
     error = event.text("error") if event.name == "PostToolUseFailure" else ""
     is_stopped = event.data.get("is_interrupt") is True or event.data.get("interrupted") is True
     ok = event.name == "PostToolUse" and not is_stopped
-    if ok and tool in SHELLS and _BAD_EXIT.search(event.text("output")):
-        ok, error = False, event.text("output")
+    if ok and tool in SHELLS and (event.data.get("exit_code") or _BAD_EXIT.search(event.text("output"))):
+        ok, error = False, event.text("output") or f"Exit code {event.data['exit_code']}"
     return ToolCall(find_subject(event), event.offset, tool in SHELLS, tool in EDITORS, ok, error, is_stopped)
 
 
 def find_subject(event: Event) -> str:
-    """Return what a call is about: the command line of a shell, the file of an edit, else its most telling argument."""
+    """Return the subject of a call: the command line of a shell, the file of an edit, or its main argument."""
     is_edit = event.text("tool_name").lower() in EDITORS
-    return get_text(event.tool_input, *(_FILE_KEYS if is_edit else _TELLING_KEYS)).strip()
+    return get_text(event.tool_input, *(_FILE_KEYS if is_edit else _SUBJECT_KEYS)).strip()
 
 
 def describe_call(event: Event) -> str:
-    """Return one call in words: "run `npm install`", "edit src/a.ts", "go on with the plan: …"; '' without a tool."""
+    """Return a call in words: "run `npm install`", "edit src/a.ts", "go on with the plan: …"; '' without a tool."""
     tool, subject = event.text("tool_name"), find_subject(event)
     line = cut_text(" ".join(subject.split()), _LINE_CHARS)
     if tool.lower() in SHELLS:
@@ -104,18 +104,18 @@ def describe_call(event: Event) -> str:
 
 
 def is_refusal(error: str) -> bool:
-    """Return whether the host's words about a call say that the person did not want it."""
+    """Return whether an error text reports that the person refused the call."""
     return bool(_REFUSED.match(error))
 
 
 def extract_reason(error: str) -> str:
-    """Return what the person typed when they refused a call; '' when nothing."""
+    """Return the reason that the person typed when they refused a call; empty if there is none."""
     match = _REASON.search(error.split(_ADVICE)[0])
     return match[1].strip() if match else ""
 
 
 def diff_edit(proposed: Event, final: Event) -> str:
-    """Return what a person changed in a proposed edit, as a difference of lines; '' when it is not known."""
+    """Return what a person changed in a proposed edit, as a line diff; empty if it is unknown."""
     before, after = _find_new(proposed.tool_input), final.text("written") or _find_new(final.tool_input)
     if not before or not after:
         return ""
@@ -129,7 +129,7 @@ def _find_new(arguments: Mapping[str, Any]) -> str:
 
 
 def find_own_answers(event: Event) -> tuple[str, str]:
-    """Return the questions put to a person, and what they wrote themselves instead of choosing an offered answer."""
+    """Return the questions that a person answered in their own words instead of choosing an option, and the answers."""
     questions, own = [], []
     replies = get_dict(event.tool_input, "answers")
     for one in get_dicts(event.tool_input, "questions"):
@@ -147,7 +147,7 @@ def find_own_answers(event: Event) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class RepairedCommand:
-    """A command that failed, why, and the form in which it worked: empty while none did."""
+    """A command that failed, its error, and the form of it that worked; `worked` is empty until one does."""
 
     failed: str
     error: str
@@ -155,14 +155,14 @@ class RepairedCommand:
     worked: str = ""
     offset: int = 0
     edits: int = 0
-    """How many edits lay between: with many, it may be the code that was mended and not the command."""
+    """How many edits came in between. With many, the code may have been fixed, not the command."""
     failures: int = 1
     """How often it failed before the other form worked."""
     calls: int = field(default=0, compare=False)
     turns: int = field(default=0, compare=False)
 
 
-# -- tool calls: what was run or written, whether it worked, and which commands failed and then worked in another form
+# -- the parts of a session
 
 _BEFORE_CHARS = 4000
 _ACCOUNT_CHARS = 1500
@@ -174,26 +174,26 @@ NOTED = "noted"
 
 
 class SessionTurn(NamedTuple):
-    """Something that was said: by the "user", the "assistant" or a "subagent"."""
+    """A turn of a conversation by the "user", the "assistant" or a "subagent"."""
 
     id: str
     speaker: str
     text: str
     at: float
     offset: int
-    heard: str = ""
-    """The person's own words, where they may hold a wish; empty for the turns of others."""
+    user_words: str = ""
+    """The person's own words, if they may state a preference; empty for other turns."""
     before: str = ""
-    """What the assistant had said and done before them."""
+    """What the assistant said and did before."""
     attendance: Attendance = Attendance.UNKNOWN
     is_typed: bool = True
-    """False for words that stand in what a tool answered, where a program may have put them."""
+    """False for words from a tool's response, which a program may have written."""
 
 
 class Signal(NamedTuple):
-    """Something other than a prompt that shows what the person wants: noted, edited or denied.
+    """Something other than a prompt that shows a preference of the person: a note, an edit or a denied call.
 
-    A note without a text flags what the person had said before (`what`).
+    A note without a text refers to the person's previous turn (`what`).
     """
 
     name: str
@@ -203,12 +203,12 @@ class Signal(NamedTuple):
     id: str
     attendance: Attendance = Attendance.UNKNOWN
     what: str = ""
-    """The command or the file, or what was talked about, that it is about."""
+    """The command, the file or the text that it is about."""
     tool: str = ""
 
 
 class ShownRules(NamedTuple):
-    """Rules that were put before the assistant."""
+    """Rules that were shown to the assistant, and when."""
 
     rules: tuple[str, ...]
     where: str
@@ -219,7 +219,7 @@ class ShownRules(NamedTuple):
 
 @dataclass(slots=True)
 class CodingSession:
-    """All that the events of one session tell."""
+    """A session as its events describe it."""
 
     session: str = ""
     project: str = ""
@@ -228,18 +228,18 @@ class CodingSession:
     turns: list[SessionTurn] = field(default_factory=list)
     repairs: list[RepairedCommand] = field(default_factory=list)
     signals: list[Signal] = field(default_factory=list)
-    shown: list[ShownRules] = field(default_factory=list)
+    shown_rules: list[ShownRules] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
-    """The commands that were run and the files that were edited."""
+    """The finished shell commands and file edits."""
 
     @property
-    def heard(self) -> list[SessionTurn]:
-        """The turns in which a person may have said what they want."""
-        return [turn for turn in self.turns if turn.heard]
+    def user_turns(self) -> list[SessionTurn]:
+        """Return the turns in which a person may have stated a preference."""
+        return [turn for turn in self.turns if turn.user_words]
 
 
 def build_session(events: Iterable[Event]) -> CodingSession:
-    """Return what the events of a session tell."""
+    """Return the session that these events describe."""
     builder = SessionBuilder()
     for event in events:
         builder.add(event)
@@ -248,42 +248,42 @@ def build_session(events: Iterable[Event]) -> CodingSession:
 
 @dataclass(slots=True)
 class _Reply:
-    """What the assistant said and did since the person last spoke, as far as the person could see it."""
+    """What the assistant said and did since the person's last turn, as far as the person could see it."""
 
     last: str = ""
-    """The last words, also of an earlier reply."""
-    said: str = ""
+    """The assistant's most recent text, even if it is from an earlier reply."""
+    text: str = ""
     commands: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
-    begun: dict[str, str] = field(default_factory=dict)
+    open_calls: dict[str, str] = field(default_factory=dict)
 
     def describe(self) -> str:
-        """Return what the next words of the person may be about."""
-        done = []
+        """Return a summary of what the person's next turn may refer to."""
+        actions = []
         for verb, separator, items, most in (
             ("ran", "; ", self.commands, _COMMANDS),
             ("edited", ", ", self.files, _FILES),
-            ("was about to", "; ", list(self.begun.values()), _COMMANDS),
+            ("was about to", "; ", list(self.open_calls.values()), _COMMANDS),
         ):
             if items:
                 newest = items if len(items) <= most else ["…", *items[-most:]]
-                done.append(f"{verb} {separator.join(newest)}")
-        account = cut_text(f"[{'. '.join(done)}]", _ACCOUNT_CHARS) if done else ""
-        said = self.said or ("" if done else self.last)
-        return "\n".join(filter(None, (cut_text(said, _BEFORE_CHARS - len(account) - 1), account)))
+                actions.append(f"{verb} {separator.join(newest)}")
+        account = cut_text(f"[{'. '.join(actions)}]", _ACCOUNT_CHARS) if actions else ""
+        text = self.text or ("" if actions else self.last)
+        return "\n".join(filter(None, (cut_text(text, _BEFORE_CHARS - len(account) - 1), account)))
 
 
 class SessionBuilder:
-    """Folds the events of a session, one after the other, into `session`."""
+    """Folds the events of a session into `session`, one at a time."""
 
     def __init__(self) -> None:
         self.session = CodingSession()
-        self._known: set[str] = set()
+        self._seen_ids: set[str] = set()
         self._waiting: dict[str, list[RepairedCommand]] = {}
-        """The failed commands that still wait for a form that works, for each agent apart."""
+        """The failed commands without a working form so far, by agent."""
         self._reply = _Reply()
         self._stops: list[tuple[str, str]] = []
-        """The id of the prompt and the words of each answer since the last prompt."""
+        """The prompt id and the text of each reply since the last prompt."""
         self._last_prompt = ("", "", "")
         self._last_said = ""
         self._proposed: dict[str, Event] = {}
@@ -304,12 +304,13 @@ class SessionBuilder:
         }
 
     def add(self, event: Event) -> None:
-        if event.id in self._known:
+        """Add the next event. An event with a known id is ignored."""
+        if event.id in self._seen_ids:
             return
-        self._known.add(event.id)
+        self._seen_ids.add(event.id)
         self.session.session = self.session.session or event.session
         self.session.project = self.session.project or event.project
-        # A session may be begun by a program and taken up by a person; what is added from a transcript does not say.
+        # A program may start a session that a person continues. Events from a transcript do not record who drives it.
         self._attendance = event.attendance or self._attendance
         if event.name in ("SessionStart", "SessionEnd"):
             self.session.ended = event.name == "SessionEnd"
@@ -317,91 +318,91 @@ class SessionBuilder:
         elif handle := self._handlers.get(event.name):
             handle(event)
 
-    # -- what was said
+    # -- turns
 
     def _add_prompt(self, event: Event) -> None:
-        """Add a prompt of the person, or one that the host made. A command comes twice: as typed and as expanded."""
+        """Add the turn of a prompt. The host reports a command twice: as typed and as expanded."""
         prompt, name = event.text("prompt"), event.text("command_name").lstrip("/")
         typed = f"/{name} {event.text('command_args')}".strip() if name else ""
-        # The prompt of an expanded command may be the text of the command's file: only what was typed is a person's.
+        # The prompt of an expanded command may be the text of the command's file. Only the typed text is a person's.
         words = typed if event.name == "UserPromptExpansion" else prompt or typed
         compared = (prompt if prompt.lstrip().startswith("/") else words).strip()
         if command := parse_command(compared):
-            # It is the same command with and without the name of its plug-in.
+            # A command is the same with and without its plugin prefix.
             compared = f"/{command.name.rpartition(':')[2]} {command.words}"
         last, self._last_prompt = self._last_prompt, (event.name, event.text("prompt_id"), compared)
         is_repeated = last[1:] == self._last_prompt[1:] and "UserPromptExpansion" in (last[0], event.name)
-        # A hook may tell of both as expanded, and a host may not number prompts.
+        # A hook may report both as expanded, and a host may give prompts no id.
         if is_repeated and (last[0] != event.name or not last[1]):
             self._last_prompt = ("", "", "")
             return
         if event.agent_id:
             return
         self._stops.clear()
-        said = extract_spoken(words, event.text("source"))
-        command = parse_command(said)
+        text = extract_spoken(words, event.text("source"))
+        command = parse_command(text)
         if command is not None and command.is_ours:
-            self._add_note(event, command, said)
-        elif said and (command is None or command.is_worth_keeping):
-            heard = said if has_content(said) else ""
+            self._add_note(event, command, text)
+        elif text and (command is None or command.is_worth_keeping):
+            user_words = text if has_content(text) else ""
             if command is not None:
-                heard = command.words if command.is_worth_hearing else ""
-            self._add_turn(event, "user", said, heard, self._reply.describe())
-            self._last_said = said
+                user_words = command.words if command.is_worth_hearing else ""
+            self._add_turn(event, "user", text, user_words, self._reply.describe())
+            self._last_said = text
             for failure in chain.from_iterable(self._waiting.values()):
                 failure.turns += 1
             self._reply = _Reply(self._reply.last)
 
     def _add_turn(
-        self, event: Event, speaker: str, said: str, heard: str = "", before: str = "", is_typed: bool = True
+        self, event: Event, speaker: str, text: str, user_words: str = "", before: str = "", is_typed: bool = True
     ) -> None:
-        context = (cut_text(before, _BEFORE_CHARS), self._attendance, is_typed) if heard else ()
-        self.session.turns.append(SessionTurn(event.id, speaker, said, event.at, event.offset, heard, *context))
+        context = (cut_text(before, _BEFORE_CHARS), self._attendance, is_typed) if user_words else ()
+        self.session.turns.append(SessionTurn(event.id, speaker, text, event.at, event.offset, user_words, *context))
 
-    def _add_note(self, event: Event, command: SlashCommand, said: str) -> None:
+    def _add_note(self, event: Event, command: SlashCommand, text: str) -> None:
         note = extract_note(command.words)
         is_flag = command.name == "tag" and not command.words and bool(self._last_said)
         if command.name not in ("tag", "learn") or not (note or is_flag):
             return
         if note:
-            self._add_turn(event, "user", said)
+            self._add_turn(event, "user", text)
         about = self._reply.last or self._last_said if note else self._last_said
         self._add_signal(NOTED, event, note, cut_text(about, _ABOUT_CHARS))
 
     def _add_reply(self, event: Event) -> None:
-        said, prompt_id = event.text("last_assistant_message").strip(), event.text("prompt_id")
+        text, prompt_id = event.text("last_assistant_message").strip(), event.text("prompt_id")
         if event.name == "SubagentStop" or event.agent_id:
-            # The host's own helpers (what summarises for a compaction) have no type.
-            reply = f"{event.agent_id or event.text('agent_id')}\0{said}"
-            if said and event.data.get("agent_type") != "" and reply not in self._known:
-                self._known.add(reply)
-                self._add_turn(event, "subagent", said)
+            # The host's own helpers, such as the one that summarises for a compaction, have no type.
+            reply = f"{event.agent_id or event.text('agent_id')}\0{text}"
+            if text and event.data.get("agent_type") != "" and reply not in self._seen_ids:
+                self._seen_ids.add(reply)
+                self._add_turn(event, "subagent", text)
             return
         self._last_prompt = ("", "", "")
-        # A call that never ended by now is none that the person could mean.
-        self._reply.begun.clear()
+        # The person's next turn cannot refer to a call that has not ended by now.
+        self._reply.open_calls.clear()
         is_hooked = event.data.get("stop_hook_active") is True
-        # The same words again for the same prompt. What a Stop hook of somebody else's made it add is new.
+        # The same text for the same prompt is a repetition. Text that another plugin's Stop hook caused is new.
         is_repeated = any(
-            (said == known or (is_hooked and said in known)) and (not prompt_id or known_id in ("", prompt_id))
-            for known_id, known in self._stops
+            (text == earlier or (is_hooked and text in earlier)) and (not prompt_id or earlier_id in ("", prompt_id))
+            for earlier_id, earlier in self._stops
         )
-        if said and not is_repeated:
-            self._stops.append((prompt_id, said))
-            self._reply.said = self._reply.last = said
-            self._add_turn(event, "assistant", said)
+        if text and not is_repeated:
+            self._stops.append((prompt_id, text))
+            self._reply.text = self._reply.last = text
+            self._add_turn(event, "assistant", text)
 
-    # -- what was done
+    # -- tool calls
 
     def _begin_call(self, event: Event) -> None:
         if call_id := event.text("tool_use_id"):
             self._proposed[call_id] = event
             if not event.agent_id:
-                self._reply.begun[call_id] = describe_call(event)
+                self._reply.open_calls[call_id] = describe_call(event)
 
     def _close_call(self, event: Event) -> Event:
-        """Forget a call that ended; return the event that began it, or this one."""
-        self._reply.begun.pop(event.text("tool_use_id"), None)
+        """Remove an open call. Return the event that began it, or `event` if it is unknown."""
+        self._reply.open_calls.pop(event.text("tool_use_id"), None)
         return self._proposed.pop(event.text("tool_use_id"), event)
 
     def _end_call(self, event: Event) -> None:
@@ -421,12 +422,12 @@ class SessionBuilder:
             change = diff_edit(proposed, event)
             text = f"The person changed what was proposed for {call.command or 'a file'}"
             self._add_signal("edited", event, f"{text}:\n{change}" if change else text, call.command)
-        asked, own = find_own_answers(event)
+        questions, own = find_own_answers(event)
         if own:
-            self._add_turn(event, "user", own, own, f"[asked: {asked}]", is_typed=False)
+            self._add_turn(event, "user", own, own, f"[asked: {questions}]", is_typed=False)
 
     def _track_repairs(self, event: Event, call: ToolCall) -> None:
-        """Count a call towards the commands that failed before, and add those that it is the working form of."""
+        """Count a call for the commands that failed before, and record those that it repairs."""
         waiting = self._waiting.setdefault(event.agent_id, [])
         for failure in waiting:
             failure.calls += 1
@@ -436,14 +437,14 @@ class SessionBuilder:
             return
         same = [one for one in waiting if one.failed.split() == call.command.split()]
         if call.ok and event.tool_input.get("run_in_background") is not True:
-            # A command that works as it was needs no other form: something else had been wrong.
-            solved = [one for one in waiting if one not in same and is_same_attempt(one.failed, call.command)]
-            for one in solved:
+            # A command that now works unchanged is not a repair: something else had been wrong.
+            repairs = [one for one in waiting if one not in same and is_same_attempt(one.failed, call.command)]
+            for one in repairs:
                 one.worked, one.offset, one.ids = call.command, event.offset, (*one.ids, event.id)
-            waiting[:] = [one for one in waiting if one not in same and one not in solved]
-            self.session.repairs += solved
+            waiting[:] = [one for one in waiting if one not in same and one not in repairs]
+            self.session.repairs += repairs
         elif call.error.strip() and not call.ok and not call.is_stopped:
-            # A command that fails again is one failure, as it was last, counted.
+            # A command that fails again stays one entry, with its latest error and a count.
             failures = 1 + sum(one.failures for one in same)
             error = cut_text(call.error, _ERROR_CHARS, 0.75)
             waiting[:] = [one for one in waiting if one not in same]
@@ -455,30 +456,30 @@ class SessionBuilder:
         self._add_signal("denied", event, text, find_subject(event))
 
     def _add_refusal(self, event: Event) -> None:
-        """Add what the person said as they refused a call: once, also if a hook and the transcript report it."""
-        # Any tool can fail with such a text: only the host marks what a person typed.
-        said = event.text("text").strip() or extract_reason(event.text("error"))
+        """Add the person's words with a refused call, once even if a hook and the transcript both report it."""
+        # Any tool can fail with such a text. Only a mark by the host proves that a person typed it.
+        text = event.text("text").strip() or extract_reason(event.text("error"))
         call_id = event.text("tool_use_id")
-        if said and call_id not in self._refused:
+        if text and call_id not in self._refused:
             self._refused |= {call_id} if call_id else set()
             doing = describe_call(self._find_call(event))
             self._close_call(event)
             before = f"[was about to {doing}, and was refused]" if doing else ""
-            heard = said if has_content(said) else ""
-            self._add_turn(event, "user", said, heard, before, is_typed=event.data.get("marked") is True)
+            user_words = text if has_content(text) else ""
+            self._add_turn(event, "user", text, user_words, before, is_typed=event.data.get("marked") is True)
 
     def _add_remark(self, event: Event) -> None:
-        """Add words that the person put beside a call as they let it pass.
+        """Add the person's words with an allowed call.
 
-        They may be known late, so what is being talked about now stays as it is.
+        They may be reported late, so the current reply is left as it is.
         """
-        if said := extract_spoken(event.text("text")):
+        if text := extract_spoken(event.text("text")):
             doing = describe_call(self._find_call(event))
-            heard = said if has_content(said) else ""
-            self._add_turn(event, "user", said, heard, f"[was allowed to {doing}]" if doing else "")
+            user_words = text if has_content(text) else ""
+            self._add_turn(event, "user", text, user_words, f"[was allowed to {doing}]" if doing else "")
 
     def _find_call(self, event: Event) -> Event:
-        """Return the event that names the call that an event is about; the event itself if none is known."""
+        """Return the event that began the call of an event; the event itself if that is unknown."""
         return event if event.text("tool_name") else self._proposed.get(event.text("tool_use_id"), event)
 
     def _add_signal(self, name: str, event: Event, text: str, what: str) -> None:
@@ -488,4 +489,6 @@ class SessionBuilder:
     def _add_shown(self, event: Event) -> None:
         rules = event.data.get("rules")
         ids = tuple(rule for rule in rules if isinstance(rule, str)) if isinstance(rules, list) else ()
-        self.session.shown.append(ShownRules(ids, event.text("where"), event.text("text"), event.at, event.offset))
+        self.session.shown_rules.append(
+            ShownRules(ids, event.text("where"), event.text("text"), event.at, event.offset)
+        )

@@ -1,7 +1,7 @@
-"""The host's own transcript of a session, as events: what a person said, refused or changed.
+"""Read the host's transcript of a session as events: what a person said, refused or changed.
 
-Its format is the host's own affair and changes: whatever is missing, new or of another type is passed over. It can be
-very long, so it is read line by line and little of it is held.
+The host may change the format at any time, so fields that are missing, new or of another type are skipped. A transcript
+can be very long, so it is read line by line.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from .events import (
 from .session import extract_reason, is_refusal
 
 LINE_BYTES = 8 * 1024 * 1024
-"""Longer lines are skipped: they hold images and whole files, and nothing that a person said."""
+"""Longer lines are skipped: they contain images and whole files, not a person's words."""
 
 UNREPORTED = frozenset({"Rejected", "Remarked"})
-"""What happens in a session and no hook tells."""
+"""Events that no hook reports."""
 
 _PROMPT_CHARS = 32_000
 _TEXT_CHARS = 4_000
@@ -42,7 +42,7 @@ _DEPTH = 6
 _OPEN_CALLS = 500
 _FIRST_LINES = 200
 
-# What was being done, and what the person said to it.
+# Byte strings that mark the lines with tool calls and with a person's response to them.
 _SIGNS = (b'"tool_use"', b"user-rejected", b"doesn't want to", b"userFeedback", b'"permissionDecision"')
 _SOURCES = {"typed": "user", "queued": "user", "suggestion_accepted": "user"}
 _MADE_BY_HOST = ("isSidechain", "isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")
@@ -53,7 +53,7 @@ _NOT_PERMITTED = ("Permission to use ", "Permission for this ")
 
 
 class TranscriptFile(NamedTuple):
-    """A transcript: the session it is of, the folder that was worked in, and when it changed (seconds since 1970)."""
+    """A transcript file: its session, the working folder, and its modification time in seconds since 1970."""
 
     path: Path
     session: str
@@ -62,9 +62,9 @@ class TranscriptFile(NamedTuple):
 
 
 def list_transcripts(folder: Path | str) -> Iterator[TranscriptFile]:
-    """Yield the sessions under a Claude folder, newest first; those of subagents are parts of them and left out.
+    """Yield the transcripts under a Claude folder, newest first, without those of subagents.
 
-    A file that is empty, gone or not readable by now is passed over.
+    Files that are empty or unreadable are skipped.
     """
     files = []
     for path in Path(folder, "projects").glob("*/*.jsonl"):
@@ -78,7 +78,7 @@ def list_transcripts(folder: Path | str) -> Iterator[TranscriptFile]:
 
 
 def read_lines(file: BinaryIO, most: int = LINE_BYTES) -> Iterator[bytes]:
-    """Yield the lines of a file. One longer than `most` is never held whole: a bare newline takes its place."""
+    """Yield the lines of a file. A line longer than `most` bytes is replaced by an empty one."""
     while line := file.readline(most + 1):
         if len(line) <= most:
             yield line
@@ -89,7 +89,7 @@ def read_lines(file: BinaryIO, most: int = LINE_BYTES) -> Iterator[bytes]:
 
 
 def find_cwd(lines: Iterable[bytes]) -> str:
-    """Return the working folder, as the first line that has one and a session says; empty when none does."""
+    """Return the working folder from the first line that has one and a session id; empty if there is none."""
     entries = (parse_line(line) for line in lines if len(line) <= LINE_BYTES)
     return next((cwd for one in entries if get_text(one, "sessionId") and (cwd := get_text(one, "cwd"))), "")
 
@@ -104,14 +104,14 @@ def read_transcript(lines: Iterable[bytes]) -> Iterator[Event]:
         yield from reader.read(line)
 
 
-def find_unreported(lines: Iterable[bytes], known: Collection[str]) -> list[Event]:
-    """Return what no hook reports and is not known yet. Only the lines that may tell of it are parsed."""
-    telling = (line for line in lines if any(sign in line for sign in _SIGNS))
-    return [event for event in read_transcript(telling) if event.name in UNREPORTED and event.id not in known]
+def find_unreported(lines: Iterable[bytes], known_ids: Collection[str]) -> list[Event]:
+    """Return the events that no hook reports and whose ids are not in `known_ids`. Parses only candidate lines."""
+    candidates = (line for line in lines if any(sign in line for sign in _SIGNS))
+    return [event for event in read_transcript(candidates) if event.name in UNREPORTED and event.id not in known_ids]
 
 
 class TranscriptReader:
-    """Takes line after line and returns the events that each completes."""
+    """Reads a transcript line by line and returns the events that each line completes."""
 
     def __init__(self) -> None:
         self._offset = 0
@@ -120,6 +120,7 @@ class TranscriptReader:
         self._entry: dict[str, Any] = {}
 
     def read(self, line: bytes) -> list[Event]:
+        """Return the events that the next line completes."""
         self._offset += len(line)
         entry = self._entry = parse_line(line) if len(line) <= LINE_BYTES else {}
         blocks = _list_blocks(get_dict(entry, "message"))
@@ -128,12 +129,15 @@ class TranscriptReader:
                 if block.get("type") == "tool_use":
                     if len(self._open) >= _OPEN_CALLS:
                         del self._open[next(iter(self._open))]
-                    call = {"tool_name": get_text(block, "name"), "tool_input": _shorten(get_dict(block, "input"))}
+                    call = {
+                        "tool_name": get_text(block, "name"),
+                        "tool_input": _shorten_value(get_dict(block, "input")),
+                    }
                     self._open[get_text(block, "id")] = call
         elif entry.get("type") == "user":
             return self._read_user(blocks)
         elif entry.get("type") == "attachment":
-            # A prompt that was sent while the assistant was working.
+            # A prompt that the person sent while the assistant was working.
             attached = get_dict(entry, "attachment")
             is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode", "prompt") == "prompt"
             is_made = attached.get("isMeta") is True or entry.get("isSidechain") is True
@@ -142,29 +146,29 @@ class TranscriptReader:
         return []
 
     def _read_user(self, blocks: list[dict[str, Any]]) -> list[Event]:
-        """Return what the person said. What tools answered comes in the person's name, too."""
-        entry, said = self._entry, _join_texts(blocks)
+        """Return the events of a "user" line, which has either a prompt or the results of tool calls."""
+        entry, text = self._entry, _join_texts(blocks)
         results = [block for block in blocks if block.get("type") == "tool_result"]
         if results:
             about = self._find_call(get_text(results[0], "tool_use_id"))
             events = [event for block in results if (event := self._read_result(block)) is not None]
-            # Who lets a call pass may add a word; the host puts it beside the call's result.
+            # A person who allows a call may add a remark, which the host puts beside the call's result.
             is_allowed = get_text(get_dict(entry, "permissionDecision"), "source").startswith("user")
-            if is_allowed and extract_spoken(said):
-                events.append(self._make_event("Remarked", {**about, "text": cut_text(said, _PROMPT_CHARS)}, "remark"))
+            if is_allowed and extract_spoken(text):
+                events.append(self._make_event("Remarked", {**about, "text": cut_text(text, _PROMPT_CHARS)}, "remark"))
             return events
         if any(entry.get(sign) is True for sign in _MADE_BY_HOST):
             return []
         source = get_text(entry, "promptSource")
         source = _SOURCES.get(source, source) if _is_of_person(entry) else "system"
-        return self._read_prompt(restore_typed(said) or said, source)
+        return self._read_prompt(restore_typed(text) or text, source)
 
     def _read_prompt(self, prompt: str, source: str) -> list[Event]:
         data = {"prompt": cut_text(prompt, _PROMPT_CHARS), "source": source}
         return [self._make_event("UserPromptSubmit", data)] if prompt.strip() else []
 
     def _read_result(self, block: dict[str, Any]) -> Event | None:
-        """Return what a person changed in a call, answered to it, or said as they refused it; None for other calls."""
+        """Return the event of a call that a person changed, answered or refused; None for other calls."""
         call_id, answer = get_text(block, "tool_use_id"), _join_texts(_list_blocks(block))
         call, part = self._find_call(call_id), f"ends:{call_id}"
         self._open.pop(call_id, None)
@@ -172,7 +176,7 @@ class TranscriptReader:
         is_error = block.get("is_error") is True
         if is_error and (denial == "user-rejected" or (not denial and is_refusal(answer))):
             reason = get_text(self._entry, "userFeedback").strip() or extract_reason(answer)
-            # Only the host writes the kind of denial; the words of the result may be a tool's.
+            # Only the host writes the kind of denial. The text of the result may be a tool's.
             data = {**call, "text": cut_text(reason, _PROMPT_CHARS), "marked": denial == "user-rejected"}
             return self._make_event("Rejected", data, part) if reason else None
         if is_error:
@@ -181,9 +185,9 @@ class TranscriptReader:
             return self._make_event("PermissionDenied", data, part) if is_denied else None
         answers = get_dict(result, "answers")
         if answers or result.get("userModified") is True:
-            written = cut_text(get_text(result, "newString", "content"), _TEXT_CHARS)
-            final = {**call["tool_input"], "answers": _shorten(answers)}
-            changes = {"tool_input": final, "user_modified": result.get("userModified") is True, "written": written}
+            new_text = cut_text(get_text(result, "newString", "content"), _TEXT_CHARS)
+            final = {**call["tool_input"], "answers": _shorten_value(answers)}
+            changes = {"tool_input": final, "user_modified": result.get("userModified") is True, "written": new_text}
             return self._make_event("PostToolUse", {**call, **changes}, part)
         return None
 
@@ -222,14 +226,14 @@ def _join_texts(blocks: list[dict[str, Any]]) -> str:
     return "\n".join(text for block in blocks if block.get("type") == "text" and (text := get_text(block, "text")))
 
 
-def _shorten(value: Any, depth: int = 0) -> Any:
-    """Return the arguments of a call with long texts cut and long lists ended."""
+def _shorten_value(value: Any, depth: int = 0) -> Any:
+    """Return a JSON value with long texts and lists cut."""
     if isinstance(value, str):
         return cut_text(value, _TEXT_CHARS)
     if depth >= _DEPTH:
         return None
     if isinstance(value, list):
-        return [_shorten(one, depth + 1) for one in value[:_ITEMS]]
+        return [_shorten_value(one, depth + 1) for one in value[:_ITEMS]]
     if isinstance(value, dict):
-        return {key: _shorten(one, depth + 1) for key, one in list(value.items())[:_ITEMS]}
+        return {key: _shorten_value(one, depth + 1) for key, one in list(value.items())[:_ITEMS]}
     return value

@@ -24,7 +24,7 @@ TIMEOUT, RETRIES = 30.0, 4
 TRANSIENT = frozenset({408, 409, 429, *range(500, 600)})
 
 
-class TransientError(EmbeddingError):
+class TransientEmbedderError(EmbeddingError):
     """A failure that is worth a retry; `after` is the number of seconds that the service asked for."""
 
     def __init__(self, message: str, after: float | None = None) -> None:
@@ -74,7 +74,7 @@ class RemoteEmbedder:
             batch = [text or " " for text in texts[start : start + BATCH]]
             response = call_with_retries(
                 lambda batch=batch: self._post(batch),  # type: ignore[misc]
-                TransientError,
+                TransientEmbedderError,
                 self._retries,
                 lambda attempt, error: choose_pause(self._backoff, attempt, error.after),
             )
@@ -105,7 +105,7 @@ class RemoteEmbedder:
             problem = f"cannot be reached at {self._url} ({error}): check `{self.url_setting}` and the network"
             if isinstance(error, httpx.TimeoutException):
                 problem = f"did not answer in time at {self._url}: raise the embedder's `timeout`"
-            raise TransientError(f"{self.kind} {problem}") from error
+            raise TransientEmbedderError(f"{self.kind} {problem}") from error
         if response.is_success:
             return response
         status, detail = response.status_code, self._quote_reply(response)
@@ -118,7 +118,7 @@ class RemoteEmbedder:
         elif status == 429:
             problem = f"is limiting requests (429): try later, or check the account's quota{detail}"
         if status in TRANSIENT:
-            raise TransientError(f"{self.kind} {problem}", read_retry_after(response.headers))
+            raise TransientEmbedderError(f"{self.kind} {problem}", read_retry_after(response.headers))
         raise EmbeddingError(f"{self.kind} {problem}")
 
     def _quote_reply(self, response: httpx.Response) -> str:

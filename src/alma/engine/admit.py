@@ -90,10 +90,10 @@ def draft_record(
     body = {name: clean(value) for name, value in body.items()}
     tags, status = tuple(map(clean, tags)), Status.ACTIVE
     if provenance.trust is Trust.UNTRUSTED:
-        from .escape import suspicious
+        from .escape import find_suspicion
 
         status = Status.CANDIDATE
-        if reasons := suspicious(KINDS[kind].text(body)):
+        if reasons := find_suspicion(KINDS[kind].text(body)):
             body["metadata"] = {**body.get("metadata", {}), "suspicious": list(reasons)}
             tags = (*tags, "suspicious")
     owner = (kind, agent, fields.get("user", ""), body)

@@ -25,7 +25,7 @@ from ..ports import Model
 from ..reading.local import LocalReader
 from ..reading.local_rules import find_choice, is_worth_reading, word_rule
 from ..reading.model import ModelReader
-from ..reading.port import Known, Repair, Role, RuleProposal, Turn, Verdict
+from ..reading.port import Repair, Role, RuleProposal, SpokenTurn, StoredText, Verdict
 from ..text import digest, is_common, shorten, stems
 from ..types.kinds import EVERYWHERE, LASTING, Reach, RuleSource
 from ..types.query import Where
@@ -33,8 +33,8 @@ from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.speech import quote_output
 from .admit import clean, key_of, make_record, reword
 from .context import Engine
-from .episodes import Conversation, Said, record_conversations
-from .escape import suspicious
+from .episodes import Conversation, TurnDraft, record_conversations
+from .escape import find_suspicion
 from .observations import (
     draft_observation,
     explain_observation,
@@ -105,7 +105,7 @@ def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> St
         source = Provenance(Origin.IMPORT, Trust.LEARNED, source=AGENT)
         first = next((turn.text for turn in story.turns if turn.speaker == "user"), "")
         said = tuple(
-            Said(speaker=turn.speaker, text=turn.text, at=_moment(turn.at), id=turn.id, provenance=source)
+            TurnDraft(speaker=turn.speaker, text=turn.text, at=_moment(turn.at), id=turn.id, provenance=source)
             for turn in turns
         )
         title = shorten(clean(first), _TITLE_CHARS)
@@ -120,7 +120,7 @@ def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> St
         taught = learn_rules(tx, rules)
         verdicts = _judge_rules(tx, story, since, taught)
         count_followed(tx, verdicts)
-        for shown in story.shown:
+        for shown in story.shown_rules:
             if shown.offset > since and shown.rules:
                 task = shorten(clean(shown.text), _TASK_CHARS)
                 body = {"task": task, "mode": f"hook:{shown.where}", "shown": list(shown.rules)}
@@ -143,9 +143,9 @@ def _moment(at: float) -> datetime:
 
 def find_teachings(story: CodingSession, since: int) -> list[Teaching]:
     """Return what the events beyond an offset teach, in the order they happened; nothing where a program spoke."""
-    heard = [one for one in story.heard if one.offset > since]
+    heard = [one for one in story.user_turns if one.offset > since]
     teachings: list[tuple[int, Teaching | None]] = []
-    for proposal in _READER.find_rules([Turn(Role.USER, one.heard) for one in heard]):
+    for proposal in _READER.find_rules([SpokenTurn(Role.USER, one.user_words) for one in heard]):
         turn = heard[proposal.turn]
         teachings.append((turn.offset, make_teaching(proposal, turn, story.session)))
     for signal in story.signals:
@@ -187,7 +187,7 @@ def _read_note(note: Signal, session: str) -> Teaching | None:
     text = note.text.strip() or note.what.strip()
     if not text:
         return None
-    proposal = next(iter(_READER.find_rules([Turn(Role.USER, text)])), None)
+    proposal = next(iter(_READER.find_rules([SpokenTurn(Role.USER, text)])), None)
     is_flag = not note.text.strip()
     prefer, avoid = find_choice(text)
     return Teaching(
@@ -246,13 +246,13 @@ def _judge_rules(tx: Transaction, story: CodingSession, since: int, taught: Sequ
     """Return True for a rule that was followed, False for one that was shown and had to be repeated or was broken."""
     # From where on each rule that was shown can be followed: shown as a command starts, it comes too late for that.
     known: dict[str, int] = {}
-    for shown in story.shown:
+    for shown in story.shown_rules:
         is_late = shown.where == "PreToolUse"
         started = next((ran.offset for ran in story.calls if ran.offset > shown.offset), 0) if is_late else 0
         for rule in shown.rules:
             known.setdefault(rule, max(shown.offset, started))
     # What was run in the answers that ended since.
-    ends = [turn.offset for turn in story.turns if turn.speaker == "assistant" or turn.heard]
+    ends = [turn.offset for turn in story.turns if turn.speaker == "assistant" or turn.user_words]
     start, end = max((one for one in ends if one <= since), default=0), max(ends, default=0)
     calls = [ran for ran in story.calls if start < ran.offset <= end]
     repeated = {one.record.id for one in taught if one.record and one.verb in ("repeated", "promoted")}
@@ -301,7 +301,7 @@ READS_LIKE_AN_ATTACK = "reads like an instruction to the model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class ReadingProgress:
     """How far the model has read a session, and what became of the last attempt.
 
     While `is_waiting`, the journal `file` has turns beyond `offset` that a model may read. `answers` holds what the
@@ -330,17 +330,17 @@ def progress_id(session: str) -> str:
     return f"mrk_reading_{digest(session)}"
 
 
-def list_progress(engine: Engine) -> list[Progress]:
+def list_progress(engine: Engine) -> list[ReadingProgress]:
     """Return the progress of every session of every project, oldest first."""
     return [_decode(one) for one in engine.store.scan(Where(kinds={"marker"}, tagged={TAG}))][::-1]
 
 
-def _decode(record: Record) -> Progress:
-    known = {one.name for one in fields(Progress)}
-    return Progress(**{name: value for name, value in record.body["value"].items() if name in known})
+def _decode(record: Record) -> ReadingProgress:
+    known = {one.name for one in fields(ReadingProgress)}
+    return ReadingProgress(**{name: value for name, value in record.body["value"].items() if name in known})
 
 
-def _change(tx: Transaction, progress: Progress, **changes: Any) -> None:
+def _change(tx: Transaction, progress: ReadingProgress, **changes: Any) -> None:
     # It belongs to its project, so that it is erased with it.
     place = {"session": progress.session, "project": progress.project, "tags": (TAG,)}
     tx.set_marker(progress_id(progress.session), {"value": asdict(replace(progress, **changes))}, **place)
@@ -364,13 +364,13 @@ def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *
 
     def step(tx: Transaction) -> None:
         held = tx.find(progress_id(story.session))
-        stored = _decode(held) if held else Progress(session=story.session, project=engine.project)
+        stored = _decode(held) if held else ReadingProgress(session=story.session, project=engine.project)
         is_same = stored.file == file
         start = max(since, stored.offset) if is_same else since
         if is_same and stored.is_waiting:
             if not is_allowed or stored.has_ended != story.ended:
                 _change(tx, stored, is_waiting=is_allowed, has_ended=story.ended)
-        elif is_allowed and any(one.offset > start and is_candidate(one) for one in story.heard):
+        elif is_allowed and any(one.offset > start and is_candidate(one) for one in story.user_turns):
             queued = {"project": engine.project, "file": file, "offset": start, "has_ended": story.ended}
             _change(tx, stored, **_NO_ATTEMPT, **queued, is_waiting=True)
 
@@ -380,18 +380,18 @@ def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *
 # -- what a model reads
 
 
-class Part(NamedTuple):
+class SessionPart(NamedTuple):
     """The turns of a session that a model is asked about, from one offset of its journal to another."""
 
     story: CodingSession
     since: int
     until: int
     heard: list[SessionTurn]
-    known: list[Known]
+    known: list[StoredText]
     repairs: dict[str, Repair]  # Repaired commands that nobody has explained yet, by the ids of their observations.
 
 
-class Reading(NamedTuple):
+class CheckedProposals(NamedTuple):
     """What a model proposed that passed the checks, and how many proposals failed each of them."""
 
     proposals: list[RuleProposal]
@@ -402,13 +402,13 @@ class Reading(NamedTuple):
 
 def is_candidate(heard: SessionTurn) -> bool:
     """Return whether a turn is a person's own and may teach something."""
-    return heard.attendance is Attendance.PERSON and heard.is_typed and is_worth_reading(heard.heard)
+    return heard.attendance is Attendance.PERSON and heard.is_typed and is_worth_reading(heard.user_words)
 
 
-def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -> Part:
+def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -> SessionPart:
     """Return what a model is asked about: candidate turns, and the rules that are known where they were said."""
     tx = Transaction(engine)
-    heard = [one for one in story.heard if since < one.offset <= until and is_candidate(one)][-_MAX_TURNS:]
+    heard = [one for one in story.user_turns if since < one.offset <= until and is_candidate(one)][-_MAX_TURNS:]
     ids = {one.id for one in heard}
     known = [
         one
@@ -425,30 +425,32 @@ def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -
         observation = find_observation(tx, draft_observation(engine, repair.failed, repair.worked))
         if observation is not None and "note" not in observation.body["metadata"]:
             repairs[observation.id] = Repair(repair.failed, repair.error, repair.worked)
-    return Part(story, since, until, heard, [Known(one.id, one.body["rule"]) for one in known[:_MAX_KNOWN]], repairs)
+    return SessionPart(
+        story, since, until, heard, [StoredText(one.id, one.body["rule"]) for one in known[:_MAX_KNOWN]], repairs
+    )
 
 
 def _find_rules(tx: Transaction, *more: Status) -> list[Record]:
     return tx.scan(Where(kinds={"rule"}, projects={tx.engine.project, EVERYWHERE}, statuses={*LIVE, *more}))
 
 
-def read_part(model: Model, part: Part) -> Reading:
+def read_part(model: Model, part: SessionPart) -> CheckedProposals:
     """Ask the model about a part of a session. Raises ModelError when there is no usable answer."""
     reader = ModelReader(model)
     turns = []
     for one in part.heard:
-        turns += [Turn(Role.ASSISTANT, clean(one.before)), Turn(Role.USER, clean(one.heard))]
+        turns += [SpokenTurn(Role.ASSISTANT, clean(one.before)), SpokenTurn(Role.USER, clean(one.user_words))]
     proposals = []
     for proposal in reader.find_rules(turns, part.known):
-        if any(map(suspicious, (proposal.rule, proposal.trigger, proposal.reason, proposal.general))):
+        if any(map(find_suspicion, (proposal.rule, proposal.trigger, proposal.reason, proposal.general))):
             reader.dropped[READS_LIKE_AN_ATTACK] += 1
         else:
             # Two turns for each exchange; the person's has the odd index.
             proposals.append(proposal._replace(turn=proposal.turn // 2))
-    return Reading(proposals, dict(reader.dropped))
+    return CheckedProposals(proposals, dict(reader.dropped))
 
 
-def read_repairs(model: Model, part: Part) -> dict[str, str]:
+def read_repairs(model: Model, part: SessionPart) -> dict[str, str]:
     """Ask the model what the repaired commands of a part show. Raises ModelError when there is no usable answer."""
     reader = ModelReader(model)
     notes = [one.note for one in reader.explain_repairs(list(part.repairs.values()))]
@@ -456,7 +458,7 @@ def read_repairs(model: Model, part: Part) -> dict[str, str]:
     return {
         id: note
         for id, note in zip(part.repairs, notes, strict=True)
-        if (note or not reader.dropped) and not suspicious(note)
+        if (note or not reader.dropped) and not find_suspicion(note)
     }
 
 
@@ -471,7 +473,9 @@ class Changes(NamedTuple):
     archived: list[Record]
 
 
-def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progress) -> Changes | None:
+def apply_reading(
+    engine: Engine, part: SessionPart, reading: CheckedProposals, progress: ReadingProgress
+) -> Changes | None:
     """Store what a reading teaches, and that the session was read so far. None when somebody else was faster."""
     local_texts = {one.id: one.rule for one in find_teachings(part.story, part.since)}
 
@@ -482,7 +486,7 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
             return None
         changes = _apply_proposals(tx, part, reading, local_texts)
         # A rule that was shown in the session and that the person had to repeat was not followed.
-        shown = {rule for one in part.story.shown for rule in one.rules}
+        shown = {rule for one in part.story.shown_rules for rule in one.rules}
         again = {one.record.id for one in changes.taught if one.record and one.verb in ("repeated", "promoted")}
         count_followed(tx, dict.fromkeys(again & shown, False))
         for one in tx.get(reading.notes):
@@ -499,7 +503,9 @@ def apply_reading(engine: Engine, part: Part, reading: Reading, progress: Progre
     return write(engine, step)
 
 
-def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts: Mapping[str, str]) -> Changes:
+def _apply_proposals(
+    tx: Transaction, part: SessionPart, reading: CheckedProposals, local_texts: Mapping[str, str]
+) -> Changes:
     """Store what proposals teach. `local_texts` holds, by the id of the turn, what the local reader read there."""
     rules = {one.id: one for one in _find_rules(tx)}
     local, settled = _find_local_rules(tx, part, local_texts)
@@ -514,7 +520,7 @@ def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts:
         known = rules.get(proposal.known)
         if heard.id in settled or (proposal.known and known is None):
             continue
-        if known is not None and Known(known.id, known.body["rule"]) not in part.known:
+        if known is not None and StoredText(known.id, known.body["rule"]) not in part.known:
             # It was changed since the model was asked.
             known = None
         prefer, avoid = find_choice(proposal.rule)
@@ -550,7 +556,7 @@ def _apply_proposals(tx: Transaction, part: Part, reading: Reading, local_texts:
 
 
 def _find_local_rules(
-    tx: Transaction, part: Part, local_texts: Mapping[str, str]
+    tx: Transaction, part: SessionPart, local_texts: Mapping[str, str]
 ) -> tuple[dict[str, Record], Collection[str]]:
     """Return by turn the rules that the local reader made of single turns, and the turns that are settled.
 
@@ -575,7 +581,7 @@ def _find_local_rules(
 
 
 def _refine_rule(
-    tx: Transaction, part: Part, local: Record, proposal: RuleProposal, known: Record | None
+    tx: Transaction, part: SessionPart, local: Record, proposal: RuleProposal, known: Record | None
 ) -> list[Record]:
     """Take the model's words for a local rule; return the rule if it changed. They never turn it round, nor widen it.
 
@@ -606,7 +612,7 @@ def _refine_rule(
 
 def _is_sound(proposal: RuleProposal, heard: SessionTurn) -> bool:
     """Return whether a proposal may be active at once: in words of the session, and no weaker safety."""
-    said = f"{heard.heard} {heard.before}"
+    said = f"{heard.user_words} {heard.before}"
     words = stems(proposal.rule)
     telling = {word for word in words if not is_common(word)} or words
     # Scripts without spaces have no words to compare.

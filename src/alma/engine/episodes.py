@@ -28,7 +28,7 @@ from .transaction import Transaction, write
 SAID_CHARS = 20_000
 
 
-class Said(NamedTuple):
+class TurnDraft(NamedTuple):
     speaker: str
     text: str
     at: datetime | None = None
@@ -41,7 +41,7 @@ class Conversation(NamedTuple):
 
     agent: str
     session: str
-    turns: tuple[Said, ...]
+    turns: tuple[TurnDraft, ...]
     user: str = ""
     title: str = ""
     provenance: Provenance = Provenance()
@@ -72,7 +72,7 @@ def build_conversation(engine: Engine, given: Mapping[str, Any]) -> Conversation
     )
 
 
-def _read_turn(label: str, given: Any, provenance: Provenance) -> Said | None:
+def _read_turn(label: str, given: Any, provenance: Provenance) -> TurnDraft | None:
     """Return one turn; None when nothing was said in it. `role` and `content`, as model APIs call them, will do."""
     if not isinstance(given, Mapping):
         raise ValidationError(f"{label}, a turn, takes a mapping of arguments, not {type(given).__name__}")
@@ -87,7 +87,7 @@ def _read_turn(label: str, given: Any, provenance: Provenance) -> Said | None:
     said = validate.output(f"{label} text", text)
     if said is None:
         return None
-    return Said(
+    return TurnDraft(
         speaker=validate.name(f"{label} speaker", speaker),
         text=said,
         at=validate.moment(f"{label} at", given.get("at")),

@@ -207,7 +207,7 @@ def _weigh_signs(text: str) -> dict[str, int]:
     return points
 
 
-def suspicious(text: str) -> tuple[str, ...]:
+def find_suspicion(text: str) -> tuple[str, ...]:
     """Return why the text reads like an instruction planted for the model; nothing when it does not."""
     shown = remove_unseen(text)
     folded = _fold_text(shown)[0]

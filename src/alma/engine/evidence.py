@@ -20,7 +20,7 @@ WORKS = 0.55  # The weighted success rate from which a strategy is recommended.
 FAILS = 0.40  # The rate up to which it is warned of. Between the two the evidence is mixed, and nothing is claimed.
 
 
-def weigh(evidence: Evidence, now: datetime) -> tuple[float, float]:
+def weigh_results(evidence: Evidence, now: datetime) -> tuple[float, float]:
     """Weighted successes and failures."""
     good = bad = 0.0
     weight = 1.0
@@ -33,16 +33,16 @@ def weigh(evidence: Evidence, now: datetime) -> tuple[float, float]:
     return good, bad
 
 
-def rate(evidence: Evidence, now: datetime) -> float | None:
+def success_rate(evidence: Evidence, now: datetime) -> float | None:
     if not evidence.recent:
         return None
-    good, bad = weigh(evidence, now)
+    good, bad = weigh_results(evidence, now)
     return good / (good + bad) if good + bad > 1e-9 else None
 
 
-def standing(evidence: Evidence, now: datetime, min_results: int, min_failures: int) -> MemoryType | None:
+def choose_lesson(evidence: Evidence, now: datetime, min_results: int, min_failures: int) -> MemoryType | None:
     """Return the kind of lesson that results teach of a strategy; None: none yet. Never both: one rate decides."""
-    current = rate(evidence, now)
+    current = success_rate(evidence, now)
     if current is not None and evidence.results >= min_results and current >= WORKS:
         return MemoryType.HEURISTIC
     if current is not None and evidence.failures >= min_failures and current <= FAILS:
@@ -55,16 +55,16 @@ _PRIOR = {Trust.TRUSTED: (3.4, 0.6), Trust.LEARNED: (1.0, 1.0), Trust.UNTRUSTED:
 _STATED_PRIOR = (3.0, 1.0)
 
 
-def feedback(evidence: Evidence) -> tuple[float, float]:
+def weigh_feedback(evidence: Evidence) -> tuple[float, float]:
     """What people and agents said for and against it, as judgements."""
     return evidence.ups + 0.3 * evidence.uses, evidence.downs + 0.15 * evidence.skips
 
 
 def believe(record: Record, now: datetime) -> Belief:
     """How sure it is that the record should be followed."""
-    pro, con = feedback(record.evidence)
+    pro, con = weigh_feedback(record.evidence)
     if record.kind in (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, "strategy"):
-        good, bad = weigh(record.evidence, now)
+        good, bad = weigh_results(record.evidence, now)
         if record.kind == MemoryType.ANTI_PATTERN:
             good, bad = bad, good
         stated = record.provenance.origin is Origin.USER
@@ -78,7 +78,7 @@ def believe(record: Record, now: datetime) -> Belief:
     return Belief(mean, max(0.0, mean - spread), min(1.0, mean + spread))
 
 
-def success(record: Record, now: datetime) -> float:
+def success_factor(record: Record, now: datetime) -> float:
     """The success factor of the ranking: how well it went when this was followed (for a warning: how badly).
 
     A fact or preference has no results; being used and praised, or passed over and blamed, stands for them.
@@ -86,7 +86,7 @@ def success(record: Record, now: datetime) -> float:
     if record.kind == MemoryType.OUTCOME:
         return Result(record.body["outcome"]).value_of
     # That a rule was not followed speaks against who should have, not against the rule.
-    current = None if record.kind == MemoryType.RULE else rate(record.evidence, now)
+    current = None if record.kind == MemoryType.RULE else success_rate(record.evidence, now)
     if current is None:
         seen = record.evidence
         good, bad = seen.ups + 0.5 * seen.uses, seen.downs + 0.25 * seen.skips
@@ -101,7 +101,7 @@ def age_days(record: Record, now: datetime) -> float:
     return max(0.0, (now - touched).total_seconds() / _DAY)
 
 
-def faded(days: float, half_life_days: float) -> float:
+def fade_share(days: float, half_life_days: float) -> float:
     return float(0.5 ** (days / half_life_days))
 
 
@@ -116,7 +116,7 @@ _RETENTION_DAYS = {
 }
 
 
-def strength(record: Record, now: datetime) -> float:
+def memory_strength(record: Record, now: datetime) -> float:
     """How alive a memory is: belief that fades while nobody uses or confirms it."""
     half_life = _RETENTION_DAYS.get(MemoryType(record.kind), 365.0)
-    return believe(record, now).mean * faded(age_days(record, now), half_life)
+    return believe(record, now).mean * fade_share(age_days(record, now), half_life)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ..reading.port import About, Pair, Verdict
+from ..reading.port import Pair, PairKind, Verdict
 from ..text import fingerprint, normalise, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
@@ -145,7 +145,7 @@ def _find_same(
         and len(mine & (theirs := stems(held.body[field]))) >= _WORTH_COMPARING * max(len(mine), len(theirs))
     ]
     alike = [*keyed, *alike]
-    pairs = [Pair(held.body[field], text, About.FACT) for held in alike]
+    pairs = [Pair(held.body[field], text, PairKind.FACT) for held in alike]
     relations = tx.engine.reader.compare(pairs) if pairs else ()
     return [held for held, relation in zip(alike, relations, strict=True) if relation.is_same]
 

@@ -25,7 +25,7 @@ from ..types.speech import quote_output
 from .admit import clean, draft_record
 from .context import Engine
 from .erase import make_tombstone
-from .escape import escape, read_patterns, suspicious
+from .escape import escape, find_suspicion, read_patterns
 from .rules import AGENT, is_old_fix
 from .transaction import Transaction, write
 
@@ -127,7 +127,7 @@ def record_repairs(
 
 def draft_observation(engine: Engine, failed: str, worked: str, **fields: Any) -> Record:
     weakening = find_weakening(failed) or find_weakening(worked) or find_doubtful_change(failed, worked)
-    is_suspicious = suspicious(failed) or suspicious(worked)
+    is_suspicious = find_suspicion(failed) or find_suspicion(worked)
     body = {
         "failed": _quote(failed),
         "worked": _quote(worked),

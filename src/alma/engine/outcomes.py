@@ -33,7 +33,7 @@ from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, 
 from ..types.speech import quote_output
 from .admit import draft_record, embed_records, make_record, place_of
 from .context import Engine
-from .evidence import WORKS, believe, rate, standing
+from .evidence import WORKS, believe, choose_lesson, success_rate
 from .search import find_near
 from .transaction import LESSONS, Transaction, lesson_key, of_owner, strategy_of, tombstone_id, write
 
@@ -80,7 +80,7 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
         return True
     if task_type and other_type:
         return plain(task_type) == plain(other_type)
-    if (alike is not None and alike < _UNLIKE) or (task != other and contrary(task, other)):
+    if (alike is not None and alike < _UNLIKE) or (task != other and are_contrary(task, other)):
         return False
     if alike is not None and alike >= _ALIKE:
         return True
@@ -91,7 +91,7 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
 
 
 @lru_cache(maxsize=4096)
-def contrary(task: str, other: str) -> bool:
+def are_contrary(task: str, other: str) -> bool:
     """Whether one undoes the other: to enable something and to disable it, however near the vectors are."""
     mine, theirs = set(words(task)), set(words(other))
     left, right = mine - theirs, theirs - mine
@@ -309,7 +309,7 @@ def add_error(errors: Sequence[str], error: str | None) -> list[str]:
 
 
 def _is_working(group: Record, now: datetime) -> bool:
-    return group.evidence.successes > 0 and (rate(group.evidence, now) or 0.0) >= WORKS
+    return group.evidence.successes > 0 and (success_rate(group.evidence, now) or 0.0) >= WORKS
 
 
 # -- lessons that are learned
@@ -322,7 +322,7 @@ def settle_lessons(tx: Transaction, group: Record, approach: Record, now: dateti
     """
     settings = tx.engine.settings
     least = tx.engine.scopes.of(group.agent).min_occurrences_for_heuristic or settings.min_occurrences_for_heuristic
-    verdict = standing(group.evidence, now, least, settings.min_failures_for_anti_pattern)
+    verdict = choose_lesson(group.evidence, now, least, settings.min_failures_for_anti_pattern)
     ids = {kind: lesson_id(group, kind) for kind in LESSONS}
     # With its first result there can be no lesson yet.
     is_first = group.evidence.results == 1 and tx.is_new(group)

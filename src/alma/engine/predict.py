@@ -28,8 +28,8 @@ from ..types.kinds import MemoryType, Result
 from ..types.query import Where, visible_users
 from ..types.record import Origin, Record, Status, Vector, cosine
 from .context import Engine
-from .outcomes import contrary, lesson_id, same_task
-from .search import has_vectors, neighbours
+from .outcomes import are_contrary, lesson_id, same_task
+from .search import find_neighbours, has_vectors
 from .transaction import strategy_of
 
 
@@ -331,7 +331,7 @@ class TaskContext:
         )
 
     def find_near(self, where: Where, limit: int) -> list[Record]:
-        return neighbours(self.engine, self.vectors[0] if self.vectors else None, self.task, where, limit)
+        return find_neighbours(self.engine, self.vectors[0] if self.vectors else None, self.task, where, limit)
 
     def compare_task(self, record: Record, task: str) -> float:
         """Return how like the task of an outcome, a group or a lesson is to the one at hand: 1 for the same task.
@@ -388,7 +388,7 @@ def read_task(
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class StrategyEvidence:
     """What is known of a strategy for a task."""
 
     trials: tuple[Trial, ...]  # The outcomes that bear on its chance, and what people said about it.
@@ -397,7 +397,7 @@ class Survey:
     lessons: tuple[Record, ...]  # The heuristics and warnings about it, those for the most similar tasks first.
 
 
-def survey_strategy(context: TaskContext, strategy: str) -> Survey:
+def survey_strategy(context: TaskContext, strategy: str) -> StrategyEvidence:
     groups = _find_groups(context, strategy)
     names = {group.id for group in groups}
     outcomes = context.outcomes
@@ -432,7 +432,7 @@ def survey_strategy(context: TaskContext, strategy: str) -> Survey:
             words, value = (strategy_of(lesson.body), lesson.body["condition"]), _STATED_VALUES[MemoryType(lesson.kind)]
             days, alike = context.count_days(lesson.updated_at), _compare_lesson(context, lesson)
             trials.append(Trial(lesson.id, *words, value, days, alike, own=True, kin=1.0, said=True))
-    return Survey(
+    return StrategyEvidence(
         trials=tuple(trials),
         tried=sum(group.evidence.results for group in groups),
         worked=sum(group.evidence.successes + 0.5 * group.evidence.partials for group in groups),
@@ -458,7 +458,7 @@ def _find_groups(context: TaskContext, strategy: str) -> list[Record]:
     if exact:
         return list(exact.values())[:_GROUPS]
     [vector] = context.embed_strategies([strategy])
-    similar = neighbours(context.engine, vector, strategy, where, _PARAPHRASES)
+    similar = find_neighbours(context.engine, vector, strategy, where, _PARAPHRASES)
     relations = context.engine.reader.compare([Pair(group.body["strategy"], strategy) for group in similar])
     return [group for group, relation in zip(similar, relations, strict=True) if relation.is_same]
 
@@ -512,7 +512,7 @@ def _measure_kin(context: TaskContext, strategy: str, record: Record) -> float:
     alike = (_find_closest([vector or b""], record.vectors[-1:]) if is_comparable else None) or 0.0
     if alike >= _RELATED:
         is_negated, is_other_negated = (not _NEGATIONS.isdisjoint(words(one)) for one in (other, strategy))
-        if is_negated != is_other_negated or contrary(other, strategy):
+        if is_negated != is_other_negated or are_contrary(other, strategy):
             return 0.0
     return float(min(0.99, max(0.0, alike) ** _KINSHIP))
 

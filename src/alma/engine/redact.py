@@ -41,7 +41,7 @@ def redact(text: str) -> str:
 
 
 def _remove_secrets(plain: str) -> str:
-    text = Text(plain)
+    text = ScannedText(plain)
     # A secret's removal can lay bare another (`a:b@c` chains), so repeat until nothing changes.
     for _ in range(6):
         unchanged = text.plain
@@ -56,7 +56,7 @@ def _remove_secrets(plain: str) -> str:
                 pieces += (text.plain[done:start], f"[REDACTED:{name}]")
                 done = end
             if pieces:
-                text = Text("".join(pieces) + text.plain[done:])
+                text = ScannedText("".join(pieces) + text.plain[done:])
         if text.plain == unchanged:
             break
     return text.plain
@@ -186,7 +186,7 @@ def is_iban(value: str) -> bool:
 # -- where secrets are
 
 
-class Text:
+class ScannedText:
     """A text and what many rules ask of it."""
 
     def __init__(self, plain: str) -> None:
@@ -202,7 +202,7 @@ def fold_case(text: str) -> str:
     return text.replace("\u0130", "i").replace("\u0131", "i").replace("\u017f", "s").lower()
 
 
-class Rule:
+class SecretRule:
     """What to look for; the fields in `secret_rules.json` and their defaults (a `note` is for readers)."""
 
     id: str = ""  # What it is called in the text; without one, the word before the secret decides.
@@ -229,14 +229,14 @@ class Rule:
         self.near = "".join(self.near)
 
 
-RULES = tuple(Rule(group["defaults"] | fields) for group in DATA["groups"] for fields in group["rules"])
+RULES = tuple(SecretRule(group["defaults"] | fields) for group in DATA["groups"] for fields in group["rules"])
 _BY_KEYWORD: tuple[dict[str, list[int]], ...] = ({}, {}, {})
 for _number, _rule in enumerate(RULES):
     for _keyword in _rule.keywords:
         _BY_KEYWORD[0 if _rule.fold else 2 if _rule.run else 1].setdefault(_keyword, []).append(_number)
 
 
-def select_rules(text: Text) -> list[Rule]:
+def select_rules(text: ScannedText) -> list[SecretRule]:
     """Return the rules that may match, in the order in which they are tried: a keyword and what else they ask for."""
     numbers: set[int] = set()
     for by_keyword, area in zip(_BY_KEYWORD, (text.folded, text.plain, text.long), strict=True):
@@ -252,7 +252,7 @@ def select_rules(text: Text) -> list[Rule]:
     ]
 
 
-def find_spans(rule: Rule, text: Text) -> list[Span]:
+def find_spans(rule: SecretRule, text: ScannedText) -> list[Span]:
     """Return where the secrets of one rule are."""
     spans: list[Span] = []
     end = 0
@@ -265,7 +265,7 @@ def find_spans(rule: Rule, text: Text) -> list[Span]:
     return spans
 
 
-def _find_matches(rule: Rule, text: Text) -> Iterator[re.Match[str]]:
+def _find_matches(rule: SecretRule, text: ScannedText) -> Iterator[re.Match[str]]:
     done = 0
     if rule.near:
         for near in compile_pattern(rule.near).finditer(text.folded):
@@ -282,7 +282,7 @@ def _find_matches(rule: Rule, text: Text) -> Iterator[re.Match[str]]:
         yield from compile_pattern(rule.pattern).finditer(text.plain)
 
 
-def _find_secret(rule: Rule, match: re.Match[str]) -> Span | None:
+def _find_secret(rule: SecretRule, match: re.Match[str]) -> Span | None:
     """Return where the secret beside or in a match is; nothing if the value does not pass the checks of its rule."""
     text, bare = match.string, True
     span: Span | None
@@ -307,7 +307,7 @@ def _find_secret(rule: Rule, match: re.Match[str]) -> Span | None:
     return span
 
 
-CHECKS: dict[str, Callable[[str, Rule, bool], bool]] = {
+CHECKS: dict[str, Callable[[str, SecretRule, bool], bool]] = {
     "real": lambda value, rule, bare: not is_placeholder(value),
     "literal": lambda value, rule, bare: value.lower() not in COMMON_WORDS and not matches("reference", value),
     "opaque": lambda value, rule, bare: is_opaque(value),
@@ -328,7 +328,7 @@ def _wraps_secret(value: str) -> bool:
     inner = decode_base64(value)
     if not inner or not re.sub(r"[\r\n\t]", " ", inner).isprintable():
         return False
-    text = Text(inner)
+    text = ScannedText(inner)
     return any(rule.wrappable and find_spans(rule, text) for rule in select_rules(text))
 
 

@@ -25,7 +25,7 @@ from .admit import clean
 from .context import Engine
 from .transaction import SALT_MARKER, Transaction, key_of_deleted, split_batches, write
 from .upkeep import MUTE, Progress, ignore_progress, reindex
-from .view import view
+from .view import to_memory
 
 FORMAT = 1
 END = {"alma": "end"}
@@ -61,7 +61,7 @@ class ImportTrust(StrEnum):
 # -- out
 
 
-def lines(engine: Engine, *, vectors: bool = True, progress: Progress = ignore_progress) -> Iterator[str]:
+def export_lines(engine: Engine, *, vectors: bool = True, progress: Progress = ignore_progress) -> Iterator[str]:
     """Yield the project of an engine and what holds in all projects, oldest first, a JSON text a line."""
     kinds = [name for name in KINDS if name not in HERE_ONLY]
     where = Where(kinds=kinds, projects={engine.project, EVERYWHERE})
@@ -87,7 +87,7 @@ def _encode(value: object) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class ImportResult:
     """What became of the records of a file."""
 
     added: int = 0
@@ -99,7 +99,7 @@ class Taken:
     left_out: int = 0  # Of others, and no memory: their work, sessions, counts and deletions are not ours.
 
 
-def read(source: Iterable[str], place: str) -> Iterator[Record]:
+def read_records(source: Iterable[str], place: str) -> Iterator[Record]:
     """Yield the records of an export; ValidationError names the line that is none."""
     numbered = enumerate(source, 1)
     projects = {project_of(next(numbered, (1, ""))[1], place), EVERYWHERE}
@@ -194,7 +194,7 @@ def parse_record(line: str, data: Any, projects: Collection[str], now: datetime)
     kind.text(record.body)
     kind.passages(record.body)
     if kind.decode is not None:
-        view(record, now)
+        to_memory(record, now)
     return record
 
 
@@ -206,7 +206,7 @@ def _check(is_sound: object, problem: str) -> None:
 # -- what becomes of records
 
 
-def take(
+def import_records(
     engine: Engine,
     records: Iterable[Record],
     total: int,
@@ -214,7 +214,7 @@ def take(
     trust: ImportTrust = ImportTrust.OWN,
     dry_run: bool = False,
     progress: Progress = ignore_progress,
-) -> Taken:
+) -> ImportResult:
     """Take in records that were read and found sound; may be stopped at any moment and begun again.
 
     A dry run changes nothing, and returns what would become of them.
@@ -223,13 +223,13 @@ def take(
     done, is_mute = 0, False
     left = iter(records)
     while batch := [_fit_record(engine, record, trust) for record in islice(left, _BATCH)]:
-        step = partial(import_records, records=batch, trust=trust)
+        step = partial(_import_batch, records=batch, trust=trust)
         counts += step(Transaction(engine)) if dry_run else write(engine, step)
         done += len(batch)
         is_mute = is_mute or any(not one.vectors and KINDS[one.kind].passages(one.body) for one in batch)
         progress(done, total)
     is_embedding = is_mute and engine.encoder is not None and not dry_run
-    return Taken(**counts, embedded=reindex(engine, progress) if is_embedding else 0)
+    return ImportResult(**counts, embedded=reindex(engine, progress) if is_embedding else 0)
 
 
 def find_claims(engine: Engine, records: Iterable[Record]) -> list[Record]:
@@ -269,9 +269,9 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
         return record
     if record.status is Status.ACTIVE and (is_rule or trust is ImportTrust.IMPORTED):
         # Loaded here: its patterns take a while to compile.
-        from .escape import suspicious
+        from .escape import find_suspicion
 
-        if suspicious(record.text):
+        if find_suspicion(record.text):
             record = replace(record, status=waiting, tags=tuple(dict.fromkeys((*record.tags, "suspicious"))))
     if trust is ImportTrust.OWN:
         return record
@@ -280,8 +280,8 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
     return replace(record, provenance=source, status=waiting if is_rule else record.status)
 
 
-def import_records(tx: Transaction, records: Sequence[Record], trust: ImportTrust) -> Counter[str]:
-    """Store those records that are new or newer; return what became of all of them, as fields of `Taken`."""
+def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust) -> Counter[str]:
+    """Store those records that are new or newer; return what became of all of them, as fields of `ImportResult`."""
     newest = {record.id: record for record in sorted(records, key=lambda one: one.version)}
     stored = {record.id: record for record in tx.get(newest, as_stored=True)}
     memories = [record for record in newest.values() if record.kind != "tombstone"]

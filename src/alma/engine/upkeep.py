@@ -21,13 +21,13 @@ from typing import Any, Self
 
 from ..errors import ConflictError, ModelError, StorageError
 from ..ports import Model
-from ..reading.port import About, Comparer, Pair, Relation, Verdict
+from ..reading.port import Comparer, Pair, PairKind, Relation, Verdict
 from ..types.kinds import EVERYWHERE, KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status
 from .admit import embed_records, make_record, place_of
 from .context import Engine
-from .evidence import age_days, strength
+from .evidence import age_days, memory_strength
 from .facts import APART, RecordPair, comparison_id, find_comparisons
 from .retrieve.rank import FIELDS, NEAR, list_lookalikes, read_words, stated_at
 from .transaction import EMBEDDER_MARKER, Transaction, find_embedder_marker, make_embedder_marker, split_batches, write
@@ -59,7 +59,7 @@ def forget(
             # Any age and strength may be asked for: what a person said, only a person puts away.
             return False
         now = engine.clock()
-        return age_days(record, now) >= older_than_days and strength(record, now) < below_confidence
+        return age_days(record, now) >= older_than_days and memory_strength(record, now) < below_confidence
 
     def archive(tx: Transaction, ids: Sequence[str]) -> list[str]:
         # Somebody may have used one since.
@@ -199,7 +199,7 @@ def split_pairs(pairs: Sequence[RecordPair]) -> Iterator[Sequence[RecordPair]]:
 
 
 def read_pair(pair: RecordPair) -> Pair:
-    return Pair(read_words(pair[0]), read_words(pair[1]), About.FACT)
+    return Pair(read_words(pair[0]), read_words(pair[1]), PairKind.FACT)
 
 
 def record_verdicts(tx: Transaction, answered: Sequence[tuple[RecordPair, Relation]]) -> list[str]:

@@ -71,7 +71,7 @@ def is_blank(value: str) -> bool:
     return not value.strip(_INVISIBLE)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as an error message names it: not at length."""
     text = repr(value) if not isinstance(value, int) or abs(value) <= _LARGEST else "a number without end"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
@@ -95,16 +95,16 @@ def whole(label: str, value: object, least: float | None = None, most: float | N
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not _is_within(value, least, most):
         limits = "" if least is None else f" of at least {least}" if most is None else f" from {least} to {most:,}"
-        raise ValidationError(f"{label} must be a whole number{limits}, not {shown(value)}")
+        raise ValidationError(f"{label} must be a whole number{limits}, not {format_value(value)}")
     return value
 
 
 def number(label: str, value: object, least: float | None = None, most: float | None = None) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
-        raise ValidationError(f"{label} must be a finite number, not {shown(value)}")
+        raise ValidationError(f"{label} must be a finite number, not {format_value(value)}")
     if not _is_within(value, least, most):
         limits = f"at least {least:,.10g}" if most is None else f"between {least or 0:,.10g} and {most:,.10g}"
-        raise ValidationError(f"{label} must be {limits}, not {shown(value)}")
+        raise ValidationError(f"{label} must be {limits}, not {format_value(value)}")
     return float(value)
 
 
@@ -168,7 +168,7 @@ def names(label: str, value: Iterable[str] | None) -> tuple[str, ...]:
 def items(label: str, value: object, what: str = "") -> list[Any]:
     """A list, or anything else that can be gone through but a text and a mapping."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ValidationError(f"{label} must be a list{what and f' of {what}'}, not {shown(value)}")
+        raise ValidationError(f"{label} must be a list{what and f' of {what}'}, not {format_value(value)}")
     return list(value)
 
 

@@ -17,7 +17,7 @@ from .context import Engine
 from .evidence import believe
 
 
-def view(record: Record, now: datetime) -> Memory:
+def to_memory(record: Record, now: datetime) -> Memory:
     decode = KINDS[record.kind].decode
     if decode is None:
         raise TypeError(f"a {record.kind} record is not a memory")
@@ -26,9 +26,9 @@ def view(record: Record, now: datetime) -> Memory:
 
 def render_slice(memories: MemorySlice, max_tokens: int) -> str:
     # Loaded when a prompt is wanted: its patterns take longer to compile than a small retrieval takes.
-    from .prompt import render
+    from .prompt import render_memories
 
-    return render(memories, max_tokens)
+    return render_memories(memories, max_tokens)
 
 
 class Stats(TypedDict):

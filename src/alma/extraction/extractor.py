@@ -24,7 +24,7 @@ from ..errors import ModelError, ValidationError
 from ..ports import Model
 from ..reading.local import LocalReader
 from ..reading.model import ModelReader
-from ..reading.port import Known, MemoryProposal, Role, Topic, Turn, ask_in_time
+from ..reading.port import MemoryProposal, Role, SpokenTurn, StoredText, Topic, ask_in_time
 from ..text import digest, normalise, passages
 from ..types.kinds import MemoryType, Result
 from ..types.query import Where
@@ -89,7 +89,7 @@ class Extraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Message(Turn):
+class Message(SpokenTurn):
     index: int = 0
     # Its own id, or a digest of its words and those before it: equal when the conversation is read again or has grown.
     key: str = ""
@@ -129,7 +129,7 @@ def from_text(text: str, *, model: Model | None = None, name: str = "") -> list[
 
 
 def extract_conversation(
-    messages: Sequence[Mapping[str, Any]], *, model: Model | None = None, known: Sequence[Known] = ()
+    messages: Sequence[Mapping[str, Any]], *, model: Model | None = None, known: Sequence[StoredText] = ()
 ) -> Extraction:
     """As `from_conversation`, with how it was read. `known` are stored memories that the findings may replace."""
     return extract_messages(read_messages(messages), model, known)
@@ -159,7 +159,7 @@ def _split_sections(text: str) -> Iterator[str]:
         yield waiting
 
 
-def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Sequence[str]) -> list[Known]:
+def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Sequence[str]) -> list[StoredText]:
     """Return the stored facts and preferences of a user that are nearest to what was just said."""
     where = Where(
         kinds={MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE},
@@ -175,11 +175,11 @@ def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Seq
         hits += by_words(engine.store, query, where, _MAX_KNOWN // _QUERIES)
     ids = list(dict.fromkeys(hit.id for hit in hits))[:_MAX_KNOWN]
     records = engine.store.get(ids)
-    return [Known(record.id, str(record.body.get("fact") or record.body.get("preference"))) for record in records]
+    return [StoredText(record.id, str(record.body.get("fact") or record.body.get("preference"))) for record in records]
 
 
 def extract_messages(
-    messages: Sequence[Message], model: Model | None, known: Sequence[Known] = (), *, is_document: bool = False
+    messages: Sequence[Message], model: Model | None, known: Sequence[StoredText] = (), *, is_document: bool = False
 ) -> Extraction:
     """As `extract_conversation`, of messages that were read before."""
     proposals = LocalReader().find_memories(messages)
@@ -246,7 +246,7 @@ def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool,
     )
 
 
-def _ask_model(model: Model, turns: Sequence[Turn], known: Sequence[Known]) -> _Reading:
+def _ask_model(model: Model, turns: Sequence[SpokenTurn], known: Sequence[StoredText]) -> _Reading:
     """Return the proposals of a model and why others were dropped. The same content is asked about once."""
     try:
         readings = _readings.setdefault(model, {})

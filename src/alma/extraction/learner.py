@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from .. import words
 from ..engine import facts, outcomes, rules, validate
 from ..engine.admit import draft_record, embed_records
-from ..engine.escape import suspicious
+from ..engine.escape import find_suspicion
 from ..engine.transaction import Transaction, write
-from ..engine.view import view
+from ..engine.view import to_memory
 from ..errors import ValidationError
 from ..opening import OwnsMemory
 from ..operations import About, Effect, Group, take_as_given
@@ -89,7 +89,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learnt:
+class LearningReport:
     """What was learned from a conversation."""
 
     extracted_count: int  # How much was found and is believed.
@@ -107,17 +107,17 @@ class Learnt:
     findings: list[dict[str, Any]]
 
 
-class Learned(dict[str, Any]):
-    """What was learned, by the names of `Learnt`; `findings` and `memories` hold the objects."""
+class LearningResult(dict[str, Any]):
+    """What was learned, by the names of `LearningReport`; `findings` and `memories` hold the objects."""
 
     findings: Sequence[Extracted]
     memories: Kept
 
 
-def describe_learned(learned: Learned) -> Learnt:
+def describe_learned(learned: LearningResult) -> LearningReport:
     names = ("text", "quote", "turn", "confidence")
     findings = [{"kind": str(one.kind)} | {name: getattr(one, name) for name in names} for one in learned.findings]
-    return Learnt(**learned, findings=findings)
+    return LearningReport(**learned, findings=findings)
 
 
 DryRun = Annotated[bool, About("only report what would be stored")]
@@ -164,7 +164,7 @@ class AutoLearner(OwnsMemory):
             bool, About("false if others wrote it: its memories stay candidates until a person accepts them")
         ] = True,
         source: words.Source = "user",
-    ) -> Learned:
+    ) -> LearningResult:
         """Extract memories from a conversation and store them.
 
         Finds outcomes, preferences, corrections, decisions, facts and tasks. Reading it again adds nothing twice. A
@@ -185,7 +185,7 @@ class AutoLearner(OwnsMemory):
         place = {"agent": agent, "user_id": user_id, "episode": episode, "session_id": session_id or ""}
         return self._store(extraction, min_confidence, source, trusted, dry_run, **place, source="conversation")
 
-    async def alearn_from_conversation(self, *args: Any, **options: Any) -> Learned:
+    async def alearn_from_conversation(self, *args: Any, **options: Any) -> LearningResult:
         """`learn_from_conversation` for asyncio, in a worker thread."""
         import asyncio
 
@@ -205,7 +205,7 @@ class AutoLearner(OwnsMemory):
             About("false if others wrote it: its memories stay candidates until a person accepts them", vouches=True),
         ] = True,
         source: words.Source = "user",
-    ) -> Learned:
+    ) -> LearningResult:
         """Extract memories from a text and store them.
 
         Finds decisions, facts, strategies, warnings and tasks. Reading it again adds nothing twice. To read files, use
@@ -223,7 +223,7 @@ class AutoLearner(OwnsMemory):
         trusted: bool,
         dry_run: bool,
         **place: Any,
-    ) -> Learned:
+    ) -> LearningResult:
         """Store the findings that are sure enough, and describe what became of all of them.
 
         What no person wrote is taken as relayed, or waits for a person.
@@ -238,7 +238,7 @@ class AutoLearner(OwnsMemory):
         for one in extraction.found:
             if one.confidence < least:
                 doubted.refuse(one, f"less sure ({one.confidence:.2f}) than {least:g}")
-        learned = Learned(
+        learned = LearningResult(
             extracted_count=len(sure),
             new=kept.count,
             known=kept.known,
@@ -331,7 +331,7 @@ class _Keeper:
                 self.kept.refuse(one, error)
                 continue
             marks.add(mark)
-            is_trusted = trusted and not suspicious("\n".join((one.quote, text, *fields.values())))
+            is_trusted = trusted and not find_suspicion("\n".join((one.quote, text, *fields.values())))
             origin = _ORIGINS[one.voice] if is_trusted else Origin.CONTENT
             origin = Origin.AGENT if relayed and origin is Origin.USER else origin
             trust = Trust.LEARNED if is_trusted else Trust.UNTRUSTED
@@ -386,7 +386,7 @@ class _Keeper:
             else:
                 new.add(record.id)
                 name = next(one for one in LISTS if one.startswith(record.kind))
-                getattr(self.kept, name).append(view(record, self._engine.clock()))
+                getattr(self.kept, name).append(to_memory(record, self._engine.clock()))
 
     def _find_time(self, item: _Item) -> datetime | None:
         """Return when it was said, unless that is in the future: another clock is wrong."""

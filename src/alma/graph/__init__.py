@@ -1,4 +1,4 @@
-"""Who and what is known, and how they are related: entities and relationships with the times they held.
+"""The knowledge graph: entities, and relationships with the times at which they were true.
 
 from alma.graph import EntityExtractor, create_graph_store
 

@@ -1,7 +1,7 @@
-"""From memories to the graph: what texts name and state, and what is known about one entity.
+"""Building the graph from memories, and the profile of one entity.
 
-`build` reads all memories, `update` what has changed since. Relationships point at the records they come from. A record
-that is replaced or archived ends what only it said; one that is deleted takes it along.
+`build` reads all memories, `update` only those that changed since. Relationships refer to their source records. When a
+record is superseded or archived, relationships that only it supports end; when it is deleted, they are deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..engine import episodes, validate
 from ..engine.context import Engine
 from ..engine.search import by_words
 from ..engine.transaction import write
-from ..engine.view import view
+from ..engine.view import to_memory
 from ..errors import ConfigError, ModelError, ValidationError, unknown
 from ..memory import ALMA
 from ..opening import OwnsMemory
@@ -56,9 +56,9 @@ _ROWS: dict[str, Any] = {
 def create_graph_store(
     backend: str = "sqlite", *, project_id: str | None = None, clock: Clock | None = None, **options: Any
 ) -> Graph:
-    """Open the graph of a project.
+    """Open and return the graph of a project.
 
-    `sqlite` lives in the memory that is configured here, or in the one given as `alma`; `memory` as long as the
+    `sqlite` stores the graph in the configured memory, or in the one passed as `alma`; `memory` lives as long as the
     process; `kuzu` takes `path`; `postgres` takes `dsn`; `neo4j` and `memgraph` take `uri`, `username`, `password` and
     `database`.
     """
@@ -71,11 +71,11 @@ def create_graph_store(
         options |= {} if backend == "memory" else {"project": project}
         return Graph(_ROWS[backend](**options), project, clock=clock or times.now)
     except TypeError as error:
-        raise ConfigError(f"graph backend {backend!r} does not take these options: {error}") from error
+        raise ConfigError(f"graph backend {backend!r} does not accept these options: {error}") from error
 
 
 def _open_in_memory(project_id: str | None, clock: Clock | None, *, alma: ALMA | None = None) -> Graph:
-    """Open the graph in the memory that is given, or in the one that is configured here."""
+    """Open the graph in the memory passed, or in the configured one."""
     holder = OwnsMemory(alma, project_id)
     engine = replace(holder.alma.engine, project=project_id or holder.alma.project_id)
     return Graph(RecordRows(engine, holder.close), engine.project, clock=clock or engine.clock)
@@ -92,9 +92,10 @@ _TYPES = {"organization": "organisation", "other": THING}
 
 
 class EntityExtractor:
-    """Reads texts locally, and with a model as well where there is one. What both find has more confidence.
+    """Finds entities and relationships in texts, with the local reader and, if one is passed, a model.
 
-    When the model fails, the local reading is used, `failure` says why, and the model is not asked again.
+    Findings of both readers get a higher confidence. If the model fails, the local findings are used, `failure` holds
+    the reason, and the model is not asked again.
     """
 
     def __init__(self, model: Model | None = None) -> None:
@@ -104,22 +105,22 @@ class EntityExtractor:
 
     @property
     def reader(self) -> str:
-        """Which reader is at work: "local", or the name of the model."""
+        """The reader in use: "local", the name of the model, or both if the model failed."""
         if self._model is None:
             return "local"
         return f"local ({self._model.name} failed: {self.failure})" if self.failure else self._model.name
 
     def extract(self, text: str, *, speaker: str | None = None) -> Statements:
-        """Return what a text names and states. `speaker` is who "I" is."""
+        """Return the entities and relationships in a text. `speaker` is the person that "I" refers to."""
         return self.extract_many([(text, speaker)])[0]
 
     def extract_many(self, texts: Sequence[tuple[str, str | None]]) -> list[Statements]:
-        """Do the same for several texts with their speakers. The model sees them in batches, and each only once."""
+        """Do as `extract` for several texts with speakers. The model reads them in batches, and each only once."""
         entries = []
         for text, speaker in texts:
             if not isinstance(text, str):
                 raise ValidationError(f"text must be text (str), not {type(text).__name__}")
-            # A redacted secret is no name.
+            # A redacted secret is not a name.
             readable = _REDACTED.sub(lambda match: " " * len(match[0]), text[:_MAX_CHARS]).replace("’", "'")
             entries.append((readable, validate.name("speaker", speaker) if speaker else ""))
         local = LocalReader().find_entities([text for text, _ in entries], [speaker for _, speaker in entries])
@@ -131,21 +132,22 @@ class EntityExtractor:
                 self.failure = str(error)
             else:
                 self._answers.update(zip(unread, answers, strict=True))
-        asked = [self._answers.get(entry, Entities()) for entry in entries]
-        return [_combine_readings(*each) for each in zip(entries, local, asked, strict=True)]
+        by_model = [self._answers.get(entry, Entities()) for entry in entries]
+        return [_combine_readings(*each) for each in zip(entries, local, by_model, strict=True)]
 
 
-def _combine_readings(entry: tuple[str, str], local: Entities, asked: Entities) -> Statements:
+def _combine_readings(entry: tuple[str, str], local: Entities, by_model: Entities) -> Statements:
+    """Return the entities and relationships that the local reader or the model found in a text."""
     text, speaker = entry
     entities: dict[str, Entity] = {}
-    own, types = dict(local.names), {name.strip(): _TYPES.get(kind, kind) for name, kind in asked.names}
+    own, types = dict(local.names), {name.strip(): _TYPES.get(kind, kind) for name, kind in by_model.names}
     for name in {**types, **own}:
         spans = tuple(match.span() for match in re.finditer(rf"(?<!\w){re.escape(name)}(?!\w)", text))
         if len(name) > 1 and (spans or name == speaker):
             kind = types.get(name, THING) if own.get(name, THING) == THING else own[name]
             entities[name] = Entity(name, kind, confidence=_rate_confidence(name in own, name in types), spans=spans)
     relationships: dict[str, Relationship] = {}
-    for relation in dict.fromkeys((*local.relations, *asked.relations)):
+    for relation in dict.fromkeys((*local.relations, *by_model.relations)):
         subject, target = entities.get(relation[0].strip()), entities.get(relation[2].strip())
         if subject is None or target is None or subject.id == target.id:
             continue
@@ -153,11 +155,11 @@ def _combine_readings(entry: tuple[str, str], local: Entities, asked: Entities) 
             kind = check_type("type", relation[1])
         except ValidationError:
             continue
-        # The shortest stretch of text with both ends in it; of the speaker the text has no place.
+        # The shortest stretch of text that contains both ends; the speaker has no place in the text.
         first, second = subject.spans[:_MAX_SPANS], target.spans[:_MAX_SPANS]
         pairs = [(min(a[0], b[0]), max(a[1], b[1])) for a in first for b in second]
         span = min(pairs or (*first, *second), key=lambda one: (one[1] - one[0], one), default=None)
-        confidence = _rate_confidence(relation in local.relations, relation in asked.relations)
+        confidence = _rate_confidence(relation in local.relations, relation in by_model.relations)
         one = Relationship(subject.id, kind, target.id, confidence=confidence, span=span)
         relationships.setdefault(one.id, one)
     return (
@@ -166,31 +168,31 @@ def _combine_readings(entry: tuple[str, str], local: Entities, asked: Entities) 
     )
 
 
-def _rate_confidence(is_local: bool, is_asked: bool) -> float:
-    return 0.9 if is_local and is_asked else 0.7 if is_local else 0.8
+def _rate_confidence(is_local: bool, is_by_model: bool) -> float:
+    return 0.9 if is_local and is_by_model else 0.7 if is_local else 0.8
 
 
 # -- building
 
-_KINDS = frozenset({"domain_knowledge", "rule", "episode"})  # What is read: facts, decisions, conversations.
+_KINDS = frozenset({"domain_knowledge", "rule", "episode"})  # The kinds that are read: facts, rules, conversations.
 _BATCH = 100
-_MARGIN = timedelta(minutes=5)  # Clocks of several machines differ; what is read twice is not doubled.
+_MARGIN = timedelta(minutes=5)  # For clocks that differ between machines; reading a record twice adds nothing.
 _MAX_VERSIONS = 1_000
-ReportProgress = Callable[[int, int], None]  # Receives how many records were looked at, of how many.
+ReportProgress = Callable[[int, int], None]  # Receives how many records have been checked, and the total.
 _NAMELESS = frozenset("user,human,me,customer,person,speaker,you,somebody else".split(","))
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a run did."""
+    """The counts of a build."""
 
-    records: int  # Looked at.
-    read: int  # Read for what they say, because they were new or had changed.
-    entities: int
-    relationships: int
-    ended: int  # Relationships and entities that ended or went because their record did.
+    records: int  # Records that were checked.
+    read: int  # Records that were read, because they were new or had changed.
+    entities: int  # Entities that were added.
+    relationships: int  # Relationships that were added.
+    ended: int  # Relationships and entities that ended or were removed with their record.
     reader: str = "local"
-    """Which reader was at work, and whether the model failed."""
+    """The reader that was used, and whether the model failed."""
 
 
 def build(
@@ -202,10 +204,9 @@ def build(
     project_id: str | None = None,
     everything: bool = True,
 ) -> Built:
-    """Read all facts, decisions and conversations into the graph. Done again, it adds nothing.
+    """Read all facts, rules and conversations into the graph and return the counts. Building again adds nothing.
 
-    Without a memory it opens the one that is configured here; without a graph it is the one in that memory's own store.
-    Without a model it asks the memory's own, if one is configured.
+    The defaults are the configured memory, the graph in that memory's own store, and that memory's model, if any.
     """
     with OwnsMemory(alma, project_id) as holder:
         memory = holder.alma
@@ -216,7 +217,7 @@ def build(
 
 
 def update(alma: ALMA | None = None, **options: Any) -> Built:
-    """Do the same, with the same options, for what is new, changed or gone since the last run."""
+    """Do as `build`, with the same options, for records that were added, changed or deleted since the last run."""
     return build(alma, everything=False, **options)
 
 
@@ -236,19 +237,19 @@ def build_graph(
 class _Builder:
     def __init__(self, engine: Engine, graph: Graph, extractor: EntityExtractor) -> None:
         self._engine, self._graph, self._extractor = engine, graph, extractor
-        self._is_empty = not graph.find(limit=1)  # Nothing can end that was not there when the run began.
-        self._gone = [0, 0, 0]  # Entities, relationships; relationships that ended.
+        self._is_empty = not graph.find(limit=1)  # If so, there is nothing to end or remove.
+        self._gone = [0, 0, 0]  # Entities removed, relationships removed, relationships ended.
 
     def run(self, everything: bool, progress: ReportProgress | None) -> Built:
         engine, graph = self._engine, self._graph
         began, before = engine.clock(), graph.stats()
         marker = f"mrk_graph_{digest(engine.project, graph.project_id, graph.rows.place, size=12)}"
         least = datetime.min.replace(tzinfo=UTC)
-        versions: dict[str, int] = {}  # Of the records that were read shortly before, and are not again.
+        versions: dict[str, int] = {}  # Of records that the last run read within the margin; they are not read again.
         for last in () if everything or self._is_empty else engine.store.get([marker]):
             least = (from_iso(last.body["value"]) or began) - _MARGIN
             versions = last.body.get("versions", {})
-        # Oldest first, so that what was said later has the last word; without their vectors, which take room.
+        # Oldest first, so that later statements win; without vectors, to save memory.
         where = Where(kinds=_KINDS, projects={engine.project})
         records = [replace(one, vectors=()) for one in engine.store.scan(where)]
         records.sort(key=lambda one: (one.created_at, one.id))
@@ -262,45 +263,45 @@ class _Builder:
                 waiting = []
             if progress is not None:
                 progress(number, len(records))
-        # What came from a record that was deleted goes with it.
+        # Remove what came from deleted records.
         for stone in engine.store.scan(Where(kinds={"tombstone"}, projects={engine.project})):
             if stone.updated_at >= least:
                 self._forget(stone.body["record"])
         if not self._extractor.failure:
-            # What the model could not read now is read again the next time.
+            # Without this marker, the next run reads again what the model could not read.
             recent = [one for one in records if one.updated_at >= began - _MARGIN][-_MAX_VERSIONS:]
             body = {"value": to_iso(began), "versions": {one.id: one.version for one in recent}}
             write(engine, lambda tx: tx.set_marker(marker, body))
         after = graph.stats()
-        # What is new is counted beside what went.
+        # Additions are counted separately from removals.
         entities = max(0, after.entities - before.entities + self._gone[0])
         related = max(0, after.relationships - before.relationships + self._gone[1])
         return Built(len(records), read, entities, related, sum(self._gone), self._extractor.reader)
 
     def _add_records(self, records: Sequence[Record]) -> int:
-        """Add what some records say now, in one transaction, and then end what they no longer say; return how many.
+        """Add what the records state in one transaction, then end what they no longer state; return how many were read.
 
-        A project has one graph, which all its users see: what belongs to one of them is not read into it, unless the
-        project shares what it learns.
+        A project has one graph, which all its users see. Records of a single user are therefore not read, unless the
+        project shares memories between users.
         """
         is_shared = self._engine.settings.share_between_users
         private = {one.id for one in records if one.user and not is_shared}
         readable = [one for one in records if one.status is Status.ACTIVE and one.id not in private]
         entities, related = self._read_records(readable)
         stored, edges = self._graph.add_many(entities, related) if entities else ([], [])
-        kept: dict[str, set[str]] = {one.id: set() for one in records}
+        stated_ids: dict[str, set[str]] = {one.id: set() for one in records}
         ids = {stated.id: one.id for stated, one in zip(entities, stored, strict=True)}
-        # Those whose ends are one entity were left out.
+        # `add_many` leaves out relationships whose ends are the same entity.
         related = [one for one in related if ids[one.subject] != ids[one.object]]
         pairs: list[tuple[Any, Any]] = [*zip(entities, stored, strict=True), *zip(related, edges, strict=True)]
         for stated, one in pairs:
-            kept[stated.sources[0]].add(one.id)
+            stated_ids[stated.sources[0]].add(one.id)
         for record in records if not self._is_empty else ():
             if record.id in private:
-                # An earlier version read it in.
+                # An earlier version of alma may have read it.
                 self._forget(record.id)
             elif record.status is Status.ACTIVE:
-                self._forget(record.id, keep=kept[record.id])
+                self._forget(record.id, keep=stated_ids[record.id])
             elif record.status is not Status.CANDIDATE:
                 self._forget(record.id, record.valid_to or record.updated_at)
         return len(readable)
@@ -310,9 +311,9 @@ class _Builder:
         self._gone = [sum(pair) for pair in zip(self._gone, counts, strict=True)]
 
     def _read_records(self, records: Sequence[Record]) -> Statements:
-        """Return what records say. All their texts are read together, so that a model is asked in batches.
+        """Return the entities and relationships in records. Their texts are read together, in batches for the model.
 
-        Of a conversation each turn of a person is read, with the name of who speaks.
+        In a conversation, the turns of people are read, each with the name of its speaker.
         """
         texts: list[tuple[str, str | None]] = []
         origins: list[tuple[str, datetime, dict[str, str]]] = []
@@ -328,9 +329,9 @@ class _Builder:
                     origins.append((record.id, turn.created_at, {"turn": turn.id}))
         entities: list[Entity] = []
         related: list[Relationship] = []
-        for (id, at, attributes), (named, joined) in zip(origins, self._extractor.extract_many(texts), strict=True):
-            entities += [replace(one, sources=(id,)) for one in named]
-            related += [replace(one, sources=(id,), valid_from=at, attributes=attributes, id="") for one in joined]
+        for (id, at, attributes), (nodes, edges) in zip(origins, self._extractor.extract_many(texts), strict=True):
+            entities += [replace(one, sources=(id,)) for one in nodes]
+            related += [replace(one, sources=(id,), valid_from=at, attributes=attributes, id="") for one in edges]
         return entities, related
 
 
@@ -341,16 +342,16 @@ _ENDED = 50
 
 @dataclass(frozen=True, slots=True)
 class EntityProfile:
-    """One entity: how it is related to others now, what has ended, and the facts that name it."""
+    """One entity: its current relationships, those that have ended, and the facts that mention it."""
 
     entity: Entity
     now: tuple[Neighbour, ...]
-    """How it hangs together with others."""
+    """Its current relationships."""
     ended: tuple[Relationship, ...]
     facts: tuple[Memory, ...] = ()
-    """Those that name it."""
+    """Facts that mention it."""
     text: str = ""
-    """A few lines for a person to read."""
+    """The profile as a few dated lines."""
 
     def __str__(self) -> str:
         return self.text
@@ -365,9 +366,10 @@ def about(
     limit: int = 20,
     project_id: str | None = None,
 ) -> EntityProfile:
-    """Return what is known about the entity with this name, alias or id: the newest, when several have it.
+    """Return the profile of the entity with this name, alias or id; of the newest if several have that name.
 
-    The facts that name it are those of the memory; with a graph and no memory there are none.
+    With `as_of`, it is the profile as of that time. Facts come from the memory; with a graph but no memory there are
+    none.
     """
     with ExitStack() as stack:
         if alma is None and graph is None:
@@ -376,25 +378,30 @@ def about(
         entity = graph.resolve(name)
         now = graph.neighbours(entity.id, as_of=as_of, limit=limit)
         current = {one.relationship.id for one in now}
-        past = graph.relationships(entity.id, history=True, limit=_ENDED)
-        ended = [one for one in past if one.valid_to is not None and one.id not in current]
+        moment, past = validate.moment("as_of", as_of), graph.neighbours(entity.id, history=True, limit=_ENDED)
+        ended = [one for one in past if one.relationship.valid_to and one.relationship.id not in current]
         facts: dict[str, Memory] = {}
         where = Where(kinds={MemoryType.DOMAIN_KNOWLEDGE}, projects={graph.project_id}, statuses={Status.ACTIVE})
+        if moment is not None:
+            # Only relationships that had ended by then, and facts that were stored and valid, superseded since or not.
+            ended = [one for one in ended if one.relationship.valid_to and one.relationship.valid_to <= moment]
+            where = replace(where, statuses={Status.ACTIVE, Status.SUPERSEDED}, created_to=moment, valid_at=moment)
         for called in (entity.name, *entity.aliases):
             hits = by_words(alma.engine.store, called, where, limit) if alma else []
             for record in alma.engine.store.get([hit.id for hit in hits]) if alma else ():
                 if set(split_words(called)) <= set(split_words(record.text)):
-                    facts.setdefault(record.id, view(record, graph.clock()))
+                    facts.setdefault(record.id, to_memory(record, graph.clock()))
     shown = tuple(facts.values())[:limit]
     lines = [f"{entity.name} ({entity.type})"]
     if entity.aliases:
         lines[0] += f", also called {', '.join(entity.aliases)}"
-    for each in now:
-        kind, other = each.relationship.type, each.entity.name
-        lines.append(f"  {kind} {other}" if each.relationship.subject == entity.id else f"  {other} {kind} this")
-    lines += [f"  until {str(to_iso(one.valid_to))[:10]}: {one.type} {one.object}" for one in ended]
-    lines += [f"  · {getattr(one, 'fact', '')}" for one in shown]
-    return EntityProfile(entity, tuple(now), tuple(ended), shown, "\n".join(lines))
+    for is_current, one in [*((True, one) for one in now), *((False, one) for one in ended)]:
+        edge, names = one.relationship, (entity.name, one.entity.name)
+        first, second = names if edge.subject == entity.id else names[::-1]
+        word, at = ("since", edge.valid_from) if is_current else ("until", edge.valid_to)
+        lines.append(f"  {first} {edge.type} {second}" + (f" ({word} {at:%Y-%m-%d})" if at else ""))
+    lines += [f"  Fact ({one.created_at:%Y-%m-%d}): {getattr(one, 'fact', '')}" for one in shown]
+    return EntityProfile(entity, tuple(now), tuple(one.relationship for one in ended), shown, "\n".join(lines))
 
 
 @operation(Effect.READS)

@@ -1,4 +1,4 @@
-"""`Graph`: who and what is known in a project, over the rows of any backend."""
+"""`Graph`: the entities and relationships of a project, over the rows of any backend."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from ..types.graph import (
 from .rows import GraphChange, Item, RecordRows, RowFilter, RowReader, Rows
 
 _MAX_LIMIT = 10_000
-_MAX_SOURCES = 200  # So many of the records something comes from are stored, the latest.
+_MAX_SOURCES = 200  # How many source records of an item are stored, newest last.
 _MAX_ALIASES = 100
 _ALWAYS, _NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-_COMPARED = 5_000  # So many entities are looked at for suggestions, the newest.
-_EDGES = 4  # So many relationships are looked at in one step for each entity that is wanted.
+_COMPARED = 5_000  # How many of the newest entities are compared for merge suggestions.
+_EDGES = 4  # How many relationships are read in one step for each entity of the limit.
 _MAX_EDGES = 20_000
 _MAX_TRIES = 100_000
 _TYPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _JOINT = re.compile(r"[\s-]+")
 
 
-# -- what comes from outside
+# -- values from callers
 
 
 def check_type(label: str, value: object) -> str:
-    """`Works At`, `WORKS-AT` and `works_at` are one; anything but letters, digits and underscores is refused."""
+    """Return a type in its normal form: `Works At` becomes `works_at`; raise ValidationError if it has other signs."""
     name = _JOINT.sub("_", validate.name(label, value)).lower()
     if not _TYPE.fullmatch(name):
         raise ValidationError(
@@ -59,9 +59,9 @@ def check_type(label: str, value: object) -> str:
 
 
 def _check_item(value: Item, kind: type[Item]) -> Item:
-    """Return an entity or a relationship that comes from outside as it may be stored."""
+    """Return an entity or a relationship from a caller, checked and without secrets."""
     if not isinstance(value, kind):
-        raise ValidationError(f"this must be an alma.graph.{kind.__name__}, not {type(value).__name__}")
+        raise ValidationError(f"expected an alma.graph.{kind.__name__}, not {type(value).__name__}")
     changes: dict[str, Any] = {
         "type": check_type("type", value.type),
         "attributes": clean(validate.metadata(value.attributes)),
@@ -77,9 +77,9 @@ def _check_item(value: Item, kind: type[Item]) -> Item:
         changes |= {name: validate.name(name, getattr(value, name)) for name in ("subject", "object")}
         start, end = (validate.moment(name, getattr(value, name)) for name in ("valid_from", "valid_to"))
         if start is not None and end is not None and end < start:
-            raise ValidationError(f"valid_to ({end.isoformat()}) must not lie before valid_from ({start.isoformat()})")
+            raise ValidationError(f"valid_to ({end.isoformat()}) must not be before valid_from ({start.isoformat()})")
         is_derived = value.id == relationship_id(value.subject, value.type, value.object, value.valid_from)
-        # One without an id of its own gets it when its ends are known.
+        # A relationship without its own id gets one once its ends are resolved.
         id = "" if is_derived else validate.name("id", value.id)
         changes |= {"id": id, "valid_from": start, "valid_to": end, "span": None}
     return replace(value, **changes)
@@ -92,10 +92,10 @@ operation = Group("graph", lambda alma: Graph(RecordRows(alma.engine), alma.proj
 
 
 class Graph(Closeable):
-    """Keeps the entities and relationships of one project. The in-memory one is the model (`alma.testing`).
+    """The entities and relationships of one project. The in-memory backend is the reference (`alma.testing`).
 
-    `as_of` is the moment asked about, now when it is left out; with `history` the ended ones are there too. A merged
-    entity answers to all its ids. What is not usable raises ValidationError, an unknown id NotFoundError.
+    `as_of` is the time to look at, now by default; `history` also returns relationships that have ended. A merged
+    entity is found by each of its former ids. Invalid arguments raise ValidationError, unknown ids NotFoundError.
     """
 
     def __init__(self, rows: Rows, project_id: str = "default", *, clock: Clock = times.now) -> None:
@@ -104,49 +104,57 @@ class Graph(Closeable):
         self.clock = clock
 
     def close(self) -> None:
+        """Close the backend."""
         self.rows.close()
 
     # -- writing
 
     def add_entity(self, entity: Entity) -> Entity:
-        """Return the entity as it is stored: one with the same id, or merged into another, gains what is new."""
+        """Add an entity and return it as stored; an existing entity with that id gains the new names and attributes."""
         return self.add_many([entity])[0][0]
 
     def add_relationship(self, relationship: Relationship, *, supersede: bool = False) -> Relationship:
-        """Return the stored relationship; stating the same one again confirms it and adds no second.
+        """Add a relationship and return it as stored; adding the same one again confirms it and creates no duplicate.
 
-        With `supersede` the others of this subject and type end where it begins.
+        With `supersede`, other relationships of this subject and type end when this one starts.
         """
         stored = self.add_many([], [relationship], supersede=supersede)[1]
         if not stored:
-            raise ValidationError(f"a relationship needs two entities; both ends are {relationship.subject!r}")
+            raise ValidationError(
+                f"a relationship needs two different entities, but both ends are {relationship.subject!r}"
+            )
         return stored[0]
 
     def add_many(
         self, entities: Iterable[Entity], relationships: Iterable[Relationship] = (), *, supersede: bool = False
     ) -> tuple[list[Entity], list[Relationship]]:
-        """Add all or none, in one transaction. Relationships whose ends are the same entity are left out."""
-        named = [_check_item(one, Entity) for one in validate.many("entities", entities)]
-        related = [_check_item(one, Relationship) for one in validate.many("relationships", relationships)]
-        return self.rows.change(lambda rows: _Revision(rows, self.clock(), named, related).apply(supersede))
+        """Add entities and relationships, all or none, and return them as stored.
+
+        Relationships whose ends turn out to be the same entity are left out.
+        """
+        nodes = [_check_item(one, Entity) for one in validate.many("entities", entities)]
+        edges = [_check_item(one, Relationship) for one in validate.many("relationships", relationships)]
+        return self.rows.change(lambda rows: _Revision(rows, self.clock(), nodes, edges).apply(supersede))
 
     def end_relationship(self, id: str, at: datetime | str | None = None) -> Relationship:
-        """Record that it held until then, or until now."""
+        """End a relationship at a time, now by default, and return it."""
         moment = validate.moment("at", at) or self.clock()
 
         def attempt(rows: RowReader) -> tuple[Relationship, GraphChange]:
             one = self._require_relationship(rows, id)
             if one.valid_from and moment < one.valid_from:
-                raise ValidationError(f"{id} began at {one.valid_from.isoformat()}; it cannot end before that")
+                raise ValidationError(
+                    f"relationship {id!r} started at {one.valid_from.isoformat()}; it cannot end before that"
+                )
             ended = replace(one, valid_to=moment)
             return ended, GraphChange((), [ended])
 
         return self.rows.change(attempt)
 
     def merge(self, keep: str, *others: str) -> Entity:
-        """Make entities one: names, relationships and sources of the others go to the one that is kept."""
+        """Merge entities into `keep` and return it; it gets the names, relationships and sources of the others."""
         if not others:
-            raise ValidationError("merge needs at least two ids: the one that is kept, and those that are the same")
+            raise ValidationError("merging needs at least two entities: the one to keep, and others to merge into it")
 
         def attempt(rows: RowReader) -> tuple[Entity, GraphChange]:
             first, *rest = (self._require_entity(rows, id) for id in (keep, *others))
@@ -164,21 +172,21 @@ class Graph(Closeable):
         return self.merge(self.resolve(keep).id, *(self.resolve(one).id for one in others))
 
     def forget_source(self, source: str, *, ended_at: datetime | str | None = None, keep: Iterable[str] = ()) -> int:
-        """End what came from this record alone at a moment, or remove it when none is given; return how much that was.
+        """Remove the items that only this record supports, or end them at `ended_at`; return how many there were.
 
-        The ids in `keep` stay as they are.
+        Items whose ids are in `keep` are not touched.
         """
         return sum(self.withdraw_source(source, ended_at, keep))
 
     def withdraw_source(
         self, source: str, ended_at: datetime | str | None = None, keep: Iterable[str] = ()
     ) -> tuple[int, int, int]:
-        """Do so, and return how many entities and relationships went, and how many relationships ended."""
-        name, moment, kept = validate.name("source", source), validate.moment("ended_at", ended_at), frozenset(keep)
-        return self.rows.change(lambda rows: _remove_source(rows, name, moment, kept))
+        """Do as `forget_source`, and return counts: entities removed, relationships removed, relationships ended."""
+        name, moment, spared = validate.name("source", source), validate.moment("ended_at", ended_at), frozenset(keep)
+        return self.rows.change(lambda rows: _remove_source(rows, name, moment, spared))
 
     def delete_entity(self, id: str) -> bool:
-        """Remove it for good with all its relationships; whether it was there."""
+        """Delete an entity and all its relationships; return whether it existed."""
         name = validate.name("id", id)
 
         def attempt(rows: RowReader) -> tuple[bool, GraphChange]:
@@ -189,6 +197,7 @@ class Graph(Closeable):
         return self.rows.change(attempt)
 
     def delete_relationship(self, id: str) -> bool:
+        """Delete a relationship; return whether it existed."""
         where = RowFilter(ids=[validate.name("id", id)])
 
         def attempt(rows: RowReader) -> tuple[bool, GraphChange]:
@@ -200,10 +209,11 @@ class Graph(Closeable):
     # -- reading
 
     def get(self, id: str) -> Entity:
+        """Return the entity with this id, a former id or an unambiguous name; raise NotFoundError if there is none."""
         return self._require_entity(self.rows, id)
 
     def resolve(self, name: str) -> Entity:
-        """Return the entity with this id, name or alias: the newest, when several have the name."""
+        """Return the entity with this id, name or alias; the newest if several have the name."""
         try:
             return self.get(name)
         except NotFoundError:
@@ -212,6 +222,7 @@ class Graph(Closeable):
             raise
 
     def get_relationship(self, id: str) -> Relationship:
+        """Return one relationship; raise NotFoundError if there is none."""
         return self._require_relationship(self.rows, id)
 
     @operation(Effect.READS, "find_entities")
@@ -242,13 +253,13 @@ class Graph(Closeable):
         history: bool = False,
         limit: int = 100,
     ) -> list[Relationship]:
-        """List the relationships of one entity, or all: newest first."""
+        """Return the relationships of one entity, or of all, newest first."""
         where = self._make_filter(direction, types, as_of)
         where = where._replace(ends=None if id is None else [self.get(id).id], at=None if history else where.at)
         return self.rows.find(Relationship, where, validate.whole("limit", limit, 1, _MAX_LIMIT))
 
     def neighbours(self, id: str, **options: Any) -> list[Neighbour]:
-        """List the entities one step away and how they are related, newest first. The options of `relationships`."""
+        """Return the entities one step away with their relationships, newest first. Options as for `relationships`."""
         own = self.get(id).id
         edges = self.relationships(own, **options)
         others = {one.id: one for one in self.rows.find(Entity, RowFilter(ids={edge.other(own) for edge in edges}))}
@@ -293,11 +304,11 @@ class Graph(Closeable):
         return Subgraph(entities, tuple(edges.values()), depths, paths=tuple(paths))
 
     def paths(self, start: str, end: str, *, depth: int = 4, limit: int = 10, **options: Any) -> list[Path]:
-        """Return the ways from one entity to another, shortest first: `traverse` with `to`."""
+        """Return the paths from one entity to another, shortest first, as `traverse` with `to`."""
         return list(self.traverse(start, depth, to=end, limit=limit, **options).paths)
 
     def suggest_merges(self, limit: int = 20) -> list[Suggestion]:
-        """Return pairs of entities that may be one and the same, surest first."""
+        """Return pairs of entities that may be the same, most likely first."""
         most = validate.whole("limit", limit, 1, _MAX_LIMIT)
         return _suggest_merges(self.rows.find(Entity, RowFilter(), _COMPARED))[:most]
 
@@ -319,8 +330,8 @@ class Graph(Closeable):
         entity = _resolve_entities(rows, [name]).get(name)
         if entity is None:
             raise NotFoundError(
-                f"nobody and nothing is called {id!r} in the graph of project {self.project_id!r}; "
-                "build_graph reads what is new (in Python: alma.graph.update)"
+                f"there is no entity {id!r} in the graph of project {self.project_id!r}. "
+                "Check the spelling, or run build_graph (`alma graph build`) to read new memories into the graph"
             )
         return entity
 
@@ -337,14 +348,14 @@ class Graph(Closeable):
         raise NotFoundError(f"there is no relationship {id!r} in the graph of project {self.project_id!r}")
 
 
-GraphStore = Graph  # The name for annotations: every backend is reached through it.
+GraphStore = Graph  # For annotations: callers reach every backend through `Graph`.
 
 
-# -- walking; every walk is bounded, however large a hub is
+# -- traversal; every walk is bounded, however many relationships an entity has
 
 
 def _walk(rows: RowReader, start: Entity, depth: int, where: RowFilter, limit: int) -> Subgraph:
-    """Walk step by step, so that the nearest are there when the limit is reached."""
+    """Return what is reachable from an entity, breadth first, so that the limit cuts off the farthest."""
     depths = {start.id: 0}
     edges: dict[str, Relationship] = {}
     frontier = [start.id]
@@ -364,9 +375,9 @@ def _walk(rows: RowReader, start: Entity, depth: int, where: RowFilter, limit: i
 
 
 def _find_paths(rows: RowReader, start: Entity, end: Entity, depth: int, where: RowFilter, limit: int) -> list[Path]:
-    """Find the ways from one to the other, shortest first."""
+    """Return the paths from one entity to the other, shortest first."""
     edges: dict[str, Relationship] = {}
-    # The relationships that may lie on a way are within half of it from either end.
+    # A relationship on a path is at most half its length away from one of the ends.
     for side, steps in ((start.id, (depth + 1) // 2), (end.id, depth // 2)):
         seen = last = {side}
         for _ in range(steps):
@@ -378,7 +389,7 @@ def _find_paths(rows: RowReader, start: Entity, end: Entity, depth: int, where: 
     for _, edge in sorted(edges.items()):
         joined[edge.subject].append(edge)
         joined[edge.object].append(edge)
-    # How far each entity is from the end: one that is too far away is not entered.
+    # Distances to the end: entities that are too far away are not entered.
     distances = {end.id: 0}
     for id in (reached := [end.id]):
         for other in (edge.other(id) for edge in joined[id]):
@@ -403,26 +414,26 @@ def _find_paths(rows: RowReader, start: Entity, end: Entity, depth: int, where: 
     return [Path(tuple(entities[id] for id in nodes), tuple(way)) for nodes, way in ways]
 
 
-# -- what statements make of what is stored; the same stated again is confirmed, not doubled
+# -- applying statements; a statement that is already stored is confirmed, not duplicated
 
 
 def _resolve_entities(rows: RowReader, ids: Iterable[str]) -> dict[str, Entity]:
-    """Return each by the id asked for: its own, one that was merged into it, or a name that only it has."""
-    wanted = list(dict.fromkeys(ids))
-    resolved = {one.id: one for one in rows.find(Entity, RowFilter(ids=wanted))}
-    missing = [id for id in wanted if id not in resolved]
+    """Return entities by the ids passed: their own, the id of one that was merged into them, or an unambiguous name."""
+    unique = list(dict.fromkeys(ids))
+    resolved = {one.id: one for one in rows.find(Entity, RowFilter(ids=unique))}
+    missing = [id for id in unique if id not in resolved]
     keys = {key for id in missing for key in (id, name_key(id))}
-    named = rows.find(Entity, RowFilter(keys=keys)) if missing else []
+    by_name = rows.find(Entity, RowFilter(keys=keys)) if missing else []
     for id in missing:
-        merged = [one for one in named if id in one.absorbed]
-        candidates = merged or [one for one in named if name_key(id) in one.keys]
+        merged = [one for one in by_name if id in one.absorbed]
+        candidates = merged or [one for one in by_name if name_key(id) in one.keys]
         if len(candidates) == 1:
             resolved[id] = candidates[0]
     return resolved
 
 
 class _Revision:
-    """The entities and relationships that a list of statements adds or changes."""
+    """Computes which entities and relationships a list of statements adds or changes."""
 
     def __init__(
         self, rows: RowReader, now: datetime, entities: Sequence[Entity], relationships: Sequence[Relationship]
@@ -437,12 +448,12 @@ class _Revision:
         self._changed: dict[str, Entity] = {}
         self._between: dict[tuple[str, str], dict[str, Relationship]] = defaultdict(dict)
         pairs = {(self._ids.get(one.subject, ""), self._ids.get(one.object, "")) for one in relationships}
-        known = [pair for pair in pairs if all(pair)]
-        for one in rows.find(Relationship, RowFilter(pairs=known)) if known else ():
+        resolved_pairs = [pair for pair in pairs if all(pair)]
+        for one in rows.find(Relationship, RowFilter(pairs=resolved_pairs)) if resolved_pairs else ():
             self._between[one.subject, one.object][one.id] = one
 
     def apply(self, supersede: bool) -> tuple[tuple[list[Entity], list[Relationship]], GraphChange]:
-        """Return the statements as they are stored then, and what that changes."""
+        """Return the statements as they will be stored, and the change that stores them."""
         ids = []
         for stated in self._stated_entities:
             id = self._ids.setdefault(stated.id, stated.id)
@@ -457,17 +468,17 @@ class _Revision:
         return ([self._entities[id] for id in ids], added), change
 
     def _add_relationship(self, stated: Relationship, supersede: bool) -> Relationship | None:
-        """Return the relationship as it is stored now, or None where both ends are the same entity."""
+        """Return the relationship as it will be stored, or None if both ends are the same entity."""
         ends = []
         for id in (stated.subject, stated.object):
             end = self._ids.get(id) or self._ids.get(clean(id))
             if end is None:
-                raise NotFoundError(f"there is no entity {id!r}; add it before its relationships")
+                raise NotFoundError(f"there is no entity {id!r} in the graph; add it before its relationships")
             ends.append(end)
         if ends[0] == ends[1]:
             return None
         derived = relationship_id(stated.subject, stated.type, stated.object, stated.valid_from)
-        # Without an id of its own it gets one here, where its ends are known.
+        # A relationship without its own id gets one here, now that its ends are resolved.
         own = "" if stated.id == derived else stated.id
         stated = replace(stated, subject=ends[0], object=ends[1], id=own)
         between = self._between[ends[0], ends[1]]
@@ -475,14 +486,19 @@ class _Revision:
         if own and own not in {one.id for one in same}:
             for other in (*self._relationships.values(), *self._rows.find(Relationship, RowFilter(ids=[own]))):
                 if other.id == own:
-                    raise ValidationError(f"{own!r} is the id of another relationship: {other.subject} {other.type}")
+                    raise ValidationError(
+                        f"the id {own!r} already belongs to another relationship: {other.subject} {other.type}"
+                    )
         fresh = _state_relationship(stated, same, own, self._now)
         for one in self._supersede(fresh) if supersede else [fresh]:
             self._relationships[one.id] = self._between[one.subject, one.object][one.id] = fresh = one
         return fresh
 
     def _supersede(self, fresh: Relationship) -> Iterator[Relationship]:
-        """End its rivals where the fresh one, which comes last, begins; it ends where a later one began."""
+        """Yield the rivals of a new relationship, ended when it starts, and then the new one itself.
+
+        The new one ends when a later rival started.
+        """
         where = RowFilter(ends=[fresh.subject], direction=Direction.OUT, types=[fresh.type])
         stored = {one.id: one for one in self._rows.find(Relationship, where, _MAX_LIMIT)} | self._relationships
         start, (_, end) = fresh.valid_from or self._now, _find_span(fresh)
@@ -517,8 +533,8 @@ def _merge_common(stored: Item, stated: Item) -> dict[str, Any]:
 
 
 def _merge_entity(stored: Entity, stated: Entity) -> Entity:
-    """Return the stored one with what is new: its own name and type stay unless nothing was known."""
-    # Each alias once, whatever its spelling.
+    """Return the stored entity with the new aliases, attributes and sources; it keeps its name and a specific type."""
+    # Aliases that differ only in spelling count once.
     aliases = {name_key(one): one for one in reversed((*stored.aliases, stated.name, *stated.aliases))}
     aliases.pop(name_key(stored.name), None)
     return replace(
@@ -531,10 +547,10 @@ def _merge_entity(stored: Entity, stated: Entity) -> Entity:
 
 
 def _state_relationship(stated: Relationship, same: Sequence[Relationship], own: str, now: datetime) -> Relationship:
-    """Return what a statement makes of those with the same ends and type: the one it confirms, or a new one.
+    """Return the relationship that a statement confirms among those with the same ends and type, or a new one.
 
-    It confirms the latest whose time overlaps, which then holds as long as either says, and ends when somebody knows
-    that it ended. Stated without any time, something holds now: after one that has ended, it begins again.
+    It confirms the latest one whose time overlaps. That one then spans both times, and ends if either has an end. A
+    statement without any time is true now: if the stored one has ended, a new one starts now.
     """
     is_timeless = stated.valid_from is None and stated.valid_to is None
     since, until = _find_span(stated)
@@ -549,7 +565,7 @@ def _state_relationship(stated: Relationship, same: Sequence[Relationship], own:
     start = first if is_timeless else min(first, since)
     end = max(filter(None, (stored.valid_to, stated.valid_to)), default=_NEVER)
     for one in same:
-        # Others say the same of other times; they are not run into.
+        # The span must not run into other relationships of the same ends and type.
         if one.id != stored.id and _find_span(one)[1] <= first:
             start = max(start, _find_span(one)[1])
         elif one.id != stored.id and last <= _find_span(one)[0]:
@@ -561,11 +577,14 @@ def _rank_start(one: Relationship) -> tuple[datetime, str]:
     return _find_span(one)[0], one.id
 
 
-# -- several that are one, and sources that are gone
+# -- merging entities and removing sources
 
 
 def _merge_entities(rows: RowReader, keep: Entity, others: Collection[Entity]) -> tuple[Entity, GraphChange]:
-    """Make several entities one: the kept one's own words win. What then says the same of one time is one."""
+    """Return the merged entity and the change that merges: `keep` wins where values differ.
+
+    Relationships of the same ends and type that then overlap in time become one.
+    """
     if not others:
         return keep, GraphChange()
     removed = [one.id for one in others]
@@ -573,12 +592,12 @@ def _merge_entities(rows: RowReader, keep: Entity, others: Collection[Entity]) -
     for other in others:
         attributes, absorbed = {**other.attributes, **merged.attributes}, (*other.absorbed, other.id)
         merged = _merge_entity(merged, replace(other, attributes=attributes, absorbed=absorbed))
-    kept: dict[tuple[str, str, str], list[Relationship]] = defaultdict(list)
+    remaining: dict[tuple[str, str, str], list[Relationship]] = defaultdict(list)
     dropped: list[str] = []
     for edge in sorted(rows.find(Relationship, RowFilter(ends=[keep.id, *removed])), key=_rank_start):
         subject, object = (keep.id if end in removed else end for end in (edge.subject, edge.object))
         moved = replace(edge, subject=subject, object=object)
-        same = kept[subject, edge.type, object]
+        same = remaining[subject, edge.type, object]
         start, end = _find_span(moved)
         if subject == object:
             dropped.append(edge.id)
@@ -588,15 +607,15 @@ def _merge_entities(rows: RowReader, keep: Entity, others: Collection[Entity]) -
             dropped.append(edge.id)
         else:
             same.append(moved)
-    return merged, GraphChange([merged], [one for some in kept.values() for one in some], removed, dropped)
+    return merged, GraphChange([merged], [one for some in remaining.values() for one in some], removed, dropped)
 
 
 def _remove_source(
     rows: RowReader, source: str, ended_at: datetime | None, keep: Collection[str]
 ) -> tuple[tuple[int, int, int], GraphChange]:
-    """Take a source away; return how many entities and relationships go, how many relationships end, and the change.
+    """Remove a source; return counts (entities removed, relationships removed, relationships ended) and the change.
 
-    An entity that nothing else speaks of goes too; one that was ended stays for the past.
+    Without `ended_at`, an entity that has no source and no relationship left is removed too.
     """
     where = RowFilter(source=source)
 
@@ -606,12 +625,12 @@ def _remove_source(
 
     entities, edges = withdraw(rows.find(Entity, where)), withdraw(rows.find(Relationship, where))
     alone = [one for one in edges if not one.sources]
-    kept = [one for one in edges if one.sources]
+    supported = [one for one in edges if one.sources]
     if ended_at is not None:
         ended = [
             replace(one, valid_to=min(_find_span(one)[1], max(ended_at, one.valid_from or ended_at))) for one in alone
         ]
-        return (0, 0, len(ended)), GraphChange(entities, [*kept, *ended])
+        return (0, 0, len(ended)), GraphChange(entities, [*supported, *ended])
     removed = {one.id for one in alone}
     orphans = []
     for one in entities:
@@ -619,10 +638,10 @@ def _remove_source(
         if not one.sources and removed.issuperset(edge.id for edge in related):
             orphans.append(one.id)
     counts = (len(orphans), len(removed), 0)
-    return counts, GraphChange([one for one in entities if one.id not in orphans], kept, orphans, list(removed))
+    return counts, GraphChange([one for one in entities if one.id not in orphans], supported, orphans, list(removed))
 
 
-# -- which entities may be one, judged by their names alone
+# -- entities that may be the same, judged by their names alone
 
 _SHORT_FOR = """abigail abby|alexander alex sasha|alexandra alex sandra|andrew andy drew|anthony tony|barbara barb|
 benjamin ben|catherine cathy kate|charles charlie chuck|christina chris tina|christopher chris|cynthia cindy|
@@ -641,7 +660,7 @@ _SURE, _LIKELY, _PERHAPS = 0.9, 0.7, 0.4
 
 
 def _suggest_merges(entities: Sequence[Entity]) -> list[Suggestion]:
-    """Return pairs that may be one entity, surest first. The one with the longer name is the one to keep."""
+    """Return pairs that may be the same entity, most likely first; the one with the longer name is the one to keep."""
     suggestions: dict[tuple[str, str], Suggestion] = {}
     for one, other, why, score in (*_compare_spelling(entities), *_compare_people(entities)):
         keep, gone = sorted((one, other), key=lambda each: (-len(each.name), each.id))
@@ -652,22 +671,23 @@ def _suggest_merges(entities: Sequence[Entity]) -> list[Suggestion]:
 
 
 def _compare_spelling(entities: Sequence[Entity]) -> Iterator[tuple[Entity, Entity, str, float]]:
-    """Yield those written with other marks between the letters, sharing an alias, or differing by a legal form."""
+    """Yield pairs that differ only in punctuation or legal form, or that share a name or alias."""
     first: dict[tuple[str, str], Entity] = {}
     for one in entities:
         words = name_key(one.name).replace(",", "").split()
         while len(words) > 1 and words[-1] in _LEGAL:
             words.pop()
         plain = _PLAIN.sub("", name_key(one.name))
-        reasons = [("spelled alike", plain, _SURE)] if len(plain) > 2 else []
+        reasons = [("same spelling apart from punctuation", plain, _SURE)] if len(plain) > 2 else []
         reasons += [(f"both are called {key!r}", key, _LIKELY) for key in one.keys]
         if one.type in ("organisation", THING):
-            reasons.append(("the same but for the legal form", " ".join(words), _LIKELY))
+            reasons.append(("same name apart from the legal form", " ".join(words), _LIKELY))
         for why, key, score in reasons:
             yield first.setdefault((why, key), one), one, why, score
 
 
 def _compare_people(entities: Sequence[Entity]) -> Iterator[tuple[Entity, Entity, str, float]]:
+    """Yield pairs of a short name and the full name of a person."""
     short_names = {names[0]: names[1:] for line in _SHORT_FOR.split("|") if (names := line.split())}
     by_short: dict[str, list[Entity]] = defaultdict(list)
     for one in entities:

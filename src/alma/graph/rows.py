@@ -1,6 +1,6 @@
-"""The rows of a graph: the port of a backend, and the two backends that need no server.
+"""The rows of a graph: the interface of a backend, and the two backends that need no server.
 
-A backend stores entities and relationships as given and finds them again; `Graph` does the rest.
+A backend only stores and finds entities and relationships; `Graph` does the rest.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _TIMES = ("valid_from", "valid_to", "created_at")
 
 
 class RowFilter(NamedTuple):
-    """Which entities or relationships. None accepts all; at most one of `ids`, `keys`, `ends` and `pairs` is set."""
+    """A filter for entities or relationships. None accepts all; at most one of ids, keys, ends and pairs is set."""
 
     ids: Collection[str] | None = None
     keys: Collection[str] | None = None  # Entities with any of these among their keys.
-    ends: Collection[str] | None = None  # Relationships that go out from these entities, come in to them, or both.
+    ends: Collection[str] | None = None  # Relationships from these entities, to them, or both (see `direction`).
     direction: str = Direction.BOTH
-    pairs: Collection[tuple[str, str]] | None = None  # Those that lead from the first of a pair to the second.
+    pairs: Collection[tuple[str, str]] | None = None  # Relationships from the first entity of a pair to the second.
     types: Collection[str] | None = None
-    at: datetime | None = None  # Relationships that hold at this moment.
-    source: str | None = None  # What comes from this record.
+    at: datetime | None = None  # Relationships that are true at this time.
+    source: str | None = None  # Items that come from this record.
 
     def list_conditions(self) -> dict[str, Any]:
-        """Return what is set, by name; the ends as `out_ends`, `in_ends` or `both_ends`, the time as a number."""
+        """Return the conditions that are set, by name: ends as out_ends, in_ends or both_ends, the time as a number."""
         values = {name: value for name, value in self._asdict().items() if value is not None}
         direction = values.pop("direction")
         if self.at is not None:
@@ -54,7 +54,7 @@ class RowFilter(NamedTuple):
 
 
 class GraphChange(NamedTuple):
-    """What is to be written, all or none. Nothing is both put and removed."""
+    """Items to write and to remove, all or none. No item is in both."""
 
     entities: Sequence[Entity] = ()
     relationships: Sequence[Relationship] = ()
@@ -62,17 +62,19 @@ class GraphChange(NamedTuple):
     removed_relationships: Sequence[str] = ()
 
     def list_tables(self) -> list[tuple[type[Any], Sequence[Any], Sequence[str]]]:
-        """Return what is put and the ids of what is removed, of relationships and of entities."""
+        """Return the items to write and the ids to remove, first of relationships, then of entities."""
         edges = (Relationship, self.relationships, self.removed_relationships)
         return [edges, (Entity, self.entities, self.removed_entities)]
 
 
 class RowReader(Protocol):
+    """Reads the rows of a graph."""
+
     def find(self, kind: type[Item], where: RowFilter, limit: int | None = None) -> list[Item]:
-        """Return the newest first by `created_at`, ties by id, greatest first; ids in any order."""
+        """Return the matching items by descending `created_at`, then by descending id; with `ids`, in any order."""
 
     def count_types(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
-        """Return entities by type, relationships by type, and how many of these hold at a moment."""
+        """Return entities by type, relationships by type, and how many relationships are true at a time."""
         edges = self.find(Relationship, RowFilter())
         entities = Counter(one.type for one in self.find(Entity, RowFilter()))
         return entities, Counter(one.type for one in edges), sum(one.holds_at(at) for one in edges)
@@ -82,21 +84,28 @@ Attempt = Callable[[RowReader], tuple[T, GraphChange]]
 
 
 class Rows(RowReader, Protocol):
+    """Reads and writes the rows of a graph: the interface of a backend."""
+
     place: str
-    """Where the rows lie: the same for everybody who sees the same ones."""
+    """Identifies where the rows are stored: equal for all who see the same rows."""
 
     def change(self, attempt: Attempt[T]) -> T:
-        """Write what `attempt` makes of what is stored; nobody else writes in between. It may be called again."""
+        """Write the change that `attempt` computes from the rows and return its result.
 
-    def close(self) -> None: ...
+        No other writer gets in between. `attempt` may be called more than once.
+        """
+
+    def close(self) -> None:
+        """Release the backend's connections and files."""
 
 
 def sort_newest(items: Iterable[Item], limit: int | None = None) -> list[Item]:
+    """Return items by descending `created_at`, then by descending id."""
     return sorted(items, key=lambda one: (one.created_at, one.id), reverse=True)[:limit]
 
 
 def list_columns(one: Entity | Relationship) -> dict[str, Any]:
-    """Return the values that are searched, and as `data` the whole as one line of JSON, which any column can hold."""
+    """Return the searchable values of an item, and the whole item as one line of JSON under `data`."""
     values = {field.name: getattr(one, field.name) for field in fields(one) if field.name not in ("span", "spans")}
     values |= {name: to_micros(values[name]) for name in _TIMES if values.get(name) is not None}
     columns = {"id": one.id, "type": one.type, "sources": list(one.sources), "created": values["created_at"]}
@@ -108,14 +117,14 @@ def list_columns(one: Entity | Relationship) -> dict[str, Any]:
 
 
 def decode_item(kind: type[Item], text: str) -> Item:
-    """Return the entity or relationship that `list_columns` wrote as `data`."""
+    """Return the entity or relationship that `list_columns` wrote under `data`."""
     values = json.loads(text)
     values |= {name: from_micros(values[name]) for name in _TIMES if values.get(name) is not None}
     return make_item(kind, **values)
 
 
 def make_item(kind: type[Item], **values: Any) -> Item:
-    """Return an entity or a relationship with the lists among its values as tuples."""
+    """Return an entity or a relationship with these values; lists become tuples."""
     values |= {name: tuple(each) for name, each in values.items() if isinstance(each, list)}
     return kind(**values)
 
@@ -124,20 +133,21 @@ def make_item(kind: type[Item], **values: Any) -> Item:
 
 
 class MemoryRows(Rows):
-    """The graph that lives as long as its process: the model that every other must agree with."""
+    """A graph in the memory of the process: the reference that every other backend must agree with."""
 
     def __init__(self) -> None:
         self.place = new_id("memory")
         self._items: dict[type, dict[str, Any]] = {Entity: {}, Relationship: {}}
-        # The ids of what each key, end or pair of ends finds.
+        # The ids of the items with each key, end or pair of ends.
         self._ids: dict[object, dict[str, None]] = defaultdict(dict)
         self._lock = threading.RLock()
         self._is_open = True
 
     def find(self, kind: type[Item], where: RowFilter, limit: int | None = None) -> list[Item]:
+        """Return the matching items, newest first."""
         with self._lock:
             if not self._is_open:
-                raise StorageError("this graph is closed")
+                raise StorageError("this graph is closed; open it again to use it")
             items: dict[str, Item] = self._items[kind]
             ids: Iterable[str] = items if where.ids is None else where.ids
             for terms in (where.keys, where.ends, where.pairs):
@@ -147,6 +157,7 @@ class MemoryRows(Rows):
         return sort_newest((one for one in chosen if _is_accepted(one, where)), limit)
 
     def change(self, attempt: Attempt[T]) -> T:
+        """Write the change that `attempt` computes, under a lock, and return its result."""
         with self._lock:
             result, change = attempt(self)
             for kind, put, removed in change.list_tables():
@@ -161,6 +172,7 @@ class MemoryRows(Rows):
             return result
 
     def close(self) -> None:
+        """Refuse further reads."""
         self._is_open = False
 
 
@@ -180,23 +192,24 @@ def _is_accepted(one: Entity | Relationship, where: RowFilter) -> bool:
 
 # -- in the user's own store
 
-# The fields that have places of their own in a record; the others are its body.
+# Fields that a record holds outside its body.
 _OWN_PLACES = frozenset("id sources created_at valid_from valid_to span spans".split())
 _MANY = 1000
 
 
 class RecordRows(Rows):
-    """The graph of a project in its memory's store. `close` is called when the graph is closed."""
+    """The graph of a project, as records in its memory's store. `close` is called when the graph is closed."""
 
     place = "records"
 
     def __init__(self, engine: Engine, close: Callable[[], None] = lambda: None) -> None:
         self._engine = engine
         self._close = close
-        # In a transaction: what it read. The next version of a record is made from that version.
+        # In a transaction: the records it has read, by id. A record's next version is made from the one read.
         self._read: dict[str, Record] | None = None
 
     def find(self, kind: type[Item], where: RowFilter, limit: int | None = None) -> list[Item]:
+        """Return the matching items, newest first."""
         store = self._engine.store
         if where.ids is not None:
             ids = [self._name_record(kind, id) for id in dict.fromkeys(where.ids)]
@@ -207,7 +220,7 @@ class RecordRows(Rows):
                 tags = {tag for end in where.ends for tag in end_tags(end, Direction(where.direction))}
             elif where.pairs is not None:
                 tags = {f"{first} → {second}" for first, second in where.pairs}
-            wanted = Where(
+            record_filter = Where(
                 kinds={TABLES[kind]},
                 projects={self._engine.project},
                 statuses={Status.ACTIVE},
@@ -216,7 +229,7 @@ class RecordRows(Rows):
                 valid_at=where.at,
                 linked=None if where.source is None else {where.source},
             )
-            records = list(store.scan(wanted, limit))
+            records = list(store.scan(record_filter, limit))
         if self._read is not None:
             self._read = {one.id: one for one in records} | self._read
         items = []
@@ -228,6 +241,7 @@ class RecordRows(Rows):
         return items
 
     def change(self, attempt: Attempt[T]) -> T:
+        """Write the change that `attempt` computes in a transaction of the store, and return its result."""
         removed: list[str] = []
 
         def step(tx: Transaction) -> T:
@@ -243,10 +257,10 @@ class RecordRows(Rows):
         return result
 
     def _put(self, tx: Transaction, change: GraphChange, read: dict[str, Record]) -> list[str]:
-        """Put the next versions, and return the ids to erase afterwards: what goes is retired before."""
+        """Write the next versions and retire what is removed; return the ids to delete after the transaction."""
         tables = change.list_tables()
         fresh = {self._name_record(kind, one.id): one for kind, put, _ in tables for one in put}
-        # What was retired by a writer that was killed before it erased it may come back.
+        # A writer that was killed after retiring a record and before deleting it leaves the record behind.
         unread = [id for id in fresh if id not in read]
         left_over = self._engine.store.get(unread) if unread else []
         read |= {one.id: one for one in left_over if one.status is Status.RETIRED}
@@ -263,10 +277,11 @@ class RecordRows(Rows):
         return removed
 
     def close(self) -> None:
+        """Call the function passed as `close`."""
         self._close()
 
     def _name_record(self, kind: type[Item], id: str) -> str:
-        """Two projects of one store may know people of the same name. Records sort as what they hold does."""
+        """Return the record id of an item: distinct for each project of a store, and sorting as item ids do."""
         return f"{KINDS[TABLES[kind]].prefix}_{digest(self._engine.project, size=8)}_{id}"
 
 

@@ -1,6 +1,6 @@
-"""Graphs in servers and files of their own: PostgreSQL, and one set of Cypher queries for Neo4j, Memgraph and Kùzu.
+"""Graph backends outside the memory's store: PostgreSQL, and one set of Cypher queries for Neo4j, Memgraph and Kùzu.
 
-All values are passed beside the queries, never set into them.
+All values are passed as query parameters, never interpolated.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _SQL_CONDITIONS = {
 
 
 class PostgresRows(Rows):
-    """`dsn` is a connection string or URL of libpq. The tables are made in `schema` when they are first needed."""
+    """A graph in PostgreSQL. `dsn` is a libpq connection string or URL; tables are created in `schema` on first use."""
 
     def __init__(self, dsn: str, project: str, schema: str = "public") -> None:
         try:
@@ -83,6 +83,7 @@ class PostgresRows(Rows):
         self.place = "postgres:" + "/".join(str(parts.get(name) or "") for name in ("host", "port", "dbname"))
 
     def find(self, kind: type[Item], where: RowFilter, limit: int | None = None) -> list[Item]:
+        """Return the matching items, newest first."""
         values: dict[str, Any] = where.list_conditions()
         clauses = " AND ".join(["project = %(project)s", *(_SQL_CONDITIONS[name] for name in values)])
         if where.pairs is not None:
@@ -92,14 +93,16 @@ class PostgresRows(Rows):
         return [decode_item(kind, text) for (text,) in self._run(query, **values, limit=limit)]
 
     def count_types(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
+        """Return entities by type, relationships by type, and how many relationships are true at a time."""
         where = "WHERE project = %(project)s"
         counts = [self._run(f"SELECT type, count(*) FROM {{{name}}} {where} GROUP BY type") for name in _COLUMNS]
         [(current,)] = self._run(f"SELECT count(*) FROM {{relation}} {where} AND {_SQL_HOLDS}", at=to_micros(at))
         return dict(counts[0]), dict(counts[1]), current
 
     def change(self, attempt: Attempt[T]) -> T:
+        """Write the change that `attempt` computes in one transaction and return its result."""
         with self._connect() as connection, connection.transaction(), connection.cursor() as cursor:
-            # Held until the transaction ends: what was read is still so when it is written.
+            # The lock lasts until the transaction ends, so that nothing changes between reading and writing.
             cursor.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_SQL_LOCK, self._project))
             result, change = attempt(self)
             for kind, put, removed in change.list_tables():
@@ -116,6 +119,7 @@ class PostgresRows(Rows):
             return result
 
     def close(self) -> None:
+        """Close the connection."""
         with self._lock:
             self._is_closed = True
             if self._connection is not None:
@@ -126,40 +130,40 @@ class PostgresRows(Rows):
             return connection.execute(self._compose(query), {"project": self._project, **values}).fetchall()
 
     def _compose(self, query: str) -> Any:
-        """Only the names of the tables are set into a query; all else is passed beside it."""
+        """Return a query with the table names filled in; values are passed as parameters."""
         return self._psycopg.sql.SQL(query).format(**self._tables)
 
     @contextmanager
     def _connect(self) -> Iterator[Any]:
         with self._lock:
             if self._is_closed:
-                raise StorageError("this graph is closed")
+                raise StorageError("this graph is closed; open it again to use it")
             try:
                 if self._connection is None or self._connection.closed:
                     self._connection = self._psycopg.connect(self._dsn, autocommit=True)
                     with self._connection.transaction():
-                        # Two that make the same tables at once would trip over each other.
+                        # Two clients that create the tables at the same time would conflict.
                         self._connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SQL_LOCK,))
                         for statement in _SCHEMA:
                             self._connection.execute(self._compose(statement))
                 yield self._connection
             except self._psycopg.Error as error:
-                raise StorageError(f"PostgreSQL could not do it: {error}") from error
+                raise StorageError(f"PostgreSQL reported an error: {error}") from error
 
 
-# -- Cypher, written in what Neo4j, Memgraph and Kùzu all understand
+# -- Cypher, in the dialect that Neo4j, Memgraph and Kùzu share
 
-# A relationship's type is a property, not a label: a label cannot be passed beside a query. Names are nodes of their
-# own, so that they are found by an index.
+# A relationship's type is a property, not a label, because a label cannot be a query parameter. Names are separate
+# nodes, so that an index finds them.
 
 Table = list[dict[str, Any]]
-Run = Callable[[str, dict[str, Any]], Table]  # Runs a query with its values; returns the rows by name.
+Run = Callable[[str, dict[str, Any]], Table]  # Runs a query with its parameters and returns its rows.
 
-# Open ends as numbers: a missing value is treated differently from one engine to the next.
+# Open ends are stored as numbers, because engines treat missing values differently.
 _ALWAYS, _NEVER = -(2**62), 2**62
 _BATCH = 1000
 _NODE = "MATCH (n:AlmaEntity) WHERE n.project = $project"
-_NAMED = "MATCH (k:AlmaName)-[:AlmaNames]->(n:AlmaEntity) WHERE n.project = $project"
+_NODE_BY_NAME = "MATCH (k:AlmaName)-[:AlmaNames]->(n:AlmaEntity) WHERE n.project = $project"
 _EDGE = "MATCH (a:AlmaEntity)-[r:AlmaRelates]->(b:AlmaEntity) WHERE r.project = $project"
 _PAIR = """UNWIND $pairs AS pair
     MATCH (a:AlmaEntity {pk: pair.first})-[r:AlmaRelates]->(b:AlmaEntity {pk: pair.second})
@@ -193,16 +197,16 @@ _KEYS = "MATCH (k:AlmaName)-[:AlmaNames]->(n:AlmaEntity) WHERE n.pk IN $places R
 
 
 class CypherRows(RowReader):
-    """Reads and writes the rows of a project by running queries."""
+    """Reads and writes the rows of a project with Cypher queries."""
 
     def __init__(self, run: Run, project: str) -> None:
         self._run = run
         self._project = project
 
     def find(self, kind: type[Item], where: RowFilter, limit: int | None = None) -> list[Item]:
-        """Ask for a long list in parts; of each part the newest."""
+        """Return the matching items, newest first. Long lists of ids are queried in batches."""
         if where.ends is not None and where.direction == Direction.BOTH:
-            # Asked for both at once, an engine looks at every relationship there is.
+            # A query for both directions at once would scan every relationship.
             sides = [where._replace(direction=side) for side in (Direction.OUT, Direction.IN)]
             edges = {one.id: one for side in sides for one in self.find(kind, side, limit)}
             return sort_newest(edges.values(), limit)
@@ -212,7 +216,7 @@ class CypherRows(RowReader):
         it, head = ("n", _NODE) if kind is Entity else ("r", _EDGE)
         listed = next((name for name in ("ids", "keys", "out_ends", "in_ends", "pairs") if name in values), "")
         clauses: list[str] = [_CONDITIONS[name].format(it=it) for name in values if name in _CONDITIONS]
-        query = " AND ".join([{"keys": _NAMED, "pairs": _PAIR}.get(listed, head), *clauses])
+        query = " AND ".join([{"keys": _NODE_BY_NAME, "pairs": _PAIR}.get(listed, head), *clauses])
         query += f" RETURN DISTINCT {it}.data AS data, {it}.created AS created, {it}.id AS id"
         if limit is not None:
             query += " ORDER BY created DESC, id DESC LIMIT $limit"
@@ -227,6 +231,7 @@ class CypherRows(RowReader):
         return sort_newest((decode_item(kind, text) for text in {row["data"] for row in rows}), limit)
 
     def count_types(self, at: datetime) -> tuple[dict[str, int], dict[str, int], int]:
+        """Return entities by type, relationships by type, and how many relationships are true at a time."""
         project = {"project": self._project}
         entities = self._run(f"{_NODE} RETURN n.type AS type, count(n) AS number", project)
         edges = self._run(f"{_EDGE} RETURN r.type AS type, count(r) AS number", project)
@@ -235,7 +240,7 @@ class CypherRows(RowReader):
         return by_type[0], by_type[1], current["number"]
 
     def write(self, change: GraphChange) -> None:
-        """Write a change inside the transaction that the queries run in."""
+        """Write a change in the transaction that the queries run in."""
         tables = [[self._make_row(one) for one in some] for some in (change.entities, change.relationships)]
         for row in tables[1]:
             row |= {"first": self._place(row["subject"]), "second": self._place(row["object"])}
@@ -268,7 +273,7 @@ class CypherRows(RowReader):
         return [self._place(id) for id in dict.fromkeys(ids)]
 
 
-# -- Neo4j and Memgraph, through Neo4j's own driver
+# -- Neo4j and Memgraph, with Neo4j's driver
 
 SCHEMAS = {
     "neo4j": (
@@ -287,12 +292,12 @@ SCHEMAS = {
         "CREATE CONSTRAINT ON (n:AlmaGraph) ASSERT n.project IS UNIQUE",
     ),
 }
-# Every writer touches this node first. Of two at once one waits, or fails and is tried again by the driver.
+# Every writer updates this node first, so of two concurrent writers one waits, or fails and is retried by the driver.
 _LOCK = "MERGE (g:AlmaGraph {project: $project}) SET g.writes = coalesce(g.writes, 0) + 1"
 
 
 class BoltRows(CypherRows):
-    """The graph in a server that speaks Bolt."""
+    """A graph in a server that speaks Bolt: Neo4j or Memgraph."""
 
     def __init__(
         self,
@@ -317,9 +322,11 @@ class BoltRows(CypherRows):
         try:
             self._driver = neo4j.GraphDatabase.driver(uri, auth=(username, password) if username else None)
         except (neo4j.exceptions.ConfigurationError, ValueError) as error:
-            raise StorageError(f"{flavour} at {uri!r} cannot be used: {error}") from error
+            raise StorageError(f"cannot connect to {flavour} at {uri!r}: {error}") from error
 
     def change(self, attempt: Attempt[T]) -> T:
+        """Write the change that `attempt` computes in one transaction and return its result."""
+
         def work(transaction: Any) -> T:
             rows = CypherRows(lambda query, values: transaction.run(query, values).data(), self._project)
             transaction.run(_LOCK, {"project": self._project}).consume()
@@ -332,6 +339,7 @@ class BoltRows(CypherRows):
             return result
 
     def close(self) -> None:
+        """Close the driver."""
         self._is_closed = True
         self._driver.close()
 
@@ -343,21 +351,21 @@ class BoltRows(CypherRows):
     @contextmanager
     def _open_session(self) -> Iterator[Any]:
         if self._is_closed:
-            raise StorageError("this graph is closed")
+            raise StorageError("this graph is closed; open it again to use it")
         try:
             with self._driver.session(database=self._database) as session:
                 with self._lock:
                     if not self._is_prepared:
-                        # Each in a transaction of its own, as both servers want it.
+                        # Both servers need a separate transaction for each statement.
                         for statement in SCHEMAS[self._flavour]:
                             session.run(statement).consume()
                         self._is_prepared = True
                 yield session
         except self._failures as error:
-            raise StorageError(f"{self._flavour} could not do it: {error}") from error
+            raise StorageError(f"{self._flavour} reported an error: {error}") from error
 
 
-# -- Kùzu, or Ladybug, which carries Kùzu on
+# -- Kùzu, or its successor Ladybug
 
 _PACKAGES = ("ladybug", "kuzu")
 _TABLES = (
@@ -371,7 +379,7 @@ _TABLES = (
 
 
 class KuzuEngine:
-    """An open database, which one process at a time opens for writing. Its queries run one after the other."""
+    """An open Kùzu database. Only one process at a time can open it for writing; queries run one at a time."""
 
     def __init__(self, path: str) -> None:
         self._package: Any = None
@@ -388,20 +396,21 @@ class KuzuEngine:
             self._database = self._package.Database(path)
             self._connection = self._package.Connection(self._database)
         except RuntimeError as error:
-            raise StorageError(f"{path} could not be opened: {error}") from error
+            raise StorageError(f"cannot open the graph database {path}: {error}") from error
         self.lock = threading.RLock()
         self._is_closed = False
         for statement in _TABLES:
             self.run(statement)
 
     def run(self, query: str, values: dict[str, Any] | None = None) -> Table:
+        """Run a query with its parameters and return its rows."""
         with self.lock:
             if self._is_closed:
-                raise StorageError("this graph is closed")
+                raise StorageError("this graph is closed; open it again to use it")
             try:
                 cursor = self._connection.execute(query, values or {})
             except RuntimeError as error:
-                raise StorageError(f"{self._package.__name__} could not do it: {error}") from error
+                raise StorageError(f"{self._package.__name__} reported an error: {error}") from error
             names = cursor.get_column_names()
             rows = []
             while cursor.has_next():
@@ -410,6 +419,7 @@ class KuzuEngine:
             return rows
 
     def close(self) -> None:
+        """Close the database."""
         with self.lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -418,7 +428,7 @@ class KuzuEngine:
 
 
 class KuzuRows(CypherRows):
-    """The graph in a file, made when it is missing; `:memory:` stores nothing. `engine` is an open database."""
+    """A graph in a file, created if missing; `:memory:` stores nothing. `engine` is an open database to use instead."""
 
     def __init__(self, path: str, project: str, engine: KuzuEngine | None = None) -> None:
         self._engine = engine or KuzuEngine(str(path))
@@ -426,6 +436,7 @@ class KuzuRows(CypherRows):
         self.place = f"kuzu:{path}"
 
     def change(self, attempt: Attempt[T]) -> T:
+        """Write the change that `attempt` computes in one transaction and return its result."""
         with self._engine.lock:
             self._engine.run("BEGIN TRANSACTION")
             try:
@@ -438,4 +449,5 @@ class KuzuRows(CypherRows):
             return result
 
     def close(self) -> None:
+        """Close the database."""
         self._engine.close()

@@ -1,9 +1,8 @@
-"""From the journals into the store; what a model reads in them later; and what goes when it is no longer needed.
+"""Import journals into the store, let a model read sessions afterwards, and remove expired data.
 
-A drain holds a lock; if it is killed, the next one continues where it stopped. A journal is read whole each time (it is
-small: it has a quota), and the events after the mark kept in the store are processed. What no hook reports (refused
-tool calls) is first added to the journal from the host's own transcript, so that there is one account of a session and
-one mark in it.
+A drain holds a lock. If it is killed, the next one continues where it stopped. A journal is read as a whole each time
+(its quota keeps it small), and the events after the mark in the store are processed. Refused tool calls, which no hook
+reports, are first added to the journal from the host's transcript, so that each session has one record and one mark.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from ..config import Config
 from ..engine import coding_sessions
 from ..engine.admit import clean
 from ..engine.coding_sessions import (
+    CheckedProposals,
     JournalMark,
-    Part,
-    Progress,
-    Reading,
+    ReadingProgress,
+    SessionPart,
     StoredSession,
     change_progress,
     find_mark,
@@ -47,11 +46,11 @@ from ..errors import ALMAError, ModelError, ModelOutputError, OverBudgetError
 from ..files import try_lock
 from ..memory import ALMA
 from ..models import registry
-from ..models.budget import Budgeted, Limits, meter
+from ..models.budget import Budgeted, meter
 from ..models.claude_cli import PATH_VARIABLE, ClaudeCLI
 from ..models.registry import digest_prompt
 from ..ports import Model
-from ..types.asking import Answer, Prompt
+from ..types.asking import Answer, BudgetLimits, Prompt
 from ..types.kinds import EVERYWHERE
 from ..types.query import Where
 from ..types.record import LIVE, Record, Status
@@ -60,9 +59,9 @@ from .paths import DataDir, describe_error, is_model_allowed, list_own_files, re
 from .project import find_moved
 
 DONE = ".done"
-"""The ending that earlier versions gave journals before they removed them."""
+"""The file extension that earlier versions gave to journals before they removed them."""
 IDLE_SECONDS = 300.0
-"""A session in which nothing was recorded for so long is read although it has not ended."""
+"""A session that was idle for so long is read even though it has not ended."""
 FIRST_PAUSE = 15 * 60.0
 LONGEST_PAUSE = 86_400.0
 MAX_TRIES = 8
@@ -75,31 +74,34 @@ _BATCH = 500
 
 
 class ProjectMemories:
-    """The store of a person for all their projects, opened when it is first needed."""
+    """The store with all projects of a person, opened on first use."""
 
     def __init__(self, data_dir: DataDir) -> None:
         self._data_dir = data_dir
-        self._opened: ALMA | None = None
-        self._opening = Lock()
+        self._alma: ALMA | None = None
+        self._open_lock = Lock()
 
     @property
     def alma(self) -> ALMA:
-        with self._opening:
-            if self._opened is None:
+        """Return the memory; the first call opens it."""
+        with self._open_lock:
+            if self._alma is None:
                 path = Path(self._data_dir.db)
                 embedder = "none" if os.environ.get("CLAUDE_SMART_USE_LOCAL_EMBEDDING") == "0" else "auto"
-                place: dict[str, Any] = {"storage_dir": path.parent, "db_name": path.name}
-                self._opened = open_memory(Config(project_id=EVERYWHERE, embedding_provider=embedder, **place))
-                adopt_old_fixes(self._opened.engine)
-            return self._opened
+                location: dict[str, Any] = {"storage_dir": path.parent, "db_name": path.name}
+                self._alma = open_memory(Config(project_id=EVERYWHERE, embedding_provider=embedder, **location))
+                adopt_old_fixes(self._alma.engine)
+            return self._alma
 
     def engine(self, project: str) -> Engine:
+        """Return the engine for one project."""
         return replace(self.alma.engine, project=project)
 
     def close(self) -> None:
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        """Close the store if it was opened."""
+        if self._alma is not None:
+            self._alma.close()
+            self._alma = None
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +112,7 @@ class ProjectMemories:
 
 @dataclass(slots=True)
 class DrainReport:
-    """What a drain did."""
+    """The result of a drain: what was imported, the rules learned from it, and the problems."""
 
     sessions: int = 0
     turns: int = 0
@@ -118,14 +120,14 @@ class DrainReport:
     observed: list[Record] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     busy: bool = False
-    """Somebody else is draining; they look again before they end."""
+    """Whether another process was draining. That process checks for new requests before it ends."""
 
 
 def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: float = 0.0) -> DrainReport:
-    """Take in all journals. One drainer at a time: `wait` seconds for another to finish."""
+    """Import all journals. Only one process drains at a time; wait up to `wait` seconds for another to finish."""
     if memory is None:
-        with ProjectMemories(data_dir) as opened:
-            return drain(data_dir, memory=opened, wait=wait)
+        with ProjectMemories(data_dir) as new_memory:
+            return drain(data_dir, memory=new_memory, wait=wait)
     report = DrainReport()
     paths = list_own_files(data_dir, ".jsonl")
     lock = try_lock(data_dir.drain_lock, wait) if paths else None
@@ -135,35 +137,35 @@ def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: flo
     with lock:
         everywhere = memory.engine(EVERYWHERE)
         for path in paths:
-            # One journal that cannot be taken in must not hold up the others.
+            # A journal that cannot be imported must not block the others.
             try:
-                stored = None if is_taken_in(everywhere, path) else _drain_journal(data_dir, memory, path)
+                session = None if is_imported(everywhere, path) else _drain_journal(data_dir, memory, path)
             except Exception as error:  # noqa: BLE001
-                # What was not foreseen may quote what was said.
+                # The message of an unexpected error may quote a conversation.
                 problem = str(error) if isinstance(error, ALMAError | OSError) else describe_error(error)
                 report.problems.append(f"{os.path.basename(path)}: {problem}")
                 continue
-            if stored is not None:
+            if session is not None:
                 report.sessions += 1
-                report.turns += stored.turns
-                report.taught += stored.taught
-                report.observed += stored.observed
+                report.turns += session.turns
+                report.taught += session.taught
+                report.observed += session.observed
     return report
 
 
 class Journal(NamedTuple):
-    """A journal, and the session that it tells of."""
+    """A journal and the session that it records."""
 
     file: str
     """The id in its first line."""
     size: int
-    """How many bytes of whole lines it has."""
-    known: set[str]
+    """The number of bytes in complete lines."""
+    event_ids: set[str]
     story: CodingSession
 
 
 def read_journal(path: str) -> Journal | None:
-    """Return a journal; None when it is gone or holds no event."""
+    """Return a journal; None if the file is missing or has no events."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -171,12 +173,12 @@ def read_journal(path: str) -> Journal | None:
         return None
     events, _ = parse_journal(data)
     name = next((event.id for event in events if event.name == "Journal"), "")
-    known = {event.id for event in events}
-    return Journal(name, data.rfind(b"\n") + 1, known, build_session(events)) if events else None
+    event_ids = {event.id for event in events}
+    return Journal(name, data.rfind(b"\n") + 1, event_ids, build_session(events)) if events else None
 
 
-def is_taken_in(engine: Engine, path: str) -> bool:
-    """Return whether all whole lines of a journal are in the store: told by its two ends, because most of them are."""
+def is_imported(engine: Engine, path: str) -> bool:
+    """Return whether all complete lines of a journal are in the store. Reads only its start and its end."""
     try:
         with open(path, "rb") as file:
             first, _ = parse_journal(file.readline(_HEADER_BYTES))
@@ -184,14 +186,14 @@ def is_taken_in(engine: Engine, path: str) -> bool:
             file.seek(max(size - _HEADER_BYTES, 0))
             tail = file.read()
     except FileNotFoundError:
-        # Cleared meanwhile.
+        # Removed in the meantime.
         return True
     mark = find_mark(engine, first[0].session) if first else JournalMark()
     return bool(first) and mark.file == first[0].id and mark.offset >= size - len(tail.rpartition(b"\n")[2])
 
 
 def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> StoredSession | None:
-    """Take in one journal, and queue its session for a model where that is allowed."""
+    """Import one journal, and queue its session for the model reader if that is allowed."""
     content = read_journal(path)
     if content is None:
         return None
@@ -201,7 +203,7 @@ def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> Sto
     if mark.file != content.file:
         mark = JournalMark()
     content, transcript = _add_unreported(data_dir, path, content, mark.transcript)
-    # First of all: once it is taken in, nobody would know that a model has not read it.
+    # Queue first: after the import, nothing would show that the model has not read the session.
     is_allowed = is_model_allowed(data_dir)
     coding_sessions.queue_session(engine, content.story, content.file, mark.offset, is_allowed=is_allowed)
     until = JournalMark(content.file, content.size, transcript)
@@ -209,9 +211,9 @@ def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> Sto
 
 
 def _add_unreported(data_dir: DataDir, path: str, content: Journal, start: int) -> tuple[Journal, int]:
-    """Add to the journal what only the transcript tells beyond `start`.
+    """Add events to the journal that only the transcript contains, after position `start`.
 
-    Returns the journal and how far the transcript was read.
+    Return the journal and the position up to which the transcript was read.
     """
     try:
         with open(content.story.transcript_path, "rb") as file:
@@ -219,11 +221,10 @@ def _add_unreported(data_dir: DataDir, path: str, content: Journal, start: int) 
             file.seek(start)
             data = file.read(_TRANSCRIPT_BYTES)
     except (OSError, ValueError):
-        # It may be no path at all, and the host keeps its transcripts as long as it likes. Without one the hooks' own
-        # account has to do.
+        # The path may be invalid, or the host may have deleted the transcript. The journal alone is then used.
         return content, start
     data = data[: data.rfind(b"\n") + 1]
-    events = find_unreported(data.splitlines(keepends=True), content.known)
+    events = find_unreported(data.splitlines(keepends=True), content.event_ids)
     for event in events:
         journal.append_event(data_dir, content.story.session, event, content.story.project)
     return (events and read_journal(path)) or content, start + len(data)
@@ -232,17 +233,17 @@ def _add_unreported(data_dir: DataDir, path: str, content: Journal, start: int) 
 def recall_rules(
     memory: ProjectMemories, project: str, session: str, text: str, limit: int = 5
 ) -> list[tuple[str, str]]:
-    """Return the ids and lines of rules that a text calls for by meaning, best first."""
+    """Return the ids and lines of the rules that are closest in meaning to a text, best first."""
     return [(one.id, one.body["line"]) for one in find_rules(memory.engine(project), session, text, limit)]
 
 
-# -- reading by a model: only with the person's leave, one session at a time, within a daily budget. Nobody waits for
-# it: it runs after a drain. An attempt that fails changes nothing but the note of why it failed and of the next try.
+# -- reading by a model: only with the person's permission, one session at a time, within a daily budget. It runs after
+# a drain, and nobody waits for it. A failed attempt only records the reason and the time of the next attempt.
 
 
 @dataclass(slots=True)
 class ReadingReport:
-    """What Claude read, and what came of it."""
+    """The result of reading sessions with a model."""
 
     sessions: int = 0
     turns: int = 0
@@ -251,7 +252,7 @@ class ReadingReport:
     archived: list[Record] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
     problem: str = ""
-    """Why not everything was read; empty when nothing is left."""
+    """Why some sessions were not read; empty if none is left."""
 
 
 def read_sessions(
@@ -262,27 +263,27 @@ def read_sessions(
     is_urgent: bool = False,
     timeout: float | None = None,
 ) -> ReadingReport:
-    """Let Claude read what waits: all sessions that are due, or one of them.
+    """Let Claude read the waiting sessions that are due, or only `session`.
 
-    With `is_urgent` a person waits for it: neither an open session nor an earlier failure makes it wait any longer.
-    `timeout` is for one call, in seconds; with one, repaired commands are not explained.
+    Set `is_urgent` if a person waits for the result: open sessions and earlier failures then cause no delay. `timeout`
+    is the limit for one call in seconds; if it is set, repaired commands are not explained.
     """
     report = ReadingReport()
     if not is_model_allowed(data_dir):
         return report
     lock = try_lock(os.path.join(data_dir.home, "reading.lock"), 5.0 if is_urgent else 0.0)
     if lock is None:
-        report.problem = "another process is reading"
+        report.problem = "another process is reading; try again in a moment"
         return report
     with lock:
         engine = memory.engine(EVERYWHERE)
         now = engine.clock().timestamp()
         tried: set[str] = set()
         while is_model_allowed(data_dir):
-            # Listed anew each time: other sessions may end while Claude reads.
-            fresh = (one for one in list_progress(engine) if one.session not in tried and one.is_waiting)
-            wanted = (one for one in fresh if session in ("", one.session))
-            due = next((one for one in wanted if is_urgent or _is_due(data_dir, engine, one, now)), None)
+            # Listed again each time: other sessions may end while Claude reads.
+            waiting = (one for one in list_progress(engine) if one.session not in tried and one.is_waiting)
+            selected = (one for one in waiting if session in ("", one.session))
+            due = next((one for one in selected if is_urgent or _is_due(data_dir, engine, one, now)), None)
             if due is None:
                 break
             tried.add(due.session)
@@ -291,28 +292,28 @@ def read_sessions(
     return report
 
 
-def _is_due(data_dir: DataDir, engine: Engine, progress: Progress, now: float) -> bool:
+def _is_due(data_dir: DataDir, engine: Engine, progress: ReadingProgress, now: float) -> bool:
     try:
-        idle = time.time() - os.path.getmtime(data_dir.journal(progress.session))
+        idle = time.time() - os.path.getmtime(data_dir.journal_file(progress.session))
     except FileNotFoundError:
         idle = IDLE_SECONDS + 1
-    # Somebody may have raised the limit.
+    # The daily limit may have been raised since.
     is_paid = progress.error == SPENT and _count_calls(engine) < read_settings(data_dir)["daily_calls"]
     return (progress.next_try <= now or is_paid) and (progress.has_ended or idle > IDLE_SECONDS)
 
 
 def _read_session(
-    data_dir: DataDir, memory: ProjectMemories, progress: Progress, report: ReadingReport, timeout: float | None
+    data_dir: DataDir, memory: ProjectMemories, progress: ReadingProgress, report: ReadingReport, timeout: float | None
 ) -> bool:
-    """Read one session. Returns whether it makes sense to go on with others."""
+    """Read one session. Return whether the next one may be tried."""
     engine = memory.engine(find_moved(data_dir, progress.project) or EVERYWHERE)
-    content = read_journal(data_dir.journal(progress.session))
+    content = read_journal(data_dir.journal_file(progress.session))
     if content is None or content.file != progress.file:
         change_progress(engine, progress.session, is_waiting=False, answers={})
         return True
     mark = find_mark(engine, progress.session)
     if mark.file != content.file or mark.offset <= progress.offset:
-        # Not taken in yet.
+        # Not imported yet.
         return True
     part = coding_sessions.collect_part(engine, content.story, progress.offset, mark.offset)
     try:
@@ -329,16 +330,18 @@ def _read_session(
     return True
 
 
-def _ask_model(data_dir: DataDir, engine: Engine, part: Part, progress: Progress, timeout: float | None) -> Reading:
+def _ask_model(
+    data_dir: DataDir, engine: Engine, part: SessionPart, progress: ReadingProgress, timeout: float | None
+) -> CheckedProposals:
     if not part.heard:
-        return Reading([], {})
-    # First of all, because a call that cannot even start must not count.
+        return CheckedProposals([], {})
+    # Check first: a call that cannot start must not count towards the budget.
     find_program()
     settings = read_settings(data_dir)
     options = {"model": settings["model_name"], **({} if timeout is None else {"timeout": timeout})}
     claude = registry.create("claude-cli", options, os.environ)
     assert claude is not None
-    limits = Limits(calls=settings["daily_calls"])
+    limits = BudgetLimits(calls=settings["daily_calls"])
     model = _StoringModel(Budgeted(claude, replace(engine, project=EVERYWHERE), limits), engine, progress)
     reading = coding_sessions.read_part(model, part)
     if reading.dropped and not reading.proposals:
@@ -347,13 +350,13 @@ def _ask_model(data_dir: DataDir, engine: Engine, part: Part, progress: Progress
         try:
             return reading._replace(notes=coding_sessions.read_repairs(model, part))
         except ModelError:
-            # Repaired commands are worth one call, and no second try.
+            # Explaining repaired commands is worth one call, but no retry.
             return reading
     return reading
 
 
 def find_program() -> str:
-    """Return where the program `claude` is; ModelUnavailableError when it is missing."""
+    """Return the path of the program `claude`. Raise ModelUnavailableError if it is missing."""
     return ClaudeCLI(os.environ, path=os.environ.get(PATH_VARIABLE, "")).find_program()
 
 
@@ -363,9 +366,9 @@ def _count_calls(engine: Engine) -> int:
 
 
 class _StoringModel:
-    """A model whose answers are stored until they are applied: a process that is killed in between pays once."""
+    """A model whose answers are stored until they are applied, so that a killed process does not pay twice."""
 
-    def __init__(self, model: Model, engine: Engine, progress: Progress) -> None:
+    def __init__(self, model: Model, engine: Engine, progress: ReadingProgress) -> None:
         self.name = model.name
         self._model = model
         self._engine = engine
@@ -380,38 +383,38 @@ class _StoringModel:
         return Answer(value=self._answers[name], model=self.name)
 
 
-def _note_failure(engine: Engine, progress: Progress, error: ModelError) -> str:
-    """Note why a session could not be read, and when it is tried again. Returns the reason."""
+def _note_failure(engine: Engine, progress: ReadingProgress, error: ModelError) -> str:
+    """Record why a session could not be read and when to try again. Return the reason."""
     now = engine.clock()
-    is_spent, is_nonsense = isinstance(error, OverBudgetError), isinstance(error, ModelOutputError)
-    tries = progress.tries + (not is_spent)
+    is_over_budget, is_invalid = isinstance(error, OverBudgetError), isinstance(error, ModelOutputError)
+    tries = progress.tries + (not is_over_budget)
     tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC).timestamp()
     later = now.timestamp() + min(LONGEST_PAUSE, FIRST_PAUSE * 4 ** (tries - 1))
     failure: dict[str, Any] = {
-        "error": SPENT if is_spent else clean(str(error)),
+        "error": SPENT if is_over_budget else clean(str(error)),
         "failed_at": now.timestamp(),
-        "next_try": tomorrow if is_spent else later,
+        "next_try": tomorrow if is_over_budget else later,
     }
-    answers = {} if is_nonsense else progress.answers
+    answers = {} if is_invalid else progress.answers
     change_progress(engine, progress.session, **failure, tries=tries, is_waiting=tries < MAX_TRIES, answers=answers)
-    for one in list_progress(engine) if not is_nonsense else ():
-        # A program that is missing or does not answer is missing for the other sessions, too.
+    for one in list_progress(engine) if not is_invalid else ():
+        # A program that is missing or does not answer is not available for the other sessions either.
         if one.session != progress.session and one.is_waiting and one.next_try < failure["next_try"]:
             change_progress(engine, one.session, **failure)
     return str(failure["error"])
 
 
 def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> dict[str, Any]:
-    """Return which reader is at work, what it cost today, and what it has to do, as JSON values.
+    """Return the state of the readers as JSON values: which one is on, its calls today, and what is waiting.
 
-    `memory` is None before anything was stored.
+    `memory` is None if nothing has been stored yet.
     """
     settings = read_settings(data_dir)
     sessions = list_progress(memory.engine(EVERYWHERE)) if memory is not None else []
     last_read = max((one.read_at for one in sessions), default=0.0)
     failures = [one for one in sessions if one.error and one.failed_at >= last_read]
-    failed = max(failures, key=lambda one: one.failed_at, default=None)
-    next_try = datetime.fromtimestamp(failed.next_try, UTC).isoformat() if failed and failed.is_waiting else None
+    failure = max(failures, key=lambda one: one.failed_at, default=None)
+    next_try = datetime.fromtimestamp(failure.next_try, UTC).isoformat() if failure and failure.is_waiting else None
     return {
         "reader": "local + claude" if is_model_allowed(data_dir) else "local",
         "model": settings["model_name"],
@@ -420,67 +423,68 @@ def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> dict[s
         "sessions_waiting": sum(one.is_waiting for one in sessions),
         "sessions_read": sum(one.read_at > 0 for one in sessions),
         "dropped": dict(sum((Counter(one.dropped) for one in sessions), Counter())),
-        "error": failed.error if failed else "",
+        "error": failure.error if failure else "",
         "next_try": next_try,
     }
 
 
 def describe_dropped(dropped: Mapping[str, int]) -> str:
+    """Return the reasons why proposals were dropped, each with its count."""
     return ", ".join(f"{count} × {reason}" for reason, count in sorted(dropped.items()))
 
 
-# -- removing what is no longer needed. A journal that was not taken in is never removed.
+# -- removing expired data. A journal that was not imported is never removed.
 
 
-def tidy_daily(data_dir: DataDir, memory: ProjectMemories) -> None:
-    """Remove what is no longer needed, at most once a day for all processes."""
+def remove_expired_daily(data_dir: DataDir, memory: ProjectMemories) -> None:
+    """Remove expired data, at most once a day across all processes."""
     stamp = os.path.join(data_dir.home, "tidied")
     is_fresh = os.path.exists(stamp) and abs(time.time() - os.stat(stamp).st_mtime) <= _DAY
     lock = None if is_fresh else try_lock(data_dir.drain_lock)
     if lock is not None:
         with lock:
-            # First the stamp: what cannot be tidied is not tried again at every wake-up.
+            # Set the stamp first, so that a failure is not repeated at every wake-up.
             os.close(os.open(stamp, os.O_CREAT | os.O_WRONLY, 0o600))
             os.utime(stamp)
-            tidy(data_dir, memory)
+            remove_expired(data_dir, memory)
 
 
-def tidy(data_dir: DataDir, memory: ProjectMemories) -> None:
-    """Remove old journals that were taken in, profiles of sessions long over, and very old turns.
+def remove_expired(data_dir: DataDir, memory: ProjectMemories) -> None:
+    """Delete old imported journals and very old turns, and archive the rules of sessions that are over.
 
-    The caller holds the drain lock, or nobody does.
+    The caller must hold the drain lock.
     """
     engine, settings, now = memory.engine(EVERYWHERE), read_settings(data_dir), time.time()
     days, total = settings["journal_days"], 0
-    # Newest first: what goes beyond the quota is the oldest.
+    # Newest first, so that the quota removes the oldest.
     for path in sorted(list_own_files(data_dir, ".jsonl", DONE), key=os.path.getmtime, reverse=True):
         total += os.path.getsize(path)
         age = now - os.path.getmtime(path)
         if age > days * _DAY or (total > _JOURNALS_BYTES and age > _DAY):
             _remove_journal(engine, path)
-    # Turns, conversations and notes of what was shown, past their time; what they taught stays.
+    # Expired turns, conversations and retrieval records. The rules learned from them stay.
     before = engine.clock() - timedelta(days=settings["episode_days"])
-    gone = [one.id for one in engine.store.scan(Where(kinds={"turn", "episode", "retrieval"}, created_to=before))]
-    for start in range(0, len(gone), _BATCH):
-        engine.store.delete(gone[start : start + _BATCH])
-    # Rules of single sessions that are over.
+    ids = [one.id for one in engine.store.scan(Where(kinds={"turn", "episode", "retrieval"}, created_to=before))]
+    for start in range(0, len(ids), _BATCH):
+        engine.store.delete(ids[start : start + _BATCH])
+    # Session rules of sessions that are over.
     before = engine.clock() - timedelta(days=days)
     where = Where(kinds={"rule"}, statuses=LIVE, created_to=before)
 
-    def archive(tx: Transaction) -> None:
+    def archive_rules(tx: Transaction) -> None:
         for rule in tx.scan(where):
             if rule.session and rule.updated_at < before:
                 tx.update(rule, status=Status.ARCHIVED)
                 tx.add_history(rule, "archived", "its session is over")
 
-    write(engine, archive)
+    write(engine, archive_rules)
 
 
 def _remove_journal(engine: Engine, path: str) -> None:
     content = read_journal(path)
     session = content.story.session if content else ""
     mark = find_mark(engine, session)
-    # Where another journal of the session has begun, this one was taken in before that.
+    # If the mark belongs to a later journal of the session, this one was imported before it.
     if content and mark.file == content.file:
         if mark.offset < content.size:
             return
@@ -491,15 +495,15 @@ def _remove_journal(engine: Engine, path: str) -> None:
 
 
 def erase_from_journals(data_dir: DataDir, project: str, is_meant: Callable[[str], bool]) -> int:
-    """Blank the journal lines of a project, or of all (EVERYWHERE), that hold a text that is meant; return how many.
+    """Blank the journal lines of a project, or of all (EVERYWHERE), that contain a text for which `is_meant` is true.
 
-    A line keeps its length: how far a journal was read is counted in bytes, and a hook may be appending to it. The
+    Return the number of lines. A line keeps its length, because marks count bytes and a hook may be appending. The
     caller must hold the drain lock.
     """
 
-    def is_held(value: Any) -> bool:
+    def has_match(value: Any) -> bool:
         parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        return is_meant(value) if isinstance(value, str) else any(map(is_held, parts))
+        return is_meant(value) if isinstance(value, str) else any(map(has_match, parts))
 
     blanked = 0
     for path in list_own_files(data_dir, ".jsonl", DONE):
@@ -507,7 +511,7 @@ def erase_from_journals(data_dir: DataDir, project: str, is_meant: Callable[[str
             offset = 0
             for line in file.read().split(b"\n")[:-1]:
                 event, _ = parse_journal(line + b"\n")
-                if event and project in (EVERYWHERE, event[0].project) and is_held(event[0].data):
+                if event and project in (EVERYWHERE, event[0].project) and has_match(event[0].data):
                     file.seek(offset)
                     file.write(b" " * len(line))
                     blanked += 1

@@ -1,8 +1,8 @@
-"""The journal of a session: the line that an event becomes, the file, what its context holds, and waking the drain.
+"""The journal of a session: event lines, the file itself, the rules already shown, and waking the drain.
 
-Of a host's event the fields that matter are written, shortened and without what is private or secret: one JSON line an
-event, appended in one write, so that parallel hooks never tear a line. The first line names the file, which tells it
-from a later one of the same name. A line that a killed process left unfinished is closed by the next one who writes.
+Each event becomes one JSON line with the fields that matter, shortened and without private passages and secrets. A line
+is appended in a single write, so parallel hooks never tear it. The first line holds an id of the file, which tells it
+apart from a later file of the same name. If a killed process left a line unfinished, the next writer closes it.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _MACHINE_MADE = tuple(
 )
 OWN_COMMANDS = frozenset(("tag", "learn", "forget", "show", "dashboard"))
 _PREFIXED_COMMANDS = OWN_COMMANDS | {"review", "edit", "restore"}
-"""Those that are ours behind the plug-in's name; alone, hosts have commands of these names themselves."""
+"""Commands that are ours with the plugin's prefix. Without it, some of the names belong to the host."""
 _OWN = ("smart", "claude-smart")
-"""The names that the plug-in may have in a host."""
+"""The names that the plugin can have in a host."""
 _INPUT_CHARS = 16_000
 _ENTRY_CHARS = 60
 _MOST_PARTS = 1000
-# How many characters of the beginning and of the end of a text are kept.
+# How many characters are kept of the start and of the end of a text.
 _SHORT = (1000, 0)
 _PROMPT = (24_000, 8000)
 _REPLY = (4000, 12_000)
 _OUTPUT = (1000, 3000)
 _TOOL: dict[str, tuple[int, int] | None] = {"tool_name": _SHORT, "tool_use_id": _SHORT}
-# Each event's fields: texts with their lengths; None for a flag or a number.
+# The fields stored for each event: texts with their lengths; None for a flag or a number.
 _FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
     "SessionStart": dict.fromkeys(("source", "transcript_path", "parent"), _SHORT),
     "UserPromptSubmit": {"prompt": _PROMPT, "prompt_id": _SHORT, "source": _SHORT},
@@ -58,38 +58,39 @@ _FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
     "SessionEnd": {},
 }
 EVENTS = _FIELDS.keys()
-# Where a tool's answer has its texts.
+# The fields of a tool's response that contain text.
 _ANSWERS = ("stdout", "stderr", "error", "message", "text", "content", "result", "output")
 _DEEPEST_ANSWER = 8
 _SILENT = frozenset(("stdout", "content", "output", "filePath", "file", "filenames"))
-"""An answer with one of these and without a text says nothing: a command without output, an image, or a file that a
-tool of the host read, wrote or found, which takes longer to redact than all the rest."""
+"""A response with one of these fields and no text counts as empty: a command without output, an image, or a file that a
+tool read, wrote or listed. Redacting the file's JSON would take longer than everything else."""
 
 
 class HookCall:
-    """One call of the host: the event, and what is the same in all of them."""
+    """One call by the host: the event's name, its payload, and the fields that all events share."""
 
-    __slots__ = ("agent_id", "cwd", "given", "name", "session")
+    __slots__ = ("agent_id", "cwd", "name", "payload", "session")
 
-    def __init__(self, given: Mapping[str, Any], name: str) -> None:
-        self.given = given
+    def __init__(self, payload: Mapping[str, Any], name: str) -> None:
+        self.payload = payload
         self.name = name
         self.session = self.text("session_id")
         self.cwd = clean_path(self.text("cwd"))
         self.agent_id = self.text("agent_id")
 
     def text(self, field: str) -> str:
-        value = self.given.get(field)
+        """Return a field of the payload; empty if it is missing or not a text."""
+        value = self.payload.get(field)
         return value if isinstance(value, str) else ""
 
     @property
     def is_from_machine(self) -> bool:
-        """Whether a prompt was made by the host or a tool, not by a person."""
+        """Return whether the host or a tool wrote the prompt, not a person."""
         return self.text("source") in MACHINE_SOURCES or self.text("prompt").lstrip().startswith(_MACHINE_MADE)
 
     @property
     def own_command(self) -> str:
-        """The name of our slash command that this is; empty when it is none."""
+        """Return the name of our slash command that this call is; empty if it is not one."""
         name = ""
         if self.name == "UserPromptExpansion" and self.text("command_source") in ("", "plugin"):
             name = self.text("command_name").removeprefix("/")
@@ -101,7 +102,7 @@ class HookCall:
 
 
 def _split_command(prompt: str) -> tuple[str, str]:
-    """Return the name and the arguments of a slash command; empty when it is none."""
+    """Return the name and the arguments of a slash command; both empty if the prompt is not one."""
     text = prompt.strip()
     if not text.startswith("/") or not text[1:2].strip():
         return "", ""
@@ -110,22 +111,22 @@ def _split_command(prompt: str) -> tuple[str, str]:
 
 
 def expand_own_command(call: HookCall) -> HookCall:
-    """Return a slash command of ours that came as a prompt in the form in which the host reports an expanded one."""
+    """Return a prompt that is one of our slash commands as a UserPromptExpansion; any other call unchanged."""
     if call.name != "UserPromptSubmit" or not call.own_command:
         return call
     name, arguments = _split_command(call.text("prompt"))
     if ":" not in name:
-        # Where the person has a command of that name themselves, it means that one.
+        # A command file of the person's own with that name takes precedence.
         own = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
         project = os.environ.get("CLAUDE_PROJECT_DIR", "")
         folders = (own, *(os.path.join(folder, ".claude") for folder in (call.cwd, project) if folder))
         if any(os.path.isfile(os.path.join(folder, "commands", f"{name}.md")) for folder in folders):
             return call
-    return HookCall({**call.given, "command_name": name, "command_args": arguments}, "UserPromptExpansion")
+    return HookCall({**call.payload, "command_name": name, "command_args": arguments}, "UserPromptExpansion")
 
 
 def build_line(call: HookCall, project: str, now: float, *, is_ignored: bool = False) -> dict[str, Any]:
-    """Return the journal's line of an event."""
+    """Return the journal line for an event. With `is_ignored`, only the tool's name and call id are stored."""
     data = _read_data(call)
     if is_ignored:
         data = {name: data[name] for name in ("tool_name", "tool_use_id") if name in data} | {"ignored": True}
@@ -144,41 +145,43 @@ def build_line(call: HookCall, project: str, now: float, *, is_ignored: bool = F
 
 
 def read_entry_point(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return how the host was started, which tells a person's session from a program's; the drain runs without it."""
+    """Return how the host was started. It tells a person's session from a program's; the drain cannot see it itself."""
     attended = {"attended": True} if environ.get("CLAUDE_SMART_ATTENDED") == "1" else {}
     return {"entry": environ.get("CLAUDE_CODE_ENTRYPOINT", "")[:_ENTRY_CHARS], **attended}
 
 
 def _make_id(call: HookCall, data: Mapping[str, Any]) -> str:
-    """Return the same id for an event that is reported twice, where the host names it; else a fresh one."""
+    """Return an id that is the same when the host reports an event twice; a random one if the host gives no id."""
     field = "tool_use_id" if call.name in TOOL_EVENTS else "agent_id" if call.name == "SubagentStop" else "prompt_id"
-    named = call.text(field)
-    if not named or call.name in ("SessionStart", "SessionEnd", "PreCompact"):
+    host_id = call.text(field)
+    if not host_id or call.name in ("SessionStart", "SessionEnd", "PreCompact"):
         return os.urandom(16).hex()
-    # One prompt can be answered several times, when a hook of somebody else sends the agent on; and what is typed while
-    # the agent works, or told by a machine, comes with the id of the prompt it works on.
-    said = str(data.get("last_assistant_message") or data.get("prompt") or "")
-    return digest(call.session, call.name, named, said)
+    # The text is part of the id: another plugin's Stop hook can make the agent answer a prompt several times, and text
+    # typed or generated while the agent works carries the id of the prompt it works on.
+    text = str(data.get("last_assistant_message") or data.get("prompt") or "")
+    return digest(call.session, call.name, host_id, text)
 
 
 def _read_data(call: HookCall) -> dict[str, Any]:
-    """Return the fields of an event that are written: those that the host gives in the type that we expect."""
+    """Return the fields of an event that are stored. A field of an unexpected type is left out."""
     data: dict[str, Any] = {}
     for field, most in _FIELDS[call.name].items():
-        value = call.given.get(field)
+        value = call.payload.get(field)
         if most is None and isinstance(value, bool | int | float):
             data[field] = value
         elif most is not None and isinstance(value, str):
             data[field] = redact_and_cut(value, *most)
     if call.name in TOOL_EVENTS:
-        data["tool_input"] = Trimmer(_INPUT_CHARS).trim(call.given.get("tool_input", {}))
+        data["tool_input"] = Trimmer(_INPUT_CHARS).trim(call.payload.get("tool_input", {}))
     if call.name == "PostToolUse":
-        response = call.given.get("tool_response")
+        response = call.payload.get("tool_response")
         data["output"] = _read_output(response)
+        if (exit_code := _find_exit_code(response)) is not None:
+            data["exit_code"] = exit_code
         for name, field in (("interrupted", "interrupted"), ("user_modified", "userModified")):
             if isinstance(response, dict) and isinstance(response.get(field), bool):
                 data[name] = response[field]
-    # A command of the person's own that has the name of one of ours.
+    # A command of the person's own with the same name as one of ours.
     if (call.name == "UserPromptSubmit" and call.own_command) or (
         call.name == "UserPromptExpansion" and call.text("command_name") in OWN_COMMANDS and not call.own_command
     ):
@@ -189,11 +192,21 @@ def _read_data(call: HookCall) -> dict[str, Any]:
 
 
 def _read_output(response: Any) -> str:
-    """Return what a tool answered: its texts, or the JSON of an answer that has them in fields that we do not know."""
+    """Return the text of a tool's response, or its JSON if the text is in unknown fields."""
     text = _join_texts(response)
     if text or not isinstance(response, dict) or not _SILENT.isdisjoint(response):
         return redact_and_cut(text, *_OUTPUT)
     return cut_redacted(json.dumps(Trimmer(_INPUT_CHARS).trim(response), ensure_ascii=False), *_OUTPUT)
+
+
+def _find_exit_code(response: Any) -> int | None:
+    """Return the exit code in the response of a shell tool; None if there is none."""
+    metadata = response.get("metadata") if isinstance(response, dict) else None
+    for values in (response, metadata):
+        for name in ("exitCode", "exit_code"):
+            if isinstance(values, dict) and type(values.get(name)) is int:
+                return int(values[name])
+    return None
 
 
 def _join_texts(response: Any, depth: int = 0) -> str:
@@ -209,16 +222,16 @@ def _join_texts(response: Any, depth: int = 0) -> str:
 
 MB = 1_000_000
 ALWAYS_TAKEN = frozenset("SessionStart UserPromptSubmit UserPromptExpansion Stop SessionEnd Shown Rejected".split())
-"""What a journal over its quota still takes: what people said, and what was shown to them."""
+"""A journal over its quota still accepts these events: what people said and which rules were shown."""
 CLEARED_SECONDS = 60.0
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _MOST_PARENTS = 5
 
 
 def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_mb: int = 8) -> None:
-    """Add an event to a journal; raises OSError when it cannot be written whole."""
-    data_dir.make()
-    file = os.open(data_dir.journal(session), _FLAGS, 0o600)
+    """Append an event to a journal. Raise OSError if the line cannot be written completely."""
+    data_dir.create_folders()
+    file = os.open(data_dir.journal_file(session), _FLAGS, 0o600)
     try:
         size, quota = os.lseek(file, 0, os.SEEK_END), quota_mb * MB
         if size > quota and line["event"] not in ALWAYS_TAKEN:
@@ -227,24 +240,24 @@ def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_
         os.lseek(file, max(size - 1, 0), os.SEEK_SET)
         last = os.read(file, 1)
         if not last:
-            # Of two processes that both find it empty, the first names the file.
+            # If two processes find the file empty, both write a header and the first one counts.
             header = {"v": 1, "id": os.urandom(16).hex(), "event": "Journal", "at": time.time(), "session": session}
             data = _encode(header) + data
         elif last != b"\n":
-            # Its writer was killed, or is about to end the line; then there is an empty one.
+            # The writer was killed, or is about to end the line itself, which leaves a harmless empty line.
             data = b"\n" + data
-        written = os.write(file, data)
-        if written != len(data):
-            raise OSError(f"only {written} of {len(data)} bytes could be written: is the disk full?")
+        byte_count = os.write(file, data)
+        if byte_count != len(data):
+            raise OSError(f"wrote only {byte_count} of {len(data)} bytes; check the free disk space")
         if size <= quota < size + len(data):
-            problem = f"the journal of {session[:100]} is over {quota_mb} MB: no more tools"
+            problem = f"the journal of session {session[:100]} exceeds {quota_mb} MB; tool calls are no longer recorded"
             log_problem(data_dir, str(line["event"]), problem)
     finally:
         os.close(file)
 
 
 def append_event(data_dir: DataDir, session: str, event: Event, project: str) -> None:
-    """Add an event that no hook reported, such as one found in a transcript."""
+    """Append an event that no hook reported, such as one from a transcript."""
     line = {"v": 1, "id": event.id, "at": event.at, "event": event.name, "session": session, "project": project}
     data = Trimmer(32_000).trim(dict(event.data))
     append_line(data_dir, session, {**line, "agent_id": event.agent_id, "data": data})
@@ -255,15 +268,17 @@ def _encode(line: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", "replace") + b"\n"
 
 
-# -- sessions that go on from others
+# -- sessions that continue others
 
 
 def list_parents(data_dir: DataDir, session: str) -> list[str]:
-    """Return the sessions that this one goes on from, nearest first: a cleared context starts a new session."""
+    """Return the sessions that this one continues, nearest first. Clearing the context starts a new session."""
     parents: list[str] = []
     while len(parents) < _MOST_PARENTS:
         # One of the first lines of a journal names the parent.
-        session = next(filter(None, map(_read_parent, read_text(data_dir.journal(session)).split("\n", 4)[:4])), "")
+        session = next(
+            filter(None, map(_read_parent, read_text(data_dir.journal_file(session)).split("\n", 4)[:4])), ""
+        )
         if not session or session in parents:
             break
         parents.append(session)
@@ -278,20 +293,20 @@ def _read_parent(line: str) -> str:
 
 
 def remember_cleared(data_dir: DataDir, cwd: str, session: str) -> None:
-    """Note that a context was cleared. The host ends one session and starts another in the same folder at once."""
+    """Record that a context was cleared. The host then starts another session in the same folder at once."""
     cleared = _read_cleared(data_dir) | {cwd: {"session": session, "at": time.time()}}
-    data_dir.make()
+    data_dir.create_folders()
     write_private(data_dir.cleared, json.dumps(cleared).encode())
 
 
 def find_cleared(data_dir: DataDir, cwd: str, session: str) -> str:
-    """Return the session that was cleared here a moment ago; empty when there is none."""
+    """Return the session that was cleared in this folder a moment ago; empty if there is none."""
     cleared = str(_read_cleared(data_dir).get(cwd, {}).get("session", ""))
     return cleared if cleared != session else ""
 
 
 def _read_cleared(data_dir: DataDir) -> dict[str, dict[str, Any]]:
-    """Return by folder what was cleared a moment ago; entries of another shape are passed over."""
+    """Return the recently cleared sessions by folder. Malformed entries are skipped."""
     fresh, now = {}, time.time()
     for folder, entry in read_object(data_dir.cleared).items():
         at = entry.get("at") if isinstance(entry, dict) else None
@@ -301,19 +316,20 @@ def _read_cleared(data_dir: DataDir) -> dict[str, dict[str, Any]]:
     return fresh
 
 
-# -- rules that a context holds: ids, one a line; those of a subagent, whose context is its own, with its id.
-# An id with an exclamation mark: the rule was brought up at a tool call, because it was not followed before.
+# -- rules that a context already contains: one id per line, followed by the agent id for a subagent, which has its own
+# context. An exclamation mark after the id: the rule was repeated at a tool call because it was violated before.
 
 
 def read_shown(data_dir: DataDir, session: str, agent: str = "") -> set[str]:
-    parts = (line.partition(" ") for line in read_text(data_dir.shown(session)).split("\n") if line)
+    """Return the ids of the rules that the context of a session, or of one of its subagents, already contains."""
+    parts = (line.partition(" ") for line in read_text(data_dir.shown_file(session)).split("\n") if line)
     return {id for id, _, shown_to in parts if shown_to == agent}
 
 
 def write_shown(data_dir: DataDir, session: str, ids: Iterable[str], agent: str = "", *, is_new: bool = False) -> None:
-    """Add rules to those that a context holds; with `is_new` the context is empty but for these."""
+    """Add rules to those that a context contains. With `is_new`, the context contains only these."""
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0) | (os.O_TRUNC if is_new else os.O_APPEND)
-    file = os.open(data_dir.shown(session), flags, 0o600)
+    file = os.open(data_dir.shown_file(session), flags, 0o600)
     try:
         os.write(file, "".join(f"{id} {agent}".rstrip() + "\n" for id in ids).encode("utf-8", "replace"))
     finally:
@@ -322,31 +338,31 @@ def write_shown(data_dir: DataDir, session: str, ids: Iterable[str], agent: str 
 
 # -- waking the drain, and asking the worker
 #
-# Why no wake-up is lost. A wake-up is a file, `wanted`, made after the hook's line is in its journal. A drain first
-# removes the file and then reads all journals. Only one process can remove it, and that process must drain everything:
-# it starts after that, looks again afterwards, and puts the file back while it must wait for another drain. So as long
-# as the file is there nothing was forgotten, and when it is gone a drain that reads the line has begun. A file that
-# somebody made a moment ago therefore needs nothing more: its maker has told the worker or started one. One that lies
-# for longer was left by somebody who was killed, and is acted upon again. A drainer that is killed in the middle leaves
-# its journals as they were; the next wake-up, or the worker's own round, takes them in.
+# Why no wake-up is lost: a wake-up is a file, `wanted`, created after the hook's line is in its journal. A drain first
+# removes the file and then reads all journals. Only one process can remove the file, and that process must drain
+# everything: it starts after the removal, checks again afterwards, and puts the file back while it waits for another
+# drain. So while the file exists, nothing has been missed; once it is gone, a drain that will read the line has begun.
+# A fresh file needs no action: its creator has notified the worker or started one. An older file was left by a killed
+# process and is handled again. A drain that is killed leaves its journals unchanged; the next wake-up, or the worker's
+# own round, imports them.
 #
-# The worker speaks JSON lines over a unix socket in the person's home. `multiprocessing.connection` would do the same,
-# but takes longer to load than a whole hook.
+# The worker uses JSON lines over a unix socket in the data folder. `multiprocessing.connection` would do the same, but
+# takes longer to load than a whole hook.
 
 FRESH_SECONDS = 5.0
 """Longer than a worker takes to start."""
 STALE_SECONDS = 60.0
-"""Longer than a worker that is well leaves a wake-up lying, unless it is in a drain."""
+"""Longer than a healthy worker takes to handle a wake-up, unless it is draining."""
 _TELL_SECONDS = 0.05
 _WORKER = os.path.join("alma", "hooks", "worker.py")
 
 
 def wake_drain(data_dir: DataDir, reason: str) -> None:
-    """See to it that the journals are drained soon, without waiting for it."""
+    """Request a drain and make sure that a process handles it soon. Does not wait for it."""
     try:
         is_leaving = reason == "SessionEnd" and os.environ.get("CLAUDE_SMART_BACKEND_STOP_ON_END") == "1"
         if is_leaving:
-            # It drains what is wanted before it ends; who comes too late for that drains alone.
+            # The worker handles a pending request before it stops. A later request gets a process of its own.
             ask_worker(data_dir, {"op": "stop"}, _TELL_SECONDS)
         age = request_drain(data_dir)
         if 0 <= age < FRESH_SECONDS:
@@ -355,59 +371,61 @@ def wake_drain(data_dir: DataDir, reason: str) -> None:
         is_stale = age >= STALE_SECONDS
         if not is_stale and not is_leaving and notify_worker(data_dir, script):
             return
-        if os.path.exists(wanted_file(data_dir)):
-            os.utime(wanted_file(data_dir))
+        if os.path.exists(request_file(data_dir)):
+            os.utime(request_file(data_dir))
         is_alone = is_leaving or is_stale or os.environ.get("CLAUDE_SMART_BACKEND_AUTOSTART", "1") == "0"
         options = ["--once", "--if-wanted"] if is_alone else []
         folders = ["--home", data_dir.home, "--sessions", data_dir.sessions]
         _start_process([python, "-I", script, *folders, *options])
     except Exception as error:  # noqa: BLE001 - a hook goes on whatever happens here
-        log_problem(data_dir, reason, f"no drain could be started: {describe_error(error)}")
+        log_problem(data_dir, reason, f"cannot start a drain: {describe_error(error)}")
 
 
 # -- the wake-up itself
 
 
-def wanted_file(data_dir: DataDir) -> str:
+def request_file(data_dir: DataDir) -> str:
+    """Return the path of the file that requests a drain."""
     return os.path.join(data_dir.sessions, "wanted")
 
 
 def request_drain(data_dir: DataDir) -> float:
-    """Ask for a drain. Returns for how many seconds one has been requested already; -1 when none was."""
+    """Request a drain. Return the age of the pending request in seconds; -1 if there was none."""
     while True:
         try:
-            data_dir.make()
-            os.close(os.open(wanted_file(data_dir), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            data_dir.create_folders()
+            os.close(os.open(request_file(data_dir), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             return -1.0
         except FileExistsError:
             try:
-                age = time.time() - os.stat(wanted_file(data_dir)).st_mtime
+                age = time.time() - os.stat(request_file(data_dir)).st_mtime
             except FileNotFoundError:
-                # Taken away this moment: perhaps by somebody who has read our journal before we wrote.
+                # Just removed, perhaps by a drain that read our journal before our line was in it.
                 continue
-            # A clock that was set back says nothing about who is alive.
+            # The clock was set back, so the age is unknown.
             return age if age >= 0 else FRESH_SECONDS
 
 
 def claim_drain(data_dir: DataDir) -> bool:
-    """Take the wake-up, and with it the duty to drain; False when there is none."""
+    """Remove the request and take over the duty to drain. Return False if there is no request."""
     try:
-        os.unlink(wanted_file(data_dir))
+        os.unlink(request_file(data_dir))
     except (FileNotFoundError, PermissionError):
-        # Windows refuses while somebody else looks at it; then it is still there the next time.
+        # Windows refuses while another process has the file open. The request is then still there next time.
         return False
     return True
 
 
 def is_drain_requested(data_dir: DataDir) -> bool:
-    return os.path.exists(wanted_file(data_dir))
+    """Return whether a drain request is pending."""
+    return os.path.exists(request_file(data_dir))
 
 
 # -- starting
 
 
 def find_runtime(data_dir: DataDir) -> tuple[str, str]:
-    """Return the interpreter and the file that make a worker: those that were installed, else our own."""
+    """Return the interpreter and the script for a worker: the installed ones, otherwise our own."""
     own = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     installed = read_object(data_dir.runtime)
     python, folder = installed.get("python"), installed.get("path")
@@ -418,28 +436,28 @@ def find_runtime(data_dir: DataDir) -> tuple[str, str]:
 
 
 def _start_process(command: list[str]) -> None:
-    """Start a process that holds nothing of ours: the host waits until every copy of a hook's output is closed."""
+    """Start a process that inherits no open files: the host waits until every copy of a hook's output is closed."""
     if os.name == "nt":
         import subprocess
 
-        # A hidden console instead of none: an interpreter of a virtual environment starts another, which would open
-        # one.
+        # A hidden console instead of none: the interpreter of a virtual environment starts another one, which would
+        # open a visible console.
         flags: int = getattr(subprocess, "CREATE_NO_WINDOW", 0) | getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
         own_job: int = getattr(subprocess, "CREATE_BREAKAWAY_FROM_JOB", 0)
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         try:
             subprocess.Popen(command, **pipes, creationflags=flags | own_job)
         except PermissionError:
-            # Some hosts forbid a child to leave their job.
+            # Some hosts do not let a child process leave their job.
             subprocess.Popen(command, **pipes, creationflags=flags)
         return
     modes = ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY))
     actions: Any = [(os.POSIX_SPAWN_OPEN, file, os.devnull, mode, 0) for file, mode in modes]
-    # In a session of its own from the start: a host that ends may signal our process group at once.
+    # In its own process session from the start: a host that exits may signal our process group at once.
     try:
         os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
     except NotImplementedError:
-        # The worker leaves our session by itself, a moment later.
+        # The worker then leaves our process session itself.
         os.posix_spawn(command[0], command, os.environ, file_actions=actions)
 
 
@@ -447,8 +465,8 @@ def _start_process(command: list[str]) -> None:
 
 
 def notify_worker(data_dir: DataDir, script: str) -> bool:
-    """Send the worker a wake-up; return False when no worker takes it."""
-    # One that drains another folder of journals never sees our wake-up.
+    """Send the worker a wake-up. Return False if there is no worker to accept it."""
+    # A worker for another journal folder never sees our request file.
     is_ours = read_object(data_dir.worker).get("sessions", data_dir.sessions) == data_dir.sessions
     request = {"op": "drain", "code": script}
     return is_ours and ask_worker(data_dir, request, _TELL_SECONDS, waits=False) is not None
@@ -457,11 +475,11 @@ def notify_worker(data_dir: DataDir, script: str) -> bool:
 def ask_worker(
     data_dir: DataDir, request: Mapping[str, Any], timeout: float, *, waits: bool = True
 ) -> dict[str, Any] | None:
-    """Return the worker's answer; None when there is no worker or no answer in time. Empty if nobody `waits` for it."""
+    """Return the worker's answer; None if there is no worker or no answer in time. Without `waits`, an empty answer."""
     address = read_object(data_dir.worker).get("address")
     if not isinstance(address, str):
         return None
-    # The module below `socket`, which takes longer to load than all that is done here.
+    # The C module below `socket`, which takes longer to load than all the work done here.
     import _socket
 
     deadline = time.monotonic() + timeout
@@ -473,7 +491,7 @@ def ask_worker(
             connection.connect(address)
             connection.sendall(json.dumps(request).encode() + b"\n")
             while waits and not answer.endswith(b"\n"):
-                # None of it is left, or the worker is gone: then there is no answer.
+                # The time is up or the worker has gone: no answer.
                 connection.settimeout(max(deadline - time.monotonic(), 0.001))
                 piece = connection.recv(65536)
                 if not piece or time.monotonic() > deadline:

@@ -1,6 +1,6 @@
-"""Where everything is kept, what a person set, and the log. Paths are plain strings: a hook has no time to load more.
+"""The data folder, the settings and the log of the hooks. Paths are plain strings: `pathlib` loads too slowly here.
 
-`alma.files` takes 10 ms to load, as much as a hook does altogether, so the hot path has its own writer here.
+`alma.files` takes 10 ms to load, as long as a whole hook runs, so the hot path has its own file writer here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", 
 
 
 class NoHomeError(Exception):
-    """There is no home folder to keep anything in; set CLAUDE_SMART_HOME to a folder."""
+    """Raised when no home folder is known. Set CLAUDE_SMART_HOME to a folder."""
 
 
 class DataDir:
-    """The folders and files of one person."""
+    """The paths of one person's data: the store, the journals, the settings and the log."""
 
     def __init__(self, home: str, sessions: str = "") -> None:
         self.home = home
@@ -35,63 +35,67 @@ class DataDir:
         self.log = os.path.join(home, "hooks.log")
         self.config = os.path.join(home, "config.json")
         self.model_notice = os.path.join(home, "model-notice")
-        """Exists once the person was shown how to let Claude read sessions."""
+        """This file exists once the person has seen the notice about the model reader."""
         self.paused = os.path.join(home, "paused.json")
         self.worker = os.path.join(home, "worker.json")
         self.worker_lock = os.path.join(home, "worker.lock")
         self.drain_lock = os.path.join(home, "drain.lock")
         self.cleared = os.path.join(home, "cleared.json")
         self.projects = os.path.join(home, "projects")
-        """The working copies that were seen, one file each."""
+        """One file for each known working copy."""
         self.runtime = os.path.join(home, "runtime.json")
 
-    def journal(self, session: str) -> str:
+    def journal_file(self, session: str) -> str:
+        """Return the path of a session's journal."""
         return os.path.join(self.sessions, f"{file_name(session)}.jsonl")
 
-    def shown(self, session: str) -> str:
-        """Return the file of the rules shown since the context was last empty."""
+    def shown_file(self, session: str) -> str:
+        """Return the path of the file that lists the rules shown since the context was last empty."""
         return os.path.join(self.sessions, f"{file_name(session)}.shown")
 
-    def make(self) -> None:
-        """Make the folders, for their owner alone."""
+    def create_folders(self) -> None:
+        """Create the folders, readable by their owner only."""
         for folder in (self.home, self.sessions):
             if not os.path.isdir(folder):
                 os.makedirs(folder, 0o700, exist_ok=True)
 
 
 def find_data_dir(environ: Mapping[str, str]) -> DataDir:
-    """Return the folders that the environment names; raises NoHomeError."""
-    # A service may have no home in its environment, but the system knows it.
-    person = environ.get("USERPROFILE" if os.name == "nt" else "HOME") or os.path.expanduser("~")
+    """Return the data folder that the environment selects. Raise NoHomeError if there is no home folder."""
+    # The environment of a service may lack HOME; `expanduser` then asks the system.
+    user_home = environ.get("USERPROFILE" if os.name == "nt" else "HOME") or os.path.expanduser("~")
     paths = []
     for path in (environ.get("CLAUDE_SMART_HOME") or "~/.claude-smart", environ.get("CLAUDE_SMART_STATE_DIR") or ""):
         if path == "~" or path.startswith(("~/", "~\\")):
-            if not os.path.isabs(person):
+            if not os.path.isabs(user_home):
                 raise NoHomeError("no home folder is known; set CLAUDE_SMART_HOME to a folder")
-            path = person + path[1:]
+            path = user_home + path[1:]
         paths.append(os.path.abspath(path) if path else "")
     return DataDir(*paths)
 
 
 def list_own_files(data_dir: DataDir, *endings: str) -> list[str]:
-    """Return our files among the journals, or those with these endings. Others may use the folder, too."""
+    """Return the paths of our own files in the journal folder, which other programs may share.
+
+    Without `endings`, the list includes lock and leftover files.
+    """
     names = sorted(os.listdir(data_dir.sessions)) if os.path.isdir(data_dir.sessions) else []
     own = [name for name in names if name.endswith(endings or (".jsonl", ".shown", ".done"))]
     if not endings:
-        # A hook that was killed may have left a journal's beginning behind, with its number at the end.
+        # A killed hook may leave the start of a journal behind, with its process id at the end of the name.
         own += [name for name in names if name == "wanted" or name.rstrip("0123456789").endswith(".jsonl.")]
     return [os.path.join(data_dir.sessions, name) for name in own]
 
 
 def file_name(session: str) -> str:
-    """Return a session's id as a file name; the digest of one that could mean another folder or a device."""
+    """Return a safe file name for a session id: the id itself, or a digest if it could name a folder or a device."""
     is_plain = 0 < len(session) <= _LONGEST and session[0].isalnum() and _SAFE.issuperset(session)
     return session if is_plain and session.split(".")[0].lower() not in _DEVICES else f"x-{digest(session)}"
 
 
 def digest(*parts: str) -> str:
-    """Return 32 hex digits that stand for these texts."""
-    # `hashlib` loads OpenSSL; the interpreter has the same digest built in, under a name that changed with 3.12.
+    """Return 32 hex digits of the SHA-256 digest of these texts."""
+    # `hashlib` loads OpenSSL. The interpreter has the same digest built in, under a name that changed in 3.12.
     try:
         from _sha256 import sha256  # type: ignore[import-not-found]
     except ImportError:
@@ -103,6 +107,7 @@ def digest(*parts: str) -> str:
 
 
 def redact_text(text: str) -> str:
+    """Return the text with secrets replaced by `[REDACTED:…]`."""
     if not text:
         return text
     from ..engine.redact import redact
@@ -111,10 +116,10 @@ def redact_text(text: str) -> str:
 
 
 def write_private(path: str, data: bytes) -> None:
-    """Replace a file by this content as a whole; only its owner can read it. Raises OSError."""
+    """Replace a file atomically; only its owner can read it. Raise OSError if that fails."""
     part = f"{path}.{os.getpid()}"
     if os.path.lexists(part):
-        # Left by a process that was killed; or a link, which is not followed.
+        # Left by a killed process, or a link, which must not be followed.
         os.unlink(part)
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -125,7 +130,7 @@ def write_private(path: str, data: bytes) -> None:
 
 
 def read_text(path: str) -> str:
-    """Return the beginning of a text file; empty when there is none, or what could hold us up: no plain file."""
+    """Return the start of a text file; empty if it is missing or not a regular file (a pipe could block the hook)."""
     try:
         if os.stat(path).st_mode & 0o170000 != 0o100000:
             return ""
@@ -136,7 +141,7 @@ def read_text(path: str) -> str:
 
 
 def read_object(path: str, most: int = 65536) -> dict[str, Any]:
-    """Return the object in a small JSON file; empty when it is missing or damaged."""
+    """Return the object in a small JSON file; empty if the file is missing or damaged."""
     try:
         with open(path, "rb") as file:
             value = json.loads(file.read(most))
@@ -145,19 +150,19 @@ def read_object(path: str, most: int = 65536) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-# -- the log: what went wrong, for `doctor` and for a curious person: one line each, and never what was said
+# -- the log: one line per problem, for `doctor` and for people. It never contains text from a conversation.
 
 MOST_LOG_BYTES = 1_000_000
 _LINE = 500
 
 
 def log_problem(data_dir: DataDir, event: str, message: str) -> None:
-    """Add a line to the log. Where not even that can be written, there is nobody to tell."""
+    """Add a line to the log. A log that cannot be written is ignored: a hook must not fail."""
     moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    # A path or a message of the system may hold a secret too.
+    # A path or a system message may contain a secret too.
     line = redact_text(f"{moment} {event or '-'} {message}"[: 8 * _LINE])
     try:
-        data_dir.make()
+        data_dir.create_folders()
         rest = b""
         with open(os.open(data_dir.log, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "r+b", buffering=0) as log:
             log.write((" ".join(line.split())[:_LINE] + "\n").encode("utf-8", "replace"))
@@ -165,14 +170,14 @@ def log_problem(data_dir: DataDir, event: str, message: str) -> None:
                 log.seek(-MOST_LOG_BYTES // 2, os.SEEK_END)
                 rest = log.read().partition(b"\n")[2]
         if rest:
-            # The newer half. Two at once keep a little more or less, and do no harm.
+            # Keep the newer half. Two processes doing this at once keep slightly more or less, which is harmless.
             write_private(data_dir.log, rest)
     except OSError:
         return
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the kind of an unexpected error and where it arose, without its message, which may quote what was said."""
+    """Return the type and location of an unexpected error, without its message, which may quote a conversation."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
@@ -180,7 +185,7 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}{where}"
 
 
-# -- settings: what a person may set in `config.json`; what is missing or wrong there takes its default
+# -- settings: the values in `config.json`. Missing or invalid ones fall back to their defaults.
 
 DEFAULTS: dict[str, str | int] = {
     "model": "ask",
@@ -194,14 +199,14 @@ DEFAULTS: dict[str, str | int] = {
     "episode_days": 365,
 }
 CHOICES = {"model": ("on", "off")}
-"""`ask`, the default of `model`, means off until its person answers."""
+"""`ask`, the default of `model`, means off until the person decides."""
 _OLD_LEAVE = "claude"
-"""With this value an earlier version let a model reword notes. Reading sessions needs an answer of its own."""
+"""An earlier version used this value to let a model reword notes. Reading sessions needs a separate permission."""
 _MOST = 1_000_000
 
 
 def read_settings(data_dir: DataDir, event: str = "") -> dict[str, Any]:
-    """Return the settings in force. What is wrong with the file is logged, if the name of an event is given."""
+    """Return the effective settings. With the name of an `event`, problems in the file are logged under it."""
     settings, problems = check_settings(data_dir)
     for problem in problems if event else ():
         log_problem(data_dir, event, problem)
@@ -209,39 +214,39 @@ def read_settings(data_dir: DataDir, event: str = "") -> dict[str, Any]:
 
 
 def check_settings(data_dir: DataDir) -> tuple[dict[str, Any], list[str]]:
-    """Return the settings in force, and what is wrong with the file."""
+    """Return the effective settings and a list of problems in the file."""
     try:
         with open(data_dir.config, "rb") as file:
-            given = json.loads(file.read(_MOST))
+            values = json.loads(file.read(_MOST))
     except FileNotFoundError:
         return dict(DEFAULTS), []
     except (OSError, ValueError, RecursionError) as error:
-        return dict(DEFAULTS), [f"config.json cannot be read ({type(error).__name__}): defaults are used"]
-    if not isinstance(given, dict):
-        return dict(DEFAULTS), ["config.json is not a JSON object: defaults are used"]
-    if given.get("model") == _OLD_LEAVE:
-        del given["model"]
-    problems = {name: problem for name, value in given.items() if (problem := check_setting(name, value))}
-    return {**DEFAULTS, **{name: given[name] for name in given if name not in problems}}, [
-        f"config.json: {problem} (not used)" for problem in problems.values()
+        return dict(DEFAULTS), [f"config.json cannot be read ({type(error).__name__}); the defaults are used"]
+    if not isinstance(values, dict):
+        return dict(DEFAULTS), ["config.json is not a JSON object; the defaults are used"]
+    if values.get("model") == _OLD_LEAVE:
+        del values["model"]
+    problems = {name: problem for name, value in values.items() if (problem := check_setting(name, value))}
+    return {**DEFAULTS, **{name: values[name] for name in values if name not in problems}}, [
+        f"config.json: {problem} (ignored)" for problem in problems.values()
     ]
 
 
 def check_setting(name: str, value: object) -> str:
-    """Return what is wrong with a setting; empty when nothing is."""
+    """Return the problem with a setting; empty if it is valid."""
     if name not in DEFAULTS:
         return f"unknown setting {name!r}; the settings are {', '.join(DEFAULTS)}"
     if isinstance(DEFAULTS[name], int):
-        wanted = f"a whole number from 0 to {_MOST}"
+        expected = f"a whole number from 0 to {_MOST:,}"
         is_valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
     elif name in CHOICES:
-        wanted, is_valid = f"one of {', '.join(CHOICES[name])}", value in (*CHOICES[name], DEFAULTS[name])
+        expected, is_valid = " or ".join(CHOICES[name]), value in (*CHOICES[name], DEFAULTS[name])
     else:
-        wanted, is_valid = "a text", isinstance(value, str) and bool(value)
-    return "" if is_valid else f"{name} must be {wanted}"
+        expected, is_valid = "a non-empty text", isinstance(value, str) and bool(value)
+    return "" if is_valid else f"{name} must be {expected}, not {str(value)[:40]!r}"
 
 
 def is_model_allowed(data_dir: DataDir) -> bool:
-    """Return whether a model may read sessions: by the settings, unless the environment says otherwise."""
+    """Return whether a model may read sessions. CLAUDE_SMART_USE_LOCAL_CLI overrides the setting."""
     override = os.environ.get("CLAUDE_SMART_USE_LOCAL_CLI", "")
     return override == "1" if override in ("0", "1") else read_settings(data_dir)["model"] == "on"

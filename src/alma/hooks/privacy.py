@@ -1,8 +1,8 @@
-"""What is nobody's business never reaches the disk: secrets, private passages, ignored paths, paused projects.
+"""Keep private data off the disk: secrets, `<private>` passages, ignored paths and paused projects.
 
-Long texts are shortened in an order that never leaves half a secret behind. The part that is kept is redacted together
-with a good piece of what is not, and only then cut to its length: a secret that lies across the cut is seen whole.
-Tens of megabytes are cut before anything else looks at them.
+Long texts are shortened without leaving half a secret behind. The kept part is redacted together with a margin of the
+text that follows, and only then cut to length, so a secret that lies across the cut is recognised as a whole. Texts of
+tens of megabytes are cut before any other processing.
 """
 
 from __future__ import annotations
@@ -23,34 +23,35 @@ if TYPE_CHECKING:
     from .paths import DataDir
     from .project import WorkingCopy
 
-# Each letter is spelled in both cases, so that the search can jump from one `<` to the next. Compiled where needed.
+# Each letter is spelled in both cases: a case-insensitive pattern could not jump from one `<` to the next. Compiled
+# where needed.
 _TAG = r"<\s{0,3}(/?)\s{0,3}[pP][rR][iI][vV][aA][tT][eE](?:\s[^<>]{0,200})?>"
 _MOST = 256 * 1024
 _MOST_PATTERNS = 1000
 
 
 def remove_private(text: str) -> str:
-    """Return the text without its `<private>…</private>` passages; one that is not closed goes on to the end."""
-    # In tens of megabytes a mere search tells much faster whether there may be any.
+    """Return the text without its `<private>…</private>` passages. An unclosed passage extends to the end."""
+    # In tens of megabytes, a plain search is much faster than the pattern.
     if "<" not in text or "private" not in text.lower():
         return text
-    kept: list[str] = []
+    parts: list[str] = []
     start, depth = 0, 0
     for tag in re.finditer(_TAG, text):
         if not depth:
-            kept.append(text[start : tag.start()])
+            parts.append(text[start : tag.start()])
         depth = max(0, depth - 1) if tag[1] else depth + 1
         start = tag.end()
     if not depth:
-        kept.append(text[start:])
-    return "".join(kept)
+        parts.append(text[start:])
+    return "".join(parts)
 
 
 # -- secrets
 
 CUT = " … "
 _MARGIN = 4096
-"""So much of what is left out is looked at: more than the longest keys and tokens take."""
+"""How many characters beyond the cut are redacted with the kept part; longer than the longest keys and tokens."""
 _BREAKS = " \t\r\n\"'`,;<>(){}[]|"
 _MARK = "[REDACTED:"
 _DEEPEST = 8
@@ -59,28 +60,28 @@ _NAME = 100
 
 
 def redact_and_cut(text: str, head: int, tail: int = 0) -> str:
-    """Return what may be written of a text: at most about `head` characters of its start and `tail` of its end."""
+    """Return a text without secrets, cut to about `head` characters of its start and `tail` of its end."""
     text = remove_private(text)
     if len(text) <= head + tail:
         return redact_text(text)
-    # Without the token that the cut goes through, and without a key block that is not closed.
+    # Leave out the token that the cut goes through, and a key block that is not closed.
     start = text[: head + _MARGIN]
-    opened = start.rfind("-----BEGIN ")
-    if opened >= 0 and "-----END " not in start[opened:]:
-        start = start[:opened]
+    begin = start.rfind("-----BEGIN ")
+    if begin >= 0 and "-----END " not in start[begin:]:
+        start = start[:begin]
     start = start[: max(start.rfind(sign) for sign in _BREAKS) + 1]
     rest = text[-(tail + _MARGIN) :] if tail else ""
-    closed, opened = rest.find("-----END "), rest.find("-----BEGIN ")
-    if closed >= 0 and (opened < 0 or closed < opened):
-        rest = rest[closed + len("-----END ") :]
-    rest = rest[min((place for sign in _BREAKS if (place := rest.find(sign)) >= 0), default=len(rest)) :]
+    end, begin = rest.find("-----END "), rest.find("-----BEGIN ")
+    if end >= 0 and (begin < 0 or end < begin):
+        rest = rest[end + len("-----END ") :]
+    rest = rest[min((position for sign in _BREAKS if (position := rest.find(sign)) >= 0), default=len(rest)) :]
     return _cut_start(redact_text(start), head) + CUT + _cut_end(redact_text(rest), tail)
 
 
 def _find_mark(text: str, at: int) -> tuple[int, int]:
-    """Return where a redaction's own mark begins and ends that lies across a place; that place when none does.
+    """Return the start and end of the `[REDACTED:…]` mark that spans position `at`; `(at, at)` if none does.
 
-    It is not cut in two either: what is left of one would read like a secret's name.
+    A mark is never cut in two: the remainder would read like the name of a secret.
     """
     mark = text.rfind(_MARK, 0, at + len(_MARK) - 1)
     end = text.find("]", mark) + 1 if mark >= 0 else 0
@@ -96,12 +97,12 @@ def _cut_end(text: str, most: int) -> str:
 
 
 def cut_redacted(text: str, head: int, tail: int = 0) -> str:
-    """Return the start and the end of a text that has no secrets left."""
+    """Return the start and the end of a text that is already redacted."""
     return text if len(text) <= head + tail else _cut_start(text, head) + CUT + _cut_end(text, tail)
 
 
 class Trimmer:
-    """Shortens and redacts JSON values. `room` is what all strings together may still take."""
+    """Shortens and redacts JSON values. `room` is how many characters all strings together may still use."""
 
     __slots__ = ("room",)
 
@@ -109,6 +110,7 @@ class Trimmer:
         self.room = room
 
     def trim(self, value: Any, name: str = "", depth: int = 0) -> Any:
+        """Return a JSON value with its texts redacted and cut. `name` is the key it was found under."""
         if isinstance(value, str):
             return self._trim_text(value, name)
         if isinstance(value, int | float | None):
@@ -130,7 +132,7 @@ class Trimmer:
         if self.room <= 0:
             return CUT
         head, tail = min(3000, self.room), min(1000, max(0, self.room - 3000))
-        # `{"password": "hunter2"}` gives itself away only by both together.
+        # In `{"password": "hunter2"}`, only name and value together look like a secret.
         start = f"{name}=" if name else ""
         trimmed = redact_and_cut(start + text, head + len(start), tail)
         if not trimmed.startswith(start):
@@ -143,7 +145,7 @@ class Trimmer:
 
 
 def is_paused(data_dir: DataDir, key: str, event: str = "") -> bool:
-    """Return whether this project is paused, or all are. A file that cannot be read may have meant this one."""
+    """Return whether this project is paused, or all are. If the file is unreadable, the project counts as paused."""
     try:
         with open(data_dir.paused, "rb") as file:
             paused = json.loads(file.read(_MOST))
@@ -151,7 +153,7 @@ def is_paused(data_dir: DataDir, key: str, event: str = "") -> bool:
     except FileNotFoundError:
         return False
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        problem = f"paused.json cannot be read ({type(error).__name__}): nothing is kept until it can be"
+        problem = f"paused.json cannot be read ({type(error).__name__}); nothing is recorded until it is repaired"
         log_problem(data_dir, event, problem)
         return True
 
@@ -162,7 +164,7 @@ def is_paused(data_dir: DataDir, key: str, event: str = "") -> bool:
 class IgnoreRules:
     """The patterns of all `.claude-smart/ignore` files from the working folder up to the project's root.
 
-    What git means for folders holds for files here, too.
+    Patterns follow the syntax of `.gitignore`; a pattern for a folder also matches a file of that name.
     """
 
     def __init__(self, project: WorkingCopy, cwd: str) -> None:
@@ -172,8 +174,8 @@ class IgnoreRules:
             text = read_own_file(folder, "ignore")
             lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
             if len(lines) > _MOST_PATTERNS or len(text) >= MOST_CHARS:
-                # Nobody wrote so many by hand. To look at them all would hold up every call, and to leave some out
-                # would write down what was to be ignored.
+                # Nobody writes so many by hand. Checking them all would slow down every call, and skipping some would
+                # record ignored files. So everything is ignored.
                 lines = ["*"]
             if lines:
                 from ..ignore import IgnorePattern
@@ -182,19 +184,20 @@ class IgnoreRules:
 
     @property
     def covers_everything(self) -> bool:
+        """Return whether a pattern such as `*` ignores the whole project."""
         return any(pattern.covers_everything for _, patterns in self._files for pattern in patterns)
 
     def touches(self, tool_input: Any) -> bool:
-        """Return whether a tool's input names an ignored path."""
+        """Return whether a tool's input contains an ignored path."""
         return bool(self._files) and any(self.matches(path) for path in find_paths(tool_input))
 
     def matches(self, path: str) -> bool:
-        """Return whether a path is ignored. As in git, the last pattern that matches decides."""
+        """Return whether a path is ignored. As in git, the last matching pattern decides."""
         path = clean_path(os.path.expanduser(path) if path.startswith("~/") else path)
-        named = os.path.normcase(os.path.normpath(os.path.join(self._cwd, path)))
+        absolute = os.path.normcase(os.path.normpath(os.path.join(self._cwd, path)))
         for folder, patterns in self._files:
-            # A link may lead into what is ignored, and the way to the project may lead over one.
-            for full in {named, os.path.normcase(os.path.realpath(named))}:
+            # A link may point into an ignored folder, and the path of the project may contain a link.
+            for full in {absolute, os.path.normcase(os.path.realpath(absolute))}:
                 names = os.path.relpath(full, folder).split(os.sep)
                 verdicts = [not pattern.is_negated for pattern in patterns if pattern.match(names)]
                 if names[0] != ".." and verdicts and verdicts[-1]:
@@ -208,10 +211,10 @@ _COMMANDS = frozenset(("command", "commands", "cmd", "script", "code", "args", "
 
 
 def find_paths(value: Any, name: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield what in a tool's input may be a path: fields that say so, and the words of a command."""
+    """Yield the strings in a tool's input that may be paths: fields with a path-like name, and words of commands."""
     if isinstance(value, dict | list) and depth < 5:
-        named = value.items() if isinstance(value, dict) else ((name, item) for item in value[:1000])
-        for key, item in named:
+        pairs = value.items() if isinstance(value, dict) else ((name, item) for item in value[:1000])
+        for key, item in pairs:
             yield from find_paths(item, str(key).lower(), depth + 1)
     elif isinstance(value, str) and any(part in name for part in _NAMES):
         yield value.removeprefix("file://")[:4096]

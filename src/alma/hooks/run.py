@@ -1,7 +1,7 @@
-"""A hook's whole life: one event in on stdin, a line in the journal, perhaps a word to the model on stdout.
+"""Run a hook: read one event from stdin, add it to the journal, and print rules for the model if some apply.
 
-Whatever happens, the process ends with 0 and in time, and says nothing it does not mean to say: a host takes a
-failing hook for a failing session. What went wrong is in the log.
+The process always exits with code 0, in time, and prints nothing else, because a host treats a failing hook as a
+failing session. Problems go to the log.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from .journal import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_comma
 from .paths import DataDir, NoHomeError, describe_error, find_data_dir, log_problem, read_settings
 
 SECONDS = 5.0
-"""A hook that takes longer gives up."""
+"""The time limit for one hook."""
 MOST_BYTES = 64 * 1024 * 1024
 _WAKING = frozenset(("Stop", "SessionEnd", "PreCompact", "SessionStart"))
 
 
 def main() -> None:
-    """Does not return: the process ends here, and skips what an interpreter does at leisure before it ends."""
+    """Handle one event and exit. Does not return: `os._exit` skips the interpreter's slow shutdown."""
     event = sys.argv[1] if len(sys.argv) > 1 else ""
     data_dir = None
     try:
         data_dir = find_data_dir(os.environ)
         _thread.start_new_thread(_give_up, (data_dir, event, SECONDS))
-        # All of stdin, so that the host can finish writing; what is too much is not kept.
+        # Read all of stdin so that the host can finish writing, but keep no more than the limit.
         pieces, size = [], 0
         while piece := os.read(0, 1 << 20):
             if size <= MOST_BYTES:
@@ -45,7 +45,7 @@ def main() -> None:
         pass
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the process boundary
         if data_dir is not None:
-            # The system's own messages name files and reasons, which helps; others might quote what was said.
+            # System messages contain file names and reasons, which helps. Others may quote a conversation.
             message = f": {error}" if isinstance(error, OSError) else ""
             log_problem(data_dir, event, describe_error(error) + message)
     os._exit(0)
@@ -53,48 +53,48 @@ def main() -> None:
 
 def _give_up(data_dir: DataDir, event: str, seconds: float) -> None:
     time.sleep(seconds)
-    # On its own: a disk that hangs would hold up the log as well.
-    _thread.start_new_thread(log_problem, (data_dir, event, f"gave up after {seconds:.0f} s"))
+    # In its own thread: a disk that hangs would block the log as well.
+    _thread.start_new_thread(log_problem, (data_dir, event, f"timed out after {seconds:.0f} s"))
     time.sleep(0.2)
     os._exit(0)
 
 
 def answer_event(raw: bytes, data_dir: DataDir, event: str = "") -> tuple[str, str]:
-    """Write down one event; return what is said to it on stdout and why the drainer is woken. Both may be empty."""
+    """Record one event. Return the text for stdout and the reason to wake the drain; each may be empty."""
     try:
         call = _read_call(raw, data_dir, event)
     except (ValueError, RecursionError) as error:
-        # What Python says about JSON may quote it.
+        # Python's messages about invalid JSON may quote it.
         is_ours = type(error) is ValueError
         problem = str(error) if is_ours else f"stdin is not JSON ({type(error).__name__}, {len(raw)} bytes)"
         log_problem(data_dir, event, problem)
         return "", ""
-    return _record(expand_own_command(call), data_dir)
+    return _record_call(expand_own_command(call), data_dir)
 
 
 def _read_call(raw: bytes, data_dir: DataDir, event: str) -> HookCall:
-    """Return the event on stdin; raises ValueError when it is none that we know."""
+    """Return the event in `raw`. Raise ValueError if it is not a known event with a session id."""
     if len(raw) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MB on stdin")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = raw.decode("utf-8-sig", "replace")
-        log_problem(data_dir, event, "stdin is not all UTF-8: what is not was replaced")
-    given = json.loads(text)
-    if not isinstance(given, dict):
+        log_problem(data_dir, event, "stdin is not valid UTF-8; invalid bytes were replaced")
+    payload = json.loads(text)
+    if not isinstance(payload, dict):
         raise ValueError("stdin is not a JSON object")
-    name = given.get("hook_event_name")
+    name = payload.get("hook_event_name")
     name = name if isinstance(name, str) and name else event
     if name not in EVENTS:
         raise ValueError(f"unknown event {name[:60]!r}")
-    call = HookCall(given, name)
+    call = HookCall(payload, name)
     if not call.session:
         raise ValueError(f"{name} without a session_id")
     return call
 
 
-def _record(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
+def _record_call(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
     call.cwd = call.cwd or os.getcwd()
     located = project.locate_project(call.cwd, os.environ.get("CLAUDE_PROJECT_DIR", ""))
     ignored = privacy.IgnoreRules(located, call.cwd)
@@ -107,14 +107,14 @@ def _record(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
     settings = read_settings(data_dir, call.name)
     if call.name == "SessionStart" and call.text("source") == "clear":
         parent = journal.find_cleared(data_dir, call.cwd, call.session)
-        call.given = {**call.given, "parent": parent or None}
-    is_ignored = call.name in TOOL_EVENTS and ignored.touches(call.given.get("tool_input"))
+        call.payload = {**call.payload, "parent": parent or None}
+    is_ignored = call.name in TOOL_EVENTS and ignored.touches(call.payload.get("tool_input"))
     line = build_line(call, copy.key, time.time(), is_ignored=is_ignored)
     journal.append_line(data_dir, call.session, line, settings["journal_mb"])
     if call.name == "SessionEnd" and call.text("reason") == "clear":
         journal.remember_cleared(data_dir, call.cwd, call.session)
     text = ""
-    # Our own commands are answered where they are expanded.
+    # Our own commands are answered by the hook for UserPromptExpansion.
     may_answer = call.name in ("SessionStart", "UserPromptSubmit", "PreToolUse") and not call.own_command
     if may_answer and not is_ignored:
         from .inject import inject_rules

@@ -1,9 +1,9 @@
-"""The process that drains: `python -I worker.py --home FOLDER [--sessions FOLDER] [--once [--if-wanted]]`.
+"""The background process that drains: `python -I worker.py --home FOLDER [--sessions FOLDER] [--once [--if-wanted]]`.
 
-Without `--once` it becomes the warm worker of that home, unless there is one: it drains when it is woken and now and
-then, finds rules by meaning for the hooks, and ends when nobody needs it. One thread drains, a short-lived one serves
-each connection, and the main one listens and looks around. Everything works without this process, so whatever is odd
-makes it end: the next wake-up starts another. Where there are no unix sockets, it drains once and ends.
+Without `--once` it becomes the worker of that data folder, unless there is one already. It drains on request and every
+few minutes, finds rules by meaning for the hooks, and exits when it has been idle. One thread drains, a short-lived
+thread serves each connection, and the main thread listens and checks for requests. Everything works without this
+process, so it exits on any anomaly and the next wake-up starts another. Without unix sockets it drains once and exits.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # Leave everything that was inherited: what the host waits for, its session, its haste.
+    # Drop everything inherited from the host: open files, the process session, the priority.
     os.umask(0o077)
     os.closerange(3, 256)
     if os.name == "posix":
         if os.getsid(0) != os.getpid() and os.getpgrp() != os.getpid():
             os.setsid()
         os.nice(5)
-    # It is started as a file, by an interpreter that knows nothing of alma.
+    # Started as a script, by an interpreter that does not have alma on its path.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    # Absolute, because a file that is started has no package.
+    # An absolute import, because a script has no package.
     from alma.hooks.worker import main as run
 
     sys.exit(run(sys.argv[1:]))
@@ -40,7 +40,7 @@ from typing import Any
 from ..errors import ALMAError, unknown
 from ..files import try_lock, write_atomic
 from . import journal
-from .drain import ProjectMemories, drain, read_sessions, recall_rules, tidy_daily
+from .drain import ProjectMemories, drain, read_sessions, recall_rules, remove_expired_daily
 from .paths import DataDir, describe_error, log_problem, read_object, read_settings
 
 FILE = os.path.abspath(__file__)
@@ -57,28 +57,30 @@ _REQUESTS = ("drain", "recall", "status", "stop")
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="worker.py", description="Drain the journals of a home.")
-    parser.add_argument("--home", required=True)
-    parser.add_argument("--sessions", default="")
-    parser.add_argument("--once", action="store_true", help="drain once, then end")
-    parser.add_argument("--if-wanted", action="store_true", help="only if nobody else has done it meanwhile")
-    given = parser.parse_args(arguments)
-    data_dir = DataDir(os.path.abspath(given.home), os.path.abspath(given.sessions) if given.sessions else "")
+    """Run the worker with these command-line arguments. Return the exit code."""
+    parser = argparse.ArgumentParser(prog="worker.py", description="Import the journals of a data folder.")
+    parser.add_argument("--home", required=True, help="the data folder")
+    parser.add_argument("--sessions", default="", help="the folder of the journals (default: sessions in the home)")
+    parser.add_argument("--once", action="store_true", help="drain once, then exit")
+    parser.add_argument("--if-wanted", action="store_true", help="drain only if a request is still pending")
+    args = parser.parse_args(arguments)
+    data_dir = DataDir(os.path.abspath(args.home), os.path.abspath(args.sessions) if args.sessions else "")
     try:
-        data_dir.make()
-        # The folder that the hook was started in belongs to the person, who may want to remove it.
+        data_dir.create_folders()
+        # Leave the folder that the hook was started in: its owner may want to remove it.
         os.chdir(data_dir.home)
-        if given.once:
-            drain_once(data_dir, if_wanted=given.if_wanted)
+        if args.once:
+            drain_once(data_dir, if_wanted=args.if_wanted)
         else:
             serve(data_dir)
     except Exception as error:  # noqa: BLE001 - nobody sees what this process prints
-        log_problem(data_dir, EVENT, f"ended: {describe_error(error)}")
+        log_problem(data_dir, EVENT, f"exited: {describe_error(error)}")
         return 1
     return 0
 
 
 def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
+    """Drain and let the model read. With `if_wanted`, drain only if a request is pending."""
     if not if_wanted:
         journal.request_drain(data_dir)
     with ProjectMemories(data_dir) as memory:
@@ -87,7 +89,7 @@ def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
 
 
 def serve(data_dir: DataDir) -> None:
-    """Be the worker until there is nothing to do; if there is one already, drain what is wanted and end."""
+    """Run as the worker until it is idle. If there is a worker already, handle a pending request and return."""
     lock = try_lock(data_dir.worker_lock)
     if lock is None:
         drain_once(data_dir, if_wanted=True)
@@ -97,42 +99,43 @@ def serve(data_dir: DataDir) -> None:
         try:
             worker = Worker(data_dir, ProjectMemories(data_dir), FILE, idle_seconds=idle_seconds)
         except (OSError, AttributeError):
-            # Some systems have no such sockets, and a long path cannot be the name of one.
+            # The system has no unix sockets, or the path is too long for one.
             drain_once(data_dir, if_wanted=True)
         else:
             worker.run()
 
 
 def drain_while_requested(data_dir: DataDir, memory: ProjectMemories, patience: float = PATIENCE_SECONDS) -> None:
-    """Drain until nobody wants it any more, also if another drainer must be waited for; then tidy up."""
+    """Drain until no request is pending, waiting up to `patience` seconds for others; then remove expired data."""
     deadline = time.monotonic() + patience
     while journal.claim_drain(data_dir):
         report = drain(data_dir, memory=memory)
         for problem in report.problems:
             log_problem(data_dir, EVENT, problem)
         if report.busy:
-            # While it lies there and is fresh, nobody else starts a process for it.
+            # While the request is fresh, no other process is started for it.
             journal.request_drain(data_dir)
             if time.monotonic() > deadline:
                 return
             time.sleep(_PAUSE_SECONDS)
-    tidy_daily(data_dir, memory)
+    remove_expired_daily(data_dir, memory)
 
 
 class Connection(socketserver.StreamRequestHandler):
-    """One request and its answer, a JSON line each."""
+    """One request and its answer, each a line of JSON."""
 
     timeout = _READ_SECONDS
     server: Worker
 
     def handle(self) -> None:
+        """Read a request and write its answer."""
         request = json.loads(self.rfile.readline(_MOST_BYTES))
-        answer = self.server.answer(request if isinstance(request, dict) else {})
+        answer = self.server.answer_request(request if isinstance(request, dict) else {})
         self.wfile.write(json.dumps(answer).encode() + b"\n")
 
 
 class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Serves one home, over a socket that only its person can reach. Only the holder of the worker's lock makes one."""
+    """Serves one data folder over a socket that only its owner can reach. Create it only with the worker lock held."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -161,12 +164,13 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._read_thread = threading.Thread()
         self._next_round = time.monotonic() + ROUND_SECONDS
         self._used_at = time.monotonic()
-        """When a hook last asked for something. The worker's own drains do not count, or it would never end."""
+        """The time of the last request by a hook. The worker's own drains do not count, or it would never be idle."""
         self._info = {"v": 1, "kind": "unix", "address": self._path, "pid": os.getpid(), "since": time.time()}
         self._info |= {"code": code, "sessions": data_dir.sessions}
         write_atomic(data_dir.worker, json.dumps(self._info))
 
     def run(self) -> None:
+        """Serve requests until stopped or idle."""
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, lambda number, frame: self.stop())
         self._request_drain()
@@ -174,25 +178,27 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         try:
             while not self._is_over.is_set():
                 self.handle_request()
-                self._look_around()
+                self._check_requests()
         finally:
-            self._end()
+            self._shut_down()
 
     def stop(self) -> None:
+        """Make `run` end soon."""
         self._is_over.set()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log an unexpected error of a request."""
         error = sys.exception()
-        # Somebody who went away, or who does not speak our language, is no problem.
+        # A client that disconnects or sends something else than JSON is not a problem.
         if error is not None and not isinstance(error, OSError | ValueError | RecursionError):
             log_problem(self._data_dir, EVENT, f"request: {describe_error(error)}")
 
     def _is_published(self) -> bool:
-        """Return whether those who look for a worker still find this one."""
+        """Return whether `worker.json` still names this worker."""
         return read_object(self._data_dir.worker) == self._info
 
-    def _look_around(self) -> None:
-        """Drain what a hook asked for by the file alone, or end when nobody needs this worker."""
+    def _check_requests(self) -> None:
+        """Handle requests made by file, and stop if the worker is idle, outdated or replaced."""
         now = time.monotonic()
         if journal.is_drain_requested(self._data_dir):
             if not self._is_due.is_set() and not self._draining.locked():
@@ -208,20 +214,20 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._next_round = now + ROUND_SECONDS
             self._request_drain()
 
-    def _end(self) -> None:
-        """From here on nobody finds this worker: what is wanted later starts another, which waits for our lock."""
+    def _shut_down(self) -> None:
+        """Stop being reachable, then finish. Later requests start another worker, which waits for our lock."""
         self._is_over.set()
         if self._is_published():
-            # What cannot be removed is out of date, which everybody who reads it finds out.
+            # A file that cannot be removed is stale, and readers detect that.
             with suppress(OSError):
                 os.unlink(self._data_dir.worker)
                 os.unlink(self._path)
         self.socket.close()
         self._is_due.set()
         self._drain_thread.join(GRACE_SECONDS)
-        # Somebody may have told us at the very end. A home that was removed is not made again.
+        # A request may have arrived at the very end. A data folder that was removed is not created again.
         if not self._drain_thread.is_alive() and journal.is_drain_requested(self._data_dir):
-            self._drain()
+            self._drain_and_read()
         if not self._drain_thread.is_alive() and not self._read_thread.is_alive():
             self._memory.close()
 
@@ -235,17 +241,17 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         while self._is_due.wait() and not self._is_over.is_set():
             with self._draining:
                 self._is_due.clear()
-                self._drain()
+                self._drain_and_read()
 
-    def _drain(self) -> None:
-        is_drained = self._attempt("drain", drain_while_requested)
+    def _drain_and_read(self) -> None:
+        is_drained = self._run_logged("drain", drain_while_requested)
         if is_drained and not self._read_thread.is_alive() and not self._is_over.is_set():
-            # In a thread of its own: a model may take minutes, and what is said meanwhile is drained.
-            self._read_thread = threading.Thread(target=self._attempt, args=("model", read_sessions), daemon=True)
+            # In its own thread: a model may take minutes, and drains go on meanwhile.
+            self._read_thread = threading.Thread(target=self._run_logged, args=("model", read_sessions), daemon=True)
             self._read_thread.start()
 
-    def _attempt(self, what: str, action: Callable[[DataDir, ProjectMemories], object]) -> bool:
-        """The worker outlives a drain or a model that fails: the journals are still there."""
+    def _run_logged(self, what: str, action: Callable[[DataDir, ProjectMemories], object]) -> bool:
+        """Run an action and log its failure; the journals stay, so the worker goes on. Return whether it succeeded."""
         try:
             action(self._data_dir, self._memory)
         except Exception as error:  # noqa: BLE001
@@ -256,7 +262,8 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     # -- answering
 
-    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def answer_request(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request: drain, recall, status or stop."""
         name, code = request.get("op"), request.get("code")
         if name not in _REQUESTS:
             return {"ok": False, "error": unknown("request", name, _REQUESTS)}
@@ -264,20 +271,20 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
             return {"ok": True, **{name: self._info[name] for name in ("pid", "since", "code")}}
         self._used_at = time.monotonic()
         if name == "recall":
-            return self._recall(request)
+            return self._find_rules(request)
         if name == "drain":
             self._is_due.set()
         is_other = isinstance(code, str) and os.path.normcase(code) != os.path.normcase(self._code)
         if name == "stop" or (is_other and os.path.isfile(str(code))):
-            # Where another version is installed now, it is started by the next wake-up.
+            # Another version is installed now; the next wake-up starts it.
             self.stop()
         return {"ok": True}
 
-    def _recall(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _find_rules(self, request: Mapping[str, Any]) -> dict[str, Any]:
         project, session, text = texts = [request.get(name) for name in ("project", "session", "text")]
         limit = request.get("limit", 5)
         if not all(isinstance(one, str) for one in texts) or not isinstance(limit, int):
-            return {"ok": False, "error": "recall takes the texts project, session and text, and the number limit"}
+            return {"ok": False, "error": "recall needs the texts project, session and text, and a whole number limit"}
         try:
             with self._recalling:
                 most = max(1, min(limit, _MOST_RULES))
@@ -287,6 +294,6 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
 
 def _stamp_code(code: str) -> list[tuple[float, int] | None]:
-    """Return what tells whether the files that an update replaces are still the same."""
+    """Return the time and size of the files that an update replaces, to detect a new version."""
     files = (code, os.path.join(os.path.dirname(os.path.dirname(code)), "__init__.py"))
     return [(os.path.getmtime(one), os.path.getsize(one)) if os.path.exists(one) else None for one in files]

@@ -1,4 +1,4 @@
-"""Reads project documents and chats with any assistant into typed memories.
+"""Imports project documents and conversations with any assistant as typed memories.
 
 from alma.ingestion import ingest_conversations, ingest_directory
 

@@ -1,8 +1,8 @@
-"""Files, folders and exports into memory.
+"""Importing files, folders and exports into memory.
 
-What is read becomes episodes, then memories, then markers that it was stored. The markers come last, so that whatever
-is interrupted is done again. Doing it again adds nothing, because turns are recognised by their words and findings by
-the turns they came from: a marker only saves the work.
+Each batch stores conversations first, then the memories found in them, then markers. Markers come last, so that an
+interrupted batch is read again. Reading it again adds nothing, because turns are deduplicated by their text and
+findings by their turns: markers only save work.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from ..engine import episodes, validate
 from ..engine.admit import clean
-from ..engine.episodes import Conversation, Said
-from ..engine.escape import suspicious
+from ..engine.episodes import Conversation, TurnDraft
+from ..engine.escape import find_suspicion
 from ..engine.transaction import write
-from ..engine.view import view
+from ..engine.view import to_memory
 from ..errors import ValidationError
 from ..extraction import Extracted, Kept, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..extraction.learner import LISTS
@@ -33,20 +33,20 @@ from ..types.record import Origin, Provenance, Status, Trust
 from .catalogue import DOCUMENT_BYTES, Catalogue, FileEntry, Plan, Skipped, Wanted
 from .formats import Format
 from .formats.common import ASSISTANTS, ChatMessage, FileReading, Piece, Speaker, name_session
-from .sources import Survey, survey_bytes
+from .sources import ByteSurvey, survey_bytes
 
 if TYPE_CHECKING:
     from ..memory import ALMA
 
 Path = str | os.PathLike[str]
 
-SHOWN = 1_000  # So many of each kind are listed in a result; `counts` counts them all.
-_VERSION = "1"  # Of how things are read: with another one everything is looked at again.
+SHOWN = 1_000  # How many items of each list a result holds; `counts` counts them all.
+_VERSION = "1"  # The version of the readers: after a change, everything is read again.
 _BATCH_PIECES = 64
 _BATCH_CHARS = 500_000
 _TURN_CHARS = 20_000
 _SECTION_CHARS = 1_500
-_MODEL_FAILURES = 3  # After so many failures in a row a run does not ask the model again.
+_MODEL_FAILURES = 3  # After this many failures in a row, a run stops asking the model.
 _TOOLS = ("system", "developer", "tool", "function")
 _USER_NAMES = re.compile(r"(?i)\b(?:user|human|me|you|person|owner|operator|admin|developer|system)s?\b|^\W*$")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
@@ -66,7 +66,7 @@ _LISTS: Mapping[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A place that could not be read; what is around it was."""
+    """A place in a file that could not be read; the rest of the file was."""
 
     path: str
     place: str  # Such as 'line 12' or 'element 3 (character 4,096)'.
@@ -77,10 +77,10 @@ class Damage:
 
 
 class Progress(NamedTuple):
-    """How far ingestion is, reported after each batch and at the end of each file."""
+    """The progress of an import, reported after each batch and at the end of each file."""
 
     path: str
-    files: int  # Done.
+    files: int  # Files that are finished.
     files_total: int
     bytes: int
     bytes_total: int
@@ -90,27 +90,28 @@ class Progress(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class IngestResult(Kept):
-    """What came of it. The lists hold what is new, the first thousand of each; `counts` counts all.
+    """The result of an import. The lists hold the first thousand new items of each kind; `counts` counts all.
 
-    `counts` also has: files, conversations, messages, known (stored before), unchanged, and waiting (those of the new
-    ones that are candidates until a person approves them).
+    `counts` also has: files, conversations, messages, known (already stored), unchanged, and waiting (new items that
+    are candidates until a person approves them).
     """
 
     dry_run: bool = False
-    episodes: list[Episode] = field(default_factory=list)  # Conversations and documents that are new or have grown.
+    episodes: list[Episode] = field(default_factory=list)  # Conversations and documents that are new or longer.
     counts: dict[str, int] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)  # The files read, and their formats.
     skipped: list[Skipped] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
-    left_out: dict[str, int] = field(default_factory=dict)  # What was deliberately not stored, and how often.
-    notes: list[str] = field(default_factory=list)  # What one should know, such as an encoding that was guessed.
+    left_out: dict[str, int] = field(default_factory=dict)  # Counts of what is not imported by design.
+    notes: list[str] = field(default_factory=list)  # Remarks, such as an encoding that was guessed.
 
     @property
     def total(self) -> int:
-        """How many memories are new, without conversations."""
+        """The number of new memories, without conversations."""
         return sum(self.counts.get(name, 0) for name in LISTS)
 
     def increment(self, name: str, by: int = 1) -> None:
+        """Add to a count."""
         if by:
             self.counts[name] = self.counts.get(name, 0) + by
 
@@ -121,32 +122,35 @@ class IngestResult(Kept):
             listed.append(item)
 
     def leave_out(self, what: str, by: int = 1) -> None:
+        """Count items that are not imported by design."""
         if by:
             self.left_out[what] = self.left_out.get(what, 0) + by
 
     def damage(self, path: str, place: str, reason: str) -> None:
+        """Report a place in a file that could not be read."""
         self.add("damaged", Damage(path, place, reason))
 
     def note(self, what: str) -> None:
+        """Add a remark, once."""
         if what and what not in self.notes and len(self.notes) < SHOWN:
             self.notes.append(what)
 
 
-class Options(TypedDict, total=False):
-    """What all ways of ingesting take."""
+class IngestOptions(TypedDict, total=False):
+    """The options that all import functions take."""
 
-    alma: ALMA | None  # The memory; without one the configured one is opened, and closed again.
-    # Whose preferences are learned. In Slack what the user of that name, id or address wrote counts as theirs.
+    alma: ALMA | None  # The memory; by default the configured one, which is closed afterwards.
+    # The user whose preferences are learned. In Slack, messages by the user with this name, id or address are theirs.
     user_id: str | None
-    model: Model | None  # The language model that reads; without one the configured one, if any.
-    # Whether the person's own words are read: those are learned from, others' wait for a person. None: chats are,
-    # unless they lie in a git repository; documents are not.
+    model: Model | None  # The language model that reads; by default the configured one, if any.
+    # Whether the texts are the user's own: those are learned from, while findings in other people's texts become
+    # candidates. None: conversations are, unless they are in a git repository; documents are not.
     own: bool | None
-    branches: bool  # Whether abandoned branches of conversations are stored, as conversations of their own.
-    max_file_bytes: int  # Larger documents that are found in a folder are skipped.
+    branches: bool  # Whether abandoned branches of conversations are stored, as separate conversations.
+    max_file_bytes: int  # Larger documents in a folder are skipped.
     progress: Callable[[Progress], None] | None
-    dry_run: bool  # Read everything, store nothing, and count what is found.
-    resume: bool  # Skip what was stored before; False looks at everything again.
+    dry_run: bool  # Read everything and count the findings, but store nothing.
+    resume: bool  # Skip what is already stored; False reads everything again.
 
 
 def plan(
@@ -156,7 +160,10 @@ def plan(
     own: bool | None = None,
     max_file_bytes: int = DOCUMENT_BYTES,
 ) -> Plan:
-    """Return what would be read below a path, as what, and what would not be, and why. Only beginnings are read."""
+    """Return which files below a path would be read, in which format, and which would be skipped, with the reasons.
+
+    Only the beginning of each file is read.
+    """
     with _list_files(path, wanted, {"own": own, "max_file_bytes": max_file_bytes}) as catalogue:
         return catalogue.plan
 
@@ -167,35 +174,41 @@ def ingest(
     project_id: str | None = None,
     *,
     wanted: Wanted | str = Wanted.EVERYTHING,
-    **options: Unpack[Options],
+    **options: Unpack[IngestOptions],
 ) -> IngestResult:
-    """Read a file, a folder or an export, whatever it is, and store what it says."""
+    """Import a file, a folder or an export of any known format, and return what was stored."""
     with _list_files(path, wanted, options) as catalogue, _open_memory(options.get("alma"), project_id) as alma:
         return _Ingestion(alma, agent, options).read_all(catalogue)
 
 
-def ingest_file(path: Path, agent: str, project_id: str | None = None, **options: Unpack[Options]) -> IngestResult:
-    """Read one file of any known format. A document is stored as untrusted unless `own` says it is the person's."""
+def ingest_file(
+    path: Path, agent: str, project_id: str | None = None, **options: Unpack[IngestOptions]
+) -> IngestResult:
+    """Import one file of any known format. Findings in a document become candidates, unless `own` is true."""
     if os.path.isdir(path):
-        raise ValidationError(f"{os.fspath(path)} is a folder; ingest_directory and ingest_conversations read folders")
+        raise ValidationError(
+            f"path {os.fspath(path)!r} is a folder; use ingest_directory or ingest_conversations to read a folder"
+        )
     return ingest(path, agent, project_id, **options)
 
 
-def ingest_directory(path: Path, agent: str, project_id: str | None = None, **options: Unpack[Options]) -> IngestResult:
-    """Read the documents of a project, and the histories of conversations that lie in it.
+def ingest_directory(
+    path: Path, agent: str, project_id: str | None = None, **options: Unpack[IngestOptions]
+) -> IngestResult:
+    """Import the documents of a project, and conversation histories stored in the project.
 
-    They are the words of the project's authors: they are quoted, and what is found in them waits for a person,
-    unless `own` says that they are the person's own.
+    They are texts of the project's authors: they are quoted, and findings in them become candidates, unless `own` is
+    true.
     """
     if not os.path.isdir(path):
-        raise ValidationError(f"{os.fspath(path)} is no folder; ingest_file reads a file")
+        raise ValidationError(f"path {os.fspath(path)!r} is not a folder; use ingest_file to read a file")
     return ingest(path, agent, project_id, wanted=Wanted.DOCUMENTS, **options)
 
 
 def ingest_conversations(
-    path: Path, agent: str, project_id: str | None = None, **options: Unpack[Options]
+    path: Path, agent: str, project_id: str | None = None, **options: Unpack[IngestOptions]
 ) -> IngestResult:
-    """Read chats: an export, a transcript, or a folder of them. What the person said in them is learned from."""
+    """Import conversations: an export, a transcript, or a folder of them. alma learns from what the user said."""
     return ingest(path, agent, project_id, wanted=Wanted.CHATS, **options)
 
 
@@ -206,9 +219,9 @@ def ingest_conversation(
     *,
     session_id: str | None = None,
     title: str = "",
-    **options: Unpack[Options],
+    **options: Unpack[IngestOptions],
 ) -> IngestResult:
-    """Read one conversation: a file, or its messages, each a mapping with role and content (or speaker and text)."""
+    """Import one conversation: a file, or its messages as mappings with role and content (or speaker and text)."""
     if isinstance(conversation, str | os.PathLike):
         return ingest_conversations(conversation, agent, project_id, **options)
     messages = []
@@ -233,15 +246,15 @@ def ingest_conversation(
         return ingestion.flush()
 
 
-def _list_files(path: Path, wanted: Wanted | str, options: Options) -> closing[Catalogue]:
-    chosen = validate.choice("wanted", wanted, Wanted)
+def _list_files(path: Path, selection: Wanted | str, options: IngestOptions) -> closing[Catalogue]:
+    chosen = validate.choice("wanted", selection, Wanted)
     most = validate.whole("max_file_bytes", options.get("max_file_bytes", DOCUMENT_BYTES), 1, 2**50)
     return closing(Catalogue(path, chosen, own=options.get("own"), max_file_bytes=most))
 
 
 @contextmanager
 def _open_memory(alma: ALMA | None, project_id: str | None) -> Iterator[ALMA]:
-    """Give the memory to write to: the given one, seen as that project's, or the configured one, closed afterwards."""
+    """Yield the memory to write to: the one passed, or the configured one, which is closed afterwards."""
     project = None if project_id is None else validate.name("project_id", project_id)
     with OwnsMemory(alma, project) as holder:
         memory = holder.alma
@@ -252,18 +265,18 @@ def _open_memory(alma: ALMA | None, project_id: str | None) -> Iterator[ALMA]:
 
 
 class _Prepared(NamedTuple):
-    """A piece in the form in which it is stored."""
+    """A piece that is ready to be stored."""
 
     piece: Piece
-    turns: tuple[ChatMessage, ...]  # Their ids are such that the same words in the same place are recognised.
+    turns: tuple[ChatMessage, ...]  # Their ids are derived from text and position, so that turns are deduplicated.
     marker: str
-    content: str  # What the marker says once this is stored.
+    content: str  # The content of the marker once the piece is stored.
 
 
 class _Ingestion:
     """Reads pieces and stores them batch by batch."""
 
-    def __init__(self, alma: ALMA, agent: str, options: Options) -> None:
+    def __init__(self, alma: ALMA, agent: str, options: IngestOptions) -> None:
         user = options.get("user_id")
         self._alma = alma
         self._engine = alma.engine
@@ -276,11 +289,12 @@ class _Ingestion:
         self._size = 0
         self._files: dict[str, str] = {}
         self._failures = 0
-        self._failed: set[str] = set()  # The markers of what the model could not read: the next run reads it again.
+        self._failed: set[str] = set()  # Markers of pieces that the model could not read; the next run reads them.
 
     # -- reading
 
     def read_all(self, catalogue: Catalogue) -> IngestResult:
+        """Import all files of a catalogue."""
         result, shared, total = self.result, dict[str, Any](), catalogue.plan.bytes
         for one in catalogue.skipped:
             result.add("skipped", one)
@@ -296,15 +310,15 @@ class _Ingestion:
             name = entry.source.name
             try:
                 for piece, read in self._read_file(entry, catalogue, shared):
-                    # The parts of one conversation follow each other, so that few sessions have to be remembered.
+                    # The parts of a conversation follow each other, so only recent sessions need to be remembered.
                     is_first = piece.session not in sessions
                     result.increment("documents" if piece.is_document else "conversations", is_first)
                     sessions = {piece.session} | (sessions if len(sessions) < SHOWN else set())
                     if self.add(piece, entry.own):
                         report(name, number, read)
             except OSError as error:
-                # It is gone, or became unreadable: what was read of it before is stored.
-                result.damage(name, "", f"it could not be read further: {error.strerror or error}")
+                # The file was removed or became unreadable; what was read so far is stored.
+                result.damage(name, "", f"the rest of the file could not be read: {error.strerror or error}")
             done += entry.source.size
             report(name, number + 1, 0)
         self.flush()
@@ -312,9 +326,9 @@ class _Ingestion:
         return result
 
     def _read_file(self, entry: FileEntry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
-        """Yield the pieces of a file, unless all of it was stored before, with how many bytes were read by then."""
+        """Yield the pieces of a file and the number of bytes read so far; nothing if the file is already stored."""
         source, reader, result = entry.source, entry.reader, self.result
-        surveyed = Survey("", "utf-8") if reader.is_database else survey_bytes(source)
+        surveyed = ByteSurvey("", "utf-8") if reader.is_database else survey_bytes(source)
         content = self._sign(digest(surveyed.digest, str(entry.own)))
         result.increment("files")
         if len(result.files) < SHOWN:
@@ -345,13 +359,13 @@ class _Ingestion:
     # -- storing
 
     def add(self, piece: Piece, own: bool) -> bool:
-        """Store a piece with the next batch; return whether that was written now."""
+        """Add a piece to the batch; return whether the batch was full and has been written."""
         turns = tuple(_make_turns(piece, own))
         if not turns:
             return False
         content = digest(*(f"{turn.id}\x1e{turn.voice}\x1e{turn.at}" for turn in turns), piece.title)
-        # A part of a conversation is marked by its name, so that it is marked anew when it grows; a document by its
-        # content.
+        # The marker of a part of a conversation is its name, so that it is replaced when the part grows; the marker of
+        # a document is its content.
         name = ("document", content) if piece.is_document else (piece.session, piece.part)
         marker = self._name_marker("ingested", *name)
         self.result.increment("unchanged", marker in self._batch)
@@ -363,7 +377,7 @@ class _Ingestion:
         return is_full
 
     def flush(self) -> IngestResult:
-        """Store the batch: episodes, then what is found in them, then the markers."""
+        """Store the batch: conversations, then the memories found in them, then the markers."""
         result, batch, files = self.result, self._batch, self._files
         self._batch, self._files, self._size = {}, {}, 0
         stored = self._find_stored(list(batch))
@@ -379,12 +393,12 @@ class _Ingestion:
                     for item in findings:
                         result.increment(_LISTS[item.kind])
             return result
-        started, known = self._engine.clock(), {one.id for one in result.episodes}
+        started, listed_ids = self._engine.clock(), {one.id for one in result.episodes}
         conversations = [_make_conversation(one, self._agent, self._user) for one in fresh]
         records = episodes.record_conversations(self._engine, conversations) if fresh else []
         for record in {one.id: one for one in records}.values():
-            if record.updated_at >= started and record.id not in known and record.status is not Status.RETIRED:
-                result.add("episodes", view(record, started))
+            if record.updated_at >= started and record.id not in listed_ids and record.status is not Status.RETIRED:
+                result.add("episodes", to_memory(record, started))
         for one, record in zip(fresh, records, strict=True):
             if record.status is Status.RETIRED:
                 result.leave_out("conversations that were deleted here")
@@ -399,20 +413,20 @@ class _Ingestion:
         return f"mrk_{verb}_{digest(self._engine.project, self._agent, self._user, *name)}"
 
     def _sign(self, content: str) -> str:
-        """Return what a marker says: the content, and what else decides what is stored of it."""
+        """Return the content of a marker: a digest of a piece and of the options that decide what is stored of it."""
         how = f"branches={self._options.get('branches', False)}"
         return digest(_VERSION, how, self._model.name if self._model else "", content)
 
     def _find_stored(self, markers: list[str]) -> dict[str, str]:
-        """Return what these markers say; nothing when everything is to be looked at again."""
-        is_asked = markers and self._options.get("resume", True)
-        return {record.id: record.body["value"] for record in self._engine.store.get(markers)} if is_asked else {}
+        """Return the contents of these markers; nothing if everything is to be read again."""
+        is_used = markers and self._options.get("resume", True)
+        return {record.id: record.body["value"] for record in self._engine.store.get(markers)} if is_used else {}
 
     def _extract(self, one: _Prepared) -> dict[bool, list[Extracted]]:
-        """Return what a piece says that may be learned (True), and what waits for a person (False)."""
+        """Return the findings in a piece by trust: those to learn (True), and those to store as candidates (False)."""
         has_stopped = self._failures >= _MODEL_FAILURES
         model = None if has_stopped else self._model
-        # What programs said teaches nothing.
+        # Nothing is learned from the output of programs.
         turns = [turn for turn in one.turns if turn.voice is not Speaker.TOOL]
         if one.piece.is_document:
             [document] = one.piece.messages
@@ -420,23 +434,23 @@ class _Ingestion:
         else:
             messages = [{"speaker": each.speaker, "text": each.text, "at": each.at, "id": each.id} for each in turns]
             texts = [turn.text for turn in turns if turn.voice is Speaker.PERSON]
-            known = find_known_memories(self._engine, self._agent, self._user or None, texts) if model else []
-            extraction = extract_conversation(messages, model=model, known=known)
+            stored = find_known_memories(self._engine, self._agent, self._user or None, texts) if model else []
+            extraction = extract_conversation(messages, model=model, known=stored)
         if model is not None:
             self._failures = self._failures + 1 if extraction.failed else 0
         if extraction.failed:
-            self.result.note(f"the model was not used everywhere: {extraction.failed}")
+            self.result.note(f"the model failed, so the local reader read some texts alone: {extraction.failed}")
         if extraction.failed or has_stopped:
             self._failed.add(one.marker)
         findings: dict[bool, list[Extracted]] = {True: [], False: []}
         for item in extraction.found:
             turn = turns[item.turn]
-            is_hostile = not one.piece.is_document and suspicious(turn.text[:_TURN_CHARS])
+            is_hostile = not one.piece.is_document and find_suspicion(turn.text[:_TURN_CHARS])
             findings[turn.voice is not Speaker.OTHER and not is_hostile].append(item)
         return findings
 
     def _learn(self, one: _Prepared, episode: str) -> None:
-        """Store what a piece says, and count it."""
+        """Store and count the findings in a piece."""
         result = self.result
         for is_trusted, findings in self._extract(one).items():
             if not findings:
@@ -466,9 +480,9 @@ class _Ingestion:
 
 
 def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
-    """Yield a piece as turns. A document speaks under its own name, in sections that can be quoted.
+    """Yield a piece as turns. A document is split into sections that can be quoted, with its name as the speaker.
 
-    Unless it is the person's own, they are somebody else's words, and do not say that it was the user.
+    Unless the piece is the user's own, its turns are attributed to somebody else, and never to the user.
     """
     seen: Counter[tuple[str, str]] = Counter()
     for message in piece.messages:
@@ -484,14 +498,14 @@ def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
                     yield ChatMessage(name, text, voice, message.at, digest("section", text, str(seen[name, text])))
             continue
         seen[name, words] += 1
-        # Without an id of its own a message is recognised by its place among equal ones.
+        # A message without an id is identified by its position among equal ones.
         key = ("id", message.id) if message.id else ("said", piece.part, str(seen[name, words]))
         for number, text in enumerate(_cut_text(clean(words), _TURN_CHARS)):
             yield ChatMessage(name, text, voice, message.at, digest(*key, name, words, str(number)))
 
 
 def _cut_text(text: str, most: int) -> Iterator[str]:
-    """Yield pieces that are not longer, cut between paragraphs, lines, sentences or words where there are any."""
+    """Yield pieces of at most this length, cut between paragraphs, lines, sentences or words where possible."""
     while text:
         cut = len(text)
         if cut > most:
@@ -509,17 +523,17 @@ def _clean_name(name: str, most: int) -> str:
 
 
 def _make_conversation(one: _Prepared, agent: str, user: str) -> Conversation:
-    """Return a piece as the engine stores it: that it was said is certain, and it is only ever quoted.
+    """Return a piece as the engine stores it. Conversations are only ever quoted, so they count as learned.
 
-    What somebody else wrote for a model waits for a person, and a title that reads like an instruction is left out.
+    Turns of others that read like instructions to a model are untrusted, and such a title is left out.
     """
     source = str(one.piece.format)
     learned = Provenance(Origin.IMPORT, Trust.LEARNED, source=source)
     untrusted = Provenance(Origin.CONTENT, Trust.UNTRUSTED, source=source)
     turns = []
     for turn in one.turns:
-        is_doubted = turn.voice in (Speaker.OTHER, Speaker.TOOL) and suspicious(turn.text)
-        turns.append(Said(turn.speaker, turn.text, turn.at, turn.id, untrusted if is_doubted else learned))
+        is_doubted = turn.voice in (Speaker.OTHER, Speaker.TOOL) and find_suspicion(turn.text)
+        turns.append(TurnDraft(turn.speaker, turn.text, turn.at, turn.id, untrusted if is_doubted else learned))
     title = _clean_name(one.piece.title, 300)
-    title = "" if suspicious(title) else title
+    title = "" if find_suspicion(title) else title
     return Conversation(agent, one.piece.session, tuple(turns), user, title, learned, (source,))

@@ -1,7 +1,7 @@
-"""Where bytes come from, a file or a member of an archive, and how they are encoded.
+"""Sources of bytes, files and members of archives, and their encodings.
 
-Archives are read without unpacking them to the disk. Neither the size nor the name of a member is believed: reading
-stops where the member says it ends, and members that would grow beyond what text does, or whose names lead elsewhere,
+Archives are read without unpacking them to disk. The declared size and name of a member are not trusted: reading stops
+at the declared size, and members whose compression ratio is too high for text, or whose names lead out of the archive,
 are skipped.
 """
 
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 CHUNK = 256 * 1024
-HEAD = 256 * 1024  # So much of a file is looked at to find its format.
-MAX_RATIO = 200  # Text shrinks to a twentieth, seldom to a hundredth; a bomb to a thousandth and less.
+HEAD = 256 * 1024  # How many bytes of a file are read to detect its format.
+MAX_RATIO = 200  # Text compresses to a twentieth, rarely to a hundredth; a zip bomb to a thousandth or less.
 MAX_BYTES = 64 * 1024**3
 MAX_MEMBERS = 200_000
 _SMALL = 1024 * 1024
@@ -36,8 +36,8 @@ _BOMS = (
 LATIN = "cp1252"
 _CONTROL = bytes(set(range(1, 32)) - {7, 8, 9, 10, 12, 13, 27}) + b"\x7f"
 _MAX_CONTROL = 0.05
-_MAX_ZEROS = 0.4  # A file that was being written when the machine stopped has whole blocks of them.
-# What files are that are no text, by how they begin; images and programs show by their bytes.
+_MAX_ZEROS = 0.4  # A file that was being written when the machine crashed has whole blocks of zeros.
+# Files that are not text, by how they begin; images and programs are recognised by their control characters.
 _BINARY = {
     "a database": (b"SQLite format 3\x00",),
     "an archive": (b"PK\x03\x04", b"PK\x05\x06"),
@@ -50,33 +50,38 @@ Blocks = Callable[[int], Generator[bytes, None, None]]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Bytes that can be read again and again."""
+    """A file, or a member of an archive, that can be read repeatedly."""
 
-    name: str  # For a person: a path, or `archive.zip!/member`.
+    name: str  # The name to show: a path, or `archive.zip!/member`.
     size: int
     read_blocks: Blocks  # Yields all bytes in blocks of that size; raises OSError.
     modified: datetime | None = None
-    path: Path | None = None  # The file on the disk, when it is one.
+    path: Path | None = None  # The path of a file on disk; None for a member of an archive.
 
     @property
     def leaf(self) -> str:
+        """The file name without its folders."""
         return self.name.replace("\\", "/").rpartition("/")[2]
 
     @property
     def folder(self) -> str:
-        """The name of the folder that it is in; empty when there is none."""
+        """The name of the folder that it is in; empty if there is none."""
         return ("/" + self.name.replace("\\", "/")).rsplit("/", 2)[-2]
 
     @property
     def stem(self) -> str:
+        """The file name without its last extension."""
         return self.leaf.rpartition(".")[0] or self.leaf
 
     def read_start(self, size: int) -> bytes:
+        """Return at most `size` bytes from the beginning."""
         with closing(self.read_blocks(size)) as blocks:
             return next(blocks, b"")
 
 
 def open_file(path: Path) -> Source:
+    """Return a file on disk as a source; raise OSError if it does not exist."""
+
     def read_blocks(size: int) -> Generator[bytes, None, None]:
         with path.open("rb") as file:
             while block := file.read(size):
@@ -89,7 +94,7 @@ def open_file(path: Path) -> Source:
 
 
 class Archive(NamedTuple):
-    """An open zip archive and those of its members that may be read."""
+    """An open zip archive and its members that may be read."""
 
     path: Path
     zip: zipfile.ZipFile
@@ -97,25 +102,25 @@ class Archive(NamedTuple):
 
 
 def open_archive(path: Path, skip: Callable[[str, str], None]) -> Archive:
-    """Open an archive; raise OSError when it cannot or must not be read. `skip` gets names and reasons."""
+    """Open an archive; raise OSError if it is damaged or a zip bomb. `skip` receives the names of skipped members."""
     try:
         archive = Archive(path, zipfile.ZipFile(path), [])
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise OSError(f"it is no whole zip archive: {error}") from error
+        raise OSError(f"not a complete zip archive: {error}") from error
     infos = [one for one in archive.zip.infolist() if not one.is_dir()]
     size, packed = sum(one.file_size for one in infos), path.stat().st_size
     if len(infos) > MAX_MEMBERS or size > MAX_BYTES or _is_bomb(size, packed):
         archive.zip.close()
-        grown = f"{packed:,} to {size:,} bytes in {len(infos):,} members"
-        raise OSError(f"it would grow from {grown}, as no archive of texts does")
+        growth = f"{packed:,} to {size:,} bytes in {len(infos):,} members"
+        raise OSError(f"too large to unpack safely: it would grow from {growth}")
     for info in infos:
         name, inside = f"{path}!/{info.filename}", info.filename.replace("\\", "/")
         if inside.startswith("/") or ".." in inside.split("/") or ":" in inside.split("/")[0] or "\0" in inside:
             skip(name, "its name leads out of the archive")
         elif info.flag_bits & 1:
-            skip(name, "it is encrypted")
+            skip(name, "encrypted")
         elif _is_bomb(info.file_size, info.compress_size):
-            skip(name, f"it would grow from {info.compress_size:,} to {info.file_size:,} bytes")
+            skip(name, f"too large to unpack safely: {info.compress_size:,} bytes would become {info.file_size:,}")
         else:
             modified = None
             with suppress(ValueError):
@@ -136,21 +141,22 @@ def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, size: int) -> 
             while block := file.read(min(size, left + 1)):
                 left -= len(block)
                 if left < 0:
-                    raise OSError("this member is larger than the archive says")
+                    raise OSError("the member is larger than the archive declares")
                 yield block
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
-        raise OSError(f"this member is damaged or cannot be unpacked: {error}") from error
+        raise OSError(f"the member is damaged or cannot be unpacked: {error}") from error
 
 
 class FileHead(NamedTuple):
     """The beginning of a file."""
 
-    text: str  # Decoded as far as it goes; empty when it is not text.
-    is_whole: bool  # Whether that is all of the file.
-    binary: str  # What it is instead of text; empty when it is text.
+    text: str  # Empty if the file is not text.
+    is_whole: bool  # Whether this is the whole file.
+    binary: str  # A description of a file that is not text; empty for text.
 
 
 def read_head(source: Source) -> FileHead:
+    """Return the decoded beginning of a file, or a description of it if it is not text."""
     start = source.read_start(HEAD)
     binary = next((what for what, magic in _BINARY.items() if start.startswith(magic)), "")
     encoding = _guess_encoding([start])
@@ -163,7 +169,7 @@ def read_head(source: Source) -> FileHead:
 
 
 def _guess_encoding(blocks: Iterable[bytes]) -> str:
-    """Read its mark, or tell an old one-byte encoding from UTF-8 in which a few bytes are damaged."""
+    """Return the encoding: from a byte order mark, or by telling Windows-1252 from UTF-8 with a few damaged bytes."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     bad = foreign = 0
     for number, block in enumerate(blocks):
@@ -176,25 +182,25 @@ def _guess_encoding(blocks: Iterable[bytes]) -> str:
 
 
 def _find_marked_encoding(start: bytes) -> str:
-    """Return the encoding that the first bytes show; empty when they show none."""
+    """Return the encoding that the first bytes show; empty if they show none."""
     if marked := next((encoding for bom, encoding in _BOMS if start.startswith(bom)), ""):
         return marked
-    # UTF-16 without its mark: every other byte of Latin text is zero.
+    # UTF-16 without a byte order mark: every other byte of Latin text is zero.
     sample = start[:4096]
     half = len(sample) // 2
     few, many = sorted((sample[at::2].count(0), encoding) for at, encoding in enumerate(("utf-16-be", "utf-16-le")))
     return many[1] if half >= 8 and many[0] > 0.6 * half and few[0] < 0.1 * half else ""
 
 
-class Survey(NamedTuple):
-    """What one look at every byte gives."""
+class ByteSurvey(NamedTuple):
+    """The digest and encoding of a file."""
 
-    digest: str  # By which the file is recognised.
+    digest: str
     encoding: str
 
 
-def survey_bytes(source: Source) -> Survey:
-    """Read all of it, and return its digest and the encoding that fits it best."""
+def survey_bytes(source: Source) -> ByteSurvey:
+    """Read a whole file and return its digest and its most likely encoding."""
     hasher = hashlib.sha256()
 
     def hash_blocks() -> Iterator[bytes]:
@@ -205,5 +211,5 @@ def survey_bytes(source: Source) -> Survey:
     blocks = hash_blocks()
     encoding = _guess_encoding(blocks)
     for _ in blocks:
-        pass  # The mark at its beginning was enough to know the encoding.
-    return Survey(hasher.hexdigest(), encoding)
+        pass  # With a byte order mark, the encoding was known before the end; the digest needs the rest.
+    return ByteSurvey(hasher.hexdigest(), encoding)

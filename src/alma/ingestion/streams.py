@@ -1,9 +1,9 @@
-"""Lines and JSON values of files of any size, read in bounded memory, and values of foreign JSON taken with care.
+"""Readers for lines and JSON values of files of any size, in bounded memory, and safe access to values of foreign JSON.
 
-`JsonStream` is written by hand because a streaming parser such as ijson stops at the first damaged value. Here a value
-is read by the standard decoder from a window that grows until the value is whole. Where one is damaged or too long,
-reading continues at the next place that looks as its neighbours begin: `{"title": …, "create_time":`. Inside a string
-there is no such place, because its quotes would be escaped.
+`JsonStream` is written by hand because a streaming parser such as ijson stops at the first damaged value. Here the
+standard decoder reads a value from a window that grows until the value is complete. After a damaged or too long value,
+reading continues at the next place that begins like its siblings: `{"title": …, "create_time":`. Such a place cannot be
+inside a string, because its quotes would be escaped.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ LIMIT = 16 * 1024 * 1024  # The longest line or value that is read, in character
 Damaged = Callable[[str, str], None]  # Receives the place and the reason.
 JsonObject = dict[str, Any]
 
-_SPACE = re.compile(r"[ \t\r\n\ufeff,]*")  # Commas too: nothing depends on where they are.
+_SPACE = re.compile(r"[ \t\r\n\ufeff,]*")  # Including commas, whose positions do not matter.
 _SCALAR = r'(?:"(?:[^"\\]|\\.){0,2000}"|[^\s,{}\[\]":]{1,60})'
 _BEGINNING = re.compile(
     rf'\{{\s*"((?:[^"\\]|\\.){{1,200}})"\s*:\s*(?:{_SCALAR}\s*,\s*"((?:[^"\\]|\\.){{1,200}})"\s*:)?'
 )
-_MARGIN = 16  # An error this close to the end of the window may be due to that end.
+_MARGIN = 16  # An error this close to the end of the window may be caused by the end itself.
 _OVERLAP = 8_192
 _MAX_DAMAGES = 1_000
-_MAX_WASTE = 64  # So many times the limit may be read in vain before the rest is given up.
+_MAX_WASTE = 64  # How many times the limit may be read in vain before the rest of the file is skipped.
 _DECODER = json.JSONDecoder(
     strict=False,
-    # A number with thousands of digits means nothing here, and takes long to read.
+    # A number with thousands of digits is meaningless here, and slow to parse.
     parse_int=lambda digits: int(digits) if len(digits) <= 40 else digits,
     parse_constant=lambda _: None,
 )
 
 
 def read_lines(chunks: Iterable[str], damaged: Damaged, limit: int = LIMIT) -> Iterator[tuple[int, str]]:
-    """Yield each line with its number, without its end. Lines that are too long are reported and skipped."""
+    """Yield each line with its number, without its line ending. Lines that are too long are reported and skipped."""
     number, size = 1, 0
     parts: list[str] = []
     pieces = chain.from_iterable(re.split(r"(\n)", chunk) for chunk in chunks)
@@ -49,7 +49,7 @@ def read_lines(chunks: Iterable[str], damaged: Damaged, limit: int = LIMIT) -> I
             parts = [*parts, piece] if size <= limit else []
             continue
         if size > limit:
-            damaged(f"line {number:,}", f"longer than {limit:,} characters; passed over")
+            damaged(f"line {number:,}", f"longer than {limit:,} characters; skipped")
         elif size or piece:
             yield number, "".join(parts).removesuffix("\r")
         number, size, parts = number + 1, 0, []
@@ -67,13 +67,13 @@ def read_objects(chunks: Iterable[str], damaged: Damaged) -> Iterator[tuple[int,
 
 
 def parse_json(text: str) -> tuple[Any, str]:
-    """Return the value and an empty string, or None and why there is none."""
+    """Return the value and an empty string, or None and the reason why the text is not JSON."""
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        return None, f"not whole JSON: {error.msg} at character {error.pos:,}"
+        return None, f"not complete JSON: {error.msg} at character {error.pos:,}"
     except RecursionError:
-        return None, "nested too deep"
+        return None, "nested too deeply"
     return replace_surrogates(value) if "\\ud" in text.lower() else value, ""
 
 
@@ -81,32 +81,34 @@ def parse_json(text: str) -> tuple[Any, str]:
 
 
 def as_dict(value: object) -> JsonObject:
+    """Return a value if it is an object, otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def as_dicts(value: object) -> list[JsonObject]:
+    """Return the objects in a value if it is a list, otherwise an empty list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def get_dict(values: JsonObject, *path: str) -> JsonObject:
-    """Return the object that a path of members leads to; empty when there is none."""
+    """Return the object at a path of members; empty if there is none."""
     for name in path:
         values = as_dict(values.get(name))
     return values
 
 
 def get_dicts(values: JsonObject, *names: str) -> list[JsonObject]:
-    """Return the objects in the first of these members that has any."""
+    """Return the objects in the first of these members that contains any."""
     return next((dicts for name in names if (dicts := as_dicts(values.get(name)))), [])
 
 
 def get_text(values: JsonObject, *names: str) -> str:
-    """Return the first of these members that is text and not empty."""
+    """Return the first of these members that is a non-empty text; empty if there is none."""
     return next((value for name in names if isinstance(value := values.get(name), str) and value), "")
 
 
 def join_blocks(content: object, types: Iterable[str] = ("text",), separator: str = "\n") -> str:
-    """Return the text of a message: a string, or its text blocks."""
+    """Return the text of a message, which is a string or a list of blocks with text."""
     if isinstance(content, str):
         return content
     blocks = [get_text(one, "text") for one in as_dicts(content) if one.get("type", "text") in types]
@@ -114,7 +116,7 @@ def join_blocks(content: object, types: Iterable[str] = ("text",), separator: st
 
 
 def parse_time(value: object) -> datetime | None:
-    """Return a time given as ISO 8601 text or as seconds, milli- or microseconds since 1970; None for others."""
+    """Return the time of an ISO 8601 text or of seconds, milli- or microseconds since 1970; None for anything else."""
     if isinstance(value, str) and re.fullmatch(r"\d{9,17}(?:\.\d{1,9})?", value.strip()):
         value = float(value)
     try:
@@ -135,13 +137,16 @@ def parse_time(value: object) -> datetime | None:
 
 
 class JsonItem(NamedTuple):
-    key: str  # The name of the member, or of the list it is in; empty in a list that is the whole text.
-    number: int  # Its number in the list; -1 for a member.
+    """A member of a JSON object, or an element of a list."""
+
+    key: str  # The name of the member, or of the list it is in; empty for a list at the top.
+    number: int  # Its index in the list; -1 for a member.
     value: Any
-    at: int  # The character it begins at.
+    at: int  # The position of its first character.
 
     @property
     def place(self) -> str:
+        """The place of an element, for messages."""
         return f"element {self.number} (character {self.at:,})"
 
 
@@ -150,7 +155,7 @@ class _BrokenError(Exception):
 
 
 class JsonStream:
-    """Reads one JSON text, or several that follow each other."""
+    """Reads one JSON text, or several in a row."""
 
     def __init__(self, chunks: Iterable[str], damaged: Damaged, limit: int = LIMIT) -> None:
         self._chunks = iter(chunks)
@@ -161,24 +166,24 @@ class JsonStream:
         self._damages = self._wasted = 0
 
     def read(self, enter: frozenset[str] = frozenset()) -> Iterator[JsonItem]:
-        """Yield the elements of a list, or the members of an object; of members in `enter` the elements."""
+        """Yield the elements of a list or the members of an object; of members in `enter`, yield the elements."""
         while opening := self._peek():
             if opening == "[":
                 yield from self._read_list("")
             elif opening == "{":
                 yield from self._read_object(enter)
             else:
-                self._give_up("neither a list nor an object begins here; the rest was not read")
+                self._give_up("expected a list or an object here; the rest was not read")
 
     def _read_list(self, key: str) -> Generator[JsonItem, None, bool]:
-        """Yield the elements; return whether the list ends where it should."""
+        """Yield the elements; return whether the list was closed properly."""
         self._pos += 1
         index = 0
         sibling: re.Pattern[str] | None = None
         while following := self._peek():
             at = self._before + self._pos
             if following == "]":
-                # After a damaged place it may be the bracket of a list inside an element.
+                # After a damaged place, this bracket may belong to a list inside an element.
                 self._pos += 1
                 if self._peek() in (('"', "}", "") if key else ("", "[", "{")):
                     return True
@@ -222,7 +227,7 @@ class JsonStream:
             self._pos += 1
         except _BrokenError as error:
             self._damaged(f"character {at:,}", str(error))
-            # The lists asked for may come after the damaged member, whose string may have taken the quote before one.
+            # The lists to enter may follow the damaged member, whose string may have consumed the quote before a name.
             name = re.compile(rf'\b({"|".join(map(re.escape, sorted(enter)))})"\s*:\s*(?=\[)')
             while enter and (match := self._find_next(name)):
                 self._pos = match.end()
@@ -239,20 +244,20 @@ class JsonStream:
                 if self._has_ended or not is_cut:
                     raise _BrokenError("it ends in the middle" if is_cut else error.msg) from None
             except RecursionError:
-                raise _BrokenError("nested too deep") from None
+                raise _BrokenError("nested too deeply") from None
             else:
-                # A number may go on after the end of the window, and one such as `1.5e` ends early before it.
+                # A number may continue after the end of the window, and one such as `1.5e` ends early before it.
                 room = _MARGIN if isinstance(value, int | float) else 0
                 is_whole = self._has_ended or end + room < len(self._window)
                 if is_whole and end - self._pos <= self._limit:
                     start, self._pos = self._pos, end
                     return replace_surrogates(value) if self._window.find("\\u", start, end) >= 0 else value
             if len(self._window) - self._pos > self._limit:
-                raise _BrokenError(f"longer than {self._limit:,} characters; passed over")
+                raise _BrokenError(f"longer than {self._limit:,} characters; skipped")
             self._grow(min(2 * (len(self._window) - self._pos), self._limit + 1))
 
     def _describe_beginning(self) -> re.Pattern[str] | None:
-        """Return how the elements of this list begin."""
+        """Return a pattern of how the elements of this list begin; None if they are not objects."""
         if len(self._window) - self._pos < _OVERLAP:
             self._grow(2 * _OVERLAP)
         match = _BEGINNING.match(self._window, self._pos)
@@ -262,7 +267,7 @@ class JsonStream:
         return re.compile(rf'\{{\s*"{re.escape(match[1])}"\s*:' + second)
 
     def _find_next(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Move to the next place that looks like this; return None when there is none."""
+        """Move to the next match of a pattern and return it; None if there is none."""
         while (match := pattern.search(self._window, self._pos)) is None:
             if self._has_ended:
                 return None
@@ -277,7 +282,7 @@ class JsonStream:
         self._window, self._pos, self._has_ended = "", 0, True
 
     def _peek(self) -> str:
-        """Return the next character that is neither space nor a comma; empty at the end."""
+        """Return the next character that is neither white space nor a comma; empty at the end."""
         while True:
             space = _SPACE.match(self._window, self._pos)
             self._pos = space.end() if space else self._pos
@@ -285,10 +290,11 @@ class JsonStream:
                 return self._window[self._pos : self._pos + 1]
             self._grow(1)
 
-    def _grow(self, wanted: int) -> None:
+    def _grow(self, least: int) -> None:
+        """Extend the window to at least this many characters from the current position, if the text has them."""
         pieces = [self._window[self._pos :]]
         size = len(pieces[0])
-        while size < wanted or len(pieces) == 1:
+        while size < least or len(pieces) == 1:
             chunk = next(self._chunks, None)
             if chunk is None:
                 self._has_ended = True

@@ -16,8 +16,7 @@ from ..engine.context import Engine
 from ..engine.transaction import Transaction, write
 from ..errors import ModelError, ModelOutputError, OverBudgetError
 from ..ports import Model
-from ..types.asking import Answer, ModelSettings, Prices, Prompt
-from ..types.asking import Limits as Limits
+from ..types.asking import Answer, BudgetLimits, ModelSettings, Prices, Prompt
 from ..types.query import Where
 from ..types.record import Record
 
@@ -59,7 +58,7 @@ Reserved = tuple[str, str, int, float]  # What was set aside for a call: its day
 
 class Budget(NamedTuple):
     engine: Engine
-    limits: Limits
+    limits: BudgetLimits
     prices: Prices | None = None
 
     def pay(self, model: str, prompt: Prompt, ask: Callable[[], Answer]) -> Answer:
@@ -80,7 +79,7 @@ class Budget(NamedTuple):
 class Budgeted:
     """Any model, asked only as often as a day's budget allows."""
 
-    def __init__(self, model: Model, engine: Engine, limits: Limits, prices: Prices | None = None) -> None:
+    def __init__(self, model: Model, engine: Engine, limits: BudgetLimits, prices: Prices | None = None) -> None:
         self.name = model.name
         self._model = model
         self._budget = Budget(engine, limits, prices)
@@ -95,7 +94,7 @@ def most_tokens(prompt: Prompt) -> int:
     return len(text.encode("utf-8", "replace")) + _OVERHEAD + prompt.max_tokens
 
 
-def reserve(engine: Engine, limits: Limits, model: str, tokens: int, cost: float | None = None) -> Reserved:
+def reserve(engine: Engine, limits: BudgetLimits, model: str, tokens: int, cost: float | None = None) -> Reserved:
     """Set aside what one call may take; OverBudgetError when that would exceed a limit."""
     aside = 0.0 if limits.cost is None else limits.cost_of_a_call if cost is None else cost
 
@@ -183,9 +182,9 @@ class ModelUse:
 class Usage:
     provider: str
     model: str
-    limits: Limits
+    limits: BudgetLimits
     today: Day
-    left: Limits  # Of today.
+    left: BudgetLimits  # Of today.
     days: tuple[Day, ...]  # Newest first.
 
 
@@ -196,7 +195,7 @@ def usage(engine: Engine, settings: ModelSettings, *, days: int = 30) -> Usage:
     today = next((day for day in used if day.day == date), Day(date))
     limits = settings.budget
     # A reservation is not left: it may be spent already.
-    left = Limits(
+    left = BudgetLimits(
         calls=None if limits.calls is None else max(0, limits.calls - today.calls),
         tokens=None if limits.tokens is None else max(0, limits.tokens - today.tokens - today.aside_tokens),
         cost=None if limits.cost is None else max(0.0, limits.cost - today.cost - today.aside_cost),

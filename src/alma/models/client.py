@@ -34,7 +34,7 @@ _MOST_TOKENS, _MOST_DOLLARS = 1e8, 1e6  # No answer takes more; a service that r
 _log_lock = threading.Lock()
 
 
-class TransientError(ModelUnavailableError):
+class TransientModelError(ModelUnavailableError):
     """A failure that is worth a retry; `after` is the number of seconds that the service asked for."""
 
     def __init__(self, message: str, spent: Spent | None = None, after: float | None = None) -> None:
@@ -79,9 +79,9 @@ class Client:
     def _ask_with_retries(self, prompt: Prompt) -> Answer:
         """Ask again after a pause when the service was busy, broken or out of reach."""
         start = monotonic()
-        failures: list[TransientError] = []
+        failures: list[TransientModelError] = []
 
-        def choose_pause(attempt: int, error: TransientError) -> float | None:
+        def choose_pause(attempt: int, error: TransientModelError) -> float | None:
             failures.append(error)
             # Full jitter, so that many clients that failed together do not return together.
             pause = uniform(0.0, min(LONGEST_WAIT, BACKOFF * 2**attempt))
@@ -90,7 +90,7 @@ class Client:
             return None if pause > LONGEST_WAIT or monotonic() + pause > start + self.within else pause
 
         try:
-            return call_with_retries(lambda: self._ask_once(prompt), TransientError, self.retries, choose_pause)
+            return call_with_retries(lambda: self._ask_once(prompt), TransientModelError, self.retries, choose_pause)
         except OverBudgetError as error:
             # The first try was paid for and failed, which is what went wrong; a lack of budget came later.
             raise next(iter(failures), error) from None

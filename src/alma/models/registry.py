@@ -12,7 +12,7 @@ from typing import Any
 from ..engine.context import Engine
 from ..errors import ConfigError, ModelUnavailableError, unknown
 from ..ports import Model
-from ..types.asking import LONGEST_TIMEOUT, PROVIDERS, Answer, ModelSettings, Prices, Prompt, unfit
+from ..types.asking import LONGEST_TIMEOUT, PROVIDERS, Answer, ModelSettings, Prices, Prompt, describe_unfit_option
 from .budget import Budget
 from .claude_cli import CHEAPEST, PATH_VARIABLE, TIMEOUT_VARIABLE, ClaudeCLI
 from .claude_cli import TIMEOUT as CLAUDE_TIMEOUT
@@ -31,7 +31,7 @@ def create(name: str, options: Mapping[str, Any], environ: Environ) -> Model | N
         raise ConfigError(unknown("model", name, PROVIDERS))
     for option, value in options.items():
         if option not in PROVIDERS[name]:
-            raise ConfigError(unfit(name, option))
+            raise ConfigError(describe_unfit_option(name, option))
         if option == "model" and value is None:
             raise ConfigError("the model's `model` must be a name, not None")
     return build(ModelSettings(provider=name, **options), environ)

@@ -38,7 +38,7 @@ from .budget import NOTHING, Spent
 from .client import (
     ANTHROPIC_TOKENS,
     Provider,
-    TransientError,
+    TransientModelError,
     check_end,
     make_strict,
     quote_material,
@@ -93,7 +93,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         return pool.submit(asyncio.run, work).result()
 
 
-class Service(Provider):
+class ModelService(Provider):
     """A service that is sent one request. Subclasses know its API."""
 
     package, extra = "httpx", "models"
@@ -194,11 +194,11 @@ class Service(Provider):
                         break
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
             message = f"{self.label} cannot be reached at {self.url}: {self._shorten(str(error))}"
-            raise TransientError(message, NOTHING) from error
+            raise TransientModelError(message, NOTHING) from error
         except httpx.TimeoutException as error:
             raise ModelTimeoutError(f"{self.label} gave no answer in {self._read_timeout:g} s and was ended") from error
         except httpx.HTTPError as error:
-            raise TransientError(f"the connection to {self.label} broke: {type(error).__name__}") from error
+            raise TransientModelError(f"the connection to {self.label} broke: {type(error).__name__}") from error
         return response.status_code, response.headers, bytes(data)
 
     def _explain_refusal(
@@ -208,7 +208,7 @@ class Service(Provider):
         more = f"; it said: {detail}" if detail else ""
         if status == 429 or status >= 500:
             spent = NOTHING if status in _NOT_SERVED else None
-            return TransientError(f"{self.label} answered with {status}{more}", spent, read_retry_after(headers))
+            return TransientModelError(f"{self.label} answered with {status}{more}", spent, read_retry_after(headers))
         message = f"{self.label} refused the question ({status}){more}"
         if 300 <= status < 400:
             message = f"{self.label} sends us elsewhere ({status}), where nothing is sent: correct `base_url`"
@@ -224,7 +224,7 @@ class Service(Provider):
             with self._lock:
                 if len(alternatives) > 1:
                     alternatives[:] = alternatives[alternatives[0] == refused :]
-                    return TransientError(f"{message}; asked in another way", NOTHING, 0.0)
+                    return TransientModelError(f"{message}; asked in another way", NOTHING, 0.0)
         return ModelUnavailableError(message, NOTHING)
 
     def _shorten(self, text: str) -> str:
@@ -233,7 +233,7 @@ class Service(Provider):
         return " ".join(redact(hidden[:16_000]).split())[:200]
 
 
-class Anthropic(Service):
+class Anthropic(ModelService):
     usual_url, path, key_variable = "https://api.anthropic.com", "/v1/messages", "ANTHROPIC_API_KEY"
     key_header, key_prefix, other_headers = "x-api-key", "", {"anthropic-version": "2023-06-01"}
     token_names = ANTHROPIC_TOKENS
@@ -271,7 +271,7 @@ class Anthropic(Service):
         return "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
 
 
-class OpenAI(Service):
+class OpenAI(ModelService):
     usual_url, path, key_variable = "https://api.openai.com/v1", "/chat/completions", "OPENAI_API_KEY"
     token_names = ("prompt_tokens", "completion_tokens")
     ways = ("json_schema", "json_object", "text")
@@ -351,7 +351,7 @@ class LiteLLM(OpenAI):
             if "Timeout" in kind or status == 408:
                 raise ModelTimeoutError(f"{self.label} gave no answer in {self.timeout:g} s") from None
             if kind == "APIConnectionError":
-                raise TransientError(f"{self.label} cannot be reached") from None
+                raise TransientModelError(f"{self.label} cannot be reached") from None
             raise self._explain_refusal(status or 400, {}, "", "", "") from None
         reply: dict[str, Any] = response.model_dump()
         if isinstance(reply.get("usage"), dict):

@@ -1,4 +1,4 @@
-"""What is to be done, by whom, in which order, and how far it is.
+"""Work items: what there is to do, who does it, in which order, and how far it is.
 
 from alma.progress import ProgressTracker
 
@@ -24,7 +24,7 @@ from ..engine.context import Engine
 from ..engine.search import by_words
 from ..engine.transaction import Transaction, scan_records, write
 from ..engine.view import count_records
-from ..errors import ValidationError
+from ..errors import NotFoundError, ValidationError
 from ..memory import ALMA
 from ..opening import OwnsMemory
 from ..operations import About, Effect, Group, take_as_given
@@ -37,12 +37,12 @@ from . import items as work
 from .items import (
     LEASE_SECONDS,
     Item,
-    Plan,
     ProgressLog,
     ProgressSummary,
     Status,
     Strategy,
     WorkItem,
+    WorkPlan,
     read_item,
 )
 
@@ -60,6 +60,7 @@ __all__ = [
 T = TypeVar("T")
 _LOG = "progress_log"
 _MAX_LIMIT = 1_000_000
+_SHOWN = 5
 _DEFAULTS = {"item_type": "task", "priority": 50}
 
 operation = Group("work", lambda alma: ProgressTracker(alma=alma, project_id=alma.project_id))
@@ -80,17 +81,23 @@ def _check_statuses(label: str, value: object) -> list[Status]:
 
 @dataclass(frozen=True, slots=True)
 class NextItem:
-    item: WorkItem | None  # None: nothing is free to be worked on.
-    waiting: int  # How many items are open all the same: blocked, being worked on, or another agent's.
+    """The work item to take up next, if any is free."""
+
+    item: WorkItem | None  # None if no item is free.
+    waiting: int  # How many items are open but not free: blocked, in progress, or another agent's.
 
 
 @dataclass(frozen=True, slots=True)
 class Archived:
+    """How many work items were archived."""
+
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedItem:
+    """The id of a work item that was deleted."""
+
     id: str
 
 
@@ -101,8 +108,9 @@ def _show_deleted(nothing: None, item_id: str) -> DeletedItem:
 class ProgressTracker(OwnsMemory):
     """Tracks the work items of a project.
 
-    Without a memory it opens the one that is configured here, and `close` (or leaving its `with` block) closes it.
-    `by` says who makes a change; it is kept in the item's history, and an agent cannot change what another has claimed.
+    Without `alma` the tracker opens the configured memory; `close`, or the end of its `with` block, closes it. `by` is
+    the agent that makes a change: it is stored in the item's history, and an agent cannot change an item that another
+    one has claimed.
     """
 
     def __init__(self, project_id: str | None = None, alma: ALMA | None = None) -> None:
@@ -114,6 +122,7 @@ class ProgressTracker(OwnsMemory):
 
     @property
     def project_id(self) -> str:
+        """The project whose work items are tracked."""
         return self.engine.project
 
     # -- creating
@@ -142,16 +151,20 @@ class ProgressTracker(OwnsMemory):
         Notes:
             Pass the fields, or a `WorkItem` you made yourself.
         """
-        given = {name: value for name, value in locals().items() if name not in ("self", "item", "project_id")}
-        if item is not None and any(value and value != _DEFAULTS.get(name) for name, value in given.items()):
+        fields = {name: value for name, value in locals().items() if name not in ("self", "item", "project_id")}
+        if isinstance(item, str):
+            raise ValidationError(f"item must be a WorkItem, not text; to create one by its title, pass title={item!r}")
+        if item is not None and any(value and value != _DEFAULTS.get(name) for name, value in fields.items()):
             raise ValidationError("pass a WorkItem or its fields, not both")
-        return self.create_work_items([given if item is None else item], project_id=project_id)[0]
+        return self.create_work_items([fields if item is None else item], project_id=project_id)[0]
 
     def create_work_items(
         self, items: Iterable[WorkItem | Mapping[str, Any]], *, project_id: str | None = None
     ) -> list[WorkItem]:
-        """Create several, all or none; each a `WorkItem` or a mapping of its fields, and a later one may name an
-        earlier one's id."""
+        """Create several work items, all or none, and return them.
+
+        Each is a `WorkItem` or a mapping of its fields. An item may refer to the id of an earlier one in the list.
+        """
         drafts = []
         for item in validate.many("items", items):
             if isinstance(item, WorkItem):
@@ -160,11 +173,11 @@ class ProgressTracker(OwnsMemory):
             drafts.append({**draft, "agent": self._agent(draft.get("agent"))})
         projects = {draft.pop("project_id", "") or project_id or self.project_id for draft in drafts}
         if len(projects) > 1:
-            raise ValidationError(f"items of one call belong to one project, not to {', '.join(sorted(projects))}")
+            raise ValidationError(f"all items of a call must be of one project, not of {', '.join(sorted(projects))}")
         engine = self._engine(next(iter(projects), None))
 
-        def create(plan: Plan) -> list[WorkItem]:
-            return [read_item(plan.find(id)) for id in [plan.create(draft).id for draft in drafts]]
+        def create(plan: WorkPlan) -> list[WorkItem]:
+            return [read_item(plan.find_record(id)) for id in [plan.create_item(draft).id for draft in drafts]]
 
         relates = any(draft.get(name) for draft in drafts for name in work.RELATIONS)
         return self._write(engine, None, create, reorders=relates)
@@ -180,11 +193,7 @@ class ProgressTracker(OwnsMemory):
         claim: bool = False,
         lease_seconds: float = LEASE_SECONDS,
     ) -> WorkItem | None:
-        """Return the next work item to do. Skips items that are blocked, in progress or another agent's.
-
-        'priority' picks the most urgent item, 'blocked_unblock' the one that unblocks most others, 'quick_win' the
-        shortest, 'fifo' the oldest. Pass `claim` if several agents work in parallel.
-        """
+        """Return the work item to take up next, or None if none is free. Takes the arguments of `offer_next_item`."""
         return self.offer_next_item(agent, strategy, claim, lease_seconds, project_id=project_id).item
 
     def claim_next(
@@ -195,9 +204,9 @@ class ProgressTracker(OwnsMemory):
         *,
         project_id: str | None = None,
     ) -> WorkItem | None:
-        """Take the next item: two who ask at once never get the same one.
+        """Claim the next work item; two agents that ask at the same time never get the same one.
 
-        It is the agent's until it leaves 'in_progress', is released, or the lease has run out; then others may have it.
+        The agent holds the item until its status changes from 'in_progress', it is released, or the lease expires.
         """
         return self.get_next_item(project_id, agent, strategy, claim=True, lease_seconds=lease_seconds)
 
@@ -213,24 +222,24 @@ class ProgressTracker(OwnsMemory):
     ) -> NextItem:
         """Return the next work item to do. Skips items that are blocked, in progress or another agent's.
 
-        'priority' picks the most urgent item, 'blocked_unblock' the one that unblocks the most others, 'quick_win' the
-        shortest, 'fifo' the oldest. Pass `claim` if several agents work at the same time.
+        'priority' picks the most urgent item, 'blocked_unblock' the one that unblocks most others, 'quick_win' the
+        shortest, 'fifo' the oldest. Pass `claim` if several agents work in parallel.
         """
         who = self._agent(agent)
         if claim and who is None:
-            raise ValidationError("claim=True needs the agent that claims: get_next_item(agent='...', claim=True)")
+            raise ValidationError("`claim` needs an agent to claim the item for: pass `agent`, too")
         losses = -1
 
-        def choose(plan: Plan) -> WorkItem | None:
-            # After a lost race some items are skipped: all would lose again if they ran for the same one.
+        def choose(plan: WorkPlan) -> WorkItem | None:
+            # After losing a race, agents choose among several items, so that they do not all collide again.
             nonlocal losses
             losses += 1
             items = work.rank_free_items(plan.tx, who, Strategy(strategy))
             if not items or not claim:
                 return items[0] if items else None
-            chosen = plan.get(random.choice(items[: 1 + losses]).id)
-            plan.claim(chosen, lease_seconds)
-            return read_item(plan.find(chosen.id))
+            chosen = plan.get_item(random.choice(items[: 1 + losses]).id)
+            plan.claim_item(chosen, lease_seconds)
+            return read_item(plan.find_record(chosen.id))
 
         item = self._write(self._engine(project_id), who, choose)
         counts = {} if item else self.get_progress_summary(project_id).by_status
@@ -275,41 +284,44 @@ class ProgressTracker(OwnsMemory):
             `alma.progress.items` lists the valid status changes. An item that is reopened blocks its dependents again.
             An item that others still wait for cannot be archived. All changes are made, or none.
         """
-        given = {name: value for name, value in locals().items() if value is not None}
-        names = [name for name in given if name not in ("self", "item_id", "by")]
+        arguments = {name: value for name, value in locals().items() if value is not None}
+        names = [name for name in arguments if name not in ("self", "item_id", "by")]
         if not names:
-            raise ValidationError("nothing to update: pass what should change, such as its status or priority")
-        fields = {name: given[name] for name in names if name in work.FIELDS}
+            raise ValidationError(
+                "nothing to update: pass at least one field to change, such as `status` or `priority`"
+            )
+        fields = {name: arguments[name] for name in names if name in work.FIELDS}
         if owner is not None:
             fields["agent"] = self._agent(owner)
 
-        def change(plan: Plan, item: Item) -> None:
+        def change(plan: WorkPlan, item: Item) -> None:
             if archived is False and not item.archived:
-                raise ValidationError(f"{item.title!r} is not archived; it is {item.status}")
+                raise ValidationError(f"work item {item.title!r} is not archived; its status is {item.status}")
             if archived is False:
                 item.archived = False
-                plan.save(item, "restored")
+                plan.save_item(item, "restored")
+            work.check_active(item)
             vars(item).update(fields)
             if tests is not None:
                 work.set_tests(item, tests, item.test_results)
-            plan.save(item, "edited")
+            plan.save_item(item, "edited")
             if test_results:
                 results = clean({validate.name("test", one): passed for one, passed in test_results.items()})
                 work.set_tests(item, (*item.tests, *results), {**item.test_results, **results})
-                plan.save(item, "tested")
+                plan.save_item(item, "tested")
             if parent_id is not None:
                 plan.set_parent(item, parent_id)
-            for other in map(plan.get, blocked_by or ()):
+            for other in map(plan.get_item, blocked_by or ()):
                 plan.add_blocker(item, other)
-            for other in map(plan.get, unblocked_by or ()):
+            for other in map(plan.get_item, unblocked_by or ()):
                 plan.remove_blocker(item, other)
             if status is not None or notes is not None:
-                plan.set_status(item, Status(status or item.status), notes or "")
+                plan.set_status(item, Status(status or item.status), notes)
             if archived:
-                plan.archive(item)
+                plan.archive_item(item)
 
-        reorders = not given.keys().isdisjoint(("parent_id", "blocked_by", "unblocked_by"))
-        # Whoever runs the tests may record how they went.
+        reorders = not arguments.keys().isdisjoint(("parent_id", "blocked_by", "unblocked_by"))
+        # Any agent may record test results, even of an item that another one has claimed.
         return self._change(item_id, by, change, reorders=reorders, checks_claim=names != ["test_results"])
 
     # -- reading
@@ -339,12 +351,12 @@ class ProgressTracker(OwnsMemory):
         """List work items, most urgent first; or show one by id, or search by words."""
         if item_id:
             if not (status is agent is query is item_type is parent_id is tag is None):
-                raise ValidationError("pass an item_id, or what to list items by, not both")
+                raise ValidationError("pass item_id to show one item, or filters to list items, not both")
             return [read_item(self._find_item(item_id)[1])]
         engine, who = self._engine(project_id), self._agent(agent)
         conditions = {"agents": who, "linked": parent_id, "tagged": tag}
-        given = {name: {value} for name, value in conditions.items() if value}
-        where = work.select_items(engine, status, archived=archived, **given)
+        filters = {name: {value} for name, value in conditions.items() if value}
+        where = work.select_items(engine, status, archived=archived, **filters)
         if query is not None:
             query = validate.text("query", query)
             hits = by_words(engine.store, query, where, limit or _MAX_LIMIT)
@@ -355,7 +367,7 @@ class ProgressTracker(OwnsMemory):
         return list(fits)[:limit]
 
     def history(self, item_id: str) -> list[ItemChange]:
-        """Return who changed what of a work item, oldest first."""
+        """Return the changes of a work item with their time and author, oldest first."""
         engine, record = self._find_item(item_id)
         lines = scan_records(engine, "change", linked={record.id})[::-1]
         changes = [decode_record(ItemChange, line, {"at": "created_at"}) for line in lines]
@@ -366,25 +378,25 @@ class ProgressTracker(OwnsMemory):
     @operation(Effect.CHANGES, "claim_work_item")
     def claim(self, item_id: ItemId, agent: words.Agent, lease_seconds: Lease = LEASE_SECONDS) -> WorkItem:
         """Claim a work item for an agent, so that no other agent takes it. Claiming it again renews the claim."""
-        return self._change(item_id, agent, lambda plan, item: plan.claim(item, lease_seconds))
+        return self._change(item_id, agent, lambda plan, item: plan.claim_item(item, lease_seconds))
 
     def renew(self, item_id: str, agent: str, lease_seconds: float = LEASE_SECONDS) -> WorkItem:
-        """Keep a claim for that long from now."""
-        self._change(item_id, agent, Plan.check_own)
+        """Extend the claim that the agent has on an item by a new lease from now, and return the item."""
+        self._change(item_id, agent, WorkPlan.check_holder)
         return self.claim(item_id, agent, lease_seconds)
 
     @operation(Effect.CHANGES, "release_work_item")
     def release(self, item_id: ItemId, agent: words.Agent, notes: Notes = None) -> WorkItem:
         """Release a claimed work item without finishing it."""
 
-        def release(plan: Plan, item: Item) -> None:
-            plan.check_own(item)
-            plan.move(item, Status.PENDING)
-            plan.save(item, "released", notes or "")
+        def release(plan: WorkPlan, item: Item) -> None:
+            plan.check_holder(item)
+            plan.apply_status(item, Status.PENDING)
+            plan.save_item(item, "released", notes or "")
 
         return self._change(item_id, agent, release)
 
-    # -- putting away
+    # -- archiving and deleting
 
     @operation(Effect.CHANGES, idempotent=True, answer=Archived)
     def archive_finished(
@@ -399,11 +411,11 @@ class ProgressTracker(OwnsMemory):
         engine = self._engine(project_id)
         before = engine.clock() - timedelta(days=older_than_days)
 
-        def archive(plan: Plan) -> int:
+        def archive(plan: WorkPlan) -> int:
             done = plan.tx.scan(work.select_items(engine, [Status.DONE]))
             due = [record.id for record in done if record.updated_at < before][::-1]
             for id in due:
-                plan.archive(plan.get(id))
+                plan.archive_item(plan.get_item(id))
             return len(due)
 
         return self._write(engine, None, archive)
@@ -416,7 +428,7 @@ class ProgressTracker(OwnsMemory):
             Its parts become independent items.
         """
         engine, _ = self._find_item(item_id)
-        self._write(engine, by, lambda plan: plan.erase(plan.get(item_id)), reorders=True)
+        self._write(engine, by, lambda plan: plan.erase_item(plan.get_item(item_id)), reorders=True)
         engine.store.delete([line.id for line in scan_records(engine, "change", linked={item_id})])
 
     # -- how far it is
@@ -469,12 +481,14 @@ class ProgressTracker(OwnsMemory):
             Counts actions and outcomes since the session started.
         """
         if agent is None or session_id is None:
-            raise ValidationError("log_session_progress needs agent and session_id, by name: agent='...'")
+            raise ValidationError("pass `agent` and session_id by name")
         engine, who = self._engine(project_id), self.engine.agent(agent)
         item = None if current_item_id is None else self._find_item(current_item_id)[1].id
         # When the session began: from its record, or else from its first log.
-        known = (*engine.store.get([session_id]), *scan_records(engine, _LOG, sessions={session_id})[-1:])
-        begun = (one.body.get("started_at") or one.body.get("session_start") for one in known)
+        records = (*_find_session(engine, who, session_id), *scan_records(engine, _LOG, sessions={session_id})[-1:])
+        if not records:
+            _refuse_misspelt(engine, who, session_id)
+        begun = (one.body.get("started_at") or one.body.get("session_start") for one in records)
         start = times.from_iso(next(filter(None, begun), None)) or engine.clock()
         since = Where(projects={engine.project}, agents={who}, created_from=start)
         now = self.get_progress_summary(project_id)
@@ -490,7 +504,7 @@ class ProgressTracker(OwnsMemory):
         record = write(engine, lambda tx: tx.add(_LOG, body, agent=who, session=session_id))
         return decode_record(ProgressLog, record, work.LOG_NAMES)
 
-    # -- where and who
+    # -- shared steps
 
     def _engine(self, project: str | None) -> Engine:
         return self.engine if project in (None, self.engine.project) else replace(self.engine, project=project)
@@ -499,48 +513,71 @@ class ProgressTracker(OwnsMemory):
         return self.engine.agent(name) if name else None
 
     def _find_item(self, item_id: str) -> tuple[Engine, Record]:
-        """Return an item and its project's engine. A tracker of one project knows only that one's items."""
+        """Return the engine of an item's project, and its record.
+
+        A tracker that was opened for a project finds only that project's items.
+        """
         project = None
         if not self._is_bound:
             project = next((record.project for record in self.engine.store.get([item_id])), None)
         engine = self._engine(project)
-        return engine, Plan(Transaction(engine)).find(item_id)
+        return engine, WorkPlan(Transaction(engine)).find_record(item_id)
 
     def _change(
         self,
         item_id: str,
         by: str | None,
-        change: Callable[[Plan, Item], object],
+        change: Callable[[WorkPlan, Item], object],
         *,
         reorders: bool = False,
         checks_claim: bool = True,
     ) -> WorkItem:
-        """Change an item, unless another agent has claimed it, and return it as it is then."""
+        """Change an item and return it; raise ValidationError if another agent has claimed it."""
 
-        def change_item(plan: Plan) -> WorkItem:
-            item = plan.get(item_id)
+        def change_item(plan: WorkPlan) -> WorkItem:
+            item = plan.get_item(item_id)
             if checks_claim:
                 plan.check_claim(item)
             change(plan, item)
-            return read_item(plan.find(item_id))
+            return read_item(plan.find_record(item_id))
 
         return self._write(self._find_item(item_id)[0], by, change_item, reorders=reorders)
 
-    def _write(self, engine: Engine, by: str | None, change: Callable[[Plan], T], *, reorders: bool = False) -> T:
-        """Change items together, all or none; `change` may raise to change nothing.
+    def _write(self, engine: Engine, by: str | None, change: Callable[[WorkPlan], T], *, reorders: bool = False) -> T:
+        """Change items in one transaction, all or none; `change` may raise to change nothing.
 
-        A change that `reorders` items keeps others from doing so at the same time: two changes that are right each for
-        itself can together make a circle without touching the same item.
+        Changes that reorder items are serialized: two of them that are valid on their own could together make a cycle
+        without touching the same item.
         """
 
         def step(tx: Transaction) -> T:
             if reorders:
-                # The marker is read before the items are.
+                # The marker must be read before the items.
                 tx.set_marker(f"mrk_work_{fingerprint(engine.project)}", {"value": "work"})
-            return change(Plan(tx, self._agent(by) or ""))
+            return change(WorkPlan(tx, self._agent(by) or ""))
 
         return write(engine, step)
 
 
+def _find_session(engine: Engine, agent: str, session_id: str) -> list[Record]:
+    """Return the session with this id, if this agent has one."""
+    place = ("session", engine.project, agent)
+    return [one for one in engine.store.get([session_id]) if (one.kind, one.project, one.agent) == place]
+
+
+def _refuse_misspelt(engine: Engine, agent: str, session_id: str) -> None:
+    """Raise NotFoundError for an unknown session id, unless the agent has no session at all.
+
+    A program that names its sessions itself has no session records; there the first log makes the name known.
+    """
+    latest = [f"{one.id} ({one.body['state']})" for one in scan_records(engine, "session", _SHOWN, agents={agent})]
+    if latest:
+        raise NotFoundError(
+            f"{agent!r} has no session {session_id!r} in project {engine.project!r}. "
+            f"Its latest sessions: {', '.join(latest)}."
+        )
+
+
 def _count_matches(engine: Engine, where: Where) -> int:
+    """Return how many records match."""
     return sum(count_records(engine, where).values())

@@ -1,4 +1,4 @@
-"""Work items and how they change: the status machine, who waits for whom, claims, and which item comes next.
+"""Work items and how they change: statuses, blockers, claims, and which item comes next.
 
 | from        | to                                           |
 |-------------|----------------------------------------------|
@@ -9,16 +9,16 @@
 | done        | pending, in_progress, blocked                |
 | failed      | pending, in_progress, blocked                |
 
-An item that waits for another is blocked: it can be given up (failed), but it cannot be begun, reviewed or done
-before what it waits for is done. An item that waits for nothing and is set to blocked is held: it stays blocked until
-somebody sets another status.
+An item with an unfinished blocker is blocked: it may fail, but it cannot be started, reviewed or done before its
+blockers are done. An item without blockers that is set to blocked is on hold: it stays blocked until somebody sets
+another status.
 
-Two sides of a relation are always written together: `blocks` here and `blocked_by` there. `waiting_for` holds those
-blockers that are not done, so an item knows by itself whether it is blocked.
+Both sides of a relation are written together: `blocks` of the blocker and `blocked_by` of the blocked item.
+`waiting_for` holds the blockers that are not done, so an item alone shows whether it is blocked.
 
-An agent that claims an item has it alone until it is finished, released, or the lease has expired. A claim is a new
-version of the item, so of two who claim the same one the store lets only one have it. Leases are compared with the
-clock of the caller: machines that share a store need clocks that agree to within a small part of the lease.
+An agent that claims an item holds it alone until the item is finished, is released, or the lease expires. A claim
+writes a new version of the item, so if two agents claim it, the store accepts only one. Leases are compared with the
+caller's clock: machines that share a store need clocks that agree to within a small part of the lease.
 """
 
 from __future__ import annotations
@@ -44,16 +44,19 @@ from ..types import times
 from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Record, new_id
-from ..types.record import Status as Standing
+from ..types.record import Status as RecordStatus
 
 Body = Mapping[str, Any]
 
 LEASE_SECONDS = 900.0
 KIND = "work_item"
 _RECENT = 200
+_SHOWN = 5
 
 
 class Status(StrEnum):
+    """The status of a work item; the allowed changes are in the table above."""
+
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
     BLOCKED = "blocked"
@@ -66,13 +69,17 @@ class Strategy(StrEnum):
     """How the next item is chosen; ties go to the higher priority, then to the older one."""
 
     PRIORITY = "priority"
-    BLOCKED_UNBLOCK = "blocked_unblock"  # What frees most of the items that wait, directly or through others.
-    QUICK_WIN = "quick_win"  # What is likely done soonest: by its estimate, else by how long others of its type took.
-    FIFO = "fifo"
+    BLOCKED_UNBLOCK = "blocked_unblock"  # The item that unblocks most others, directly or indirectly.
+    QUICK_WIN = "quick_win"  # The shortest item, by its estimate or else by the median time of its type.
+    FIFO = "fifo"  # The oldest item.
 
 
 RELATIONS = ("parent_id", "blocks", "blocked_by")
-AHEAD = (Status.PENDING, Status.IN_PROGRESS, Status.REVIEW)  # What an item that waits for another cannot be.
+AHEAD = (
+    Status.PENDING,
+    Status.IN_PROGRESS,
+    Status.REVIEW,
+)  # Statuses that an item with unfinished blockers cannot have.
 TRANSITIONS = {
     Status.PENDING: "in_progress blocked review done failed".split(),
     Status.IN_PROGRESS: "pending blocked review done failed".split(),
@@ -84,35 +91,36 @@ TRANSITIONS = {
 
 
 def check_title(name: str, value: object) -> str:
+    """Return a title without surrounding spaces; raise ValidationError if it is empty or too long."""
     return validate.text(name, value, 500).strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
-    """A unit of work that is tracked."""
+    """One tracked task."""
 
     id: str = ""
     project_id: str = ""
-    agent: str | None = None  # Whose it is; None: anybody's.
+    agent: str | None = None  # The owner; None if any agent may take it.
     title: Annotated[str, About("", check=check_title)]
     description: str = ""
     item_type: Annotated[str, About("", check=validate.name)] = "task"  # Such as feature, bug, task, research_question.
     status: Status = Status.PENDING
-    priority: Annotated[int, About("", least=0, most=100)] = 50  # From 0 to 100; the greater, the sooner.
-    started_at: datetime | None = None  # When work on it first began.
+    priority: Annotated[int, About("", least=0, most=100)] = 50  # 0 to 100, 100 being the most urgent.
+    started_at: datetime | None = None  # When it was first in progress.
     completed_at: datetime | None = None
-    # In progress, all in all; what is going on now is added when it ends.
+    # Total time in progress; the current stretch is added when it ends.
     time_spent_ms: Annotated[int, About("", least=0)] = 0
-    attempt_count: Annotated[int, About("", least=0)] = 0  # How often work on it began.
+    attempt_count: Annotated[int, About("", least=0)] = 0  # How many times it was in progress.
     parent_id: str | None = None
     blocks: tuple[str, ...] = ()
     blocked_by: tuple[str, ...] = ()
     waiting_for: tuple[str, ...] = ()  # Those of `blocked_by` that are not done.
     tests: tuple[str, ...] = ()
-    tests_passing: bool = False  # There are tests, and each passed when it was last recorded.
+    tests_passing: bool = False  # True if there are tests and the last recorded result of each is a pass.
     test_results: Mapping[str, bool] = field(default_factory=dict)
     estimate_minutes: Annotated[float | None, About("", least=0.0, most=1e7)] = None
-    notes: str = ""  # What was said at the last change of status.
+    notes: str = ""  # The latest note.
     claimed_by: str | None = None
     claimed_until: datetime | None = None
     archived: bool = False
@@ -124,36 +132,40 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressSummary:
-    """How far a project, or an agent in it, has come. Archived items are not counted."""
+    """The progress of a project, or of one agent in it. Archived items are not counted."""
 
     project_id: str
     agent: str | None
     items_total: int
-    by_status: Mapping[str, int]  # Every status, those of no item too.
-    current: tuple[WorkItem, ...] = ()  # In progress, the most urgent first.
+    by_status: Mapping[str, int]  # Every status, including those with no items.
+    current: tuple[WorkItem, ...] = ()  # The items in progress, most urgent first.
     blocked: tuple[WorkItem, ...] = ()
     created_at: datetime
 
     @property
     def items_done(self) -> int:
+        """How many items are done."""
         return self.by_status[Status.DONE]
 
     @property
     def items_in_progress(self) -> int:
+        """How many items are in progress."""
         return self.by_status[Status.IN_PROGRESS]
 
     @property
     def items_blocked(self) -> int:
+        """How many items are blocked."""
         return self.by_status[Status.BLOCKED]
 
     @property
     def completion_percentage(self) -> float:
+        """The share of items that are done, in percent; 0 without items."""
         return 100.0 * self.items_done / self.items_total if self.items_total else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressLog:
-    """Where a session stood at one moment."""
+    """The progress of a project at one moment of a session."""
 
     id: str
     project_id: str
@@ -178,52 +190,53 @@ LOG_NAMES = {
 }  # fmt: skip
 
 
-# -- fields as a caller passes them
+# -- fields that a caller passes
 
 FIELDS = "title description item_type priority estimate_minutes tags metadata".split()
 CREATABLE = [*FIELDS, *"""agent parent_id tests id project_id status notes blocks blocked_by test_results tests_passing
 started_at completed_at time_spent_ms attempt_count""".split()]  # fmt: skip
 _NEW = WorkItem(title="")
 _FIELDS = dict(Operation("work item", WorkItem, Effect.ADDS, idempotent=True, group="work").own_parameters)
-# A method's first parameter is the object itself.
+# `Operation` skips the first parameter of a method, and here that is the id.
 _FIELDS["id"] = _FIELDS["project_id"]._replace(name="id")
 
 
-def check_fields(given: Body) -> dict[str, Any]:
-    """Return the fields of a new item; None is left out."""
-    for name in given:
+def check_fields(fields: Body) -> dict[str, Any]:
+    """Return the checked fields of a new item, without those that are None."""
+    for name in fields:
         if name not in CREATABLE:
             raise ValidationError(unknown("field of a work item", name, CREATABLE))
-    if given.get("title") is None:
-        raise ValidationError("a work item needs a title")
-    return {name: _FIELDS[name].check(value) for name, value in given.items() if value is not None}
+    if fields.get("title") is None:
+        raise ValidationError("a work item needs a title: pass `title`")
+    return {name: _FIELDS[name].check(value) for name, value in fields.items() if value is not None}
 
 
 # -- how items change
 
-# A work item that is being changed: the fields of its body, times as text, and its id, agent, tags and `archived`.
+# A work item that can be changed: the fields of its stored body (times as text), its id, agent, tags and `archived`.
 Item = SimpleNamespace
 _BLANK = {name: getattr(_NEW, name, None) for name in KINDS[KIND].fields} | {"held": False, "metadata": {}}
 
 
 def _read_fields(record: Record) -> dict[str, Any]:
-    """Return the fields of an item, with lists of its own."""
-    place = {"id": record.id, "agent": record.agent or None, "archived": record.status is Standing.ARCHIVED}
+    """Return the fields of a stored item; lists are copies."""
+    place = {"id": record.id, "agent": record.agent or None, "archived": record.status is RecordStatus.ARCHIVED}
     stored = {**_BLANK, **record.body, **place, "tags": record.tags}
     return {name: list(value) if isinstance(value, list | tuple) else value for name, value in stored.items()}
 
 
 def set_tests(item: Item, tests: Iterable[str], results: Mapping[str, bool]) -> None:
-    """Say which tests an item has and how they went."""
+    """Set the tests of an item and their results."""
     item.tests = list(dict.fromkeys(tests))
     item.test_results = {test: results[test] for test in item.tests if test in results}
     item.tests_passing = bool(item.tests) and all(map(item.test_results.get, item.tests))
 
 
-class Plan:
-    """The work items of a project in one transaction, changed by one agent (empty: it was not said by whom).
+class WorkPlan:
+    """The work items of a project in one transaction.
 
-    `get` returns an item to be changed in place, and `save` stores what changed.
+    `by` is the agent that makes the changes, or empty if the caller did not name one. `get_item` returns an item that
+    can be changed in place, and `save_item` stores its changes.
     """
 
     def __init__(self, tx: Transaction, by: str = "") -> None:
@@ -232,21 +245,24 @@ class Plan:
         self.by = by
         self._items: dict[str, Item] = {}
 
-    def find(self, id: str) -> Record:
-        """Return the record of an item, archived or not; one that does not exist is an error."""
+    def find_record(self, id: str) -> Record:
+        """Return the record of an item, archived or not; raise NotFoundError if there is none."""
         record, project = self.tx.find(id), self.engine.project
-        if record is None or (record.kind, record.project) != (KIND, project) or record.status is Standing.RETIRED:
-            raise NotFoundError(f"there is no work item {id!r} in project {project!r}")
+        if record is None or (record.kind, record.project) != (KIND, project) or record.status is RecordStatus.RETIRED:
+            newest = [one.id for one in self.engine.store.scan(select_items(self.engine), _SHOWN)]
+            hint = f"The newest: {', '.join(newest)}." if newest else "It has no work items yet."
+            raise NotFoundError(f"there is no work item {id!r} in project {project!r}. {hint}")
         return record
 
-    def get(self, id: str) -> Item:
+    def get_item(self, id: str) -> Item:
+        """Return an item to be changed in place; the same object each time it is called."""
         if id not in self._items:
-            self._items[id] = Item(**_read_fields(self.find(id)))
+            self._items[id] = Item(**_read_fields(self.find_record(id)))
         return self._items[id]
 
-    def save(self, item: Item, verb: str = "", why: str = "") -> None:
-        """Store what changed of an item; without a verb, its history does not mention it."""
-        record = self.find(item.id)
+    def save_item(self, item: Item, verb: str = "", why: str = "") -> None:
+        """Store the changes of an item; with a verb, also add them to its history."""
+        record = self.find_record(item.id)
         old, is_new = _read_fields(record), self.tx.is_new(record)
         after = {name: clean(value) for name, value in vars(item).items() if value != old[name]}
         if not after and not why:
@@ -257,66 +273,70 @@ class Plan:
             body={name: getattr(item, name) for name in {**_BLANK, **record.body}},
             agent=item.agent or "",
             tags=tuple(item.tags),
-            status=Standing.ARCHIVED if item.archived else Standing.ACTIVE,
+            status=RecordStatus.ARCHIVED if item.archived else RecordStatus.ACTIVE,
             key=f"work {item.status}",
             links=tuple(dict.fromkeys(filter(None, (item.parent_id, *item.blocked_by)))),
             text=KINDS[KIND].text(vars(item)),
         )
         vars(item).update(_read_fields(changed))
         if verb and not is_new:
-            # The status machine keeps the others to itself.
+            # These two are internal to the status changes.
             shown = [name for name in after if name not in ("working_since", "held")]
             line = self.tx.add_history(record, verb, clean(why), {name: old[name] for name in shown})
             body = {**line.body, "by": self.by, "after": {name: after[name] for name in shown}}
             self.tx.put(replace(line, agent=self.by, tags=(KIND,), body=body))
 
-    def create(self, given: Body) -> Item:
-        """Add an item with these checked fields, under its id where somebody chose one."""
-        id = given.get("id") or new_id(KINDS[KIND].prefix)
+    def create_item(self, fields: Body) -> Item:
+        """Add an item with these checked fields, and with its relations to others; return it."""
+        id = fields.get("id") or new_id(KINDS[KIND].prefix)
         if self.tx.find(id) is not None:
-            raise ValidationError(f"the id {id!r} is taken; leave it out to get a fresh one")
+            raise ValidationError(f"the id {id!r} is already in use; omit it to get a new one")
         self.tx.add(KIND, _BLANK, id=id)
-        item = self.get(id)
-        own = {name: given[name] for name in given if name in vars(item) and name not in ("id", "status", *RELATIONS)}
+        item = self.get_item(id)
+        own = {name: fields[name] for name in fields if name in vars(item) and name not in ("id", "status", *RELATIONS)}
         own = {name: times.to_iso(value) if isinstance(value, datetime) else value for name, value in own.items()}
         vars(item).update(own)
-        if given.get("parent_id"):
-            self.set_parent(item, given["parent_id"])
-        for other in map(self.get, given.get("blocked_by", ())):
+        if fields.get("parent_id"):
+            self.set_parent(item, fields["parent_id"])
+        for other in map(self.get_item, fields.get("blocked_by", ())):
             self.add_blocker(item, other)
-        for other in map(self.get, given.get("blocks", ())):
+        for other in map(self.get_item, fields.get("blocks", ())):
             self.add_blocker(other, item)
-        if given.get("status", Status.PENDING) != Status.PENDING:
-            self.set_status(item, Status(given["status"]))
-        # What is known of its past.
+        if fields.get("status", Status.PENDING) != Status.PENDING:
+            self.set_status(item, Status(fields["status"]))
+        # Setting the status changed times and attempts; the caller's own values win.
         vars(item).update({name: value for name, value in own.items() if value})
         results = item.test_results or dict.fromkeys(item.tests if item.tests_passing else (), True)
         set_tests(item, (*item.tests, *results), results)
-        self.save(item)
+        self.save_item(item)
         return item
 
     # -- status
 
-    def set_status(self, item: Item, status: Status, why: str = "") -> None:
+    def set_status(self, item: Item, status: Status, notes: str | None = None) -> None:
+        """Set the status and the note of an item, and block or free the items that wait for it.
+
+        Without `notes` the note stays; an empty one clears it.
+        """
         check_active(item)
-        item.notes = why or item.notes
+        why, item.notes = notes or "", item.notes if notes is None else notes
         if status == item.status:
-            self.save(item, "noted", why)
+            self.save_item(item, "noted", why)
             return
         check_move(item, status)
         changes_others = Status.DONE in (status, item.status)
-        self.move(item, status)
-        self.save(item, "status", why)
-        # Histories name the blocker by its id: a title would outlive the item when that is deleted.
+        self.apply_status(item, status)
+        self.save_item(item, "status", why)
+        # The history refers to the blocker by id: a title would remain there after the blocker is deleted.
         reason = f"{item.id} is done" if status is Status.DONE else f"{item.id} was taken up again"
-        for other in map(self.get, item.blocks if changes_others else ()):
+        for other in map(self.get_item, item.blocks if changes_others else ()):
             other.waiting_for = [one for one in other.waiting_for if one != item.id]
             other.waiting_for += [] if status is Status.DONE else [item.id]
-            self.save(other)
-            self.settle(other, reason)
+            self.save_item(other)
+            self.update_blocked(other, reason)
 
-    def move(self, item: Item, status: Status, until: datetime | None = None) -> None:
-        """Set a status and what changes with it: times, attempts and the claim. Work that goes on ends at `until`."""
+    def apply_status(self, item: Item, status: Status, until: datetime | None = None) -> None:
+        """Set a status and update times, attempts and the claim; work in progress ends at `until`, or now."""
         now = self.engine.clock()
         moment = times.to_iso(now)
         if item.status == Status.IN_PROGRESS:
@@ -331,148 +351,159 @@ class Plan:
         item.completed_at = moment if status is Status.DONE else None
         item.held = status is Status.BLOCKED and not item.waiting_for
 
-    def settle(self, item: Item, why: str) -> None:
-        """Block an item that waits for something; unblock it when it does not and nobody holds it."""
+    def update_blocked(self, item: Item, why: str) -> None:
+        """Block an item that has unfinished blockers; unblock it once it has none, unless it is on hold."""
         if item.waiting_for and item.status in AHEAD:
-            self.move(item, Status.BLOCKED)
-            self.save(item, "blocked", why)
+            self.apply_status(item, Status.BLOCKED)
+            self.save_item(item, "blocked", why)
         elif not item.waiting_for and item.status == Status.BLOCKED and not item.held:
-            self.move(item, Status.PENDING)
-            self.save(item, "unblocked", why)
+            self.apply_status(item, Status.PENDING)
+            self.save_item(item, "unblocked", why)
 
     # -- claims
 
     def check_claim(self, item: Item) -> None:
-        """Raise if another agent has claimed the item. A caller who does not say who they are may change it."""
+        """Raise ValidationError if another agent has claimed the item; a caller without a name may change it."""
         until = times.from_iso(item.claimed_until)
         if self.by and item.claimed_by != self.by and until is not None and until > self.engine.clock():
             raise ValidationError(
-                f"{item.title!r} is claimed by {item.claimed_by!r} until {item.claimed_until}; "
-                f"{self.by!r} cannot change it"
+                f"work item {item.title!r} is claimed by {item.claimed_by!r} until {item.claimed_until}; "
+                f"{self.by!r} cannot change it before it is released or the claim expires"
             )
 
-    def check_own(self, item: Item) -> None:
+    def check_holder(self, item: Item) -> None:
+        """Raise ValidationError unless the agent that makes the changes has claimed the item."""
         if item.claimed_by != self.by:
             who = f"{item.claimed_by!r} has claimed it" if item.claimed_by else "nobody has claimed it"
-            raise ValidationError(f"{self.by!r} has not claimed {item.title!r}: {who}")
+            raise ValidationError(f"{self.by!r} has not claimed work item {item.title!r}: {who}")
 
-    def claim(self, item: Item, seconds: float) -> None:
-        """Take an item for an agent, or renew the claim that the agent has."""
+    def claim_item(self, item: Item, seconds: float) -> None:
+        """Claim an item for the agent that makes the changes, or renew its claim."""
         check_active(item)
         now, lease = self.engine.clock(), times.from_iso(item.claimed_until)
         is_renewed = item.claimed_by == self.by and lease is not None and lease > now
         if lease is None and item.status in (Status.DONE, Status.IN_PROGRESS):
-            raise ValidationError(f"{item.title!r} is {item.status} already; set it to pending to take it up again")
+            raise ValidationError(
+                f"work item {item.title!r} is already {item.status}; set it to pending before claiming it"
+            )
         if lease is None:
             check_move(item, Status.IN_PROGRESS)
         if not is_renewed:
-            # An agent that let its lease expire worked on the item until then.
-            self.move(item, Status.IN_PROGRESS, min(now, lease or now))
+            # If the previous lease has expired, the work under it counts until then.
+            self.apply_status(item, Status.IN_PROGRESS, min(now, lease or now))
         item.claimed_by = self.by
         item.claimed_until = times.to_iso(now + timedelta(seconds=seconds))
-        # An agent may renew its claim every minute.
-        self.save(item, "" if is_renewed else "claimed")
+        # A renewal is not added to the history: agents may renew every minute.
+        self.save_item(item, "" if is_renewed else "claimed")
 
     # -- relations
 
     def add_blocker(self, item: Item, blocker: Item) -> None:
+        """Let an item wait for another; raise ValidationError if that would make a cycle."""
         if blocker.id in item.blocked_by:
             return
         check_active(item)
         check_active(blocker)
         self._check_circle(item, blocker)
         blocker.blocks.append(item.id)
-        self.save(blocker)
+        self.save_item(blocker)
         item.blocked_by.append(blocker.id)
         if blocker.status != Status.DONE:
             item.waiting_for.append(blocker.id)
-        self.save(item, "blocker added")
-        self.settle(item, f"waits for {blocker.id}")
+        self.save_item(item, "blocker added")
+        self.update_blocked(item, f"waits for {blocker.id}")
 
     def remove_blocker(self, item: Item, blocker: Item, why: str = "") -> None:
+        """Let an item no longer wait for another; raise ValidationError if it does not."""
         if blocker.id not in item.blocked_by:
-            names = ", ".join(item.blocked_by) or "nothing"
-            raise ValidationError(f"{item.title!r} is not blocked by {blocker.id!r}. It is blocked by: {names}.")
+            names = ", ".join(item.blocked_by) or "none"
+            raise ValidationError(f"work item {item.title!r} is not blocked by {blocker.id!r}. Its blockers: {names}.")
         item.blocked_by.remove(blocker.id)
         item.waiting_for = [one for one in item.waiting_for if one != blocker.id]
-        self.save(item, "blocker removed")
-        self.settle(item, why or f"{blocker.id} no longer blocks it")
+        self.save_item(item, "blocker removed")
+        self.update_blocked(item, why or f"{blocker.id} no longer blocks it")
         blocker.blocks.remove(item.id)
-        self.save(blocker)
+        self.save_item(blocker)
 
     def set_parent(self, item: Item, parent: str | None) -> None:
+        """Make an item a part of another, or of none; raise ValidationError if that would make a cycle."""
         if parent:
-            self._check_circle(self.get(parent), item)
+            self._check_circle(self.get_item(parent), item)
         item.parent_id = parent or None
-        self.save(item, "edited")
+        self.save_item(item, "edited")
 
     def _check_circle(self, item: Item, blocker: Item) -> None:
-        """Raise if `blocker` waits for `item` already, directly or through others; a parent waits for its parts.
+        """Raise ValidationError if `blocker` already waits for `item`, directly or indirectly.
 
-        The search follows those who wait for `item`: items know them themselves, and a new one has few.
+        A parent waits for its parts. The search starts at the items that wait for `item`, because a new one has few.
         """
         came_from, rim = {item.id: item}, [item]
         for one in rim:
             fresh = [id for id in (*one.blocks, one.parent_id) if id and id not in came_from]
             came_from |= dict.fromkeys(fresh, one)
-            rim += map(self.get, fresh)
+            rim += map(self.get_item, fresh)
         if blocker.id in came_from:
             path = [item, blocker]
             while path[-1] is not item:
                 path.append(came_from[path[-1].id])
             names = " → ".join(repr(one.title) for one in path)
-            raise ValidationError(f"this would make a circle in which each waits for the next: {names}")
+            raise ValidationError(f"this would make a cycle of items that wait for each other: {names}")
 
-    # -- putting away
+    # -- archiving and deleting
 
-    def archive(self, item: Item) -> None:
+    def archive_item(self, item: Item) -> None:
+        """Archive an item; raise ValidationError if others still wait for it."""
         check_active(item)
-        others = [one for one in map(self.get, item.blocks) if item.id in one.waiting_for]
+        others = [one for one in map(self.get_item, item.blocks) if item.id in one.waiting_for]
         if waiting := [one.id for one in others if one.status != Status.FAILED]:
             raise ValidationError(
-                f"{item.title!r} still blocks {', '.join(waiting)}: finish it, or remove it as a blocker first"
+                f"work item {item.title!r} still blocks {', '.join(waiting)}: finish it or remove it as a blocker first"
             )
         if item.status == Status.IN_PROGRESS:
-            self.move(item, Status.PENDING)
+            self.apply_status(item, Status.PENDING)
         item.archived = True
-        self.save(item, "archived")
+        self.save_item(item, "archived")
 
-    def erase(self, item: Item) -> None:
-        """Leave only the id, so that nobody who read it before brings it back; its parts lose their parent."""
+    def erase_item(self, item: Item) -> None:
+        """Erase an item and its relations; its parts lose their parent.
+
+        The id stays as a retired record, so that a writer that read the item before cannot bring it back.
+        """
         self.check_claim(item)
-        for other in map(self.get, [*item.blocks]):
+        for other in map(self.get_item, [*item.blocks]):
             self.remove_blocker(other, item, f"{item.id} was deleted")
-        for other in map(self.get, item.blocked_by):
+        for other in map(self.get_item, item.blocked_by):
             other.blocks.remove(item.id)
-            self.save(other)
+            self.save_item(other)
         for record in self.tx.scan(select_items(self.engine, archived=True, linked={item.id})):
             if record.body["parent_id"] == item.id:
-                self.set_parent(self.get(record.id), None)
+                self.set_parent(self.get_item(record.id), None)
         blank: dict[str, Any] = {"text": "", "vectors": (), "embedder": "", "tags": (), "links": (), "body": {}}
-        self.tx.update(self.find(item.id), status=Standing.RETIRED, key="", **blank)
+        self.tx.update(self.find_record(item.id), status=RecordStatus.RETIRED, key="", **blank)
         for line in self.tx.changed:
             if line.body.get("record") == item.id:
                 self.tx.drop(line)
 
 
 def check_active(item: Item) -> None:
+    """Raise ValidationError if an item is archived."""
     if item.archived:
-        raise ValidationError(f"{item.title!r} is archived; restore it first")
+        raise ValidationError(f"work item {item.title!r} is archived; restore it first")
 
 
 def check_move(item: Item, status: Status) -> None:
-    """Raise ValidationError unless an item may get that status."""
+    """Raise ValidationError unless an item may change to that status."""
     valid, blockers = TRANSITIONS[Status(item.status)], ", ".join(item.waiting_for)
     if status not in valid:
         reason = f": it waits for {blockers}" if blockers else ""
         raise ValidationError(
-            f"{item.title!r} is {item.status} and cannot be set to {status}{reason}. "
-            f"From {item.status}: {', '.join(valid)}."
+            f"work item {item.title!r} is {item.status} and cannot be set to {status}{reason}. "
+            f"Valid from {item.status}: {', '.join(valid)}."
         )
     if blockers and status in (*AHEAD, Status.DONE):
         raise ValidationError(
-            f"{item.title!r} cannot be set to {status} while it waits for {blockers}: "
-            "finish that, or remove the blocker"
+            f"work item {item.title!r} cannot be set to {status} while it waits for {blockers}: "
+            "finish the blocker first, or remove it"
         )
 
 
@@ -480,43 +511,45 @@ def check_move(item: Item, status: Status) -> None:
 
 
 def read_item(record: Record) -> WorkItem:
-    return decode_record(WorkItem, record, agent=record.agent or None, archived=record.status is Standing.ARCHIVED)
+    """Return the work item that a record holds."""
+    return decode_record(WorkItem, record, agent=record.agent or None, archived=record.status is RecordStatus.ARCHIVED)
 
 
 def select_items(
     engine: Engine, statuses: Iterable[str] | None = None, *, archived: bool = False, **conditions: Any
 ) -> Where:
-    """Return the filter for the work items of a project; `statuses` are theirs, not those of records."""
+    """Return the filter for work items of a project; `statuses` are statuses of work items, not of records."""
     return Where(
         kinds={KIND},
         projects={engine.project},
-        statuses={Standing.ACTIVE, Standing.ARCHIVED} if archived else {Standing.ACTIVE},
+        statuses={RecordStatus.ACTIVE, RecordStatus.ARCHIVED} if archived else {RecordStatus.ACTIVE},
         keys=None if statuses is None else {f"work {status}" for status in statuses},
         **conditions,
     )
 
 
 def list_by_urgency(engine: Engine, where: Where) -> list[WorkItem]:
+    """Return the matching work items, most urgent first, then oldest first."""
     items = map(read_item, engine.store.scan(where))
     return sorted(items, key=lambda item: (-item.priority, item.created_at, item.id))
 
 
 def rank_free_items(tx: Transaction, agent: str | None, strategy: Strategy) -> list[WorkItem]:
-    """Return what may be worked on now, the next one first. A parent waits until none of its parts is open."""
+    """Return the items that an agent may take up now, best first; a parent waits until none of its parts is open."""
     now = tx.engine.clock()
     items = [read_item(record) for record in tx.scan(select_items(tx.engine, (*AHEAD, Status.BLOCKED)))]
     parents = {item.parent_id for item in items}
     waiting = {item.id: item.blocks for item in items if item.status is Status.BLOCKED}
     minutes: dict[str, list[float]] = defaultdict(list)
     if strategy is Strategy.QUICK_WIN:
-        # How long the items finished lately took, by type.
+        # How long recently finished items took, by type.
         for record in tx.engine.store.scan(select_items(tx.engine, [Status.DONE]), _RECENT):
             if record.body["time_spent_ms"]:
                 minutes[record.body["item_type"]].append(record.body["time_spent_ms"] / 60_000)
 
     def rank(item: WorkItem) -> float:
         if strategy is Strategy.BLOCKED_UNBLOCK:
-            # How many of those that wait could go on, one after the other, once this one is done.
+            # How many blocked items could follow, one after the other, once this one is done.
             freed, rim = set[str](), list(item.blocks)
             for other in rim:
                 if other in waiting and other not in freed:
@@ -524,12 +557,12 @@ def rank_free_items(tx: Transaction, agent: str | None, strategy: Strategy) -> l
                     rim += waiting[other]
             return -len(freed)
         if strategy is Strategy.QUICK_WIN:
-            # What is not known to be quick comes last.
+            # Items without an estimate or earlier ones of their type come last.
             usual = sorted(minutes[item.item_type]) or [math.inf]
             return usual[len(usual) // 2] if item.estimate_minutes is None else item.estimate_minutes
         return 0.0
 
-    # Nobody works on it, or the lease of who claimed it has run out.
+    # Pending, or claimed with a lease that has expired.
     idle = [one for one in items if one.status is Status.PENDING or (one.claimed_until and one.claimed_until <= now)]
     free = [one for one in idle if one.id not in parents and agent in (None, one.agent or agent)]
     weight = 0 if strategy is Strategy.FIFO else -1

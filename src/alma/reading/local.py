@@ -20,18 +20,18 @@ from typing import Any, NamedTuple
 
 from .port import (
     UNSURE,
-    About,
     Entities,
-    Known,
     MemoryProposal,
     Observation,
     Pair,
-    Plan,
+    PairKind,
     Reader,
     Relation,
     Repair,
     RuleProposal,
-    Turn,
+    SpokenTurn,
+    StoredText,
+    TaskPlan,
     Verdict,
 )
 
@@ -107,7 +107,7 @@ class LocalReader(Reader):
     The readers of rules, memories, tasks and entities are loaded when they are first asked: most memories need none.
     """
 
-    def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:
+    def find_rules(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
         from .local_rules import find_rules
 
         return find_rules(turns, known, self)
@@ -128,12 +128,12 @@ class LocalReader(Reader):
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         return [_SAME if _is_same(pair) else UNSURE for pair in pairs]
 
-    def find_memories(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[MemoryProposal]:
+    def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
         from .local_memories import find_local_memories
 
         return find_local_memories(turns)
 
-    def plan_tasks(self, prompt: str) -> Plan:
+    def plan_tasks(self, prompt: str) -> TaskPlan:
         from .local_tasks import plan_tasks
 
         return plan_tasks(prompt)
@@ -167,7 +167,7 @@ def _is_same(pair: Pair) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _read_orders(text: str, about: About) -> tuple[_Tokens, ...]:
+def _read_orders(text: str, about: PairKind) -> tuple[_Tokens, ...]:
     """Return the tokens of a text in each order that means the same: as written, and with a leading clause last."""
     text = text.strip().replace("’", "'")
     if len(text) > 1 and text[0] + text[-1] in ('""', "“”", "''") and text[0] not in text[1:-1]:
@@ -188,7 +188,7 @@ def _move_adverb(clause: _Tokens) -> _Tokens:
     return (*clause[1:], clause[0]) if is_adverb and clause[0].forms else clause
 
 
-def _read_clauses(text: str, about: About) -> list[_Tokens]:
+def _read_clauses(text: str, about: PairKind) -> list[_Tokens]:
     """Split a text at its punctuation and read the tokens of each clause."""
     clauses = [_Clause(about, shouting=text.isupper())]
     for piece in _PIECE.findall(text):
@@ -215,10 +215,10 @@ def _read_clauses(text: str, about: About) -> list[_Tokens]:
 class _Clause:
     """The tokens of one clause, read from left to right."""
 
-    def __init__(self, about: About, shouting: bool) -> None:
+    def __init__(self, about: PairKind, shouting: bool) -> None:
         self.tokens: list[_Token] = []
         self.shouting = shouting
-        self._is_action = about is About.ACTION
+        self._is_action = about is PairKind.ACTION
         self._expects_verb = True
         self._in_command = False
         self._opener = ""

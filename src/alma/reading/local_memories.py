@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..types.kinds import Result
 from ..types.speech import by_name
 from .local import join_longest_first, load_file, remove_pasted
-from .port import MemoryProposal, Role, Topic, Turn
+from .port import MemoryProposal, Role, SpokenTurn, Topic
 
 _SENTENCE_CHARS = 300
 _TASK_CHARS = 120
@@ -42,7 +42,7 @@ class _Form(NamedTuple):
     templates: Mapping[str, str]
 
 
-def find_local_memories(turns: Sequence[Turn]) -> list[MemoryProposal]:
+def find_local_memories(turns: Sequence[SpokenTurn]) -> list[MemoryProposal]:
     """Return what the turns say in plain forms. An outcome belongs to the last request before it."""
     proposals = []
     request = ""
@@ -76,7 +76,7 @@ def _own_sentences(text: str) -> Iterator[str]:
             yield " ".join(sentence.split())
 
 
-def _read_sentence(sentence: str, index: int, turn: Turn, request: str) -> MemoryProposal | None:
+def _read_sentence(sentence: str, index: int, turn: SpokenTurn, request: str) -> MemoryProposal | None:
     forms, patterns = _load_forms()
     plain = _BULLET.sub("", sentence)
     box = _BOX.match(plain)
@@ -103,7 +103,7 @@ def _read_sentence(sentence: str, index: int, turn: Turn, request: str) -> Memor
 
 
 def _propose(
-    form: _Form, match: re.Match[str], plain: str, quote: str, index: int, turn: Turn, request: str
+    form: _Form, match: re.Match[str], plain: str, quote: str, index: int, turn: SpokenTurn, request: str
 ) -> MemoryProposal:
     who = turn.speaker if by_name(turn.speaker or "user", "") else form.who
     groups = {name: group.strip(" ,") for name, group in match.groupdict().items() if group}
@@ -127,7 +127,7 @@ def _propose(
     )
 
 
-def _propose_remembered(plain: str, quote: str, index: int, turn: Turn) -> MemoryProposal:
+def _propose_remembered(plain: str, quote: str, index: int, turn: SpokenTurn) -> MemoryProposal:
     """Return a fact that the speaker asked to keep. In the first person it needs the speaker's name."""
     text = _capitalise(plain)
     words = set(re.findall(r"[^\W\d_]+(?:'m)?", plain.casefold()))

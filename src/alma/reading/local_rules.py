@@ -18,7 +18,7 @@ from typing import Any
 
 from ..types.kinds import Reach
 from .local import cut_at_output, remove_pasted
-from .port import Comparer, Known, Pair, Role, RuleProposal, Turn, Verdict
+from .port import Comparer, Pair, Role, RuleProposal, SpokenTurn, StoredText, Verdict
 
 _LINE_CHARS = 200
 _OWN_CHARS = 600
@@ -126,7 +126,7 @@ def _load_languages() -> tuple[Mapping[str, re.Pattern[str]], tuple[_Language, .
     return shared, tuple(_Language(data) for data in loaded.values())
 
 
-def find_rules(turns: Sequence[Turn], known: Sequence[Known], comparer: Comparer) -> list[RuleProposal]:
+def find_rules(turns: Sequence[SpokenTurn], known: Sequence[StoredText], comparer: Comparer) -> list[RuleProposal]:
     """Return at most one proposal for each turn of the user."""
     proposals = []
     for index, turn in enumerate(turns):

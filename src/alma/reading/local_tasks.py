@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from itertools import pairwise
 
 from .local import join_longest_first, load_vocabulary, match_any
-from .port import Plan, Task
+from .port import Task, TaskPlan
 
 _words = partial(load_vocabulary, "tasks.json")
 _find = partial(match_any, "tasks.json")
@@ -46,7 +46,7 @@ class _Draft:
     after: tuple[int, ...] = ()
 
 
-def plan_tasks(prompt: str) -> Plan:
+def plan_tasks(prompt: str) -> TaskPlan:
     """Return the tasks of a request in the order of the text, and what it forbids or demands of all of them."""
     text = prompt[:_MAX_CHARS].replace("’", "'").strip()
     parser = _Parser()
@@ -62,7 +62,7 @@ def plan_tasks(prompt: str) -> Plan:
         lines = [f"- {line}" for draft in rest for line in draft.lines]
         drafts = [*drafts[: _MAX_TASKS - 1], _Draft(f"The remaining {len(rest)} points of the request", lines)]
     tasks = [Task(_make_title(one.title), "\n".join(one.lines)[:_DESCRIPTION_CHARS], one.after) for one in drafts]
-    return Plan(tuple(tasks), tuple(dict.fromkeys(parser.constraints)))
+    return TaskPlan(tuple(tasks), tuple(dict.fromkeys(parser.constraints)))
 
 
 class _Parser:

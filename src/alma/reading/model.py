@@ -24,19 +24,19 @@ from .local import remove_pasted
 from .port import (
     UNSURE,
     Entities,
-    Known,
     MemoryProposal,
     Observation,
     Pair,
-    Plan,
     Reader,
     Relation,
     Repair,
     Role,
     RuleProposal,
+    SpokenTurn,
+    StoredText,
     Task,
+    TaskPlan,
     Topic,
-    Turn,
     Verdict,
 )
 
@@ -72,7 +72,7 @@ class ModelReader(Reader):
     def name(self) -> str:
         return self._model.name
 
-    def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:
+    def find_rules(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
         exchanges = []
         for index, turn in enumerate(turns):
             if turn.role is Role.USER and (own := remove_pasted(turn.text)):
@@ -98,7 +98,7 @@ class ModelReader(Reader):
                 )
         return proposals
 
-    def find_memories(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[MemoryProposal]:
+    def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
         entries = [
             {"n": index, "speaker": turn.speaker or str(turn.role), "text": own[:_TURN_CHARS]}
             for index, turn in enumerate(turns)
@@ -154,7 +154,7 @@ class ModelReader(Reader):
                     notes[item["n"]] = note
         return [Observation(one, notes.get(n, "")) for n, one in enumerate(repairs)]
 
-    def plan_tasks(self, prompt: str) -> Plan:
+    def plan_tasks(self, prompt: str) -> TaskPlan:
         answer = self._ask("tasks", {"request": prompt[:_BATCH_CHARS]})
         request = _normalise(prompt)
         items = {}
@@ -172,7 +172,7 @@ class ModelReader(Reader):
             )
             for number, item in items.items()
         ]
-        return Plan(tuple(tasks), tuple(answer.get("constraints", ())))
+        return TaskPlan(tuple(tasks), tuple(answer.get("constraints", ())))
 
     def find_entities(self, texts: Sequence[str], speakers: Sequence[str] = ()) -> list[Entities]:
         # A turn of a conversation is shown with its speaker, so that "I" has a name.

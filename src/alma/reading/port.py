@@ -23,7 +23,7 @@ class Verdict(StrEnum):
     UNSURE = "unsure"
 
 
-class About(StrEnum):
+class PairKind(StrEnum):
     """What the texts of a pair are. The tense of an action does not matter, the tense of a fact does."""
 
     ACTION = "action"
@@ -35,7 +35,7 @@ class Pair(NamedTuple):
 
     first: str
     second: str
-    about: About = About.ACTION
+    about: PairKind = PairKind.ACTION
 
 
 class Relation(NamedTuple):
@@ -62,7 +62,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class SpokenTurn:
     """What one side of a session or conversation said. `speaker` is a name where there is one."""
 
     role: Role
@@ -71,7 +71,7 @@ class Turn:
     at: datetime | None = None
 
 
-class Known(NamedTuple):
+class StoredText(NamedTuple):
     """A rule or memory that is stored already."""
 
     id: str
@@ -152,7 +152,7 @@ class Task(NamedTuple):
     """The indexes of the tasks that must be done before."""
 
 
-class Plan(NamedTuple):
+class TaskPlan(NamedTuple):
     tasks: tuple[Task, ...]
     constraints: tuple[str, ...] = ()
 
@@ -173,11 +173,11 @@ class Comparer(Protocol):
 class Reader(Comparer, Protocol):
     """Reads natural language. It proposes; the engine decides, counts and can undo."""
 
-    def find_rules(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[RuleProposal]:
+    def find_rules(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
         """Return what the person of a coding session taught."""
         ...
 
-    def find_memories(self, turns: Sequence[Turn], known: Sequence[Known] = ()) -> list[MemoryProposal]:
+    def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
         """Return what a conversation tells that is worth keeping."""
         ...
 
@@ -185,7 +185,7 @@ class Reader(Comparer, Protocol):
         """Return one observation for each repair, in order."""
         ...
 
-    def plan_tasks(self, prompt: str) -> Plan:
+    def plan_tasks(self, prompt: str) -> TaskPlan:
         """Split a request into tasks and the constraints that hold for all of them."""
         ...
 

@@ -21,7 +21,7 @@ from ..errors import ValidationError
 #
 # A backslash stands before what would act as structure: a tag or comment, a heading, a fence, an `@path` that a host
 # would load, the marks of our own lines. Code spans stay as they are, but for one that holds a comment, which is seen
-# there too. `decode(encode(text))` is `fold(text)`.
+# there too. `decode_text(encode_text(text))` is `fold_text(text)`.
 
 # What a backslash may stand before.
 _MEANT = r"\\`@<!>*_#~\[+-"
@@ -41,7 +41,7 @@ _HEAD_TEXT = re.compile(rf"{_STRUCTURE}|(?<=:)(?:\*(?=\*)|_(?=_)))")
 _WRITTEN = re.compile(rf"{_CODE.format('[^`]++')}|`+|\\(?P<meant>[{_MEANT}])")
 
 
-def fold(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return the text on one line, without what nobody sees."""
     flat = _SPACE.sub(" ", text).strip()
     if flat.isascii() and flat.isprintable():
@@ -50,19 +50,19 @@ def fold(text: str) -> str:
     return _SPACE.sub(" ", "".join(seen)).strip()
 
 
-def encode(text: str, *, head: bool = False) -> str:
+def encode_text(text: str, *, head: bool = False) -> str:
     """Return the text on one line of Markdown; as a head, it holds nothing that would end one."""
 
     def escape(match: re.Match[str]) -> str:
         return match[0] * 2 if match["slashes"] else re.sub(".", r"\\\g<0>", match[0]) if match["mark"] else match[0]
 
-    flat = fold(text)
+    flat = fold_text(text)
     line = (_HEAD_TEXT if head else _TEXT).sub(escape, flat)
     return f"\\{line}" if _OPENS.match(flat) and line[0] == flat[0] else line
 
 
-def decode(line: str) -> str:
-    return fold(_WRITTEN.sub(lambda match: match["meant"] or match[0], line))
+def decode_text(line: str) -> str:
+    return fold_text(_WRITTEN.sub(lambda match: match["meant"] or match[0], line))
 
 
 # -- items
@@ -82,24 +82,24 @@ class Words(NamedTuple):
     why: str = ""
     instead: str = ""
 
-    def folded(self) -> Words:
-        return Words(*map(fold, self))
+    def normalise(self) -> Words:
+        return Words(*map(fold_text, self))
 
     @property
     def digest(self) -> str:
         return make_digest("\x1f".join((self.head, self.text, self.why, self.instead)), 6)
 
     def line(self) -> str:
-        head = f"**{encode(self.head, head=True)}:** " if self.head else ""
-        why = f" *Why:* {encode(self.why)}" if self.why else ""
-        instead = f" *Instead:* {encode(self.instead)}" if self.instead else ""
-        return f"{head}{encode(self.text)}{why}{instead}"
+        head = f"**{encode_text(self.head, head=True)}:** " if self.head else ""
+        why = f" *Why:* {encode_text(self.why)}" if self.why else ""
+        instead = f" *Instead:* {encode_text(self.instead)}" if self.instead else ""
+        return f"{head}{encode_text(self.text)}{why}{instead}"
 
 
 class Item(NamedTuple):
     """An item of a list as it stands in a file."""
 
-    said: str  # Its Markdown on one line, without the comment.
+    markdown: str  # Its Markdown on one line, without the comment.
     number: int  # The line of the file it begins in.
     id: str = ""
     base: str = ""  # The digest of the words it was written with; empty: it was written by hand.
@@ -115,14 +115,16 @@ def write_item(words: Words, id: str) -> str:
     return f"- {words.line()} <!-- {id} {words.digest} -->"
 
 
-def read_item(said: str, number: int) -> Item:
+def read_item(markdown: str, number: int) -> Item:
     """Return an item from its Markdown, which may go over several lines."""
-    flat = fold(said)
+    flat = fold_text(markdown)
     marks = list(_MARK.finditer(flat))
     if not marks:
         return Item(flat[:_MOST], number)
     last = marks[-1]
-    return Item(fold(f"{flat[: last.start()]} {flat[last.end() :]}")[:_MOST], number, last["id"], last["base"] or "")
+    return Item(
+        fold_text(f"{flat[: last.start()]} {flat[last.end() :]}")[:_MOST], number, last["id"], last["base"] or ""
+    )
 
 
 def read_words(said: str, parts: Collection[str]) -> Words:
@@ -137,9 +139,9 @@ def read_words(said: str, parts: Collection[str]) -> Words:
     values = {"why": "", "instead": ""}
     for label, end in zip(labels, ends[1:], strict=True):
         values[label["name"].lower()] += f" {said[label.end() : end]}"
-    words = Words(*map(decode, (said[start : ends[0]], head, *values.values())))
+    words = Words(*map(decode_text, (said[start : ends[0]], head, *values.values())))
     # A head alone says nothing of its own; then it is the text.
-    return words if words.text else Words(decode(said))
+    return words if words.text else Words(decode_text(said))
 
 
 # -- the marked part

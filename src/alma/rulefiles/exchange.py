@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple
 from ..engine import validate
 from ..engine.admit import clean, key_of, reword
 from ..engine.context import Engine
-from ..engine.escape import suspicious
+from ..engine.escape import find_suspicion
 from ..engine.evidence import believe
 from ..engine.facts import add_records
 from ..engine.rules import (
@@ -63,7 +63,7 @@ Root = Annotated[
 ]
 OtherProject = Annotated[str | None, About("the project, where it is not the memory's own", for_python=True)]
 
-TITLE = "## Rules learned in this project"
+TITLE = "## Project rules (stated by the user)"
 _SAMPLE = 80
 _MOST = 10_000_000
 
@@ -91,9 +91,9 @@ _AVOID = "Avoid: "
 
 HEADINGS: Mapping[str, str] = {
     MemoryType.RULE: "",
-    MemoryType.HEURISTIC: "### What works",
-    MemoryType.ANTI_PATTERN: "### What to avoid",
-    MemoryType.DOMAIN_KNOWLEDGE: "### What is known",
+    MemoryType.HEURISTIC: "### What worked (learned from outcomes)",
+    MemoryType.ANTI_PATTERN: "### Avoid (learned from outcomes)",
+    MemoryType.DOMAIN_KNOWLEDGE: "### Facts",
 }
 KINDS = tuple(HEADINGS)
 _PARTS = ("text", "head", "why", "instead")
@@ -120,7 +120,7 @@ def make_entry(record: Record) -> Entry:
     words = Words(*(str(record.body.get(field) or "") for field in _FIELDS[record.kind]))
     if words.why:
         words = words._replace(why=quoted_why(record))
-    words = words.folded()
+    words = words.normalise()
     if record.kind == MemoryType.ANTI_PATTERN:
         words = words._replace(text=f"{_AVOID}{words.text}")
     elif record.kind == MemoryType.RULE:
@@ -132,7 +132,7 @@ def make_entry(record: Record) -> Entry:
 
 
 def read_item_words(item: Item, kind: str = MemoryType.RULE) -> Words:
-    return read_words(item.said, _PARTS[: len(_FIELDS[kind])])
+    return read_words(item.markdown, _PARTS[: len(_FIELDS[kind])])
 
 
 def list_changes(entry: Entry, words: Words) -> dict[str, str]:
@@ -179,7 +179,7 @@ def find_reason(
     trust, size = record.provenance.trust, len(one.words.line())
     # A person said it, or it came out well often enough.
     is_proven = record.provenance.origin is Origin.USER or believe(record, now).low >= _PROVEN
-    is_hostile = trust is not Trust.TRUSTED and suspicious(one.words.line())
+    is_hostile = trust is not Trust.TRUSTED and find_suspicion(one.words.line())
     reasons = {
         "an agent worked it out, and no person accepted it": is_old_fix(record),
         "it comes from an untrusted source": trust is Trust.UNTRUSTED,
@@ -296,7 +296,7 @@ class Comparison:
             if one is not None and one.record.id not in self.present and find_reason(engine, one) is None:
                 if not done:
                     self.standing[id] = digest
-                self._note(Verb.REMOVED, entry=one, done=done, why="" if done else "it stays in the memory")
+                self._add_difference(Verb.REMOVED, entry=one, done=done, why="" if done else "it stays in the memory")
 
     def _compare_known(self, item: Item, one: Entry) -> None:
         words = read_item_words(item, one.record.kind)
@@ -312,63 +312,63 @@ class Comparison:
             # The memory changed or removed it; the next export updates the file.
             self.newer += 1
         elif self._prefer is Side.FILE or (is_active and base in ("", one.digest)):
-            self._change(item, one, words)
+            self._compare_changed(item, one, words)
         else:
             why = "the memory has changed it too since the export" if is_active else "the memory has let go of it since"
             if self._prefer is Side.MEMORY:
                 # Seen and decided: the next export may write over it.
                 self.standing[one.id] = words.digest
                 why = f"{why}; the memory's words are kept"
-            self._note(Verb.CONFLICT, item, words, one, why=why)
+            self._add_difference(Verb.CONFLICT, item, words, one, why=why)
 
     def _compare_new(self, item: Item) -> None:
         words = read_item_words(item)
         if not words.text:
             return
-        known, key = self._by_words.get(words.digest), self._key(words)
+        known, key = self._by_words.get(words.digest), self._make_key(words)
         same = self._keys.get(key)
         if known is not None:
             self.present.add(known.record.id)
             self.standing[known.id] = known.digest
             self.unchanged += 1
         elif problem := _find_problem(words, MemoryType.RULE):
-            self._note(Verb.REFUSED, item, words, why=problem)
+            self._add_difference(Verb.REFUSED, item, words, why=problem)
         elif self.last.get(item.id) in [read_item_words(item, kind).digest for kind in KINDS]:
             # It was deleted from the memory, and nobody touched it here.
             self.newer += 1
         elif key in self._added or (same is not None and same.record.id in self.present):
-            self._note(Verb.REFUSED, item, words, same, why="the file says the same twice")
+            self._add_difference(Verb.REFUSED, item, words, same, why="the file says the same twice")
         elif same is not None:
             # The memory has it under another id, waiting or put away, or with another occasion or reason.
             self.present.add(same.record.id)
-            self._change(item, same, words)
+            self._compare_changed(item, same, words)
         else:
             self._added.add(key)
             if item.id:
                 self.standing[item.id] = words.digest
-            self._note(Verb.ADDED, item, words, done=True)
+            self._add_difference(Verb.ADDED, item, words, done=True)
 
-    def _change(self, item: Item, one: Entry, words: Words) -> None:
-        same, must_wait = self._keys.get(self._key(words)), self._must_wait(words)
+    def _compare_changed(self, item: Item, one: Entry, words: Words) -> None:
+        same, must_wait = self._keys.get(self._make_key(words)), self._must_wait(words)
         # These words wait for a person already.
         is_waiting = must_wait and same is not None and same.record.status is Status.CANDIDATE
         if problem := _find_problem(words, one.record.kind):
-            self._note(Verb.REFUSED, item, words, one, why=problem)
+            self._add_difference(Verb.REFUSED, item, words, one, why=problem)
         elif is_waiting or (one.record.status is Status.ACTIVE and not list_changes(one, words)):
             self.unchanged += 1
         else:
             if not must_wait:
                 self.standing[one.id] = words.digest
-            self._note(Verb.CHANGED, item, words, one, done=True)
+            self._add_difference(Verb.CHANGED, item, words, one, done=True)
 
     def _must_wait(self, words: Words) -> bool:
         """Whether a person has to see it first: an untrusted file, or words that read like a planted instruction."""
-        return not self._is_trusted or bool(suspicious(words.line()))
+        return not self._is_trusted or bool(find_suspicion(words.line()))
 
-    def _key(self, words: Words) -> str:
+    def _make_key(self, words: Words) -> str:
         return key_of(MemoryType.RULE, self.agent, "", {"rule": words.text})
 
-    def _note(
+    def _add_difference(
         self,
         verb: Verb,
         item: Item | None = None,
@@ -538,7 +538,7 @@ def _list_hand_edits(block: Block, comparison: Comparison, fitting: Sequence[Ent
     for change, item, _, entry in comparison.differences:
         if item is not None:
             what = "changed" if item.id in comparison.known else "new"
-            edits.append(f"line {change.line}: {shorten(item.said, _SAMPLE)} ({what})")
+            edits.append(f"line {change.line}: {shorten(item.markdown, _SAMPLE)} ({what})")
         elif entry is not None and entry in fitting:
             edits.append(f"{shorten(entry.words.text, _SAMPLE)} (removed)")
     return edits

@@ -1,4 +1,4 @@
-"""Sessions: begin where the last one left off, note what happens, and hand over.
+"""Sessions: start where the last one left off, record what happens, and hand over to the next one.
 
 from alma.session import SessionManager
 
@@ -6,8 +6,8 @@ manager = SessionManager("my-project")
 context = manager.start_session(agent="Helena", goal="Complete auth testing")
 manager.create_handoff("Helena", context.session_id, last_action="completed_oauth_tests", last_outcome="success")
 
-A session begins with rules of engagement: what an agent may do, what it may not, and what must hold before something is
-done. They come from the agent's scope and from what people taught: rules, preferences, and ways that were seen to fail.
+A session starts with rules of engagement: what the agent may do, what it must not do, and what must be true before work
+counts as done. They come from the agent's scope and from its rules, preferences and anti-patterns.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, 
 from .. import words
 from ..engine import validate
 from ..engine.context import Engine
-from ..engine.evidence import strength
+from ..engine.evidence import memory_strength
 from ..engine.retrieve.pipeline import retrieve
 from ..engine.retrieve.request import Request
 from ..engine.rules import describe_occasion, is_old_fix
 from ..engine.transaction import scan_records, write
-from ..engine.view import view
+from ..engine.view import to_memory
 from ..errors import ValidationError
 from ..memory import ALMA
 from ..opening import OwnsMemory
@@ -73,12 +73,12 @@ __all__ = [
 ALIVE_FOR = timedelta(minutes=30)
 _RECENT = 5
 _HEURISTICS = 5
-_ORIENT_SECONDS = 0.4  # A session begins soon; `orient_to_codebase` has more time.
+_ORIENT_SECONDS = 0.4  # A session must start quickly; `orient_to_codebase` has more time.
 
 
 operation = Group(
     "sessions",
-    # The caller of an operation may end at once, and the session goes on.
+    # The process that calls an operation may exit at once, and the session continues.
     lambda alma: SessionManager(alma=alma, project_id=alma.project_id, workspace=None, held=False),
 )
 
@@ -86,9 +86,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def take_project_first(method: F) -> F:
-    """Let a method also be called with the project before its other positional arguments, as (project_id, agent, …).
+    """Also accept the project as the first positional argument of a method: `(project_id, agent, …)`.
 
-    It counts as the project only where nothing else can be meant: one argument too many, or a text for a number.
+    The first argument is read as the project only where no other reading is possible: when there is one argument too
+    many, or when a text is passed for a number.
     """
     parameters = inspect.signature(method).parameters.values()
     names = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD][1:]
@@ -116,22 +117,26 @@ Level = Annotated[float | None, About("how well it is going, 0 to 1", least=0.0,
 
 @dataclass(frozen=True, slots=True)
 class SessionList:
-    sessions: list[Session]  # Those that have not ended, or the one that was asked for.
-    handoffs: list[SessionHandoff]  # What those that are over handed over, the last one first.
+    """The open sessions of an agent and the handoffs of those that ended."""
+
+    sessions: list[Session]  # The open ones, or the one with the requested id.
+    handoffs: list[SessionHandoff]  # Newest first.
 
 
 def require_folder(workspace: str | PathLike[str] | None) -> None:
+    """Raise ValidationError unless the workspace is an existing folder or None."""
     if workspace is not None and not Path(workspace).is_dir():
-        raise ValidationError(f"workspace must be a folder, and there is none at {str(workspace)!r}")
+        raise ValidationError(f"workspace must be an existing folder, not {str(workspace)!r}")
 
 
 class SessionManager(OwnsMemory):
-    """Sessions of the agents of a project.
+    """Manages the sessions of the agents of a project.
 
-    A session that nobody ended hands over what is known when its agent's next one starts: at once when the process that
-    held it is gone from this machine, else after it was not heard of for `alive_for`. `held=False` says that this
-    process does not hold the sessions it starts, as a command line does not. `workspace` is the folder of code that
-    sessions are about: by default the current one; None: no code.
+    When an agent starts a session, its earlier sessions that never ended are closed with a handoff of what was
+    recorded: at once if the process that owned the session has exited on this machine, otherwise once the session has
+    been silent for `alive_for`. Pass `held=False` if this process does not own the sessions it starts, as on the
+    command line. `workspace` is the folder of code that sessions are about: the current folder by default, None for no
+    code.
     """
 
     def __init__(
@@ -154,7 +159,7 @@ class SessionManager(OwnsMemory):
         self._held = held
         self._progress = progress
 
-    # -- beginning
+    # -- starting
 
     @operation(Effect.ADDS, defaults={"workspace": "."})
     def start_session(
@@ -189,7 +194,7 @@ class SessionManager(OwnsMemory):
         focus, rules = self._find_focus(name, progress), find_engagement(engine, name, engine.scope(name), user)
         seen, now = visible_users(user), engine.clock()
         outcomes = scan_records(engine, "outcome", _RECENT, agents={name}, users=seen, statuses={Status.ACTIVE})
-        # Begun last: should anything go wrong before, no session is left open.
+        # Stored last, so that an error above leaves no open session behind.
         record = write(engine, lambda tx: handoff.begin_session(tx, name, goal, self._owner(), user))
         return SessionContext(
             session_id=record.id,
@@ -199,7 +204,7 @@ class SessionManager(OwnsMemory):
             started_at=record.created_at,
             previous_handoff=previous,
             progress=progress,
-            recent_outcomes=[one for one in (view(each, now) for each in outcomes) if isinstance(one, Outcome)],
+            recent_outcomes=[one for one in (to_memory(each, now) for each in outcomes) if isinstance(one, Outcome)],
             relevant_heuristics=strategies.heuristics if strategies else [],
             codebase_state=code,
             environment_state=_describe_environment(),
@@ -210,12 +215,12 @@ class SessionManager(OwnsMemory):
         )
 
     def tracker(self, project_id: str) -> ProgressTracker:
-        """The work items of a project of this memory."""
+        """Return the tracker of a project's work items."""
         if self._progress is not None and self._progress.project_id == project_id:
             return self._progress
         return ProgressTracker(project_id, alma=self.alma)
 
-    # -- along the way
+    # -- while it is open
 
     @operation(Effect.CHANGES)
     def update_session(
@@ -248,11 +253,11 @@ class SessionManager(OwnsMemory):
         noted = handoff.name_as_stored(locals())
         engine, name = self._find_engine(project_id, agent)
         if action is None and outcome is not None:
-            raise ValidationError("outcome says how an action went: pass `action` with it")
+            raise ValidationError("outcome is the result of an action: pass `action` with it")
         owner = self._owner()
         return read_session(write(engine, lambda tx: handoff.note_session(tx, name, session_id, noted, owner)))
 
-    # -- the end
+    # -- ending
 
     @take_project_first
     def create_handoff(
@@ -265,16 +270,16 @@ class SessionManager(OwnsMemory):
         project_id: str | None = None,
         **context: Any,
     ) -> SessionHandoff:
-        """End a session with what the next one should know.
+        """End a session and return its handoff.
 
-        `last_outcome` is 'success', 'failure' or 'interrupted'; `context` is what `end_session` takes. What is not
-        given is taken from what was noted along the way; decisions and files are added to it. Of long lists the
-        beginning is kept.
+        `last_outcome` is 'success', 'failure' or 'interrupted'; `context` takes the other arguments of `end_session`.
+        Arguments that are left out default to what was recorded during the session. Decisions and files are added to
+        the recorded ones. Long lists are cut at the end.
         """
         action = validate.text("last_action", last_action)
         outcome = validate.choice("last_outcome", last_outcome, LastOutcome)
-        given = {"last_action": action, "last_outcome": outcome, "project_id": project_id, **context}
-        return self.end_session(agent, session_id, **given)
+        closing = {"last_action": action, "last_outcome": outcome, "project_id": project_id, **context}
+        return self.end_session(agent, session_id, **closing)
 
     @operation(Effect.CHANGES)
     def end_session(
@@ -345,7 +350,7 @@ class SessionManager(OwnsMemory):
             Open sessions of processes that died are listed too.
         """
         if session_id and state:
-            raise ValidationError("pass a session_id, or a state to list sessions, not both")
+            raise ValidationError("pass session_id to show one session, or `state` to list sessions, not both")
         engine, name = self._find_engine(project_id, agent)
         if session_id is not None:
             sessions = [handoff.find_session(engine, name, session_id)]
@@ -359,11 +364,11 @@ class SessionManager(OwnsMemory):
     def get_previous_sessions(
         self, agent: str, limit: int = 5, *, project_id: str | None = None
     ) -> list[SessionHandoff]:
-        """Return the handoffs of an agent's latest sessions, the last one first."""
+        """Return the handoffs of an agent's latest sessions, newest first."""
         return self.list_sessions(agent, "ended", limit=limit, project_id=project_id).handoffs
 
     def get_session(self, agent: str, session_id: str, *, project_id: str | None = None) -> Session:
-        """Return one session as it stands."""
+        """Return the current state of one session."""
         return self.list_sessions(agent, session_id=session_id, project_id=project_id).sessions[0]
 
     # -- shared steps
@@ -377,7 +382,7 @@ class SessionManager(OwnsMemory):
         return handoff.mark_process() if self._held else None
 
     def _find_focus(self, agent: str, progress: ProgressSummary) -> WorkItem | None:
-        """Return what the agent has begun; else what comes next."""
+        """Return the work item that the agent has in progress, or else its next one."""
         for item in progress.current:
             if agent == (item.claimed_by or item.agent):
                 return item
@@ -385,7 +390,7 @@ class SessionManager(OwnsMemory):
 
 
 def _describe_environment() -> dict[str, Any]:
-    """Names of things only, never the values of variables."""
+    """Return the platform and the Python environment, but no values of environment variables."""
     return {
         "platform": sys.platform,
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -402,28 +407,30 @@ _RULES = 12
 _WARNINGS = 5
 _CHARS = 240
 
-# What must be true before something counts as done.
+# Matches rules about what must be true before work counts as done.
 _GATE = re.compile(
     r"\bbefore\b.*\b(?:commit|merg|push|releas|deploy|finish|done)|\bmust pass|\btests should", re.IGNORECASE
 )
 
 
 class Engagement(NamedTuple):
-    scope_rules: list[str]
-    constraints: list[str]
-    quality_gates: list[str]
+    """The rules of engagement of an agent, one sentence each."""
+
+    scope_rules: list[str]  # What the agent may do.
+    constraints: list[str]  # What it must not do.
+    quality_gates: list[str]  # What must be true before work counts as done.
 
 
 def find_engagement(engine: Engine, agent: str, scope: MemoryScope, user: str | None = None) -> Engagement:
-    """Return what the agent may do, what it may not, and what must hold before something is done."""
+    """Return the rules of engagement of an agent, from its scope and from what was stored for it and the user."""
     taught = [describe_rule(rule) for rule in rank_memories(engine, MemoryType.RULE, agent, user, _READ)]
     if user is not None:
         wishes = rank_memories(engine, MemoryType.USER_PREFERENCE, agent, user, _READ)
-        taught += [f"{user} wants: {wish.body['preference']}" for wish in wishes if _is_trusted(wish)]
+        taught += [f"{user} prefers: {wish.body['preference']}" for wish in wishes if _is_trusted(wish)]
     lines = [shorten(text, _CHARS) for text in taught]
-    # Ways that failed whatever the task was; those of one sort of task come when that task does.
+    # Only anti-patterns without a condition; the others are retrieved with the tasks they apply to.
     warnings = [
-        shorten(f"Not: {one.body['pattern']}{describe_reason(one)}", _CHARS)
+        shorten(f"Avoid: {one.body['pattern']}{describe_reason(one)}", _CHARS)
         for one in rank_memories(engine, MemoryType.ANTI_PATTERN, agent, user, _READ)
         if not one.body["condition"] and _is_trusted(one)
     ]
@@ -434,29 +441,31 @@ def find_engagement(engine: Engine, agent: str, scope: MemoryScope, user: str | 
     allowed += [f"{name} may learn about {category}." for category in scope.can_learn if scope.is_allowed(category)]
     if not scope.can_learn:
         allowed.append(f"{name} may learn about anything{' that is not excluded' if excluded else ''}.")
-    allowed += [f"{name} may read what {other} shares." for other in scope.inherit_from]
+    allowed += [f"{name} may read the memories of {other}." for other in scope.inherit_from]
     gates = [text for text in lines if _GATE.search(text)]
     return Engagement(allowed, [*excluded, *bounds[:_RULES], *warnings[:_WARNINGS]], gates[:_RULES])
 
 
 def _is_trusted(record: Record) -> bool:
-    """Whether a line may instruct: the text of programs and files may not."""
+    """Return whether the text may be shown as an instruction: text from programs and files may not."""
     return record.provenance.trust is not Trust.UNTRUSTED
 
 
 def describe_rule(rule: Record) -> str:
+    """Return a rule as one line, with the occasion it applies to."""
     occasion = describe_occasion(rule.body["trigger"], rule.body["rule"])
     return f"{occasion}: {rule.body['rule']}" if occasion else str(rule.body["rule"])
 
 
 def describe_reason(warning: Record) -> str:
+    """Return the reason for an anti-pattern in parentheses, or an empty string."""
     return f" ({quoted_why(warning)})" if warning.body["why_bad"] else ""
 
 
 def rank_memories(engine: Engine, kind: MemoryType, agent: str, user: str | None, newest: int) -> list[Record]:
-    """Return the memories of a kind that an agent sees, perhaps as it serves a user, the strongest first.
+    """Return the memories of a kind that an agent may read while it serves a user, strongest first.
 
-    Only so many of the newest are weighed.
+    Only the given number of newest memories is considered.
     """
     now, is_rule, is_wish = engine.clock(), kind is MemoryType.RULE, kind is MemoryType.USER_PREFERENCE
     where = Where(
@@ -464,19 +473,19 @@ def rank_memories(engine: Engine, kind: MemoryType, agent: str, user: str | None
         projects={engine.project, EVERYWHERE} if is_rule else {engine.project},
         agents=None if is_wish else engine.scopes.readable(agent),
         users={user or ""} if is_wish else visible_users(user),
-        # What was said for one session holds in no other.
+        # A rule for one session applies in no other.
         sessions={""} if is_rule else None,
         statuses={Status.ACTIVE},
         valid_at=now,
     )
-    # A day is as fine as it has to be; with the very moment in it, ties would be broken another way each time.
+    # Strength is rounded to the day: with the exact time, ties would break differently on each call.
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     records = [one for one in engine.store.scan(where, newest) if not is_old_fix(one)]
-    return sorted(records, key=lambda one: (-round(strength(one, day), 6), one.id))
+    return sorted(records, key=lambda one: (-round(memory_strength(one, day), 6), one.id))
 
 
 def __getattr__(name: str) -> object:
-    # A session begins in a fresh process, and most need nothing of what expands prompts.
+    # A session starts in a new process, and most do not need the initializer's imports.
     if name != "SessionInitializer":
         raise AttributeError(f"module 'alma.session' has no attribute {name!r}")
     from .initializer import SessionInitializer

@@ -1,6 +1,6 @@
-"""Getting one's bearings in a folder of code: by its files and by git, bounded in time and size, and never raising.
+"""The state of a folder of code, read from its files and from git. Time and size are bounded, and nothing raises.
 
-Git is read quietly and without running anything the repository names.
+Git runs without taking locks, prompting, or running any program that the repository's configuration names.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _LANGUAGES = dict(
     .scala:Scala .ex:Elixir .exs:Elixir .sh:Shell .sql:SQL .dart:Dart .lua:Lua .r:R .jl:Julia .hs:Haskell .zig:Zig
     .vue:Vue""".split()
 )
-# How the tests are run, the surest first: tool | command | what must be there too | files | what one of them says.
-# Of the rows of a tool the first that fits counts.
+# How tests are run, most reliable first: tool | command | files that must also exist | files | pattern in one of them.
+# The first matching row of a tool counts.
 _TEST_COMMANDS = r"""
 make | make test | | Makefile makefile GNUmakefile | ^test\s*:(?![=:])
 make | make tests | | Makefile makefile GNUmakefile | ^tests\s*:(?![=:])
@@ -77,9 +77,9 @@ php | composer test | | composer.json | "test"\s*:
 
 
 def orient(folder: str | os.PathLike[str], seconds: float = SECONDS) -> dict[str, Any] | None:
-    """Return branch, changes, recent commits, layout, languages and how tests are run; None where there is no code.
+    """Return branch, changes, recent commits, layout, languages and test commands; None where there is no code.
 
-    A part that takes longer than it may is left out, and `complete` says so.
+    A part that takes too long is left out, and `complete` is then false.
     """
     try:
         here = Path(folder).expanduser().resolve()
@@ -105,9 +105,9 @@ def orient(folder: str | os.PathLike[str], seconds: float = SECONDS) -> dict[str
 
 
 def _count_files(root: Path) -> tuple[dict[str, Any], dict[str, int], bool]:
-    """Return how many files each folder at the top holds, the languages, and whether all of it was seen.
+    """Return the file counts of the top folders, the languages, and whether every file was counted.
 
-    Files near the top come first, so that a bound cuts off those that are deep.
+    Files near the top are counted first, so that a limit leaves out the deep ones.
     """
     folders, languages, files = Counter[str](), Counter[str](), list[str]()
     deadline, number = time.monotonic() + _WALK_SECONDS, 0
@@ -134,7 +134,7 @@ def _count_files(root: Path) -> tuple[dict[str, Any], dict[str, int], bool]:
 
 
 def find_test_commands(root: Path) -> list[dict[str, str]]:
-    """Return the commands that run the tests, each with the file that says so, the surest first."""
+    """Return the commands that run the tests, each with the file it was found in, most reliable first."""
     commands: dict[str, dict[str, str]] = {}
     for row in _TEST_COMMANDS.strip().splitlines():
         tool, command, needs, sources, pattern = (column.strip() for column in row.split("|", 4))
@@ -152,7 +152,7 @@ def find_test_commands(root: Path) -> list[dict[str, str]]:
 
 
 def summarise_code(state: Mapping[str, Any] | None) -> str | None:
-    """Return a few lines for a prompt."""
+    """Return the state of a codebase as a few lines for a prompt; None without code."""
     if state is None:
         return None
     counts = [f"{count} {name} file{'s' * (count != 1)}" for name, count in list(state["languages"].items())[:3]]
@@ -168,12 +168,12 @@ def summarise_code(state: Mapping[str, Any] | None) -> str | None:
     if command := state["tests"]["command"]:
         lines.append(f"Tests: {command} (from {state['tests']['commands'][0]['source']})")
     if not state["complete"]:
-        lines.append("Not all of it was looked at: it is large.")
+        lines.append("Incomplete: the codebase is too large to survey in time.")
     return "\n".join(lines)
 
 
 def list_commits(state: Mapping[str, Any] | None) -> list[str]:
-    """Return the recent commits, a line each."""
+    """Return the recent commits, one dated line each."""
     git = state["git"] if state else None
     commits = git["recent_commits"] if git else ()
     return [f"Commit {one['hash']} {one['when'][:10]} {one['subject']}" for one in commits]
@@ -181,25 +181,25 @@ def list_commits(state: Mapping[str, Any] | None) -> list[str]:
 
 # -- the state of a git repository
 
-# After so many spaces the path begins, which may hold spaces itself.
+# How many spaces come before the path in a status line; the path itself may contain spaces.
 _PATH_AFTER = {"1": 8, "2": 9, "u": 10, "?": 1}
 
 
 def read_repository(root: Path, seconds: float) -> dict[str, Any] | None:
-    """Return branch, changes and recent commits; None without git, without a repository, or when it takes too long.
+    """Return branch, changes and recent commits; None without git, without a repository, or after `seconds`.
 
-    When a repository is so large that the changes cannot be listed in time, the rest is returned without them.
+    If only the list of changes takes too long, the rest is returned without it.
     """
     program = shutil.which("git")
-    # Looked for here because starting a program in vain takes longer.
+    # Checked first, because starting a program in vain takes longer.
     if program is None or not (root / ".git").exists():
         return None
     # A file monitor or a signature check is a program that the repository's own configuration may name.
     quiet = ("core.fsmonitor=false", "log.showSignature=false", "core.quotePath=false")
     git = [program, "-C", str(root), "--no-pager", *(part for option in quiet for part in ("-c", option))]
-    # It must neither ask anybody anything nor lock what the person is working on.
+    # Git must not prompt, and must not lock the repository that the person is working in.
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    # On Windows a window would open for a moment.
+    # Without this flag a console window would flash up on Windows.
     flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
     deadline = time.monotonic() + seconds
 

@@ -1,11 +1,11 @@
-"""Sessions as they are stored: opened, noted in, handed over; and those that never ended.
+"""Stored sessions and their handoffs, and how both are written as text for a prompt.
 
-An open session is an active record, any other an archived one. Ending one writes the session and its handoff in one
-transaction, so that there is always exactly one handoff for a session that is over. A session whose process is gone, or
-which nobody has seen for long, hands over what is known; should it come back, it goes on, and what it hands over itself
-takes the place of that.
+An open session is an active record; any other is archived. Ending a session writes it and its handoff in one
+transaction, so a session that is over has exactly one handoff. A session whose process has exited, or that has been
+silent for too long, gets a handoff made from what was recorded. If such a session continues after all, it is open
+again, and its own handoff replaces the first one.
 
-The lists of a session are bounded, the newest first.
+The lists of a session are bounded and newest first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.escape import escape
-from ..engine.prompt import tokens
+from ..engine.prompt import count_tokens
 from ..engine.transaction import Transaction, scan_records
 from ..errors import NotFoundError, ValidationError
 from ..progress import ProgressSummary, WorkItem
@@ -39,21 +39,21 @@ from ..types.times import from_iso, to_iso
 
 Body = Mapping[str, Any]
 
-# How much of each list a handoff holds.
+# The longest lists that a handoff holds.
 MAX_ITEMS = {"decisions": 10, "files": 20, "blockers": 10, "next_steps": 10, "risks": 10}
 _MAX_ACTIONS = 20
 _ITEM_CHARS = 300
 _MAX_TESTS = 50
 _GOAL_CHARS = 1000
-_KNOWN = 5
+_SHOWN = 5
 _OPEN = 100
 _OUTCOMES = 50
 _HANDOFFS = 20
-_NOTHING = "nothing was noted"
+_NOTHING = "nothing was noted"  # Stored in handoffs, so it stays as it is.
 
 
 class LastOutcome(StrEnum):
-    """How the last thing that was done went; interrupted: nobody was there to tell."""
+    """The result of the last action; interrupted: the session stopped before anybody reported one."""
 
     SUCCESS = "success"
     FAILURE = "failure"
@@ -61,14 +61,16 @@ class LastOutcome(StrEnum):
 
 
 class SessionState(StrEnum):
+    """Whether a session is open, was ended, or was given up as interrupted."""
+
     OPEN = "open"
     ENDED = "ended"
-    INTERRUPTED = "interrupted"  # It was not seen any more and never ended; it may still come back.
+    INTERRUPTED = "interrupted"  # It went silent and was never ended. An update opens it again.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Notes:
-    """What is noted in a session, and handed over."""
+    """The fields that a session and its handoff share."""
 
     id: str
     project_id: str
@@ -82,7 +84,7 @@ class _Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session(_Notes):
-    """A session as it stands: what was noted along the way."""
+    """A session and what has been recorded in it so far."""
 
     goal: str = ""
     state: SessionState = SessionState.OPEN
@@ -90,33 +92,33 @@ class Session(_Notes):
     last_seen: datetime
     ended_at: datetime | None = None
     actions: list[str] = field(default_factory=list)  # The latest, newest last.
-    action_count: int = 0  # All of them, also those too old to be kept.
+    action_count: int = 0  # All actions, including those that are no longer stored.
     decisions: list[str] = field(default_factory=list)
     confidence_level: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionHandoff(_Notes):
-    """Compressed context for going on where a session left off."""
+    """What the next session needs to continue where this one left off."""
 
     session_id: str
     last_action: str
     last_outcome: LastOutcome
     current_goal: str
     key_decisions: list[str]  # At most ten, the newest first.
-    confidence_level: float  # Between 0 and 1: how well it was going.
+    confidence_level: float  # 0 to 1: how well the work was going.
     session_start: datetime
     session_end: datetime
     duration_ms: int
     embedding: list[float] | None = None
     created_at: datetime
-    left_out: Mapping[str, int] = field(default_factory=dict)  # How many of each list there was no room for.
+    left_out: Mapping[str, int] = field(default_factory=dict)  # How many entries were cut from each list.
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionContext:
-    """What a session starts with."""
+    """Everything that an agent receives when its session starts."""
 
     session_id: str
     project_id: str
@@ -132,13 +134,13 @@ class SessionContext:
     environment_state: dict[str, Any] | None
     suggested_focus: WorkItem | None
     rules_of_engagement: list[str]
-    # Others of this agent that are still going on, as far as anybody knows.
+    # Other sessions of this agent that are still open.
     open_sessions: list[Session] = field(default_factory=list)
-    retrieval_id: str | None = None  # What to name when an outcome is learned with the help of these heuristics.
+    retrieval_id: str | None = None  # Pass it when learning an outcome that used these heuristics.
 
 
-class Ready:
-    """A value that may be awaited, and then gives itself."""
+class AwaitableSelf:
+    """A mixin for values that callers may also await: awaiting one returns the value itself."""
 
     __slots__ = ()
 
@@ -149,7 +151,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orientation:
-    """What an agent knows before it begins, beside its memories."""
+    """What an agent knows before it starts, without its memories."""
 
     session_id: str
     agent: str
@@ -158,16 +160,16 @@ class Orientation:
     codebase_summary: str | None
     recent_activity: list[str]
     scope_rules: list[str]  # What the agent may do.
-    constraints: list[str]  # What it may not.
-    quality_gates: list[str]  # What must hold before something is done.
+    constraints: list[str]  # What it must not do.
+    quality_gates: list[str]  # What must be true before work counts as done.
     recommended_start: WorkItem | None
-    # Which reader made the work items: `local`, a model's name, or both when the model failed; empty without.
+    # The reader that planned the work items: `local`, the model's name, or both if the model failed; empty without one.
     planned_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InitializationResult(Orientation, Ready):
-    """What an agent knows before it begins."""
+class InitializationResult(Orientation, AwaitableSelf):
+    """What an agent knows before it starts: orientation, memories and its session."""
 
     project_id: str
     relevant_memories: MemorySlice
@@ -175,11 +177,11 @@ class InitializationResult(Orientation, Ready):
     session: SessionContext
 
     def to_prompt(self, max_tokens: int = 2000) -> str:
-        """All of it as Markdown for a prompt, within the budget."""
+        """Return the result as Markdown for a prompt, at most `max_tokens` long."""
         return write_briefing(self, max_tokens)
 
 
-# Arguments and attributes that have another name in a record.
+# Arguments and attributes, and the names they have in a record.
 _STORED_AS = {
     "current_goal": "goal", "key_decisions": "decisions", "active_files": "files", "test_status": "tests",
     "risk_flags": "risks", "confidence_level": "confidence", "session_start": "started_at", "session_end": "ended_at",
@@ -187,47 +189,51 @@ _STORED_AS = {
 
 
 def read_session(record: Record) -> Session:
+    """Return the session that a record holds."""
     lists = {name: [one["what"] for one in record.body[name]] for name in ("actions", "decisions")}
     return decode_record(Session, record, _STORED_AS, **lists)
 
 
 def read_handoff(record: Record) -> SessionHandoff:
+    """Return the handoff that a record holds."""
     start, end = (from_iso(record.body[name]) or record.created_at for name in ("started_at", "ended_at"))
     lasted = max(0, round((end - start).total_seconds() * 1000))
     embedding = unit(record.vectors[0]) if record.vectors else None
     return decode_record(SessionHandoff, record, _STORED_AS, duration_ms=lasted, embedding=embedding)
 
 
-# -- what is noted
+# -- arguments
 
 
-def read_goal(_label: str, given: object) -> str:
-    return shorten(clean(validate.optional_text("goal", given) or ""), _GOAL_CHARS)
+def read_goal(_label: str, value: object) -> str:
+    """Return a goal as it is stored: without secrets, shortened, empty for None."""
+    return shorten(clean(validate.optional_text("goal", value) or ""), _GOAL_CHARS)
 
 
-def read_line(label: str, given: object) -> str:
-    # What a program printed may be pasted here; colours and control characters are dropped.
-    return shorten(clean(validate.output(label, given) or validate.text(label, given)), _ITEM_CHARS)
+def read_line(label: str, value: object) -> str:
+    """Return a text as it is stored: one line without secrets, shortened."""
+    # A program's output may be pasted here; colours and control characters are dropped.
+    return shorten(clean(validate.output(label, value) or validate.text(label, value)), _ITEM_CHARS)
 
 
-def read_paths(label: str, given: object) -> list[str]:
-    """Return a list of short texts, each once; one text stands for a list of it."""
-    values = [given] if isinstance(given, str) else validate.items(label, given, "texts")
+def read_paths(label: str, value: object) -> list[str]:
+    """Return a list of texts as they are stored, without duplicates; a single text becomes a list of one."""
+    values = [value] if isinstance(value, str) else validate.items(label, value, "texts")
     return list(dict.fromkeys(read_line(f"{label}[{at}]", one) for at, one in enumerate(values)))
 
 
-def read_lines(label: str, given: object) -> list[str]:
-    """Return the same where case and punctuation do not matter."""
-    return join_lines(read_paths(label, given))
+def read_lines(label: str, value: object) -> list[str]:
+    """Return a list of texts as `read_paths` does; texts that differ only in case and punctuation are duplicates."""
+    return join_lines(read_paths(label, value))
 
 
-def name_as_stored(given: Body) -> dict[str, Any]:
+def name_as_stored(arguments: Body) -> dict[str, Any]:
     """Return the arguments that are not None, under the names they have in a record."""
-    return {_STORED_AS.get(name, name): value for name, value in given.items() if value is not None}
+    return {_STORED_AS.get(name, name): value for name, value in arguments.items() if value is not None}
 
 
 def join_lines(*lists: Iterable[str]) -> list[str]:
-    """Return all texts, each once and as it was said first."""
+    """Return the texts of all lists without duplicates; of texts that differ only in spelling the first is returned."""
     texts: dict[str, str] = {}
     for text in (text for lines in lists for text in lines):
         texts.setdefault(normalise(text) or text, text)
@@ -235,7 +241,7 @@ def join_lines(*lists: Iterable[str]) -> list[str]:
 
 
 def sort_tests(tests: Mapping[str, bool]) -> dict[str, bool]:
-    """Return the failing ones first, and not too many."""
+    """Return test results as they are stored: failing tests first, at most fifty."""
     return dict(sorted(tests.items(), key=lambda pair: pair[1])[:_MAX_TESTS])
 
 
@@ -243,6 +249,7 @@ def sort_tests(tests: Mapping[str, bool]) -> dict[str, bool]:
 
 
 def begin_session(tx: Transaction, agent: str, goal: str, owner: Body | None, user: str | None) -> Record:
+    """Add an open session; `owner` identifies the process that owns it."""
     now = to_iso(tx.engine.clock())
     body: dict[str, Any] = {name: [] for name in ("actions", *MAX_ITEMS)}
     body |= {"goal": goal, "started_at": now, "ended_at": None, "last_seen": now, "state": str(SessionState.OPEN)}
@@ -251,67 +258,71 @@ def begin_session(tx: Transaction, agent: str, goal: str, owner: Body | None, us
 
 
 def find_session(engine: Engine, agent: str, id: str) -> Record:
-    """Return a session of this agent; the error names those there are."""
+    """Return a session of this agent, or raise NotFoundError with the ids of its latest sessions."""
     for record in engine.store.get([id]):
         if (record.kind, record.project, record.agent) == ("session", engine.project, agent):
             return record
         if (record.kind, record.project) == ("session", engine.project):
-            raise NotFoundError(f"session {id!r} belongs to {record.agent!r}, not to {agent!r}")
-    latest = [f"{one.id} ({one.body['state']})" for one in scan_records(engine, "session", _KNOWN, agents={agent})]
-    known = ", ".join(latest) or "none yet; start_session begins one"
-    raise NotFoundError(f"{agent!r} has no session {id!r} in project {engine.project!r}. Its latest: {known}.")
+            raise NotFoundError(f"session {id!r} belongs to agent {record.agent!r}, not to {agent!r}")
+    latest = [f"{one.id} ({one.body['state']})" for one in scan_records(engine, "session", _SHOWN, agents={agent})]
+    hint = f"Its latest sessions: {', '.join(latest)}." if latest else "It has no session yet: start one."
+    raise NotFoundError(f"{agent!r} has no session {id!r} in project {engine.project!r}. {hint}")
 
 
-def note_session(tx: Transaction, agent: str, id: str, given: Body, owner: Body | None) -> Record:
-    """Add what happened since the session was last heard of; a name that is not given leaves a thing as it is."""
+def note_session(tx: Transaction, agent: str, id: str, notes: Body, owner: Body | None) -> Record:
+    """Record notes in a session and return it; what `notes` does not name stays as it is."""
     [record] = tx.see([find_session(tx.engine, agent, id)])
     body, now = record.body, to_iso(tx.engine.clock())
     actions = (
-        [{"what": given["action"], "outcome": str(given.get("outcome", "")), "at": now}] if "action" in given else []
+        [{"what": notes["action"], "outcome": str(notes.get("outcome", "")), "at": now}] if "action" in notes else []
     )
     if body["state"] == SessionState.ENDED:
-        raise ValidationError(f"session {id!r} has ended; start_session begins another")
-    lists = {"files": list(dict.fromkeys((*given.get("files", ()), *body["files"])))}
-    decisions = join_lines(given.get("decisions", ()), [one["what"] for one in body["decisions"]])
-    resolved, known = set(map(normalise, given.get("resolved", ()))), [*body["blockers"], *body["risks"]]
-    for text in given.get("resolved", ()):
-        if normalise(text) not in map(normalise, known):
+        raise ValidationError(f"session {id!r} has ended and takes no more notes; start a new session")
+    lists = {"files": list(dict.fromkeys((*notes.get("files", ()), *body["files"])))}
+    decisions = join_lines(notes.get("decisions", ()), [one["what"] for one in body["decisions"]])
+    resolved, problems = set(map(normalise, notes.get("resolved", ()))), [*body["blockers"], *body["risks"]]
+    for text in notes.get("resolved", ()):
+        if normalise(text) not in map(normalise, problems):
             raise ValidationError(
-                f"{text!r} is no blocker and no risk of session {id!r}. It has: {'; '.join(known) or 'none'}."
+                f"{text!r} is not a blocker or risk of session {id!r}. Its blockers and risks: "
+                f"{'; '.join(problems) or 'none'}."
             )
     for name in ("blockers", "risks"):
         left = [text for text in body[name] if normalise(text) not in resolved]
-        lists[name] = join_lines(given.get(name, ()), left)
-    lists["next_steps"] = given.get("next_steps", body["next_steps"])
-    noted = {
+        lists[name] = join_lines(notes.get(name, ()), left)
+    lists["next_steps"] = notes.get("next_steps", body["next_steps"])
+    changed = {
         **body,
         "state": str(SessionState.OPEN),
         "ended_at": None,
         "last_seen": now,
         "owner": owner,
-        "goal": given.get("goal", body["goal"]),
+        "goal": notes.get("goal", body["goal"]),
         "actions": [*body["actions"], *actions][-_MAX_ACTIONS:],
         "action_count": body["action_count"] + len(actions),
         "decisions": [{"what": text} for text in decisions[: MAX_ITEMS["decisions"]]],
         **{name: lines[: MAX_ITEMS[name]] for name, lines in lists.items()},
-        "tests": sort_tests({**body["tests"], **given.get("tests", {})}),
-        "confidence": given.get("confidence", body["confidence"]),
+        "tests": sort_tests({**body["tests"], **notes.get("tests", {})}),
+        "confidence": notes.get("confidence", body["confidence"]),
     }
-    return tx.change(record, noted, status=Status.ACTIVE)
+    return tx.change(record, changed, status=Status.ACTIVE)
 
 
 def end_session(tx: Transaction, agent: str, id: str, closing: Body) -> Record:
-    """Return the handoff. Ended twice, the later closing replaces the earlier, and what it leaves out stays."""
+    """End a session and return its handoff.
+
+    When a session is ended again, the fields of the later closing replace those of the earlier one; the others stay.
+    """
     [record] = tx.see([find_session(tx.engine, agent, id)])
     now = ended = tx.engine.clock()
     before = _find_handoff(tx, id) if record.body["state"] == SessionState.ENDED else None
     if before is not None:
         ended = from_iso(record.body["ended_at"]) or now
-        # How well it goes follows from how it went, unless somebody said it.
+        # A new outcome makes the earlier confidence obsolete, unless the caller passes one.
         dropped = ("left_out", *(["confidence"] if "last_outcome" in closing else []))
         earlier = {name: value for name, value in before.body.items() if name not in dropped}
-        given = {name: value for name, value in closing.items() if value or name not in ("decisions", "files")}
-        closing = {**earlier, **given, "tests": {**before.body["tests"], **closing.get("tests", {})}}
+        later = {name: value for name, value in closing.items() if value or name not in ("decisions", "files")}
+        closing = {**earlier, **later, "tests": {**before.body["tests"], **closing.get("tests", {})}}
     return _put_handoff(tx, record, closing, _list_outcomes(tx.engine, record), ended, SessionState.ENDED)
 
 
@@ -322,7 +333,7 @@ def _find_handoff(tx: Transaction, id: str) -> Record | None:
 def _put_handoff(
     tx: Transaction, record: Record, closing: Body, outcomes: Sequence[Record], ended: datetime, state: SessionState
 ) -> Record:
-    """End a session with a handoff: what was said at the end, else what was noted along the way."""
+    """Close a session and store its handoff: the values of `closing`, and the session's own notes for the rest."""
     notes = record.body
     lists = {name: closing.get(name, notes[name]) for name in MAX_ITEMS}
     lists["decisions"] = join_lines(closing.get("decisions", []), [one["what"] for one in notes["decisions"]])
@@ -331,7 +342,7 @@ def _put_handoff(
     result = closing.get("last_outcome") or result or str(LastOutcome.SUCCESS)
     confidence = closing.get("confidence", notes["confidence"])
     if confidence is None:
-        # How it went until now, with a half on either side to begin with.
+        # The success rate so far, with one success and one failure added so that a few outcomes do not decide.
         results = [_judge_outcome(one) for one in outcomes] or [result]
         good, bad = results.count(LastOutcome.SUCCESS), results.count(LastOutcome.FAILURE)
         confidence = round((good + 1) / (good + bad + 2), 2)
@@ -357,7 +368,7 @@ def _put_handoff(
 
 
 def _find_last(noted: Body, outcomes: Sequence[Record]) -> tuple[str, str]:
-    """Return the last thing that is known to have been done, and how it went: noted, or learned from."""
+    """Return the last recorded action or learned outcome of a session, whichever is later, and its result."""
     action = noted["actions"][-1] if noted["actions"] else {"what": "", "outcome": "", "at": ""}
     if outcomes and str(to_iso(outcomes[0].created_at)) > action["at"]:
         newest = outcomes[0].body
@@ -370,13 +381,15 @@ def _judge_outcome(outcome: Record) -> str:
 
 
 def list_open(engine: Engine, agent: str) -> list[Record]:
+    """Return the open sessions of an agent, newest first."""
     return scan_records(engine, "session", _OPEN, agents={agent}, statuses={Status.ACTIVE})
 
 
 def check_session(tx: Transaction, agent: str, id: str, alive_for: timedelta) -> bool:
-    """Return whether a session may still be going on; one that is not hands over what is known.
+    """Return whether a session is still alive; one that is not is closed with a handoff made from its notes.
 
-    It goes on while its process is not known to be gone, and it was seen lately; learning is a sign of life too.
+    A session is alive if its process has not exited, as far as can be known, and it was seen within `alive_for`. A
+    learned outcome counts as a sign of life.
     """
     [record] = tx.see([find_session(tx.engine, agent, id)])
     notes, outcomes = record.body, _list_outcomes(tx.engine, record)
@@ -387,8 +400,8 @@ def check_session(tx: Transaction, agent: str, id: str, alive_for: timedelta) ->
         return True
     last, _ = _find_last(notes, outcomes)
     flag = f"This session ended without a handoff; it was last seen {ended:%Y-%m-%d %H:%M} UTC."
-    steps = [f"See how far this got: {last}"] if last else []
-    steps += [f"Go on with: {notes['goal']}"] if notes["goal"] else []
+    steps = [f"Check how far this got: {last}"] if last else []
+    steps += [f"Continue with: {notes['goal']}"] if notes["goal"] else []
     closing = {
         "last_action": last or "started the session",
         "last_outcome": LastOutcome.INTERRUPTED,
@@ -400,7 +413,7 @@ def check_session(tx: Transaction, agent: str, id: str, alive_for: timedelta) ->
 
 
 def _list_outcomes(engine: Engine, record: Record) -> list[Record]:
-    """Return what was learned during a session, newest first: until it ended, or the agent's next one began."""
+    """Return the outcomes learned during a session, newest first, until it ended or the agent's next one started."""
     began, agents = record.created_at, {record.agent}
     later = scan_records(engine, "session", _OPEN, agents=agents, created_from=began)
     ends = [one.created_at for one in later if one.created_at > began]
@@ -410,46 +423,45 @@ def _list_outcomes(engine: Engine, record: Record) -> list[Record]:
 
 
 def list_handoffs(engine: Engine, agent: str, limit: int, users: Collection[str] | None = None) -> list[Record]:
-    """Return the latest, by when their sessions ended."""
+    """Return the handoffs of the sessions of an agent that ended last, newest first."""
     most = max(limit, _HANDOFFS)
     records = scan_records(engine, "handoff", most, agents={agent}, users=users, statuses={Status.ACTIVE})
     return sorted(records, key=lambda one: (one.body["ended_at"], one.id), reverse=True)[:limit]
 
 
 def find_latest(engine: Engine, agent: str, user: str | None = None) -> SessionHandoff | None:
-    """Return the latest handoff that says something: a session in which nothing happened hides none before it."""
+    """Return the latest handoff with content, so that an empty session does not hide the one before it."""
     records = list_handoffs(engine, agent, _HANDOFFS, users=visible_users(user))
     contents = (*MAX_ITEMS, "tests", "metadata")
     full = [one for one in records if one.body["last_action"] != _NOTHING or any(one.body[name] for name in contents)]
     return next(map(read_handoff, full or records), None)
 
 
-# -- whether the process that held a session is still there
+# -- whether the process that owns a session is still running
 
 
 def mark_process() -> dict[str, Any]:
-    """Return what tells another process on the same machine whether this one is gone."""
+    """Return a mark from which another process on this machine can see whether this one has exited."""
     return {"machine": _name_machine(), "pid": os.getpid(), "began": _find_start(os.getpid())}
 
 
-def is_process_gone(held: Body | None) -> bool:
-    """True only when it is certain: another machine's processes cannot be seen from here."""
-    # On Windows signal 0 would end the process that is asked about.
-    if not held or held.get("machine") != _name_machine() or os.name != "posix":
+def is_process_gone(owner: Body | None) -> bool:
+    """Return whether a process has certainly exited; False for processes of another machine."""
+    # On Windows signal 0 would end the process instead of probing it.
+    if not owner or owner.get("machine") != _name_machine() or os.name != "posix":
         return False
     try:
-        os.kill(held["pid"], 0)
+        os.kill(owner["pid"], 0)
     except ProcessLookupError:
         return True
     except (PermissionError, OverflowError):
         pass
-    return _find_start(held["pid"]) not in ("", held.get("began"))
+    return _find_start(owner["pid"]) not in ("", owner.get("began"))
 
 
 @lru_cache(maxsize=1)
 def _name_machine() -> str:
-    """Return a name that no other machine, start of the machine or container shares, where the system tells."""
-    # Only Linux tells; elsewhere the name has to do.
+    """Return a name for this machine, boot and container; on systems other than Linux only the host name."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{platform.node()}/{boot}/{os.readlink('/proc/self/ns/pid')}"
@@ -457,43 +469,43 @@ def _name_machine() -> str:
 
 
 def _find_start(pid: int) -> str:
-    """Return when a process began, as the kernel counts, since its number may be given to another one later.
+    """Return the kernel's start time of a process, which tells it from a later process with the same id.
 
-    Empty: it cannot be told; "-": it has ended.
+    Empty if it is not available; "-" if the process has ended.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    # The name of the program stands in brackets and may hold spaces; the 22nd field is the start.
+    # The program's name is in brackets and may contain spaces; the 22nd field is the start time.
     parts = stat.rpartition(")")[2].split()
-    # Dead: it ended, and only its parent has not asked how yet.
+    # A zombie has ended, but its parent has not collected it yet.
     return "-" if parts[0] in ("Z", "X") else parts[19]
 
 
-# -- as text for a prompt: fixed order, inert, within a budget. The layout is always the same, label by label, so that
-# nothing shifts when a part is empty. Long parts are shortened until the whole fits.
+# -- text for a prompt: escaped, within a budget, and always with the same labels in the same order, so that nothing
+# shifts when a part is empty. Long parts are shortened until the whole fits.
 
-_OF_MEMORIES = 0.4  # Such a part of a briefing is for memories; what they do not need is for the rest.
+_OF_MEMORIES = 0.4  # The share of a briefing for memories; the rest gets what they leave over.
 _NONE = "none"
-# The longest line; of a list at most a twentieth of it is shown.
+# Widths to try for the longest line; a list shows at most a twentieth of that number of entries.
 _WIDTHS = (200, 160, 120, 90, 70, 50, 32, 16, 6)
 
 
 def _write_fullest(list_lines: Callable[[int], Iterator[str]], max_tokens: int) -> str:
-    """Return the fullest text that keeps to the budget."""
+    """Return the longest version of a text that fits the budget."""
     for chars in _WIDTHS:
         lines = "\n".join(list_lines(chars)).splitlines()
-        if tokens("\n".join(lines)) <= max_tokens:
+        if count_tokens("\n".join(lines)) <= max_tokens:
             break
     # The last resort: as many whole lines as fit.
-    while tokens("\n".join(lines)) > max_tokens:
+    while count_tokens("\n".join(lines)) > max_tokens:
         lines.pop()
     return "\n".join(lines)
 
 
 def _quote(text: str, chars: int) -> str:
-    """Return one line that cannot act as structure."""
+    """Return a text as one shortened line, escaped so that it cannot act as Markdown structure."""
     return escape(shorten(text, chars)) if text.strip() else _NONE
 
 
@@ -510,7 +522,7 @@ def write_reload(
     focus: WorkItem | None,
     max_tokens: int = 400,
 ) -> str:
-    """Return where an agent left off, in a few hundred tokens."""
+    """Return where an agent left off as text for a prompt."""
 
     def list_lines(chars: int) -> Iterator[str]:
         yield f"# {_quote(agent, 40)} in {_quote(progress.project_id, 40)}"
@@ -518,12 +530,12 @@ def write_reload(
         now, done = _NONE, "no work items"
         for first in open_sessions[:1]:
             more = f" ({len(open_sessions) - 1} more)" if len(open_sessions) > 1 else ""
-            goal = _quote(first.goal or "no goal", chars)
+            goal = f"goal: {_quote(first.goal, chars)}" if first.goal else "no goal"
             now = f"{first.id} since {first.started_at:%Y-%m-%d %H:%M} UTC, {goal}{more}"
         if progress.items_total:
             done = f"{progress.items_done} of {progress.items_total} done, {progress.items_in_progress} in progress"
             done += f", {progress.items_blocked} blocked"
-        yield f"Open now: {now}"
+        yield f"Open session: {now}"
         yield f"Progress: {done}"
         yield f"Focus: {f'{focus.id} {_quote(focus.title, chars)} (priority {focus.priority})' if focus else _NONE}"
 
@@ -539,7 +551,7 @@ def _list_handoff(handoff: SessionHandoff, chars: int) -> Iterator[str]:
 
     seconds, some = handoff.duration_ms // 1000, chars // 20
     lasted = f"{seconds // 3600} h" if seconds >= 7200 else f"{seconds // 60} min" if seconds >= 60 else f"{seconds} s"
-    yield f"Last session: {handoff.session_end:%Y-%m-%d %H:%M} UTC, {lasted}, {handoff.last_outcome}"
+    yield f"Last session: ended {handoff.session_end:%Y-%m-%d %H:%M} UTC after {lasted}, {handoff.last_outcome}"
     yield f"Goal: {_quote(handoff.current_goal, chars)}"
     yield f"Last action: {_quote(handoff.last_action, chars)}"
     yield from list_items("Blockers", handoff.blockers, 1)
@@ -555,10 +567,10 @@ def _list_handoff(handoff: SessionHandoff, chars: int) -> Iterator[str]:
 
 
 def write_briefing(result: InitializationResult, max_tokens: int) -> str:
-    """Return what an agent knows before it begins, as Markdown."""
+    """Return what an agent knows before it starts, as Markdown."""
     budget = validate.whole("max_tokens", max_tokens, 150, 100_000)
     recalled = result.relevant_memories.to_prompt(max(1, int(budget * _OF_MEMORIES)))
-    known = f"\n\n## What is known\n{recalled}" if recalled else ""
+    memories = f"\n\n## Memories\n{recalled}" if recalled else ""
 
     def describe_item(item: WorkItem, chars: int) -> str:
         waits = f", waits for {', '.join(item.waiting_for[:3])}" if item.waiting_for else ""
@@ -569,17 +581,17 @@ def write_briefing(result: InitializationResult, max_tokens: int) -> str:
         few = max(1, some)
         yield f"# {_quote(result.agent, 40)} in {_quote(result.project_id, 40)}"
         yield f"Goal: {_quote(result.goal, 2 * chars)}"
-        yield f"Start with: {'nothing is open' if start is None else describe_item(start, chars)}"
-        # Names of branches and commits come from the repository, and not everybody who wrote there is known.
+        yield f"Start with: {'no open work item' if start is None else describe_item(start, chars)}"
+        # Names of branches and commits come from the repository, whose authors are not trusted: they are escaped.
         code = (result.codebase_summary or "").splitlines()
         items = [describe_item(item, chars) for item in result.work_items]
         for heading, lines, most, width in (
             ("Work items", items, 2 * few, 0),
-            ("You may", result.scope_rules, few, chars),
-            ("You must not, or only so", result.constraints, few, chars),
-            ("Before it is done", result.quality_gates, few, chars),
+            ("Scope", result.scope_rules, few, chars),
+            ("Constraints", result.constraints, few, chars),
+            ("Required before the work is done", result.quality_gates, few, chars),
             ("Code", code, 2 * some, 2 * chars),
-            ("What happened last", result.recent_activity, some, chars),
+            ("Recent activity", result.recent_activity, some, chars),
         ):
             if lines:
                 yield f"\n## {heading}"
@@ -587,4 +599,4 @@ def write_briefing(result: InitializationResult, max_tokens: int) -> str:
             if len(lines) > most:
                 yield f"- ({len(lines) - most} more)"
 
-    return _write_fullest(list_lines, budget - tokens(known)) + known
+    return _write_fullest(list_lines, budget - count_tokens(memories)) + memories

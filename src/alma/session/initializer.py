@@ -1,4 +1,4 @@
-"""`SessionInitializer`: plans the work, orients in the code and recalls what matters before an agent begins."""
+"""`SessionInitializer`: plans work items, surveys the code and retrieves memories before an agent starts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..operations import About, Effect, Group, take_as_given
 from ..ports import Model
 from ..progress import ProgressTracker, WorkItem
 from ..reading.local import LocalReader
-from ..reading.port import Plan, Task, ask_in_time
+from ..reading.port import Task, TaskPlan, ask_in_time
 from ..text import normalise, shorten
 from ..types.kinds import KINDS, Memory
 from ..types.query import MemoryScope
 from ..types.record import new_id
 from ..words import copy_fields
 from . import Engagement, Folder, SessionManager, codebase, find_engagement, require_folder
-from .handoff import InitializationResult, Orientation, Ready, SessionContext
+from .handoff import AwaitableSelf, InitializationResult, Orientation, SessionContext
 
 _LOG = logging.getLogger("alma")
 _ACTIVITY = 10
@@ -43,25 +43,27 @@ _LABELS = {
     "low priority|low|optional|nice to have|later|p3": 25,
 }
 _PRIORITIES = {label: priority for labels, priority in _LABELS.items() for label in labels.split("|")}
-_NAMED = "|".join(_PRIORITIES)
-_LABEL = re.compile(rf"\W*({_NAMED})(?:[:\])]|\s[–-]\s)|.*[(\[]({_NAMED})[)\]]\W*$", re.IGNORECASE)
+_LABEL_NAMES = "|".join(_PRIORITIES)
+_LABEL = re.compile(rf"\W*({_LABEL_NAMES})(?:[:\])]|\s[–-]\s)|.*[(\[]({_LABEL_NAMES})[)\]]\W*$", re.IGNORECASE)
 
 
-class WorkItems(list[WorkItem], Ready):
-    """Work items that may be awaited."""
+class WorkItems(list[WorkItem], AwaitableSelf):
+    """A list of planned work items, which callers may also await."""
 
-    planned_by = ""  # The reader that planned them.
+    planned_by = ""  # The reader that planned them: `local`, the model's name, or both if the model failed.
 
 
-class Bearings(dict[str, Any], Ready):
-    """What is known of a codebase; it may be awaited."""
+class CodebaseState(dict[str, Any], AwaitableSelf):
+    """The state of a codebase as `orient_to_codebase` returns it; callers may also await it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Initialized(Orientation):
+    """What an agent receives when it is initialized over MCP, HTTP or the command line."""
+
     memories: list[Memory]
     retrieval_id: str | None
-    prompt: str  # All of it as Markdown for a prompt.
+    prompt: str  # The whole result as Markdown for a prompt.
 
 
 def _show_initialized(result: InitializationResult, max_tokens: words.MaxTokens = 2000) -> Initialized:
@@ -84,11 +86,11 @@ operation = Group("sessions", _open_initializer)
 
 
 class SessionInitializer:
-    """Gets an agent ready: what there is to do, where it stands, what is known, what the rules are, where to begin.
+    """Prepares an agent for a task: a session, work items, the state of the code, memories, rules and where to start.
 
-    What these methods give back may be used at once or awaited. In an event loop, `initialize_async` keeps the loop
-    free. `model`, or the one that the memory is configured with, plans the work items within `timeout` seconds. Without
-    a model, or when it fails, they are planned locally; `planned_by` says which it was.
+    The results may be used directly or awaited. In an event loop, use `initialize_async`, which does not block the
+    loop. `model`, or the memory's configured model, plans the work items within `timeout` seconds. Without a model, or
+    if it fails, the local reader plans them; `planned_by` names the reader.
     """
 
     def __init__(
@@ -137,15 +139,15 @@ class SessionInitializer:
         prompt = clean(validate.text("user_prompt", user_prompt))
         if isinstance(domain, str):
             domain = DomainMemoryFactory(self.alma).get_schema(domain)
-        plan, planned_by = self._plan(prompt) if auto_expand else (Plan(()), "")
+        plan, planned_by = self._plan(prompt) if auto_expand else (TaskPlan(()), "")
         goal = "; ".join(task.title for task in plan.tasks) if "\n" in prompt and plan.tasks else prompt
         context = manager.start_session(name, shorten(goal, _GOAL_CHARS), user_id=user, orient=False)
-        items = _keep_items(tracker, _make_items(plan.tasks, domain, name, context.session_id))
+        items = _store_items(tracker, _make_items(plan.tasks, domain, name, context.session_id))
         folder = workspace or self.workspace
         code = None if folder is None else codebase.orient(folder)
         rules = find_engagement(engine, name, engine.scope(name), user)
         request = {"task": prompt[:_QUERY_CHARS], "agent": name, "user_id": user, "mode": "default", "level": "session"}
-        # What another agent has is not for this one to begin.
+        # Items that belong to another agent are not for this one to start.
         own = [item for item in items if name == (item.claimed_by or item.agent or name)]
         free = [item for item in own if item.status in ("pending", "in_progress")]
         return InitializationResult(
@@ -158,10 +160,10 @@ class SessionInitializer:
             recent_activity=_list_activity(context, code),
             relevant_memories=retrieve(engine, build_request(engine, request)),
             scope_rules=rules.scope_rules,
-            # What the request itself forbids comes first.
+            # Constraints from the request itself come first.
             constraints=[*(shorten(bound, _LINE_CHARS) for bound in plan.constraints), *rules.constraints],
             quality_gates=list(dict.fromkeys((*rules.quality_gates, *_list_tests(context, code)))),
-            # The most urgent that waits for nothing.
+            # The most urgent item that waits for nothing.
             recommended_start=max(free, key=lambda item: item.priority, default=context.suggested_focus),
             initialized_at=engine.clock(),
             session=replace(context, codebase_state=code),
@@ -175,61 +177,68 @@ class SessionInitializer:
         return await asyncio.to_thread(self.initialize, *args, **options)
 
     def expand_prompt(self, user_prompt: str, domain: DomainSchema | None = None) -> WorkItems:
-        """The work items that a prompt asks for, not yet kept; each knows by id what it waits for."""
+        """Return the work items that a prompt asks for, without storing them; `blocked_by` holds their order."""
         plan, planned_by = self._plan(clean(validate.text("user_prompt", user_prompt)))
         items = WorkItems(_make_items(plan.tasks, domain))
         items.planned_by = planned_by
         return items
 
-    def orient_to_codebase(self, project_id: str | None = None) -> Bearings:
-        """Branch, changes, recent commits, layout and how tests are run; empty where there is no code."""
-        return Bearings({} if self.workspace is None else codebase.orient(self.workspace) or {})
+    def orient_to_codebase(self, project_id: str | None = None) -> CodebaseState:
+        """Return branch, changes, recent commits, layout and test command of the workspace; empty without code."""
+        return CodebaseState({} if self.workspace is None else codebase.orient(self.workspace) or {})
 
     def get_rules_of_engagement(
         self, agent: str, scope: MemoryScope | None = None, *, user_id: str | None = None
     ) -> Engagement:
-        """What the agent may do, what it may not, and what must hold before something is done."""
+        """Return the rules of engagement: what the agent may do, must not do, and what must be true before it is done.
+
+        `scope` replaces the scope that is declared for the agent.
+        """
         engine = self.alma.engine
         name = engine.agent(validate.name("agent", agent))
         return find_engagement(engine, name, scope or engine.scope(name), user_id)
 
     def _find_parts(self, project_id: str | None) -> tuple[SessionManager, ProgressTracker]:
-        """The session manager and the tracker of one project."""
+        """Return the session manager and the tracker of one project."""
         parts = [part for part in (self._manager, self._tracker) if part is not None]
         project = project_id or (parts[0] if parts else self.alma).project_id
         for part in parts:
             if part.project_id != project:
                 raise ValidationError(
-                    f"project_id is {project!r}, but the {type(part).__name__} works for {part.project_id!r}"
+                    f"project_id is {project!r}, but the {type(part).__name__} works for {part.project_id!r}; "
+                    "pass the same project to both"
                 )
         manager = self._manager or SessionManager(project, self.alma, progress=self._tracker, workspace=self.workspace)
         return manager, self._tracker or manager.tracker(project)
 
-    def _plan(self, prompt: str) -> tuple[Plan, str]:
-        """Return the plan and the name of the reader that made it."""
+    def _plan(self, prompt: str) -> tuple[TaskPlan, str]:
+        """Return a plan of the prompt and the name of the reader that made it."""
         name = "the model"
         try:
             model = self.model or self.alma.model
             if model is None:
                 return LocalReader().plan_tasks(prompt), "local"
-            # Loaded where a model is asked; most are not.
+            # Imported only when a model is used.
             from ..reading.model import ModelReader
 
             name = model.name
             plan = ask_in_time(lambda: ModelReader(model).plan_tasks(prompt), self.timeout)
             tasks = tuple(task for task in plan.tasks if re.search(r"\w", task.title))
             if len(tasks) < len(plan.tasks) or not (tasks or plan.constraints):
-                raise ModelOutputError("its plan has no tasks, or tasks without a title")
+                raise ModelOutputError("the plan has no tasks, or a task without a title")
             return plan, name
         except ALMAError as error:
-            _LOG.warning("%s could not plan the request, which is planned locally: %s", name, error)
+            _LOG.warning("%s could not plan the request, so the local reader plans it: %s", name, error)
             return LocalReader().plan_tasks(prompt), f"local ({name} failed: {error})"
 
 
 def _make_items(
     tasks: Sequence[Task], domain: DomainSchema | None, agent: str | None = None, session: str = ""
 ) -> list[WorkItem]:
-    """Return one work item for each task, typed by the entity that it names; it waits only for earlier ones."""
+    """Return one work item per task; its type is the domain's entity type that the title names, or `task`.
+
+    An item is blocked only by items before it.
+    """
     names = [] if domain is None else [one.name for one in domain.entity_types]
     ids = [new_id(KINDS["work_item"].prefix) for _ in tasks]
     items = []
@@ -250,21 +259,21 @@ def _make_items(
     return items
 
 
-def _keep_items(tracker: ProgressTracker, items: Sequence[WorkItem]) -> list[WorkItem]:
-    """Return the items in their order, all kept or none; one that is open already is taken as it is."""
+def _store_items(tracker: ProgressTracker, items: Sequence[WorkItem]) -> list[WorkItem]:
+    """Store the items, all or none, and return them in order; an item that is already open is not stored again."""
 
     def key(item: WorkItem) -> tuple[str, str]:
         return normalise(item.title), normalise(item.description)
 
-    known = {key(item): item.id for item in tracker.list_items(("pending", "in_progress", "blocked", "review"))}
-    kept = {item.id: known.get(key(item), item.id) for item in items}
-    fresh = [item for item in items if kept[item.id] == item.id]
-    tracker.create_work_items(replace(one, blocked_by=tuple(kept[id] for id in one.blocked_by)) for one in fresh)
-    return [tracker.get_item(id) for id in kept.values()]
+    open_ids = {key(item): item.id for item in tracker.list_items(("pending", "in_progress", "blocked", "review"))}
+    stored_ids = {item.id: open_ids.get(key(item), item.id) for item in items}
+    fresh = [item for item in items if stored_ids[item.id] == item.id]
+    tracker.create_work_items(replace(one, blocked_by=tuple(stored_ids[id] for id in one.blocked_by)) for one in fresh)
+    return [tracker.get_item(id) for id in stored_ids.values()]
 
 
 def _list_tests(context: SessionContext, code: dict[str, Any] | None) -> list[str]:
-    """Return the gates that the code and the last session call for."""
+    """Return the quality gates that follow from the code's test command and the tests that failed last time."""
     command = code["tests"]["command"] if code else None
     status = context.previous_handoff.test_status if context.previous_handoff else {}
     failing = [f"{name} passes again" for name, passing in status.items() if not passing]
@@ -272,11 +281,14 @@ def _list_tests(context: SessionContext, code: dict[str, Any] | None) -> list[st
 
 
 def _list_activity(context: SessionContext, code: dict[str, Any] | None) -> list[str]:
-    """Return what happened last: the session before, what was learned, what was committed."""
+    """Return recent activity, dated: the previous session, the latest outcomes and commits."""
     previous = context.previous_handoff
     lines = []
     if previous is not None:
         lines.append(f"Session ended {previous.session_end:%Y-%m-%d}: {previous.last_action} ({previous.last_outcome})")
-    lines += [f"{one.outcome}: {one.task_description}: {one.strategy_used}" for one in context.recent_outcomes]
+    lines += [
+        f"Outcome {one.timestamp:%Y-%m-%d} {one.outcome}: {one.task_description}: {one.strategy_used}"
+        for one in context.recent_outcomes
+    ]
     lines += codebase.list_commits(code)
     return [shorten(line, _LINE_CHARS) for line in lines[:_ACTIVITY]]

@@ -56,7 +56,7 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BudgetLimits:
     """A day's most. None: as much as you like."""
 
     calls: int | None = 100
@@ -113,7 +113,7 @@ class ModelSettings:
     repair: bool = True
     allow_http: bool = False
     prices: Prices | None = None
-    budget: Limits = field(default_factory=Limits)
+    budget: BudgetLimits = field(default_factory=BudgetLimits)
     log: Path | None = None
 
     def __post_init__(self) -> None:
@@ -143,7 +143,7 @@ class ModelSettings:
         optional = {name for names in PROVIDERS.values() for name in names}
         for name in sorted(optional - set(PROVIDERS[self.provider])):
             if getattr(self, name) not in (None, False, "auto"):
-                raise ConfigError(unfit(self.provider, name))
+                raise ConfigError(describe_unfit_option(self.provider, name))
         needs_model = self.provider not in ("none", "recorded", "claude-cli")
         if needs_model and not self.model:
             raise ConfigError(f"the model's `model` is missing; it names the model that {self.provider} is to use")
@@ -151,7 +151,7 @@ class ModelSettings:
             raise ConfigError("a budget of `cost` needs the model's `prices`, such as {input: 1.0, output: 5.0}")
 
 
-def unfit(provider: str, option: str) -> str:
+def describe_unfit_option(provider: str, option: str) -> str:
     """The sentence for a setting that a provider does not have."""
     valid = PROVIDERS[provider]
     if not valid:

@@ -75,7 +75,7 @@ class Kind(NamedTuple):
     passing: bool = False  # A note that a power cut may take, and that may wait in memory while others write.
 
 
-def stored(
+def stored_field(
     name: str = "",
     *,
     read: Read = None,
@@ -95,12 +95,16 @@ def stored(
     return field(default=default, default_factory=default_factory, metadata=metadata)
 
 
-def taken(path: str, read: Read = None, default: Any = MISSING) -> Any:
-    """Return a field that is an attribute of the record, such as "evidence.successes"."""
-    return field(default=default, metadata={"taken": attrgetter(path), "read": read})
+def record_field(path: str, read: Read = None, default: Any = MISSING, *, internal: bool = False) -> Any:
+    """Return a field that is an attribute of the record, such as "evidence.successes".
+
+    An `internal` field is not part of the JSON form of the memory.
+    """
+    metadata = {"taken": attrgetter(path), "read": read, "internal": internal}
+    return field(default=default, repr=not internal, compare=not internal, metadata=metadata)
 
 
-def derived(function: Callable[[Record], Any], default: Any = MISSING) -> Any:
+def derived_field(function: Callable[[Record], Any], default: Any = MISSING) -> Any:
     """Return a field that a function makes from the record."""
     return field(default=default, metadata={"taken": function})
 
@@ -244,7 +248,12 @@ def quoted_why(record: Record) -> str:
     why = str(record.body["why" if record.kind == "rule" else "why_bad"] or "")
     if not learned and not (record.kind == "rule" and record.body["source"] in MACHINE_TAUGHT):
         return why
-    return why if is_quoted_output(why) or _COUNT.fullmatch(why) else quote_output(why)
+    return why if is_learned_reason(why) else quote_output(why)
+
+
+def is_learned_reason(why: str) -> bool:
+    """Return whether a warning's reason was formed from outcomes: quoted program output or a count of failures."""
+    return is_quoted_output(why) or _COUNT.fullmatch(why) is not None
 
 
 # --- memories --------------------------------------------------------------------------------------
@@ -254,20 +263,20 @@ def quoted_why(record: Record) -> str:
 class Memory:
     """What every memory has, whatever its type."""
 
-    id: str = taken("id")
-    agent: str = taken("agent")
-    project_id: str = taken("project")
+    id: str = record_field("id")
+    agent: str = record_field("agent")
+    project_id: str = record_field("project")
     # Whose it is; empty: it belongs to nobody in particular, and every user sees it.
-    user_id: str = taken("user", default="")
-    status: str = taken("status", str, default="active")
+    user_id: str = record_field("user", default="")
+    status: str = record_field("status", str, default="active")
     # Where it came from: user, agent, tool, content or import. What comes from tool and content is only quoted.
-    origin: str = taken("provenance.canonical_source", default="user")
+    origin: str = record_field("provenance.canonical_source", default="user")
     confidence: float = 1.0
     confidence_interval: tuple[float, float] = (1.0, 1.0)
-    created_at: datetime = taken("created_at")
-    updated_at: datetime = taken("updated_at")
-    tags: tuple[str, ...] = taken("tags", default=())
-    metadata: Mapping[str, Any] = stored(default_factory=dict)
+    created_at: datetime = record_field("created_at")
+    updated_at: datetime = record_field("updated_at")
+    tags: tuple[str, ...] = record_field("tags", default=())
+    metadata: Mapping[str, Any] = stored_field(default_factory=dict)
     # When retrieved: the id of a newer memory that seems to be about the same thing; the newest, if several do.
     newer: str = ""
 
@@ -285,29 +294,29 @@ class Similar:
 class Heuristic(Memory):
     """When `condition`, do `strategy`."""
 
-    condition: str = stored(searched=1, embedded=True, editable=True)
-    strategy: str = stored(searched=2, embedded=True, editable=True)
+    condition: str = stored_field(searched=1, embedded=True, editable=True)
+    strategy: str = stored_field(searched=2, embedded=True, editable=True)
     # When retrieved: strategies for the same sort of task that may be the same in other words.
     similar: tuple[Similar, ...] = ()
-    occurrence_count: int = taken("evidence.results", default=0)
-    success_count: int = taken("evidence.successes", default=0)
-    success_rate: float = derived(_measure_success, default=0.0)
-    last_validated: datetime = derived(_find_last_result)
+    occurrence_count: int = record_field("evidence.results", default=0)
+    success_count: int = record_field("evidence.successes", default=0)
+    success_rate: float = derived_field(_measure_success, default=0.0)
+    last_validated: datetime = derived_field(_find_last_result)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Memory):
     """What was tried and how it went."""
 
-    task_type: str = stored(default="")
-    task_description: str = stored("task", searched=1, embedded=True)
-    strategy_used: str = stored("strategy", searched=2, embedded=True)
-    outcome: Result = stored(read=Result)
-    duration_ms: int | None = stored(default=None)
-    error_message: str | None = stored("error", searched=3, default=None)
-    user_feedback: str | None = stored("feedback", searched=4, default=None)
-    retrieval_id: str | None = stored("retrieval", default=None)
-    timestamp: datetime = taken("created_at")
+    task_type: str = stored_field(default="")
+    task_description: str = stored_field("task", searched=1, embedded=True)
+    strategy_used: str = stored_field("strategy", searched=2, embedded=True)
+    outcome: Result = stored_field(read=Result)
+    duration_ms: int | None = stored_field(default=None)
+    error_message: str | None = stored_field("error", searched=3, default=None)
+    user_feedback: str | None = stored_field("feedback", searched=4, default=None)
+    retrieval_id: str | None = stored_field("retrieval", default=None)
+    timestamp: datetime = record_field("created_at")
 
     @property
     def success(self) -> bool:
@@ -316,78 +325,80 @@ class Outcome(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPreference(Memory):
-    user_id: str = taken("user")
-    category: str = stored(searched=1, editable=True, unique=True)
-    preference: str = stored(searched=2, embedded=True, editable=True, unique=True)
-    source: str = taken("provenance.source")
+    user_id: str = record_field("user")
+    category: str = stored_field(searched=1, editable=True, unique=True)
+    preference: str = stored_field(searched=2, embedded=True, editable=True, unique=True)
+    source: str = record_field("provenance.source")
     # The explicit key, if one was given: a later preference with it replaces this one.
-    attribute: str = stored(key=True, default="")
-    timestamp: datetime = derived(last_stated)  # When it was last stated.
+    attribute: str = stored_field(key=True, default="")
+    timestamp: datetime = derived_field(last_stated)  # When it was last stated.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainKnowledge(Memory):
-    domain: str = stored(searched=1, editable=True, unique=True)
-    fact: str = stored(searched=2, embedded=True, editable=True, unique=True)
-    source: str = taken("provenance.source")
-    subject: str = stored(key=True, default="")
+    domain: str = stored_field(searched=1, editable=True, unique=True)
+    fact: str = stored_field(searched=2, embedded=True, editable=True, unique=True)
+    source: str = record_field("provenance.source")
+    subject: str = stored_field(key=True, default="")
     # With `subject` the explicit key, if one was given: a later fact with it replaces this one.
-    attribute: str = stored(key=True, default="")
-    last_verified: datetime = derived(last_stated)  # When it was last stated.
+    attribute: str = stored_field(key=True, default="")
+    last_verified: datetime = derived_field(last_stated)  # When it was last stated.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AntiPattern(Memory):
     """What not to do when `condition`, why, and what to do instead."""
 
-    pattern: str = stored(searched=2, embedded=True, editable=True)
-    condition: str = stored(searched=1, embedded=True, editable=True, default="")
-    why_bad: str = stored(searched=3, editable=True, derive=quoted_why)
-    better_alternative: str = stored(editable=True)
-    occurrence_count: int = taken("evidence.failures", default=0)
-    last_seen: datetime = derived(_find_last_result)
+    pattern: str = stored_field(searched=2, embedded=True, editable=True)
+    condition: str = stored_field(searched=1, embedded=True, editable=True, default="")
+    why_bad: str = stored_field(searched=3, editable=True, derive=quoted_why)
+    better_alternative: str = stored_field(editable=True)
+    occurrence_count: int = record_field("evidence.failures", default=0)
+    # How often it was tried; 0 if unknown, as in a memory that a server sent.
+    trial_count: int = record_field("evidence.results", default=0, internal=True)
+    last_seen: datetime = derived_field(_find_last_result)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Memory):
     """What a person wants done or not done, taught by a correction, a note or a mistake that was made good."""
 
-    rule: str = stored(searched=2, embedded=True, editable=True, unique=True)
+    rule: str = stored_field(searched=2, embedded=True, editable=True, unique=True)
     # When it applies; empty: whenever its words fit.
-    trigger: str = stored(searched=1, embedded=True, editable=True, default="")
-    why: str = stored(searched=3, editable=True, derive=quoted_why, default="")
-    reach: Reach = stored(read=Reach)
-    source: RuleSource = stored(read=RuleSource)
-    said: str = stored(default="")  # The words that taught it.
-    session_id: str = taken("session", default="")  # The session it holds in; empty: in all.
-    followed: int = taken("evidence.successes", default=0)
-    violated: int = taken("evidence.failures", default=0)
+    trigger: str = stored_field(searched=1, embedded=True, editable=True, default="")
+    why: str = stored_field(searched=3, editable=True, derive=quoted_why, default="")
+    reach: Reach = stored_field(read=Reach)
+    source: RuleSource = stored_field(read=RuleSource)
+    said: str = stored_field(default="")  # The words that taught it.
+    session_id: str = record_field("session", default="")  # The session it holds in; empty: in all.
+    followed: int = record_field("evidence.successes", default=0)
+    violated: int = record_field("evidence.failures", default=0)
     # How often the person had to repeat it.
-    repeats: int = derived(lambda record: int(record.body.get("metadata", {}).get("repeats", 0)), default=0)
+    repeats: int = derived_field(lambda record: int(record.body.get("metadata", {}).get("repeats", 0)), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn(Memory):
     """What one speaker said at one point of a conversation."""
 
-    session_id: str = taken("session")
-    episode_id: str = derived(lambda record: record.links[0])
-    index: int = stored()  # Its place in the conversation, from 0.
-    speaker: str = stored()
-    text: str = stored()
-    said_at: datetime = taken("created_at")
+    session_id: str = record_field("session")
+    episode_id: str = derived_field(lambda record: record.links[0])
+    index: int = stored_field()  # Its place in the conversation, from 0.
+    speaker: str = stored_field()
+    text: str = stored_field()
+    said_at: datetime = record_field("created_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode(Memory):
     """A conversation."""
 
-    session_id: str = taken("session")
-    title: str = stored(editable=True, default="")
-    speakers: tuple[str, ...] = stored(read=tuple, default=())
-    turn_count: int = stored("turns", default=0)
-    started_at: datetime = taken("created_at")
-    ended_at: datetime = stored(derive=lambda record: from_iso(record.body["ended_at"]) or record.created_at)
+    session_id: str = record_field("session")
+    title: str = stored_field(editable=True, default="")
+    speakers: tuple[str, ...] = stored_field(read=tuple, default=())
+    turn_count: int = stored_field("turns", default=0)
+    started_at: datetime = record_field("created_at")
+    ended_at: datetime = stored_field(derive=lambda record: from_iso(record.body["ended_at"]) or record.created_at)
     # Retrieved: the turns that matter, as they were said. From `get`: all of them. In a list: none.
     turns: tuple[Turn, ...] = ()
 

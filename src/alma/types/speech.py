@@ -51,18 +51,18 @@ def passages(speaker: str, text: str) -> tuple[str, ...]:
 
 # --- what a program printed ------------------------------------------------------------------------
 
-_LABEL = "program output: "
+OUTPUT_LABEL = "program output: "
 _OUTPUT_CHARS = 120
 _MAX_OUTPUTS = 3  # So many outputs are quoted; the first ones.
 _ANSI = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)")
 _MARKS = str.maketrans({"`": "'", "<": "‹", ">": "›"})
-_QUOTED = re.compile(rf"{_LABEL}`[^`\n]+`(?:, `[^`\n]+`)*")
+_QUOTED = re.compile(rf"{OUTPUT_LABEL}`[^`\n]+`(?:, `[^`\n]+`)*")
 
 
 def quote_output(*texts: str) -> str:
     """Return labelled excerpts of what programs printed; empty when there is nothing to quote."""
     excerpts = [excerpt for excerpt in map(_excerpt, texts[:_MAX_OUTPUTS]) if excerpt]
-    return f"{_LABEL}{', '.join(f'`{excerpt}`' for excerpt in excerpts)}" if excerpts else ""
+    return f"{OUTPUT_LABEL}{', '.join(f'`{excerpt}`' for excerpt in excerpts)}" if excerpts else ""
 
 
 def is_quoted_output(text: str) -> bool:

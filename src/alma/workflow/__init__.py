@@ -1,4 +1,4 @@
-"""Workflows: checkpoints to go on from, branches to merge, artifacts, and memories that know where they belong.
+"""Workflows: checkpoints to resume from, branches to merge, artifacts, and memories scoped to a workflow, run or node.
 
 from alma.workflow import WorkflowMemory
 
@@ -6,13 +6,13 @@ workflow = WorkflowMemory("my-project")
 workflow.checkpoint("run-7", "fetch", {"pages": 12}, workflow_id="crawl")
 workflow.resume("run-7").state
 
-A checkpoint's id follows from its run, its branch and its number, so two writers who take the same number meet a
-conflict and the slower one takes the next. Its time is later than that of every checkpoint of the run that was
-acknowledged before, whatever the clock says, so that the newest is always the last.
+A checkpoint's id is derived from its run, branch and number. Two writers that take the same number therefore conflict,
+and the slower one takes the next number. The time of a checkpoint is always later than that of every earlier
+checkpoint of the run, even if the clock goes backwards, so the newest is always the last.
 
-What a workflow learns carries a tag for its workflow, its run and its node; looking within one of them is looking for
-the tag. A tenant's memories are a project of their own beside the shared one, so that also what is distilled from them
-stays with the tenant: a tag on an outcome would not be on the heuristic that follows from it.
+Memories that a workflow learns carry tags for the workflow, run and node, and scoped retrieval filters by tag. The
+memories of a tenant are in a project of their own, so that heuristics formed from a tenant's outcomes also stay with
+the tenant: a heuristic does not carry the tags of its outcomes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ..engine.outcomes import build_outcome, learn_outcomes
 from ..engine.retrieve.pipeline import retrieve as retrieve_memories
 from ..engine.search import by_words, read_snapshot
 from ..engine.transaction import Transaction, scan_records, write
-from ..engine.view import view
+from ..engine.view import to_memory
 from ..errors import NotFoundError, ScopeError, ValidationError
 from ..memory import ALMA, build_request
 from ..opening import OwnsMemory
@@ -47,7 +47,7 @@ from ..types.query import Hit, Where
 from ..types.record import Record, Vector, new_id
 from ..types.slice import MemorySlice
 from ..types.times import to_iso
-from ..words import to_found
+from ..words import to_retrieved
 from .states import (
     MAX_STATE_BYTES,
     REDUCERS,
@@ -74,11 +74,13 @@ __all__ = [
 
 MAIN = "main"
 _MOST = 100_000
-_NAMED = 5
+_SHOWN = 5
 _TICK = timedelta(microseconds=1)
 
 
 class RunStatus(StrEnum):
+    """The status of a run."""
+
     RUNNING = "running"
     COMPLETED = "completed"
     FAILED = "failed"
@@ -86,7 +88,7 @@ class RunStatus(StrEnum):
 
 
 class Scope(StrEnum):
-    """How far one looks; each holds all that the ones before it hold."""
+    """Where to look for memories; each scope includes the ones before it."""
 
     NODE = "node"
     RUN = "run"
@@ -98,10 +100,10 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One pass through a workflow."""
+    """One execution of a workflow."""
 
     run_id: str
-    workflow_id: str  # Empty: nobody said which workflow it is a run of.
+    workflow_id: str  # Empty if the workflow was never named.
     status: RunStatus
     agent: str = ""
     started_at: datetime
@@ -118,27 +120,27 @@ class Checkpoint:
     workflow_id: str
     node_id: str
     branch_id: str
-    number: int  # Counts the checkpoints of a branch from 1, without gaps, also with several writers.
+    number: int  # Counts the checkpoints of a branch from 1, without gaps, even with several writers.
     state: dict[str, Any]
     digest: str
-    size: int  # Of the state as JSON, in bytes.
-    parent_id: str | None = None  # The checkpoint before it on its branch, or the one that the branch began at.
+    size: int  # The size of the state as JSON, in bytes.
+    parent_id: str | None = None  # The previous checkpoint of the branch, or the one that the branch was forked from.
     agent: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    # Where in the state a secret was taken out; empty: the state is exactly what was given.
+    # The places in the state where a secret was replaced; empty if the state is stored exactly as passed.
     redacted: tuple[str, ...] = ()
     created_at: datetime
-    unchanged: bool = False  # Nothing was written: this checkpoint already held the same state.
+    unchanged: bool = False  # True if nothing was written, because this checkpoint already had the same state.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact:
-    """Something a run made that is kept elsewhere: a file, or whatever a URI names."""
+    """A file or URI that a run produced. Only its location and digest are stored."""
 
     id: str
     run_id: str
     workflow_id: str
-    node_id: str  # Empty: of the run as a whole.
+    node_id: str  # Empty if it belongs to the run as a whole.
     name: str
     location: str  # An absolute path, or a URI.
     kind: str
@@ -156,22 +158,22 @@ STORED_AS = {
 }  # fmt: skip
 
 
-class Place(NamedTuple):
-    """Where in a workflow something belongs; what is empty is not known or does not matter."""
+class WorkflowPlace(NamedTuple):
+    """The workflow, run and node that a memory belongs to; empty parts are unknown or irrelevant."""
 
     workflow: str = ""
     run: str = ""
     node: str = ""
 
     def make_tags(self) -> dict[str, str]:
-        """Return what a memory of this place carries, so that it is found from every scope around it."""
+        """Return the tags of memories of this place, by scope, so that every enclosing scope finds them."""
         workflow, run, node = (name.replace("%", "%25").replace("/", "%2F") for name in self)
         names = {"workflow": workflow, "run": run}
         names |= {f"{around}/node": f"{name}/{node}" for around, name in names.items() if name and node}
         return {around: f"{around.removesuffix('/node')}:{name}" for around, name in names.items() if name}
 
     def find_tags(self, scope: Scope) -> tuple[str, ...]:
-        """Return the tag that all memories in the scope carry; none for scopes that are wider than a workflow."""
+        """Return the tag that all memories in the scope carry; empty for scopes wider than a workflow."""
         if scope not in _NEEDED:
             return ()
         tags = self.make_tags()
@@ -185,54 +187,57 @@ _NEEDED = {Scope.NODE: "node_id, and run_id or workflow_id", Scope.RUN: "run_id"
 
 
 def check_id(label: str, value: object) -> str:
-    """Return a name chosen by the caller. One that would be redacted could no longer be told from others."""
+    """Return a name that the caller chose; raise ValidationError for one that would be redacted as a secret."""
     name = validate.name(label, value)
     if clean(name) != name:
-        raise ValidationError(f"{label} looks like a secret and would not be kept as it is; choose another name")
+        raise ValidationError(f"{label} looks like a secret and would be redacted; choose another name")
     return name
 
 
 def check_optional_id(label: str, value: object) -> str:
-    """Return such a name; empty for none."""
+    """Return a name as `check_id` does, or an empty string for None."""
     return "" if value in (None, "") else check_id(label, value)
 
 
 def make_id(prefix: str, *parts: str) -> str:
-    """Return the id of the one record there can be of these names; case and spaces make a difference."""
+    """Return the id that is derived from these names; case and spaces count."""
     return f"{prefix}_{make_digest(*(f'{len(part)}:{part}' for part in parts))}"
 
 
 def choose_project(engine: Engine, tenant: str) -> Engine:
-    """Return the engine of the project that a tenant's memories are in."""
+    """Return the engine of the project that holds a tenant's memories."""
     name = f"{engine.project}@{tenant.replace('%', '%25').replace('@', '%40')}"
     return replace(engine, project=name) if tenant else engine
 
 
-# -- runs and checkpoints as they are stored
+# -- stored runs and checkpoints
 
 
 def find_run(engine: Engine, run: str) -> Record | None:
+    """Return the record of a run, or None."""
     return next(iter(engine.store.get([make_id("run", engine.project, run)])), None)
 
 
 def get_run(engine: Engine, run: str) -> Record:
+    """Return the record of a run; raise NotFoundError with the names of the latest runs."""
     if record := find_run(engine, run):
         return record
-    names = [one.body["run"] for one in scan_records(engine, "run", _NAMED)]
-    known = f"The latest: {', '.join(names)}" if names else "There is none yet: start_run or a checkpoint makes one"
-    raise NotFoundError(f"there is no run {run!r} in project {engine.project!r}. {known}.")
+    names = [one.body["run"] for one in scan_records(engine, "run", _SHOWN)]
+    hint = f"The latest runs: {', '.join(names)}." if names else "It has no runs yet: start one or write a checkpoint."
+    raise NotFoundError(f"there is no run {run!r} in project {engine.project!r}. {hint}")
 
 
 def refuse_misspelt(engine: Engine, run: str) -> None:
-    """Raise NotFoundError for a run that is none of those there are; where there is none yet, it is the first."""
+    """Raise NotFoundError for an unknown run, unless the project has no runs yet and this would be the first."""
     if scan_records(engine, "run", 1):
         get_run(engine, run)
 
 
-def match_workflow(run: str, known: str, workflow: str) -> str:
-    if known and workflow and known != workflow:
-        raise ValidationError(f"run {run!r} is one of workflow {known!r}, not of {workflow!r}")
-    return known or workflow
+def match_workflow(run: str, stored: str, workflow: str) -> str:
+    """Return the workflow of a run; raise ValidationError if the caller names another one than is stored."""
+    if stored and workflow and stored != workflow:
+        raise ValidationError(f"run {run!r} belongs to workflow {stored!r}, not to {workflow!r}")
+    return stored or workflow
 
 
 def put_run(
@@ -243,13 +248,13 @@ def put_run(
     metadata: Mapping[str, Any] | None = None,
     status: RunStatus | None = None,
 ) -> Record:
-    """Return a run, made if it is new. Without a status one that there is stays as it is."""
+    """Return a run after adding or updating it. Without a status, an existing run keeps its own."""
     id, now = make_id("run", tx.engine.project, run), to_iso(tx.engine.clock())
     record = tx.find(id)
     new: dict[str, Any] = {"workflow": "", "run": run, "metadata": {}, "started_at": now}
-    known: Mapping[str, Any] = record.body if record else new
-    body = {**known, "workflow": match_workflow(run, known["workflow"], workflow)}
-    body["metadata"] = {**known["metadata"], **(metadata or {})}
+    stored: Mapping[str, Any] = record.body if record else new
+    body = {**stored, "workflow": match_workflow(run, stored["workflow"], workflow)}
+    body["metadata"] = {**stored["metadata"], **(metadata or {})}
     if status is not None or record is None:
         is_over = status not in (None, RunStatus.RUNNING)
         body |= {"status": str(status or RunStatus.RUNNING), "ended_at": now if is_over else None}
@@ -269,19 +274,23 @@ def find_checkpoints(
 
 
 def find_latest(engine: Engine, run: str, node: str = "", branch: str = "") -> Record | None:
+    """Return the newest checkpoint of a run, optionally of one node or branch, or None."""
     return next(iter(find_checkpoints(engine, run, node, branch, 1)), None)
 
 
 def get_tip(engine: Engine, run: str, branch: str) -> Record:
-    """Return the newest checkpoint of a branch that must have one."""
+    """Return the newest checkpoint of a branch; raise NotFoundError with the run's branches if there is none."""
     if record := find_latest(engine, run, branch=branch):
         return record
-    raise NotFoundError(f"run {run!r} has no checkpoint on branch {branch!r}")
+    get_run(engine, run)
+    branches = dict.fromkeys(one.body["branch"] for one in find_checkpoints(engine, run))
+    hint = f"Its branches: {', '.join(branches)}." if branches else "It has no checkpoints yet."
+    raise NotFoundError(f"run {run!r} has no checkpoint on branch {branch!r}. {hint}")
 
 
 @dataclass(frozen=True, slots=True)
 class WideStore:
-    """A store that also looks into other projects, and at the memories of all agents, when one project is asked for."""
+    """A store that searches several projects, and optionally the memories of all agents, in place of one project."""
 
     store: Store
     project: str
@@ -298,15 +307,19 @@ class WideStore:
         return getattr(self.store, name)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        """Yield the matching records of all projects, newest first."""
         return self.store.scan(self._widen(where), limit)
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        """Return the matching records of all projects that are nearest to a vector."""
         return self.store.nearest(vector, self._widen(where), limit)
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
+        """Return the matching records of all projects that contain the words."""
         return by_words(self.store, words, self._widen(where), limit)
 
     def snapshot(self) -> AbstractContextManager[None]:
+        """Return a context in which all reads see the same state of the store."""
         return read_snapshot(self.store)
 
 
@@ -316,7 +329,7 @@ _ENDED = {Result.SUCCESS: RunStatus.COMPLETED, Result.PARTIAL: RunStatus.COMPLET
 def _check_strategies(label: str, value: Iterable[str]) -> list[str]:
     strategies = [value] if isinstance(value, str) else validate.items(label, value, "texts")
     if not strategies:
-        raise ValidationError(f"{label} is empty; name at least one strategy")
+        raise ValidationError(f"{label} is empty; pass at least one strategy")
     return [validate.text(label, one) for one in strategies]
 
 
@@ -335,31 +348,39 @@ Limit = Annotated[int, About("maximum results", least=1, most=_MOST)]
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    checkpoint: Checkpoint | None  # None: there is nothing to go on from.
+    """The checkpoint to resume from."""
+
+    checkpoint: Checkpoint | None  # None if the run, node or branch has no checkpoint.
 
 
 @dataclass(frozen=True, slots=True)
 class Erased:
+    """How many checkpoints were erased."""
+
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
+    """The state that several branches were merged into."""
+
     state: dict[str, Any]
-    sources: dict[str, str] = field(default_factory=dict)  # Of branches: the checkpoint of each that was merged.
+    sources: dict[str, str] = field(default_factory=dict)  # By branch: the checkpoint that was merged.
 
 
 @dataclass(frozen=True, slots=True)
 class RunList:
+    """Runs, newest first; or one run with its checkpoints."""
+
     runs: list[Run]
-    checkpoints: list[Checkpoint]  # Of the one run that was asked for.
+    checkpoints: list[Checkpoint]  # Filled only if one run was requested.
 
 
 class WorkflowMemory(OwnsMemory):
     """Checkpoints, artifacts and scoped memories of the workflows of a project.
 
-    Pass a memory, or the name of a project of the memory that is configured here. With `tenant_id` all that is kept
-    and found is the tenant's own: no other tenant and nobody who asks without one gets to see it.
+    Pass a memory, or the name of a project of the configured memory. With `tenant_id`, everything is stored and
+    retrieved for that tenant only: it is invisible to other tenants and to callers without a tenant.
     """
 
     def __init__(
@@ -381,6 +402,7 @@ class WorkflowMemory(OwnsMemory):
 
     @property
     def project_id(self) -> str:
+        """The project whose workflows these are, without the tenant."""
         return self._shared.project
 
     # -- runs
@@ -403,7 +425,7 @@ class WorkflowMemory(OwnsMemory):
         if run_id and not workflow_id:
             self.get_run(run_id)
         elif not workflow_id:
-            raise ValidationError("workflow_id is missing: which workflow is it a run of?")
+            raise ValidationError("pass workflow_id to start a run, or run_id to continue one")
         run, name, state = run_id or new_id("run"), self._agent(agent), RunStatus(status) if status else None
         record = write(self.engine, lambda tx: put_run(tx, run, workflow_id or "", name, metadata, state))
         return decode_record(Run, record, STORED_AS)
@@ -416,12 +438,12 @@ class WorkflowMemory(OwnsMemory):
         agent: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Run:
-        """Begin a run of a workflow, or go on with the one of that name."""
+        """Start a run of a workflow, or continue the run with that id, and return it."""
         workflow = check_id("workflow_id", workflow_id)
         return self.update_run(run_id, workflow, RunStatus.RUNNING, agent=agent, metadata=metadata)
 
     def get_run(self, run_id: str) -> Run:
-        """One run by its name."""
+        """Return one run; raise NotFoundError if it does not exist."""
         return decode_record(Run, get_run(self.engine, check_id("run_id", run_id)), STORED_AS)
 
     @operation(Effect.READS)
@@ -437,13 +459,13 @@ class WorkflowMemory(OwnsMemory):
     ) -> RunList:
         """List runs of workflows, newest first; or one run's checkpoints, newest first."""
         if run_id and (workflow_id or status):
-            raise ValidationError("pass a run_id, or workflow_id and status to list runs, not both")
+            raise ValidationError("pass run_id to show one run, or workflow_id and `status` to list runs, not both")
         if run_id:
             records = find_checkpoints(self.engine, run_id, node_id or "", branch_id or "", limit)
             checkpoints = [decode_record(Checkpoint, record, STORED_AS) for record in records]
             return RunList([self.get_run(run_id)], checkpoints)
         if node_id or branch_id:
-            raise ValidationError("node_id and branch_id say which checkpoints of a run: pass run_id with them")
+            raise ValidationError("node_id and branch_id select checkpoints of one run: pass run_id with them")
         runs = [decode_record(Run, record, STORED_AS) for record in scan_records(self.engine, "run")]
         fits = (one for one in runs if workflow_id in (None, "", one.workflow_id) and status in (None, one.status))
         return RunList(list(fits)[:limit], [])
@@ -485,24 +507,25 @@ class WorkflowMemory(OwnsMemory):
         self, body: Mapping[str, Any], agent: str | None, origin: Record | None, workflow: str = "", *,
         skip: bool = False, redact: bool = False, is_fork: bool = False,
     ) -> Checkpoint:  # fmt: skip
-        """Write it, unless the newest of its branch is of the same node and holds the same state.
+        """Write a checkpoint and return it.
 
-        `origin` is the checkpoint that a new branch begins at.
+        With `skip`, nothing is written if the newest checkpoint of the branch has the same node and state. `origin` is
+        the checkpoint that a new branch is forked from.
         """
         engine, who, run, branch, node = self.engine, self._agent(agent), body["run"], body["branch"], body["node"]
-        given, digest, size = read_state(body["state"], UNLIMITED if is_fork else self.max_state_bytes)
-        draft = draft_record(engine, "checkpoint", {**body, "state": given}, agent=who, session=run)
-        places = find_redacted(given, draft.body["state"])
+        state, digest, size = read_state(body["state"], UNLIMITED if is_fork else self.max_state_bytes)
+        draft = draft_record(engine, "checkpoint", {**body, "state": state}, agent=who, session=run)
+        places = find_redacted(state, draft.body["state"])
         if places and not redact:
             raise refuse_secrets(places)
         if places:
             _, digest, size = read_state(draft.body["state"], UNLIMITED)
 
         def step(tx: Transaction) -> Checkpoint:
-            # Read first: a writer in between is met as a conflict on the number.
+            # Read first, so that a writer in between shows up as a conflict on the number.
             last = find_latest(engine, run, branch=branch)
             if last and is_fork:
-                raise ValidationError(f"run {run!r} already has a branch {branch!r}; choose another name")
+                raise ValidationError(f"run {run!r} already has a branch {branch!r}; choose another branch name")
             if last and skip and (last.body["digest"], last.body["node"]) == (digest, node):
                 return decode_record(Checkpoint, last, STORED_AS, unchanged=True)
             owner = put_run(tx, run, workflow, who, status=RunStatus.RUNNING)
@@ -526,15 +549,21 @@ class WorkflowMemory(OwnsMemory):
 
         return write(engine, step)
 
-    @operation(Effect.READS, answer=Resumed)
-    def resume(self, run_id: RunId, node_id: AnyNode = None, branch_id: AnyBranch = None) -> Checkpoint | None:
+    def resume(self, run_id: str, node_id: str | None = None, branch_id: str | None = None) -> Checkpoint | None:
+        """Return the newest checkpoint of a run, or None if that run, node or branch has none."""
+        node, branch = check_optional_id("node_id", node_id), check_optional_id("branch_id", branch_id)
+        record = find_latest(self.engine, check_id("run_id", run_id), node, branch)
+        return None if record is None else decode_record(Checkpoint, record, STORED_AS)
+
+    @operation(Effect.READS, "resume", answer=Resumed)
+    def find_checkpoint(self, run_id: RunId, node_id: AnyNode = None, branch_id: AnyBranch = None) -> Checkpoint | None:
         """Return the newest checkpoint of a run, to resume from.
 
         Notes:
             Returns None if the run, node or branch has no checkpoint.
         """
-        record = find_latest(self.engine, run_id, node_id or "", branch_id or "")
-        return None if record is None else decode_record(Checkpoint, record, STORED_AS)
+        self.get_run(run_id)
+        return self.resume(run_id, node_id, branch_id)
 
     @operation(Effect.ERASES, idempotent=True, answer=Erased)
     def cleanup_checkpoints(
@@ -555,7 +584,7 @@ class WorkflowMemory(OwnsMemory):
         sessions = {self.get_run(run_id).run_id} if run_id else None
         if isinstance(older_than, timedelta):
             if older_than < timedelta(0):
-                raise ValidationError(f"older_than must be an age of at least 0, not {older_than}")
+                raise ValidationError(f"older_than must be a time, or an age of at least 0, not {older_than}")
             older_than = self.engine.clock() - older_than
         before = validate.moment("older_than", older_than)
         seen: Counter[str] = Counter()
@@ -571,7 +600,7 @@ class WorkflowMemory(OwnsMemory):
     # -- branches
 
     def fork(self, run_id: str, branch_id: str, from_branch: str = MAIN, *, agent: str | None = None) -> Checkpoint:
-        """Begin a branch of a run at the newest checkpoint of another branch; its first one holds the same state."""
+        """Fork a branch from the newest checkpoint of another one; return its first checkpoint, with the same state."""
         run, branch = check_id("run_id", run_id), check_id("branch_id", branch_id)
         tip = get_tip(self.engine, run, check_id("from_branch", from_branch))
         body = {"run": run, "node": tip.body["node"], "branch": branch, "metadata": {}, "state": tip.body["state"]}
@@ -602,15 +631,15 @@ class WorkflowMemory(OwnsMemory):
             conflict.
         """
         if (run_id is None) is (states is None):
-            raise ValidationError("pass states, or a run_id with its branches")
+            raise ValidationError("pass `states`, or run_id with `branches`, not both")
         if run_id is None:
             return Merged(merge_states(states or [], reducers, base=base, default=default))
         tips = [get_tip(self.engine, run_id, name) for name in branches or ()]
         if not tips:
-            raise ValidationError("branches is empty; name at least one branch")
+            raise ValidationError("branches is empty; pass at least one branch")
         origins = {tip.body["base"] for tip in tips if tip.body["base"]}
         bases = self.engine.store.get(list(origins)) if len(origins) == 1 else []
-        # A branch without a beginning of its own counts only if it is the one that the others began at.
+        # The common base is known only if every branch was forked from it, or is the branch it is on.
         rootless = {tip.body["branch"] for tip in tips if not tip.body["base"]}
         if base is None and bases and not rootless - {bases[0].body["branch"]}:
             base = bases[0].body["state"]
@@ -630,11 +659,14 @@ class WorkflowMemory(OwnsMemory):
         default: Reducer | None = None,
         agent: str | None = None,
     ) -> Checkpoint:
-        """Merge the newest states of branches and keep the result as a checkpoint, unless the reducers do not fit."""
+        """Merge the newest states of branches and store the result as a checkpoint of `into`.
+
+        Raises ValidationError, and stores nothing, if a key is in conflict or a reducer does not fit its values.
+        """
         merged = self.combine_states(reducers=reducers, default=default, run_id=run_id, branches=branches)
         return self.checkpoint(run_id, node_id, merged.state, into, agent=agent, metadata={"merged": merged.sources})
 
-    # -- artifacts: identified by their place, compared by their digest
+    # -- artifacts: identified by their location, compared by their digest
 
     @operation(Effect.ADDS, idempotent=True)
     def link_artifact(
@@ -691,7 +723,7 @@ class WorkflowMemory(OwnsMemory):
             artifacts = [record for record in artifacts if value in (None, "", record.body[name])]
         return [decode_record(Artifact, record, STORED_AS) for record in artifacts[:limit]]
 
-    # -- what is learned, and where it is found
+    # -- learning and retrieving
 
     @operation(Effect.ADDS, "workflow_learn")
     def learn_from_workflow(
@@ -728,25 +760,25 @@ class WorkflowMemory(OwnsMemory):
         Notes:
             It is retrieved like any other outcome. A run that was not started is started if its workflow is named.
         """
-        given, place = dict(locals()), self._place(run_id, workflow_id, node_id)
+        arguments, place = dict(locals()), self._place(run_id, workflow_id, node_id)
         for own in ("self", "run_id", "workflow_id", "node_id", "strategy_used"):
-            del given[own]
+            del arguments[own]
         if not place.workflow:
             self.get_run(run_id)
             if not task:
-                raise ValidationError("task is missing, and the run does not say which workflow it is of: pass task")
+                raise ValidationError("task is required, because the run has no workflow to name it after: pass `task`")
         usual = f"{place.workflow}: {place.node}" if place.node else f"Run the workflow {place.workflow}"
-        given |= {"task": task or usual, "metadata": {**place._asdict(), **(metadata or {})}}
-        calls = [OPERATIONS["learn"].complete({**given, "strategy_used": one}) for one in strategy_used]
+        arguments |= {"task": task or usual, "metadata": {**place._asdict(), **(metadata or {})}}
+        calls = [OPERATIONS["learn"].complete({**arguments, "strategy_used": one}) for one in strategy_used]
         place_fields = {"session": run_id, "tags": tuple(place.make_tags().values())}
         outcomes = learn_outcomes(self.engine, [build_outcome(self.engine, {**one, **place_fields}) for one in calls])
 
         status = None if place.node else _ENDED[Result(calls[0]["outcome"])]
         write(self.engine, lambda tx: put_run(tx, run_id, place.workflow, status=status))
         now = self.engine.clock()
-        return [value for record in outcomes if isinstance(value := view(record, now), Outcome)]
+        return [value for record in outcomes if isinstance(value := to_memory(record, now), Outcome)]
 
-    @operation(Effect.READS, answer=to_found)
+    @operation(Effect.READS, answer=to_retrieved)
     def retrieve_scoped(
         self,
         task: words.Task,
@@ -771,7 +803,7 @@ class WorkflowMemory(OwnsMemory):
             includes another tenant.
         """
         if self.tenant_id and tenant_id not in (None, "", self.tenant_id):
-            raise ScopeError(f"this memory is of tenant {self.tenant_id!r} and may not look into that of {tenant_id!r}")
+            raise ScopeError(f"this memory belongs to tenant {self.tenant_id!r} and may not read that of {tenant_id!r}")
         tenant = self.tenant_id or tenant_id or ""
         if scope == Scope.TENANT and not tenant:
             raise ValidationError("the scope 'tenant' needs tenant_id")
@@ -781,23 +813,25 @@ class WorkflowMemory(OwnsMemory):
         place = self._place(run_id, workflow_id, node_id, engine)
         if scope in (Scope.TENANT, Scope.GLOBAL):
             projects = {engine.project, self._shared.project} if scope == Scope.GLOBAL else {engine.project}
-            # Where agents are declared, each says itself whom it shares with, whatever the scope.
+            # Where agents are declared, their own sharing rules apply in every scope.
             everyone = not engine.scopes.agents
             store = WideStore(engine.store, engine.project, projects, everyone)
             engine = replace(engine, store=cast(Store, store))
-        given = {"task": task, "agent": agent, "user_id": user_id, "top_k": top_k, "mode": mode, "types": types}
-        request = build_request(engine, given | {"level": "session"})
+        options = {"task": task, "agent": agent, "user_id": user_id, "top_k": top_k, "mode": mode, "types": types}
+        request = build_request(engine, options | {"level": "session"})
         return retrieve_memories(engine, request._replace(tags=place.find_tags(Scope(scope))))
 
     def tags(self, workflow_id: str = "", run_id: str = "", node_id: str = "") -> tuple[str, ...]:
-        """The tags of a place: a memory that is added or learned with them is found from the scopes around it."""
+        """Return the tags of a place; memories stored with them are retrieved from every enclosing scope."""
         return tuple(self._place(run_id, workflow_id, node_id).make_tags().values())
 
-    def _place(self, run: str | None, workflow: str | None, node: str | None, engine: Engine | None = None) -> Place:
-        """Return where something belongs; a run that is known says of which workflow it is."""
+    def _place(
+        self, run: str | None, workflow: str | None, node: str | None, engine: Engine | None = None
+    ) -> WorkflowPlace:
+        """Return the place of a memory; a stored run supplies its workflow."""
         record = find_run(engine or self.engine, run) if run else None
-        known = record.body["workflow"] if record else ""
-        return Place(match_workflow(run or "", known, workflow or ""), run or "", node or "")
+        stored = record.body["workflow"] if record else ""
+        return WorkflowPlace(match_workflow(run or "", stored, workflow or ""), run or "", node or "")
 
     def _agent(self, agent: str | None) -> str:
         return "" if agent is None else self.engine.agent(agent)

@@ -1,11 +1,12 @@
-"""The state of a run: JSON that comes back exactly as it was given, or is refused; and the files that it leaves.
+"""The state of a run, which is stored and returned exactly or refused; the files a run produced; and merging states.
 
-A state is data that a program goes on with. Where other texts have their secrets replaced, a state with a replaced
-value would go on wrongly, so a state that holds a secret is refused unless the caller asks for it to be kept without.
+A program resumes from its state. Other texts have their secrets replaced, but a program that resumes from a replaced
+value would do the wrong thing. A state that contains a secret is therefore refused, unless the caller asks for it to be
+redacted.
 
-The states of branches become one by a reducer for each key, which takes the branches' values in their order. `sum`,
-`max`, `min` and `union` give the same whatever the order of the branches; `append`, `extend`, `last`, `first` and
-`merge_dict` follow it. A key without a reducer must not be contested: nothing is dropped silently.
+States of branches are merged key by key: a reducer receives the branches' values in order. `sum`, `max`, `min` and
+`union` do not depend on the order of the branches; `append`, `extend`, `last`, `first` and `merge_dict` do. Different
+values of a key without a reducer are a conflict: no value is dropped silently.
 """
 
 from __future__ import annotations
@@ -32,42 +33,47 @@ _JSON = (dict, list, str, int, float, type(None))
 
 
 class State(NamedTuple):
-    value: dict[str, Any]  # A copy: what the caller does to the original afterwards changes nothing here.
+    """A valid state with its digest and size."""
+
+    value: dict[str, Any]  # A copy, so that later changes to the caller's object have no effect.
     digest: str
     size: int
 
 
 def read_state(state: object, most: int = MAX_STATE_BYTES) -> State:
-    """Return a state that can be kept, or raise an error that says where it cannot and why."""
+    """Return a state that can be stored; raise ValidationError with the place and reason if it cannot be."""
     if not isinstance(state, dict):
-        raise ValidationError(f"state must be a dict of JSON values, not {type(state).__name__}")
+        raise ValidationError(f"state must be a mapping (in JSON an object), not {type(state).__name__}")
     for path, value in _walk_values(state):
         name = repr(value) if isinstance(value, float) else f"a {type(value).__name__}"
         if not isinstance(value, _JSON) or (isinstance(value, float) and not math.isfinite(value)):
-            raise ValidationError(f"{path[:200]} is {name}; a state holds only what JSON can express")
+            raise ValidationError(f"{path[:200]} is {name}; a state can hold only JSON values")
         for key in value if isinstance(value, dict) else ():
             if not isinstance(key, str):
-                raise ValidationError(f"{path[:200]} has the key {key!r}, a {type(key).__name__}; JSON keys are text")
+                raise ValidationError(
+                    f"{path[:200]} has the key {key!r} of type {type(key).__name__}; keys must be text"
+                )
     try:
-        data = canonical(state).encode()
+        data = to_canonical_json(state).encode()
     except ValueError as error:
         raise ValidationError(f"state cannot be written as JSON: {error}") from None
     if len(data) > most:
         raise ValidationError(
-            f"the state takes {len(data):,} bytes as JSON; at most {most:,} are kept in one checkpoint. Put large "
-            "data into files and link them with link_artifact"
+            f"the state has {len(data):,} bytes as JSON, but a checkpoint holds at most {most:,}. Store large data in "
+            "files and link them to the run as artifacts"
         )
     digest = f"blake2b:{hashlib.blake2b(data, digest_size=32).hexdigest()}"
-    # Read back in the order it was given in; the digest does not depend on that order.
+    # The order of keys is preserved; the digest does not depend on it.
     return State(json.loads(json.dumps(state)), digest, len(data))
 
 
-def canonical(value: object) -> str:
+def to_canonical_json(value: object) -> str:
+    """Return a value as JSON with sorted keys and without spaces; equal values give equal texts."""
     return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def _walk_values(value: object, path: str = "state", depth: int = 0) -> Iterator[tuple[str, object]]:
-    """Yield every value within a JSON value and where it is."""
+    """Yield every value within a JSON value, with its path."""
     if depth > _DEEPEST + 1:
         raise ValidationError(f"{path[:200]} is nested more than {_DEEPEST} levels deep")
     yield path, value
@@ -80,33 +86,33 @@ def _walk_values(value: object, path: str = "state", depth: int = 0) -> Iterator
 
 
 def find_redacted(before: object, after: object) -> list[str]:
-    """Return where a state differs from itself without secrets, by the names that are left."""
+    """Return the paths at which a state and its redacted copy differ, as they are in the copy."""
     both = zip(_walk_values(before), _walk_values(after), strict=False)
     inner = (dict, list)
-    return [kept for (path, old), (kept, new) in both if path != kept or (old != new and not isinstance(new, inner))]
+    return [left for (path, old), (left, new) in both if path != left or (old != new and not isinstance(new, inner))]
 
 
 def refuse_secrets(places: list[str]) -> ValidationError:
-    """Return the error for a state that would not come back exactly."""
+    """Return the error for a state that contains secrets at these places."""
     shown = ", ".join(places[:5]) + (f" and {len(places) - 5} more" if len(places) > 5 else "")
     return ValidationError(
-        f"what looks like a secret is at {shown}. A state must come back exactly, so it is not kept: leave the secret "
-        "out (read it from the environment when the run goes on), or pass redact=True to keep the state without it"
+        f"the state contains what looks like a secret at {shown}, so it was not stored. Remove the secret and read it "
+        "from the environment when the run resumes, or use `redact` to store the state without it"
     )
 
 
-# -- what a run made, kept elsewhere
+# -- files that a run produced
 
 
 def read_content(location: str | os.PathLike[str], digest: str | None, size: int | None) -> dict[str, Any]:
-    """Read a file for its digest; what a URI names is taken at the caller's word and never fetched."""
+    """Return the name, path, size and digest of a file. For a URI, which is never fetched, they are the caller's."""
     place = validate.text("location", os.fspath(location), 4_000).strip()
     if clean(place) != place:
-        raise ValidationError("location looks like a secret and would not be kept as it is; link it without one")
+        raise ValidationError("location contains what looks like a secret; pass a path or URI without it")
     if digest:
         digest = f"sha256:{digest.lower().removeprefix('sha256:')}"
         if not re.fullmatch("sha256:[0-9a-f]{64}", digest):
-            raise ValidationError(f"digest must be the 64 hexadecimal digits of a SHA-256, not {digest!r}")
+            raise ValidationError(f"digest must be a SHA-256 of 64 hexadecimal digits, not {digest!r}")
     if _URI.match(place):
         name = place.rstrip("/").rpartition("/")[2] or place
         return {"name": name, "path": place, "size": size, "digest": digest or None}
@@ -117,11 +123,12 @@ def read_content(location: str | os.PathLike[str], digest: str | None, size: int
             length = file.tell()
     except OSError as error:
         raise ValidationError(
-            f"location {str(path)!r} is not a file that can be read ({error.strerror}); pass a file or a URI"
+            f"location {str(path)!r} is not a readable file ({error.strerror}); pass a file or a URI"
         ) from None
     if (digest or actual, length if size is None else size) != (actual, length):
         raise ValidationError(
-            f"{str(path)!r} has {length:,} bytes and the digest {actual}: it is not the file that was meant"
+            f"the file {str(path)!r} does not match: it has {length:,} bytes and the digest {actual}; "
+            "pass its own size and digest, or omit them"
         )
     return {"name": path.name, "path": str(path.resolve()), "size": length, "digest": actual}
 
@@ -132,6 +139,10 @@ Values = Sequence[Any]
 Reduce = Callable[[Values], Any]
 _ABSENT = object()
 _NUMBERS = (int, float)
+# JSON's names for the types of values, which callers of every interface know.
+_TYPE_NAMES: dict[type, str] = {
+    dict: "object", list: "list", str: "text", int: "number", float: "number", bool: "boolean", type(None): "null"
+}  # fmt: skip
 
 
 def _extend(values: Values) -> list[Any]:
@@ -140,19 +151,25 @@ def _extend(values: Values) -> list[Any]:
 
 
 def _union(values: Values) -> list[Any]:
-    items = {canonical(item): item for item in _extend(values)}
+    items = {to_canonical_json(item): item for item in _extend(values)}
     return [items[text] for text in sorted(items, key=lambda text: (len(text), text))]
 
 
 def _sum(values: Values) -> int | float:
     _require(values, *_NUMBERS)
-    # Exactly, and rounded once: floats added one by one depend on their order.
+    # Rounded only once at the end: adding floats one by one depends on their order.
     return sum(values) if all(isinstance(value, int) for value in values) else math.fsum(values)
 
 
 def _pick(choose: Callable[..., Any]) -> Reduce:
-    # 1 and 1.0 are equal; which of them it is must not depend on the order.
-    return lambda values: choose(values, key=lambda value: (value, canonical(value)))
+    def pick(values: Values) -> Any:
+        try:
+            # 1 and 1.0 are equal; which of them wins must not depend on the order.
+            return choose(values, key=lambda value: (value, to_canonical_json(value)))
+        except TypeError:
+            raise TypeError(f"{' and '.join(map(_show_value, values))} cannot be compared") from None
+
+    return pick
 
 
 def _merge_dict(values: Values) -> dict[str, Any]:
@@ -167,11 +184,12 @@ def _merge_dict(values: Values) -> dict[str, Any]:
 def _require(values: Values, *kinds: type) -> None:
     for value in values:
         if type(value) not in kinds:
-            raise TypeError(f"it takes {' and '.join(kind.__name__ for kind in kinds)}, not {_show_value(value)}")
+            names = " or ".join(dict.fromkeys(_TYPE_NAMES[kind] for kind in kinds))
+            raise TypeError(f"expected {names}, but one value is {_show_value(value)}")
 
 
-# append: a list with each branch's value; extend: the branches' lists one after the other; union: what is in any of
-# the lists, once; merge_dict: dicts within dicts, the later branch winning.
+# append: a list of the branches' values; extend: the branches' lists concatenated; union: the distinct elements of the
+# lists; merge_dict: objects merged recursively, the later branch winning.
 REDUCERS: Mapping[str, Reduce] = {
     "append": list,
     "extend": _extend,
@@ -183,7 +201,7 @@ REDUCERS: Mapping[str, Reduce] = {
     "first": lambda values: values[0],
     "merge_dict": _merge_dict,
 }
-# The name of one, or a function from the list of the branches' values to one value, such as `len` or `any`.
+# A reducer's name, or a function from the list of the branches' values to one value, such as `len` or `any`.
 Reducer = str | Reduce
 
 
@@ -194,21 +212,23 @@ def merge_states(
     base: Mapping[str, Any] | None = None,
     default: Reducer | None = None,
 ) -> dict[str, Any]:
-    """Merge the states of several branches into one, key by key: append, extend, union, sum, max, min, last, first,
-    merge_dict or a function of the list of values. The states given are left as they are.
+    """Merge the states of several branches into one, key by key, and return it. The arguments are not changed.
 
-    Each key is reduced over the branches that have it, by its reducer or by `default`. Without either it must not be
-    contested: all branches that have it agree or, when the `base` they began from is given, at most one value differs
-    from the base's.
+    A reducer is append, extend, union, sum, max, min, last, first, merge_dict, or a function of the list of values.
+    Each key is reduced over the branches that have it, by its reducer or by `default`. Without either, all branches
+    that have the key must agree or, if `base` (the state that they were forked from) is passed, at most one value may
+    differ from the base. Anything else raises ValidationError.
     """
     if not isinstance(states, Mapping | list | tuple) or not states:
-        raise ValidationError("states must be a list or a dict of at least one state")
+        raise ValidationError("states must be a list of at least one state, or a mapping from branch to state")
     if reducers is not None and not isinstance(reducers, Mapping):
-        raise ValidationError(f"reducers must be a dict from key to reducer, not {type(reducers).__name__}")
+        raise ValidationError(
+            f"reducers must be a mapping from key to reducer (in JSON an object), not {type(reducers).__name__}"
+        )
     is_named = isinstance(states, Mapping)
     pairs: Iterable[tuple[Any, Any]] = states.items() if isinstance(states, Mapping) else enumerate(states)
     branches = {
-        f"branch {name!r}" if is_named else f"states[{name}]": read_state(one, UNLIMITED).value for name, one in pairs
+        f"branch {name!r}" if is_named else f"state {name + 1}": read_state(one, UNLIMITED).value for name, one in pairs
     }
     chosen = {key: _find_reducer(f"reducer of {key!r}", one) for key, one in (reducers or {}).items()}
     fallback = None if default is None else _find_reducer("default reducer", default)
@@ -222,12 +242,12 @@ def merge_states(
                 merged[key] = reduce(list(values.values()))
             except (TypeError, ValueError, OverflowError) as error:
                 raise ValidationError(
-                    f"the reducer for the key {key!r} does not fit its values: {error}; nothing was merged"
+                    f"the reducer of key {key!r} does not fit its values: {error}; nothing was merged"
                 ) from None
         if reduce is not None:
             continue
         if base is not None:
-            # What those who changed it made of it.
+            # Only the branches that changed the key count.
             before = began.get(key, _ABSENT)
             now = {label: state.get(key, _ABSENT) for label, state in branches.items()}
             values = {label: value for label, value in now.items() if not _is_same(value, before)} or {"base": before}
@@ -236,8 +256,8 @@ def merge_states(
             if not _is_same(value, merged[key]):
                 raise ValidationError(
                     f"the key {key!r} is {_show_value(merged[key])} in {first} and {_show_value(value)} in {label}, "
-                    f"and has no reducer; nothing was merged. Name one for it ({', '.join(REDUCERS)} or a function), "
-                    "or a default"
+                    f"and it has no reducer; nothing was merged. Choose one of {', '.join(REDUCERS)} for this key, or "
+                    "as the default"
                 )
     return read_state({key: value for key, value in merged.items() if value is not _ABSENT}, UNLIMITED).value
 
@@ -246,14 +266,14 @@ def _find_reducer(label: str, reducer: Reducer) -> Reduce:
     if callable(reducer):
         return reducer
     if reducer not in REDUCERS:
-        raise ValidationError(unknown(label, reducer, [*REDUCERS, "a function of the list of values"]))
+        raise ValidationError(unknown(label, reducer, REDUCERS))
     return REDUCERS[reducer]
 
 
 def _is_same(a: object, b: object) -> bool:
-    return a is b or (a is not _ABSENT and b is not _ABSENT and canonical(a) == canonical(b))
+    return a is b or (a is not _ABSENT and b is not _ABSENT and to_canonical_json(a) == to_canonical_json(b))
 
 
 def _show_value(value: object) -> str:
-    text = "removed" if value is _ABSENT else f"{canonical(value)} ({type(value).__name__})"
+    text = "removed" if value is _ABSENT else f"{to_canonical_json(value)} ({_TYPE_NAMES[type(value)]})"
     return text if len(text) <= 80 else f"{text[:79]}…"

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma.engine.episodes import turn_id
-from alma.engine.retrieve.conversations import BLEND, Place, SearchHits, rank_conversations, rank_turns
+from alma.engine.retrieve.conversations import BLEND, SearchHits, TimeFit, rank_conversations, rank_turns
 
 EPISODES = [f"epi_{number:020x}" for number in range(6)]
 scores = st.dictionaries(
@@ -37,7 +37,7 @@ def test_turns_are_of_conversations_that_were_found_and_none_comes_twice(found: 
 def test_a_conversation_in_the_time_asked_about_never_falls(found: SearchHits, inside: str) -> None:
     before = order(found)
     if inside in before:
-        found.places[inside] = Place.INSIDE
+        found.places[inside] = TimeFit.INSIDE
         assert order(found).index(inside) <= before.index(inside)
 
 

@@ -61,7 +61,7 @@ def test_the_older_comes_after_the_newer_and_names_it(alma: ALMA, old: str, new:
     assert marks(found) == {new: "", old: newer}
     prompt = found.to_prompt()
     assert prompt.index(new) < prompt.index(old)
-    assert "there is a newer one" in prompt.partition(old)[2]
+    assert "may be superseded by a newer one above" in prompt.partition(old)[2]
 
 
 @pytest.mark.parametrize(("old", "new", "question"), DIFFERENT)
@@ -185,7 +185,7 @@ class TestTasks:
         assert (lesson.success_count, lesson.occurrence_count) == (3, 3)
         [similar] = lesson.similar
         assert (similar.strategy, similar.success_count, similar.occurrence_count) == ("Blue/green switchover", 1, 2)
-        assert "Similar: Blue/green switchover, worked 1 of 2" in found.to_prompt()
+        assert "Similar: Blue/green switchover (worked 1 of 2)" in found.to_prompt()
 
     def test_the_task_type_is_a_filter(self, alma: ALMA) -> None:
         for task_type, strategy in (("deploy", "Blue-green switch"), ("test", "Run the smoke tests first")):

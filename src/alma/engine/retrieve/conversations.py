@@ -25,9 +25,9 @@ from ...types.record import NONE, Record, Vector
 from ...types.slice import Factor, MemorySlice
 from ...types.times import from_iso
 from ..episodes import episode_of, number_of, turn_id
-from ..evidence import faded, feedback
+from ..evidence import fade_share, weigh_feedback
 from ..search import by_meaning, by_words
-from ..view import view
+from ..view import to_memory
 from .rank import OTHER_MEANING, Prior, explain_score, list_shared_words, squash, standardise
 from .request import Level, RetrievalContext
 
@@ -102,7 +102,7 @@ Period = tuple[datetime, datetime]
 Scores = Mapping[str, float]
 
 
-class Place(IntEnum):
+class TimeFit(IntEnum):
     """Where a conversation lies, given the times that a question names."""
 
     ELSEWHERE = 0
@@ -118,7 +118,7 @@ class SearchHits:
     meaning: dict[str, float] = field(default_factory=dict)
     words: dict[str, float] = field(default_factory=dict)
     whole: dict[str, float] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)  # By episode.
+    places: dict[str, TimeFit] = field(default_factory=dict)  # By episode.
     has_name: bool = False  # The question names somebody or something.
     parts: list[SearchHits] = field(default_factory=list)  # The same for each part of the question.
 
@@ -139,14 +139,14 @@ def search_conversations(context: RetrievalContext) -> SearchHits:
     hits.has_name = bool(context.question.names)
     for window in context.windows:
         period = (window.start, window.end)
-        periods: list[tuple[Place, Period]] = [(Place.NEAR, period)]
+        periods: list[tuple[TimeFit, Period]] = [(TimeFit.NEAR, period)]
         if not window.soft:
             soon = window.end + min(max(window.end - window.start, _SOON[0]), _SOON[1])
-            periods = [(Place.INSIDE, period), (Place.AFTER, (window.end, soon))]
+            periods = [(TimeFit.INSIDE, period), (TimeFit.AFTER, (window.end, soon))]
         for place, period in periods:
             more = _search_period(context, text, vectors, period)
             for id in more.list_episodes():
-                hits.places[id] = max(hits.places.get(id, Place.ELSEWHERE), place)
+                hits.places[id] = max(hits.places.get(id, TimeFit.ELSEWHERE), place)
             hits.meaning = _merge_scores(hits.meaning, more.meaning, _MAX_TURNS)
             hits.words = _merge_scores(hits.words, more.words, _MAX_TURNS)
             hits.whole = _merge_scores(hits.whole, more.whole, _MAX_EPISODES)
@@ -226,7 +226,7 @@ class RankedHit(NamedTuple):
     id: str
     score: float
     cosine: float | None
-    place: Place = Place.ELSEWHERE
+    place: TimeFit = TimeFit.ELSEWHERE
 
 
 def rank_conversations(hits: SearchHits, blend: Blend = BLEND) -> list[RankedHit]:
@@ -242,7 +242,7 @@ def rank_conversations(hits: SearchHits, blend: Blend = BLEND) -> list[RankedHit
     parts = [_blend_scores(part, ids, blend) for part in hits.parts] or [[0.0] * len(ids)]
     ranked = []
     for at, id in enumerate(ids):
-        place = hits.places.get(id, Place.ELSEWHERE)
+        place = hits.places.get(id, TimeFit.ELSEWHERE)
         score = scores[at] + blend.part * max(part[at] for part in parts) + worth[place]
         ranked.append(RankedHit(id, score, closest.get(id), place))
     return sorted(ranked, key=lambda one: (-one.score, one.id))
@@ -338,7 +338,7 @@ def add_conversations(context: RetrievalContext, memories: MemorySlice) -> Memor
     shown: list[ConversationHit] = []
     if is_only_time:
         # It is about whatever was said then.
-        inside = (Place.INSIDE, Place.NEAR)
+        inside = (TimeFit.INSIDE, TimeFit.NEAR)
         shown = [one for one in hits if not context.windows or one.ranked.place in inside]
     shown = shown or _drop_irrelevant(hits, context.mode.strictness)
     episodes: list[Episode] = []
@@ -347,12 +347,12 @@ def add_conversations(context: RetrievalContext, memories: MemorySlice) -> Memor
     for hit in shown:
         similarity, ranked = squash(hit.ranked.score), hit.ranked
         shared = list_shared_words(context.question.text, "\n".join(turn.text for turn in hit.excerpt))
-        timely = "in the time asked about" if ranked.place in (Place.INSIDE, Place.NEAR) else ""
+        timely = "in the time asked about" if ranked.place in (TimeFit.INSIDE, TimeFit.NEAR) else ""
         why = (similarity, {"similarity": Factor(similarity, 1.0)}, ranked.cosine, hit.evidence.words, shared, timely)
         explanations.append(explain_score(hit.record, *why))
-        memory = view(hit.record, context.now)
+        memory = to_memory(hit.record, context.now)
         if isinstance(memory, Episode):
-            excerpt = [view(turn, context.now) for turn in hit.excerpt]
+            excerpt = [to_memory(turn, context.now) for turn in hit.excerpt]
             episodes.append(replace(memory, turns=tuple(turn for turn in excerpt if isinstance(turn, Turn))))
         elif isinstance(memory, Turn):
             turns.append(memory)
@@ -368,7 +368,7 @@ def weigh_conversations(context: RetrievalContext, hits: SearchHits) -> list[Con
         periods = [_limit_period(where, (one.start, one.end)) for one in context.windows] or [where]
         records = (record for period in periods for record in context.engine.store.scan(period, context.top_k))
         others = dict.fromkeys(record.id for record in records)
-        ranked += [RankedHit(id, 0.0, None, Place.INSIDE) for id in others if id not in known]
+        ranked += [RankedHit(id, 0.0, None, TimeFit.INSIDE) for id in others if id not in known]
     if context.request.level is Level.TURN:
         chosen = _choose_turns(context, rank_turns(hits, ranked))
     else:
@@ -376,7 +376,7 @@ def weigh_conversations(context: RetrievalContext, hits: SearchHits) -> list[Con
             best = _prefer_recent(context, ranked)
         else:
             # Among the very best those first that lie in a time which the question names plainly.
-            first = sorted(ranked[:_BEST], key=lambda one: one.place is not Place.INSIDE)
+            first = sorted(ranked[:_BEST], key=lambda one: one.place is not TimeFit.INSIDE)
             best = [*first, *ranked[_BEST:]][: context.top_k]
         chosen = _choose_episodes(context, best, rank_turns(hits, best))
     weighed = _collect_evidence(context, hits, chosen)
@@ -384,7 +384,7 @@ def weigh_conversations(context: RetrievalContext, hits: SearchHits) -> list[Con
         # What people said about a conversation moves it among its peers.
         praise = {}
         for one in weighed:
-            good, bad = feedback(one.record.evidence)
+            good, bad = weigh_feedback(one.record.evidence)
             praise[one.record.id] = (good - bad) / (good + bad + 2.0)
         weighed.sort(key=lambda one: -(one.ranked.score + praise[one.record.id]))
     return weighed
@@ -456,7 +456,7 @@ def _prefer_recent(context: RetrievalContext, ranked: Sequence[RankedHit]) -> li
 
 def _measure_recency(context: RetrievalContext, moment: datetime) -> float:
     days = max(context.now - moment, timedelta(0)) / timedelta(days=1)
-    return context.mode.recency * faded(days, context.settings.recency_half_life_days)
+    return context.mode.recency * fade_share(days, context.settings.recency_half_life_days)
 
 
 def _collect_evidence(context: RetrievalContext, hits: SearchHits, chosen: Sequence[Chosen]) -> list[ConversationHit]:

@@ -23,7 +23,7 @@ from ..context import Engine
 from ..rules import is_old_fix
 from ..search import by_meaning, by_words, find_closeness, read_snapshot
 from ..transaction import write
-from ..view import render_slice, view
+from ..view import render_slice, to_memory
 from .conversations import add_conversations
 from .rank import (
     FIELDS,
@@ -145,9 +145,9 @@ def _choose_typed(context: RetrievalContext) -> MemorySlice:
     rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing][: budget - len(standing)]
     values: dict[str, Any] = {}
     for name, items in [("preferences", preferences), *((_SLICE_FIELDS[kind], chosen[kind]) for kind in chosen)]:
-        views = [(view(item.record, context.now), item.newer) for item in items]
+        views = [(to_memory(item.record, context.now), item.newer) for item in items]
         values[name] = [replace(memory, newer=newer) if newer else memory for memory, newer in views]
-    values["standing_rules"] = [view(item.record, context.now) for item in rules]
+    values["standing_rules"] = [to_memory(item.record, context.now) for item in rules]
     if values["heuristics"] and context.vectors:
         values["heuristics"] = _add_similar(context, values["heuristics"], chosen[MemoryType.HEURISTIC])
     memories = MemorySlice(

@@ -29,7 +29,7 @@ from ...types.record import Origin, Record, cosines
 from ...types.slice import Explanation, Factor
 from ..admit import explicit_key
 from ..context import Engine, Settings
-from ..evidence import age_days, believe, faded, success
+from ..evidence import age_days, believe, fade_share, success_factor
 from ..facts import find_dismissed
 
 # --- words -----------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Candidate(NamedTuple):
     is_known: bool = True
 
 
-class Gate(NamedTuple):
+class RelevanceGate(NamedTuple):
     """How near a memory must be to be shown: its cosine, and so much of the share of words, reach a floor.
 
     Where the embedder does not understand the language, the words must reach a floor of their own, and the cosine helps
@@ -117,12 +117,12 @@ OTHER_MEANING = 0.12  # Texts that are less near than this mean something else, 
 _UNKNOWN_SHARE, _UNKNOWN_COSINE = 0.5, 0.3
 # For facts, rules, preferences and warnings: a line that turns out not to matter costs less than one that is missing.
 # Chosen on half of the worlds of `benchmarks.worlds`.
-STATED = Gate(floor=0.25, word_share=0.3, words_floor=0.2)
+STATED = RelevanceGate(floor=0.25, word_share=0.3, words_floor=0.2)
 # For lessons and outcomes, which belong to one sort of task.
-LEARNED = Gate(floor=0.42, word_share=0.2, words_floor=0.34)
+LEARNED = RelevanceGate(floor=0.42, word_share=0.2, words_floor=0.34)
 # For rules that are shown at a prompt, in front of a person. On the worlds of `benchmarks.worlds` it is as silent as a
 # plain cosine of 0.45, and right more often.
-PROMPTED = Gate(floor=0.50, word_share=0.3, words_floor=0.34)
+PROMPTED = RelevanceGate(floor=0.50, word_share=0.3, words_floor=0.34)
 
 
 class Prior(NamedTuple):
@@ -206,8 +206,8 @@ def score_candidate(
     record, shares = candidate.record, settings.weights.shares()
     values = {
         "similarity": similarity,
-        "recency": faded(age_days(record, now), settings.recency_half_life_days),
-        "success": success(record, now) if expected is None else expected,
+        "recency": fade_share(age_days(record, now), settings.recency_half_life_days),
+        "success": success_factor(record, now) if expected is None else expected,
         "confidence": believe(record, now).mean,
     }
     total = sum(shares[name] * value * (1.0 if name == "similarity" else similarity) for name, value in values.items())

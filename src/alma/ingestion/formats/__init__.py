@@ -1,4 +1,4 @@
-"""The formats that are understood: how each is recognised by its content, and how it is read.
+"""The known formats: how each is recognised by its content, and how it is read.
 
 How to add a format
 -------------------
@@ -26,6 +26,8 @@ from .common import FileReading, Items
 
 
 class Format(StrEnum):
+    """The formats of conversations and documents that can be imported."""
+
     CLAUDE_CODE = "claude-code"
     CHATGPT = "chatgpt"
     CLAUDE_AI = "claude-ai"
@@ -35,18 +37,19 @@ class Format(StrEnum):
     CURSOR = "cursor"
     AIDER = "aider"
     SPECSTORY = "specstory"
-    CHAT = "chat"  # Roles and contents, as model APIs take them, or a text in which each line begins with who speaks.
+    CHAT = "chat"  # Messages with roles, as in model APIs, or a text in which each turn begins with its speaker.
     MARKDOWN = "markdown"
     TEXT = "text"
 
     @property
     def is_document(self) -> bool:
+        """Whether this is a format of documents, not of conversations."""
         return self in (Format.MARKDOWN, Format.TEXT)
 
 
 @dataclass(frozen=True, slots=True)
 class FormatReader:
-    """Reads one format, and recognises it by one of the functions that begin with `is_`."""
+    """Reads one format, and recognises it by one of the functions whose names begin with `is_`."""
 
     format: Format
     read: Callable[[FileReading], Items]
@@ -54,8 +57,8 @@ class FormatReader:
     is_value: Callable[[JsonObject], bool] | None = None  # An element of a JSON list, or a whole JSON object.
     is_text: Callable[[str], object] | None = None  # The beginning of a text that is not JSON.
     is_database: Callable[[Path], bool] | None = None  # An SQLite database.
-    sign: str = ""  # A pattern in a line or value that is too long to be looked at as a whole.
-    reason: str = ""  # Why a file of this kind is not read by itself.
+    sign: str = ""  # A pattern that recognises a line or value which is too long to parse.
+    reason: str = ""  # Why a file of this kind is not read on its own.
 
 
 FORMATS = (
@@ -85,7 +88,7 @@ FORMATS = (
 )
 MARKDOWN = FormatReader(Format.MARKDOWN, texts.read_document)
 TEXT = FormatReader(Format.TEXT, texts.read_document)
-# The conversations that people store in the folders of projects.
+# The formats of conversations that people store in project folders.
 IN_PROJECTS = frozenset({Format.AIDER, Format.SPECSTORY, Format.CURSOR, Format.CHAT, Format.CLAUDE_CODE})
 
 _LINES = 50
@@ -95,10 +98,13 @@ _MARKDOWN_NAMES = (".md", ".markdown", ".mdx", ".rst", ".adoc", ".asciidoc")
 
 
 def detect_format(source: Source, head: FileHead) -> FormatReader | str:
-    """Return the reader of a file by what it holds, or why there is none. Names only tell Markdown from plain text."""
+    """Return the reader for a file's content, or the reason why there is none.
+
+    The file name is used only to tell Markdown from plain text.
+    """
     if head.binary == "a database":
-        known = (one for one in FORMATS if source.path and one.is_database and one.is_database(source.path))
-        return next(known, "a database, but none of Cursor's")
+        readers = (one for one in FORMATS if source.path and one.is_database and one.is_database(source.path))
+        return next(readers, "a database, but not one of Cursor's")
     if head.binary == "an archive":
         return "an archive in an archive; unpack it first"
     start = head.text.lstrip("\ufeff \t\r\n")
@@ -109,19 +115,19 @@ def detect_format(source: Source, head: FileHead) -> FormatReader | str:
         if reader is not None:
             return reader.reason or reader
         if source.leaf.lower().endswith((".json", ".jsonl", ".ndjson")) or _is_json(start, head.is_whole):
-            return "JSON, but no conversation in a format that is known"
+            return "JSON, but not a conversation in a known format"
     reader = next((one for one in FORMATS if one.is_text and one.is_text(head.text)), None)
     return reader or (MARKDOWN if source.leaf.lower().endswith(_MARKDOWN_NAMES) else TEXT)
 
 
 def _detect_json(start: str, is_whole: bool) -> FormatReader | None:
-    # Unless all of it is there, the last line is most likely cut.
+    # Unless this is the whole file, the last line is probably cut off.
     listed = start.split("\n") if start[0] == "{" else []
     lines = [line for line in (listed if is_whole else listed[:-1] or listed)[:_LINES] if line.strip()]
     objects = [one for line in lines if isinstance(one := parse_json(line.strip())[0], dict)]
     names = ("mapping", "chat_messages", *_LISTS)
     if len(objects) == 1 and any(isinstance(objects[0].get(name), list | dict) for name in names):
-        # A single line that is a whole conversation rather than one line of one.
+        # A single line that is a whole conversation, not one message of it.
         objects = []
     reader = next((one for one in FORMATS if one.is_line and any(map(one.is_line, objects))), None)
     if reader is not None:
@@ -134,18 +140,18 @@ def _detect_json(start: str, is_whole: bool) -> FormatReader | None:
             values.append(item.value)
         if number >= _ELEMENTS and item.number >= 0:
             break
-    known = (one for one in FORMATS if one.is_value and any(map(one.is_value, values)))
-    # The first line or value may be longer than the beginning that is looked at.
+    by_value = (one for one in FORMATS if one.is_value and any(map(one.is_value, values)))
+    # The first line or value may be longer than the beginning that was read.
     is_long_line = not is_whole and len(listed) == 1
-    signed = (one for one in FORMATS if one.sign and (one.is_value or is_long_line) and re.search(one.sign, start))
-    return next(chain(known, signed), None)
+    by_sign = (one for one in FORMATS if one.sign and (one.is_value or is_long_line) and re.search(one.sign, start))
+    return next(chain(by_value, by_sign), None)
 
 
 def _is_json(start: str, is_whole: bool) -> bool:
-    """Whether a text that begins with a bracket is data, and not a note that begins with one."""
+    """Return whether a text that begins with a bracket is JSON, and not a note that begins with one."""
     if is_whole and not parse_json(start)[1]:
         return True
     reasons: list[str] = []
     items = list(JsonStream([start], lambda _, reason: reasons.append(reason)).read())
-    # The end of the beginning that is looked at cuts whatever is there.
+    # The end of the beginning that was read may cut a value.
     return len(items) > 1 and (not reasons or (not is_whole and all("in the middle" in one for one in reasons)))

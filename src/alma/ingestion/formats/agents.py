@@ -1,7 +1,7 @@
-"""The transcripts of coding agents: Claude Code, Codex, Gemini CLI, and Cursor's own database.
+"""Transcripts of coding agents: Claude Code, Codex, Gemini CLI, and Cursor's database.
 
-What a person typed and what the assistant said is kept. What tools printed, what the host wrote in the person's name,
-and the talk of sub-agents is only counted.
+Messages of the user and the assistant are imported. Tool output, messages that the host wrote in the user's name, and
+conversations of sub-agents are only counted.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ _TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customT
 
 
 def is_claude_code(line: JsonObject) -> bool:
+    """Return whether a line is from a transcript of Claude Code."""
     kind = get_text(line, "type")
     if kind in ("user", "assistant") and isinstance(line.get("message"), dict):
         return True
@@ -48,6 +49,7 @@ def is_claude_code(line: JsonObject) -> bool:
 
 
 def read_claude_code(reading: FileReading) -> Items:
+    """Yield the messages of a session of Claude Code."""
     start = ChatStart()
     yield start
     for _, line in reading.objects():
@@ -76,7 +78,7 @@ def read_claude_code(reading: FileReading) -> Items:
             reading.leave_out("lines of the host", is_host or bool(written.strip() and not typed.strip()))
             yield make_message("user", typed, at, id)
         elif kind == "attachment":
-            # A prompt that was sent while the assistant was working.
+            # A prompt that the user sent while the assistant was working.
             attached = get_dict(line, "attachment")
             is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode", "prompt") == "prompt"
             if is_prompt and attached.get("isMeta") is not True:
@@ -84,7 +86,7 @@ def read_claude_code(reading: FileReading) -> Items:
 
 
 def _find_typed(written: str, line: JsonObject) -> str:
-    """Return what the person wrote; nothing when the host did."""
+    """Return the text that the user typed; empty if the host wrote it."""
     if get_text(get_dict(line, "origin"), "kind") not in ("", "human"):
         return ""
     command = parse_command(restore_typed(written))
@@ -94,7 +96,7 @@ def _find_typed(written: str, line: JsonObject) -> str:
 
 
 def _find_refusal(line: JsonObject, result: JsonObject) -> str:
-    """Return what a person wrote when they did not allow a call."""
+    """Return what the user wrote when they refused a tool call."""
     printed = join_blocks(result.get("content"))
     denied = get_text(line, "toolDenialKind")
     is_refused = denied == "user-rejected" or (not denied and is_refusal(printed))
@@ -103,7 +105,7 @@ def _find_refusal(line: JsonObject, result: JsonObject) -> str:
     return get_text(line, "userFeedback").strip() or extract_reason(printed)
 
 
-# -- Codex: rollouts of all ages, the stream of `codex exec --json`, and the history of prompts
+# -- Codex: old and new rollouts, the stream of `codex exec --json`, and the prompt history
 
 _ENVELOPES = frozenset("session_meta response_item event_msg turn_context compacted".split())
 _ITEMS = frozenset(
@@ -120,10 +122,11 @@ _MADE_BY_HOST = re.compile(
 )
 _REQUEST = re.compile(r"\A# Context from my IDE setup:.*?^## My request for Codex:\s*", re.DOTALL | re.MULTILINE)
 _ROLES = {"user_message": "user", "agent_message": "assistant"}
-_PROMPT = {"session_id", "ts", "text"}  # The members of a line in the history of prompts.
+_PROMPT = {"session_id", "ts", "text"}  # The members of a line in the prompt history.
 
 
 def is_codex(line: JsonObject) -> bool:
+    """Return whether a line is from a file of Codex."""
     kind = line.get("type")
     if not isinstance(kind, str):
         is_header = {"id", "timestamp", "instructions"} <= line.keys()
@@ -136,7 +139,7 @@ def is_codex(line: JsonObject) -> bool:
 
 
 def read_codex(reading: FileReading) -> Items:
-    """Read a session. A rollout reports most messages twice, as items and as events: each is taken once."""
+    """Yield the messages of Codex sessions. Messages that a rollout has twice, as item and event, are yielded once."""
     start = ChatStart()
     yield start
     recent: deque[tuple[str, str, str]] = deque(maxlen=12)
@@ -166,7 +169,7 @@ def read_codex(reading: FileReading) -> Items:
 
 
 def _read_codex_line(kind: str, line: JsonObject, reading: FileReading) -> tuple[str, str, str]:
-    """Return the role, the words and the id of a message; empty words when the line has none."""
+    """Return the role, text and id of a message; the text is empty if the line is not a message."""
     item = get_dict(line, "payload") or (get_dict(line, "item") if kind == "item.completed" else line)
     item_kind = get_text(item, "type")
     role = _ROLES.get(item_kind, get_text(item, "role") if item_kind == "message" else "")
@@ -182,23 +185,25 @@ def _read_codex_line(kind: str, line: JsonObject, reading: FileReading) -> tuple
     return "", "", ""
 
 
-# -- Gemini CLI: recorded chats (an object, or lines that are added to), checkpoints, and the log of prompts
+# -- Gemini CLI: recorded chats (an object, or a growing file of lines), checkpoints, and the prompt log
 
 _SETUP = re.compile(r"\s*This is the Gemini CLI\. We are setting up the context for our chat\.")
 _REPLY = "Got it. Thanks for the context!"
 
 
 def is_gemini_element(value: JsonObject) -> bool:
-    """Whether it is an element of a checkpoint or of the log."""
+    """Return whether a value is an element of a checkpoint or of the prompt log."""
     is_content = value.get("role") in ("user", "model") and isinstance(value.get("parts"), list)
     return is_content or {"sessionId", "messageId", "message"} <= value.keys()
 
 
 def is_gemini_recording(value: JsonObject) -> bool:
+    """Return whether a value is a recorded chat or a checkpoint."""
     return "history" in value or ("sessionId" in value and ("messages" in value or "projectHash" in value))
 
 
 def is_gemini_line(line: JsonObject) -> bool:
+    """Return whether a line is from a chat that is recorded line by line."""
     if "$set" in line or "$rewindTo" in line or {"sessionId", "projectHash"} <= line.keys():
         return True
     is_typed = line.get("type") in ("user", "gemini", "info", "error", "warning")
@@ -206,7 +211,7 @@ def is_gemini_line(line: JsonObject) -> bool:
 
 
 def read_gemini(reading: FileReading) -> Items:
-    """Read a recorded chat, a checkpoint or the log."""
+    """Yield the messages of a recorded chat, a checkpoint or the prompt log."""
     start = ChatStart()
     yield start
     for item in reading.items("messages", "history"):
@@ -224,7 +229,7 @@ def read_gemini(reading: FileReading) -> Items:
 
 
 def read_gemini_lines(reading: FileReading) -> Items:
-    """Read the newer recording. Messages wait until the end, because they may be written again or taken back."""
+    """Yield the messages of a chat recorded line by line, at its end, because messages may be replaced or withdrawn."""
     start = ChatStart()
     yield start
     waiting: dict[str, ChatMessage | None] = {}
@@ -261,14 +266,15 @@ def _read_gemini_message(values: JsonObject, reading: FileReading) -> ChatMessag
     return None if is_host else make_message(role, text, parse_time(values.get("timestamp")), id)
 
 
-# -- Cursor: a table of keys and JSON values (`state.vscdb`), read without touching it; what is understood is taken
+# -- Cursor: a table of keys and JSON values (`state.vscdb`), opened read-only; unknown values are ignored
 
-# What a damaged database raises; its complaint may quote bytes that are no text.
+# A damaged database raises either of these; an error message may quote bytes that are not text.
 _FAULTS = (sqlite3.Error, UnicodeDecodeError)
 _TABLES = ("cursorDiskKV", "ItemTable")
 
 
 def is_cursor(path: Path) -> bool:
+    """Return whether a file is a database of Cursor."""
     try:
         with closing(_open_database(path)) as database:
             return bool(_list_tables(database))
@@ -277,17 +283,17 @@ def is_cursor(path: Path) -> bool:
 
 
 def _list_tables(database: sqlite3.Connection) -> list[str]:
-    """Return its tables that may hold chats; none when it is not a database of Cursor's."""
+    """Return the tables that may hold chats; none if it is not a database of Cursor."""
     tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     return [name for name in _TABLES if name in tables]
 
 
 def _open_database(path: Path, options: str = "mode=ro") -> sqlite3.Connection:
-    """Open it to read only. Where not even that is allowed (another's folder), as the file is now."""
+    """Open a database read-only; as an immutable file if its folder is not accessible."""
     database = sqlite3.connect(f"{path.resolve().as_uri()}?{options}", uri=True, timeout=5)
     try:
         database.text_factory = lambda text: text.decode("utf-8", "replace")
-        # A file from elsewhere may carry code in its schema.
+        # The schema of a foreign database may contain code.
         database.execute("PRAGMA trusted_schema = OFF")
         database.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
     except _FAULTS as error:
@@ -299,6 +305,7 @@ def _open_database(path: Path, options: str = "mode=ro") -> sqlite3.Connection:
 
 
 def read_cursor(reading: FileReading) -> Items:
+    """Yield the conversations in a database of Cursor."""
     if reading.source.path is None:
         return
     try:
@@ -310,16 +317,16 @@ def read_cursor(reading: FileReading) -> Items:
                     yield ChatStart(title=title, session=reading.name_session(id, first))
                     yield from messages
     except _FAULTS as error:
-        reading.damage("", f"the database could not be read further: {error}")
+        reading.damage("", f"the rest of the database could not be read: {error}")
 
 
 def _read_value(database: sqlite3.Connection, table: str, key: str, reading: FileReading) -> Any:
-    """Return the JSON of a key; None when there is none."""
+    """Return the JSON value of a key; None if there is none."""
     query = f"SELECT substr(value, 1, ?) FROM {table} WHERE key = ? AND value IS NOT NULL"
     for (content,) in database.execute(query, (LIMIT + 1, key)):
         text = content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content)
         is_long = len(text) > LIMIT
-        value, reason = (None, f"longer than {LIMIT:,} characters; passed over") if is_long else parse_json(text)
+        value, reason = (None, f"longer than {LIMIT:,} characters; skipped") if is_long else parse_json(text)
         if reason:
             reading.damage(key, reason)
         return value
@@ -330,7 +337,7 @@ Conversations = Iterator[tuple[str, str, list[ChatMessage | None]]]
 
 
 def _read_composers(database: sqlite3.Connection, reading: FileReading) -> Conversations:
-    """Yield the id, the title and the messages of each conversation."""
+    """Yield the id, title and messages of each conversation."""
     rows = database.execute("SELECT key FROM cursorDiskKV WHERE key >= 'composerData:' AND key < 'composerData;'")
     for (key,) in rows:
         composer = as_dict(_read_value(database, "cursorDiskKV", str(key), reading))
@@ -351,7 +358,7 @@ def _read_composers(database: sqlite3.Connection, reading: FileReading) -> Conve
 
 
 def _read_tabs(database: sqlite3.Connection, reading: FileReading) -> Conversations:
-    """Yield the id, the title and the messages of each conversation that older versions stored, and the prompts."""
+    """Yield the id, title and messages of each conversation that older versions stored, and the prompts."""
     chats = _read_value(database, "ItemTable", "workbench.panel.aichat.view.aichat.chatdata", reading)
     for tab in get_dicts(as_dict(chats), "tabs"):
         bubbles = []

@@ -1,4 +1,4 @@
-"""What all formats share: the file that is read, and the messages that it holds."""
+"""Shared by all formats: the file that is read, and its messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from . import Format
 
 PART_MESSAGES = 200
-PART_CHARS = 500_000  # A longer conversation is stored part by part, so that no more of it is in memory.
+PART_CHARS = 500_000  # A longer conversation is stored in parts, to bound the use of memory.
 PERSONS = frozenset("user human me you".split())
 ASSISTANTS = frozenset("assistant ai model bot claude chatgpt gpt gemini copilot agent".split())
 
@@ -29,20 +29,22 @@ _PLAIN_ID = re.compile(r"(?!\.)[A-Za-z0-9][A-Za-z0-9._:@+~-]{0,119}")
 
 
 class Speaker(StrEnum):
-    """Whose words they are, which decides what may be learned from them."""
+    """The author of a text, which decides what may be learned from it."""
 
-    PERSON = "person"  # The one whose memory this is.
+    PERSON = "person"  # The user whose memory this is.
     ASSISTANT = "assistant"
     OTHER = "other"  # Somebody else: a colleague, a document, a page.
     TOOL = "tool"  # A program or a bot.
 
 
 class ChatMessage(NamedTuple):
+    """One message of a conversation, or a document as a single message."""
+
     speaker: str
     text: str
     voice: Speaker
     at: datetime | None = None
-    id: str = ""  # The host's own, if it has one.
+    id: str = ""  # The id in the source format, if it has one.
 
 
 class Piece(NamedTuple):
@@ -55,41 +57,41 @@ class Piece(NamedTuple):
     session: str
     messages: Sequence[ChatMessage]
     title: str = ""
-    part: str = ""  # The same part has the same name when it is read again.
+    part: str = ""  # The name of the part, the same on every import.
     is_document: bool = False
 
 
 @dataclass(slots=True)
 class ChatStart:
-    """A conversation begins. What is known of it may still be set while its messages are read."""
+    """The start of a conversation. Its fields may still be set while its messages are read."""
 
-    native: str = ""  # The host's id of it.
+    native: str = ""  # The id in the source format.
     title: str = ""
-    session: str = ""  # Its name, where the format names it; otherwise it is made of the id, or of how it begins.
-    fallback: str | None = None  # What stands for the id when there is none; the name of the file by default.
-    part: str = ""  # How the names of its parts begin, where it goes on in other files.
-    parts: int = 0  # How many there are so far.
+    session: str = ""  # The session's name, if the format has one; otherwise it is made from the id or the beginning.
+    fallback: str | None = None  # Replaces a missing id; the file name by default.
+    part: str = ""  # The prefix of its parts' names, if it continues in other files.
+    parts: int = 0  # The number of parts so far.
     first: str = ""  # A digest of its first message.
 
 
-# What the reader of a format yields: messages after the start of their conversation, or whole pieces.
+# What a format's reader yields: the start of a conversation and then its messages, or whole pieces.
 Items = Iterator[ChatStart | ChatMessage | Piece | None]
 
 
 @dataclass(slots=True)
 class FileReading:
-    """One pass over one file: its text, what the caller asked for, and where to report what is not kept."""
+    """One pass over a file: its text, the caller's options, and the result to report to."""
 
     source: Source
     format: Format
     result: IngestResult
     encoding: str = "utf-8"
-    known_as: str = ""  # The name of a document: the same when it is read again, wherever its folder then is.
-    voice: Speaker = Speaker.OTHER  # Whose words a document is.
-    user: str = ""  # A name, id or address: what a person of that name wrote among others is theirs.
-    branches: bool = False  # Whether abandoned branches of a conversation are kept too.
-    find_beside: Callable[[str], Source | None] = lambda name: None  # Finds a file beside this one.
-    shared: dict[str, Any] = field(default_factory=dict)  # For what the files of one run have in common.
+    known_as: str = ""  # The name of a document, which does not depend on where its folder is.
+    voice: Speaker = Speaker.OTHER  # The author of a document.
+    user: str = ""  # A name, id or address: messages of this person in a group chat are the user's.
+    branches: bool = False  # Whether abandoned branches of a conversation are stored too.
+    find_beside: Callable[[str], Source | None] = lambda name: None  # Finds a file near this one by name.
+    shared: dict[str, Any] = field(default_factory=dict)  # A cache that all files of one run share.
     chunks: Iterator[str] = field(init=False)
     bytes_read: int = 0
     digest: str = ""
@@ -118,13 +120,13 @@ class FileReading:
         yield decoder.decode(b"", True)
 
     def finish(self) -> str:
-        """Read what is left and return the digest of all bytes: the file may have changed since it was surveyed."""
+        """Read the rest of the file and return its digest, which differs if the file changed since it was surveyed."""
         for _ in self.chunks:
             pass
         return self.digest
 
     def read_pieces(self, read: Callable[[FileReading], Items]) -> Iterator[Piece]:
-        """Yield what a reader finds, with messages gathered into parts of a size that can be written at once."""
+        """Yield the pieces of a file; messages are gathered into parts that can be written at once."""
         start, messages = ChatStart(), list[ChatMessage]()
         for item in chain(read(self), (ChatStart(),)):
             if item is None:
@@ -146,6 +148,7 @@ class FileReading:
                 yield item
 
     def lines(self) -> Iterator[tuple[int, str]]:
+        """Yield the lines of the file with their numbers."""
         return read_lines(self.chunks, self.damage)
 
     def objects(self) -> Iterator[tuple[int, JsonObject]]:
@@ -153,13 +156,13 @@ class FileReading:
         return read_objects(self.chunks, self.damage)
 
     def items(self, *lists: str) -> Iterator[JsonItem]:
-        """Yield the elements of a JSON list; of an object its members, and of those named by `lists` the elements."""
+        """Yield the elements of a JSON list or the members of an object; of members in `lists`, yield the elements."""
         return JsonStream(self.chunks, self.damage).read(frozenset(lists))
 
     def conversations(
         self, lists: Sequence[str], is_known: Callable[[JsonObject], bool], complaint: str
     ) -> Iterator[JsonObject]:
-        """Yield the known objects of an export: in a list, in a list of an object, or one that stands alone."""
+        """Yield the objects of an export that `is_known` accepts: of a list, of an object's list, or a single one."""
         members: JsonObject = {}
         for item in self.items(*lists):
             if isinstance(item.value, dict) and is_known(item.value):
@@ -172,6 +175,7 @@ class FileReading:
             yield members
 
     def name_session(self, native: str, *otherwise: str) -> str:
+        """Return the session name of a conversation in this file's format."""
         return name_session(self.format, native, *otherwise)
 
     def make_document(
@@ -185,26 +189,31 @@ class FileReading:
         at: datetime | None = None,
         voice: Speaker = Speaker.OTHER,
     ) -> Piece:
+        """Return a document as a piece."""
         message = ChatMessage(name, text, voice, at)
         return Piece(self.format, session, [message], title or name, part, is_document=True)
 
     def damage(self, place: str, reason: str) -> None:
+        """Report a place in this file that could not be read."""
         self.result.damage(self.source.name, place, reason)
 
     def leave_out(self, what: str, by: int = 1) -> None:
-        """Count what is deliberately not kept."""
+        """Count items that are not imported by design."""
         self.result.leave_out(what, by)
 
 
 def name_session(format: str, native: object, *otherwise: str) -> str:
-    """Name a conversation: by the host's id, or by a digest when there is none or it could mean a path."""
+    """Return the session name of a conversation: from its id, or from a digest if the id is missing or unsafe.
+
+    An id is unsafe if it could be read as a path. The digest is that of the id or, without one, of `otherwise`.
+    """
     name = native.strip() if isinstance(native, str) else ""
     is_plain = _PLAIN_ID.fullmatch(name) and ".." not in name
     return f"{format}:{name if is_plain else digest(*([name] if name else otherwise))}"
 
 
 def make_message(role: object, text: str, at: datetime | None = None, id: str = "") -> ChatMessage | None:
-    """Return what a person or an assistant said; None when neither did, or when there are no words."""
+    """Return a message of a person or an assistant; None for other roles and for empty texts."""
     speaker = role.casefold() if isinstance(role, str) else ""
     if not text.strip() or speaker not in PERSONS | ASSISTANTS:
         return None

@@ -1,8 +1,8 @@
-"""Chats in JSON: the exports of ChatGPT, Claude.ai and Slack, and messages with roles as model APIs take them.
+"""Conversations in JSON: exports of ChatGPT, Claude.ai and Slack, and messages with roles as in model APIs.
 
-ChatGPT's conversations are trees of messages, of which one branch is the conversation. What a person attached in
-Claude.ai is somebody's text, but it need not be theirs: it becomes a document of its own. In Slack a thread is a
-conversation, and what was said in a channel on one day outside of threads is one; what others wrote there is theirs.
+A ChatGPT conversation is a tree of messages, one branch of which is the current conversation. An attachment in
+Claude.ai may be anybody's text, so it becomes a separate document. In Slack, each thread is a conversation, and so are
+all other messages of a channel on one day; messages of other people are not attributed to the user.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .common import ChatMessage, ChatStart, FileReading, Items, Speaker, make_me
 def _list_branches(
     nodes: dict[str, JsonObject], parent: str, leaf: str, find_time: Callable[[JsonObject], datetime | None]
 ) -> list[list[str]]:
-    """Return the keys from the root to the leaf, then those of each branch from where it leaves what is known.
+    """Return the keys from the root to the leaf, then those of each other branch from where it diverges.
 
-    Without a leaf the latest message that nothing follows is the end of the conversation.
+    Without a leaf, the latest message without a successor is the end of the conversation.
     """
     parents = {get_text(one, parent) for one in nodes.values()}
     leaves = [key for key in nodes if key not in parents]
@@ -30,11 +30,11 @@ def _list_branches(
         times = {key: find_time(nodes[key]) for key in leaves or nodes}
         leaf = max(times, key=lambda key: (at.timestamp() if (at := times[key]) else 0.0, key), default="")
     branches: list[list[str]] = []
-    known: set[str] = set()
+    listed: set[str] = set()
     for key in (leaf, *leaves):
         branch = []
-        while key in nodes and key not in known:
-            known.add(key)
+        while key in nodes and key not in listed:
+            listed.add(key)
             branch.append(key)
             key = get_text(nodes[key], parent)
         if branch or not branches:
@@ -46,20 +46,22 @@ def _list_branches(
 
 
 def is_chatgpt(value: JsonObject) -> bool:
+    """Return whether a value is a conversation of a ChatGPT export."""
     return isinstance(value.get("mapping"), dict)
 
 
 def read_chatgpt(reading: FileReading) -> Items:
+    """Yield the conversations and custom instructions of a ChatGPT export."""
     lists = ("conversations", "items", "data")
     instructions: set[str] = set()
-    for conversation in reading.conversations(lists, is_chatgpt, "no conversation: it has no mapping"):
+    for conversation in reading.conversations(lists, is_chatgpt, "not a conversation: it has no mapping"):
         nodes = {key: one for key, one in conversation["mapping"].items() if isinstance(one, dict)}
         for node in nodes.values():
             content = get_dict(node, "message", "content")
             texts = (get_text(content, name).strip() for name in ("user_profile", "user_instructions"))
             text = "\n\n".join(filter(None, texts))
             if content.get("content_type") == "user_editable_context" and text and digest(text) not in instructions:
-                # The custom instructions stand in every conversation; they are kept once.
+                # Every conversation repeats the custom instructions; they are stored once.
                 instructions.add(digest(text))
                 title, session = "Custom instructions", f"{reading.format}:instructions:{digest(text)}"
                 yield reading.make_document(session, title.lower(), text, title=title, voice=Speaker.PERSON)
@@ -81,7 +83,7 @@ def read_chatgpt(reading: FileReading) -> Items:
 
 
 def _read_node(message: JsonObject) -> tuple[str, ChatMessage | None]:
-    """Return the text of a node, and the message, when it is one that people see."""
+    """Return the text of a node, and its message if people see it."""
     content = get_dict(message, "content")
     parts, text = content.get("parts"), get_text(content, "text", "result")
     if isinstance(parts, list):
@@ -99,10 +101,12 @@ def _read_node(message: JsonObject) -> tuple[str, ChatMessage | None]:
 
 
 def is_claude_ai(value: JsonObject) -> bool:
+    """Return whether a value is a conversation or a project of a Claude.ai export."""
     return isinstance(value.get("chat_messages"), list) or (isinstance(value.get("docs"), list) and "uuid" in value)
 
 
 def read_claude_ai(reading: FileReading) -> Items:
+    """Yield the conversations, attachments and project documents of a Claude.ai export."""
     lists = ("conversations", "projects")
     for value in reading.conversations(lists, is_claude_ai, "neither a conversation nor a project"):
         is_chat = isinstance(value.get("chat_messages"), list)
@@ -112,7 +116,7 @@ def read_claude_ai(reading: FileReading) -> Items:
 def _read_conversation(conversation: JsonObject, reading: FileReading) -> Items:
     everything = current = as_dicts(conversation["chat_messages"])
     nodes = {get_text(one, "uuid"): one for one in everything}
-    # Without links between messages all of them are the conversation.
+    # Without links between messages, the conversation consists of all of them.
     if any(get_text(one, "parent_message_uuid") in nodes for one in everything):
         leaf = get_text(conversation, "current_leaf_message_uuid")
         [branch, *_] = _list_branches(
@@ -150,32 +154,34 @@ def _read_project(project: JsonObject, reading: FileReading) -> Items:
             yield reading.make_document(session, name, text, title=full, at=at)
 
 
-# -- Slack: a folder for each channel, in it a file for each day, beside them lists of users and channels
+# -- Slack: a folder per channel with a file per day, and lists of users and channels beside them
 
-USERS_REASON = "Slack's list of users, read together with its channels"
+USERS_REASON = "Slack's list of users, which is read together with its channels"
 _USERS_BYTES = 64 * 1024 * 1024
 _TITLE_CHARS = 80
 _SPOKEN = ("", "thread_broadcast", "me_message", "file_share", "file_comment", "bot_message", "reply_broadcast")
 _REFERENCE = re.compile(r"<([@#!]?)([^<>|]{1,500})(?:\|([^<>]{0,500}))?>")
-Users = dict[str, tuple[str, bool]]  # By id: the name, and whether it is the asked user.
+Users = dict[str, tuple[str, bool]]  # By id: the name, and whether this is the user whose memory it is.
 
 
 def is_slack_message(value: JsonObject) -> bool:
+    """Return whether a value is a message of a Slack export."""
     is_typed = isinstance(value.get("ts"), str) and value.get("type", "message") == "message"
     return is_typed and any(name in value for name in ("text", "subtype", "user"))
 
 
 def is_slack_user(value: JsonObject) -> bool:
-    """Whether it is an entry of users.json."""
+    """Return whether a value is an entry of a Slack export's users.json."""
     return "id" in value and "profile" in value and "team_id" in value
 
 
 def read_slack(reading: FileReading) -> Items:
+    """Yield the threads and the other messages of one day of a Slack channel."""
     users = _load_users(reading)
     threads: dict[str, list[ChatMessage]] = {}
     for item in reading.items("messages"):
         if not isinstance(item.value, dict):
-            reading.damage(item.place, "no message")
+            reading.damage(item.place, "not a message")
         elif (message := _read_slack_message(item.value, reading, users)) is not None:
             thread = get_text(item.value, "thread_ts")
             has_replies = item.value.get("reply_count") or item.value.get("replies")
@@ -184,7 +190,7 @@ def read_slack(reading: FileReading) -> Items:
     channel, day = reading.source.folder, reading.source.stem
     for thread, messages in threads.items():
         about = " ".join(messages[0].text.split())[:_TITLE_CHARS] if thread else day
-        # The same thread goes on in the files of other days.
+        # A thread may continue in the files of other days.
         yield ChatStart(
             f"{channel}:thread:{thread}" if thread else f"{channel}:{day}",
             f"#{channel}: {about}" if channel else about,
@@ -194,7 +200,7 @@ def read_slack(reading: FileReading) -> Items:
 
 
 def _load_users(reading: FileReading) -> Users:
-    """Read the users that an export lists, once in a run; without a list everybody is called by their id."""
+    """Return the users that an export lists, read once per run; without a list, users are called by their ids."""
     source = reading.find_beside("users.json")
     if source is None or source.size > _USERS_BYTES:
         return {}
@@ -207,9 +213,9 @@ def _load_users(reading: FileReading) -> Users:
             profile, id = get_dict(one, "profile"), get_text(one, "id")
             called = (get_text(profile, "display_name"), get_text(one, "real_name"), get_text(profile, "real_name"))
             names = (*called, get_text(one, "name"), id)
-            known = {name.casefold() for name in (*names, get_text(profile, "email")) if name}
+            spellings = {name.casefold() for name in (*names, get_text(profile, "email")) if name}
             if id:
-                users[id] = next(name for name in names if name.strip()), reading.user.casefold() in known
+                users[id] = next(name for name in names if name.strip()), reading.user.casefold() in spellings
     return users
 
 
@@ -237,7 +243,7 @@ def _read_slack_message(values: JsonObject, reading: FileReading, users: Users) 
 
 
 def _spell_out(text: str, users: Users) -> str:
-    """Return the text as people read it: names for ids, links spelled out."""
+    """Return a text as people see it, with names for ids and links written out."""
 
     def spell(match: re.Match[str]) -> str:
         sign, target, label = match[1], match[2], match[3]
@@ -253,7 +259,7 @@ def _spell_out(text: str, users: Users) -> str:
 
 
 def _join_rich(blocks: object, depth: int = 0) -> str:
-    """Return the words of a message that has blocks instead of a text."""
+    """Return the text of a message that consists of blocks."""
     texts = []
     for block in as_dicts(blocks) if depth <= 8 else ():
         text = get_text(block, "text") or get_text(get_dict(block, "text"), "text") or get_text(block, "url")
@@ -263,11 +269,11 @@ def _join_rich(blocks: object, depth: int = 0) -> str:
     return "".join(texts) if depth else "\n".join(text for text in texts if text.strip())
 
 
-# -- no host's own format: messages with roles and contents
+# -- messages with roles and contents, from no particular host
 
 
 def is_chat(value: JsonObject) -> bool:
-    """Whether it is a message, or a conversation that begins with one."""
+    """Return whether a value is a message, or a conversation that begins with one."""
     speaker, content = value.get("role") or value.get("speaker"), value.get("content") or value.get("text")
     if isinstance(speaker, str) and isinstance(content, str | list):
         return True
@@ -276,7 +282,7 @@ def is_chat(value: JsonObject) -> bool:
 
 
 def read_chat(reading: FileReading) -> Items:
-    """Read a JSON text: a list of messages, or of conversations that have them."""
+    """Yield the conversations of a JSON text: a list of messages, or of conversations."""
     start = ChatStart()
     yield start
     for item in reading.items("messages", "turns", "conversations"):
@@ -289,13 +295,14 @@ def read_chat(reading: FileReading) -> Items:
 
 
 def read_chat_lines(reading: FileReading) -> Items:
+    """Yield the conversations of JSON lines, each of which is a message or a conversation."""
     start = ChatStart()
     for number, line in reading.objects():
         yield from _read_element(line, start, number, f"line {number:,}", reading)
 
 
 def _read_element(values: JsonObject, start: ChatStart, number: int, place: str, reading: FileReading) -> Items:
-    """Read a conversation, or a message of the one that is collected."""
+    """Yield a conversation, or a message of the current one."""
     listed = get_dicts(values, "messages", "turns")
     messages = []
     for one in listed or [values]:
@@ -306,7 +313,7 @@ def _read_element(values: JsonObject, start: ChatStart, number: int, place: str,
         if messages[-1] is None and role and text.strip():
             reading.leave_out("calls and outputs of tools, and lines of the host")
         elif messages[-1] is None and not listed and not is_chat(one):
-            reading.damage(place, "no message")
+            reading.damage(place, "not a message")
     if listed:
         first = next((one.text for one in messages if one), "")
         native = get_text(values, "id", "session_id", "conversation_id")

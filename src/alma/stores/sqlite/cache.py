@@ -97,7 +97,7 @@ class Segment:
         return signs
 
 
-class Part(NamedTuple):
+class SegmentRows(NamedTuple):
     """Some rows of a segment; None: all of them."""
 
     segment: Segment
@@ -110,7 +110,7 @@ class Part(NamedTuple):
         return column.take(self.rows[start:stop], axis=0)
 
 
-def count_rows(parts: list[Part]) -> int:
+def count_rows(parts: list[SegmentRows]) -> int:
     return sum(part.segment.count if part.rows is None else len(part.rows) for part in parts)
 
 
@@ -140,7 +140,7 @@ class Shelf:
                 if last.count >= SEGMENT:
                     del self._last[kind]
 
-    def select(self, scopes: Array | None, numbers: Array | None = None) -> list[Part]:
+    def select(self, scopes: Array | None, numbers: Array | None = None) -> list[SegmentRows]:
         """The vectors in these scopes, and of these records only when they are named."""
         parts = []
         for segment in self.segments:
@@ -151,10 +151,10 @@ class Shelf:
                 if wanted is not None
             ]
             mask = np.logical_and.reduce(masks) if masks else None
-            parts.append(Part(segment, None if mask is None or mask.all() else np.flatnonzero(mask)))
+            parts.append(SegmentRows(segment, None if mask is None or mask.all() else np.flatnonzero(mask)))
         return [part for part in parts if part.rows is None or len(part.rows)]
 
-    def is_wide(self, parts: list[Part], limit: int) -> bool:
+    def is_wide(self, parts: list[SegmentRows], limit: int) -> bool:
         """Whether to compare signs first. Codes that are mostly the same, such as 0, say little by their sign."""
         rows = count_rows(parts)
         if rows <= EXACT or rows <= 2 * count_candidates(limit):
@@ -166,7 +166,7 @@ class Shelf:
             self._tells = len(self._middle) > 0 and bool((sample != self._middle).mean() > _TELLING)
         return self._tells
 
-    def find_closest(self, parts: list[Part], vector: Vector, count: int) -> list[Part]:
+    def find_closest(self, parts: list[SegmentRows], vector: Vector, count: int) -> list[SegmentRows]:
         """About `count` of these that are nearest by sign."""
         assert self._middle is not None
         (asked,) = _pack_signs(np.frombuffer(vector, "i1")[None], self._middle)
@@ -181,7 +181,7 @@ class Shelf:
         closest = []
         for part, distance in zip(parts, distances, strict=True):
             rows = np.flatnonzero(distance <= cut)
-            closest.append(Part(part.segment, rows if part.rows is None else part.rows[rows]))
+            closest.append(SegmentRows(part.segment, rows if part.rows is None else part.rows[rows]))
         return closest
 
 
@@ -203,7 +203,7 @@ def _pack_signs(codes: Array, middle: Array) -> Array:
     return packed.view("u8")
 
 
-def _score_parts(parts: list[Part], vector: Vector) -> tuple[Array, Array, Array]:
+def _score_parts(parts: list[SegmentRows], vector: Vector) -> tuple[Array, Array, Array]:
     """The cosine of each, with the number of its record and its own."""
     query = np.frombuffer(vector, "i1").astype("f4")
     slices = [slice(at, at + _SLICE) for at in range(0, len(query), _SLICE)]
@@ -267,7 +267,7 @@ class Cache:
 
     def _plan_attempts(
         self, db: sqlite3.Connection, vector: Vector, filter: Filter, limit: int
-    ) -> Iterator[tuple[list[Part], int | None]]:
+    ) -> Iterator[tuple[list[SegmentRows], int | None]]:
         """What to rank, and how many of the best to look at before giving up; the last attempt does not give up.
 
         When little of the best is wanted, all that is wanted is so little that the file can be asked for it at once,
