@@ -599,11 +599,13 @@ def create_domain(
     """Create a domain schema: entity types, what may be learned, and how fast memories fade."""
     given = {key: value for key, value in locals().items() if key in CONFIG and value is not None}
     schema, existing = from_config(name, given), DomainMemoryFactory(alma).find_stored_schemas().get(name)
+    if existing is None and name in PRESETS and not replace_existing:
+        raise ValidationError(f"{name!r} is a preset; pass `replace_existing` to replace it, or choose another name")
     if existing is None or replace_existing:
         _store_schema(alma.engine, schema)
         return schema
     if replace(schema, id=existing.id, created_at=existing.created_at) != existing:
-        raise ValidationError(f"there is another schema {name!r}; replace_existing overwrites it")
+        raise ValidationError(f"schema {name!r} already exists and differs; pass `replace_existing` to replace it")
     return existing
 
 

@@ -119,7 +119,7 @@ def test_a_checkpoint_says_that_standard_input_is_empty(
 def test_a_taken_name_of_a_domain_says_how_to_overwrite_it(project: Path, run: Run) -> None:
     run("domains", "create", "letters", "--learn", "tone")
     ran = run("domains", "create", "letters", "--learn", "length")
-    assert ran.err == "error: there is another schema 'letters'; --replace overwrites it\n"
+    assert ran.err == "error: schema 'letters' already exists and differs; pass --replace to replace it\n"
 
 
 @pytest.mark.parametrize(
@@ -228,3 +228,26 @@ def test_a_run_cannot_end_as_running(project: Path, run: Run) -> None:
     assert "Valid: completed, failed, cancelled." in run("workflow", "end", "r1", "--status", "running").err
     assert run("workflow", "end", "r1", "--json").json["run"]["status"] == "completed"
     assert run("workflow", "end", "r1", "--status", "failed", "--json").json["run"]["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("domains create sales --learn tone", "'sales' is a preset; pass --replace to replace it"),
+        ("work list --parent wrk_none", "wrk_none"),
+        ("work add Title --tag {blank}", "--tag is empty"),
+        ("domains create letters --entity {blank}", "--entity is empty"),
+    ],
+)
+def test_a_message_names_the_option(project: Path, run: Run, words: str, message: str) -> None:
+    ran = run(*(" " if word == "{blank}" else word for word in words.split()))
+    assert (ran.code, ran.out) == (1, "")
+    assert message in ran.err
+
+
+def test_an_export_over_manual_edits_names_the_option(project: Path, run: Run) -> None:
+    run("add", "rule", "--agent", "dev", "--rule", "Use tabs")
+    run("rules", "export", "--to", "agents-md", "--root", ".")
+    file = Path("AGENTS.md")
+    file.write_text(file.read_text().replace("tabs", "spaces"))
+    assert "export with --force" in run("rules", "export", "--to", "agents-md", "--root", ".").err

@@ -384,6 +384,15 @@ def show_item(call: Call) -> Reply:
     return Reply({"item": item, **below}, item, lambda out: out.show_card(item), below)
 
 
+@command("work list", "list_work_items", "* !item_id !query", "items")
+def list_items(call: Call) -> Reply:
+    """List work items, most urgent first."""
+    if "parent_id" in call.args:
+        # Raises an error for an unknown id.
+        call.run("list_work_items", item_id=call.args.parent_id)
+    return call.answer()
+
+
 @command("work search", "list_work_items", "query:words --limit=10 --project_id", "items")
 def search_items(call: Call) -> Reply:
     """Search work items by words in titles and descriptions."""
@@ -408,7 +417,14 @@ def delete_item(call: Call) -> Reply:
     return Reply({"deleted": item.id}, f"deleted {item.id}")
 
 
-@command("work test", "update_progress", "item_id --agent:by", "item", "tested")
+@command(
+    "work test",
+    "update_progress",
+    "item_id --agent:by",
+    "item",
+    "tested",
+    about={"agent": "who ran the test; may be recorded for items that another agent has claimed"},
+)
 @Argument("TEST", "the name of the test")
 @Argument("--pass", "the test passed", group="needed", dest="passing")
 @Argument("--fail", "the test failed", group="needed", dest="passing", action="store_false")
@@ -885,7 +901,6 @@ COMMANDS += [
     Command("session start", "start_session", "--*", help=_START),
     Command("session reload", "quick_reload", "--*"),
     Command("work add", "create_work_item", "*", "item", "added", about=_ESTIMATE),
-    Command("work list", "list_work_items", "* !item_id !query", "items", help="List work items, most urgent first."),
     change_item("edit", "changed", "Edit a work item. Only the options you pass change.", _EDIT),
     change_item("block", "blocked", "Make a work item wait for another. Cycles are refused.", "", _ON),
     change_item("unblock", "unblocked", "Remove a work item's dependency on another.", "", _FROM),

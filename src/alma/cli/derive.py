@@ -129,6 +129,8 @@ NEGATED = {
 }
 """Help of options that turn off a default."""
 _STATUSES = ("pending", "in_progress", "blocked", "review", "done", "failed")
+_PARTS = {"entity_types": "entity", "relationship_types": "relationship"}
+"""Parameters that a command builds from an option of its own."""
 _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
@@ -596,8 +598,12 @@ class Call:
         # Reversed, so that `--workspace` wins over `--no-workspace`.
         actions = [one for one in reversed(self.args.parser._actions) if one.dest in names]
         options = {one.dest: one.option_strings[0] if one.option_strings else str(one.metavar) for one in actions}
+        for name, option in _PARTS.items():
+            if getattr(self.args, option, None):
+                message = re.sub(rf"\b{name}\[\d+\](?:\.\w+)?", f"--{option}", message)
         every, long = ("|".join(one for one in options if mark in one) or "(?!)" for mark in ("", "_"))
-        pattern = rf"argument '({every})'|`({every})`|^({every})(?= (?:must|may|cannot|is|has)\b)|\b({long})\b"
+        pattern = rf"\b({every})\[\d+\]|argument '({every})'|`({every})`|"
+        pattern += rf"^({every})(?= (?:must|may|cannot|is|has)\b)|\b({long})\b"
         return re.sub(pattern, lambda name: options[name[name.lastindex or 0]], message, flags=re.MULTILINE)
 
     def run_typed(self, name: str = "", /, **more: Any) -> Any:

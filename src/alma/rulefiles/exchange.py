@@ -528,7 +528,7 @@ def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
     removed = "; --retire also puts away what was removed" if any(one.endswith("(removed)") for one in edits) else ""
     return ValidationError(
         f"{name} was edited by hand, and an export would take that away:\n{listed}\n"
-        f"Import it first (alma rules import {name}{removed}), or export with force."
+        f"Import it first (alma rules import {name}{removed}), or export with `force` to overwrite it."
     )
 
 
