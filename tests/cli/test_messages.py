@@ -251,3 +251,10 @@ def test_an_export_over_manual_edits_names_the_option(project: Path, run: Run) -
     file = Path("AGENTS.md")
     file.write_text(file.read_text().replace("tabs", "spaces"))
     assert "export with --force" in run("rules", "export", "--to", "agents-md", "--root", ".").err
+
+
+def test_files_left_out_on_request_say_so(project: Path, run: Run) -> None:
+    Path("chats").mkdir()
+    Path("chats/chat.json").write_text("[]")
+    plan = run("ingest", "chats", "--only", "documents", "--plan", "--json").json
+    assert [one["reason"] for one in plan["skipped"]] == ["left out by --only documents"]
