@@ -1,4 +1,4 @@
-"""Parameters that many operations share: name, description and check. And the results that interfaces return."""
+"""The parameters that many operations share: their names, descriptions and checks."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def check_type(label: str, value: object) -> MemoryType:
 
 
 def check_types(label: str, value: object) -> list[MemoryType]:
-    """Return the memory types of several names or memory classes."""
+    """Return the memory types of a list of names, or raise ValidationError."""
     return [check_type(label, one) for one in validate.items(label, value, "names")]
 
 
 def check_source(label: str, value: object) -> str:
-    """Return the name of a source, or '' for a blank one. Raise ValidationError for an unknown one."""
+    """Return the name of a source as passed, "" for a blank one; ValidationError for an unknown one."""
     return validate.provenance(label, value).source if validate.optional_text(label, value) else ""
 
 
 def check_metadata(label: str, value: Any) -> dict[str, Any]:
-    """Return metadata as a dictionary. Raise ValidationError if JSON cannot express it."""
+    """Return metadata as plain JSON values, or raise ValidationError."""
     return validate.metadata(value)
 
 
@@ -80,13 +80,13 @@ MaxTokens = Annotated[int, About("token budget of the prompt")]
 
 
 def match_fields(
-    kinds: Collection[str], fields: Mapping[str, Any] | None
+    kinds: Collection[str], selection: Mapping[str, Any] | None
 ) -> tuple[Collection[str], dict[str, Any] | None]:
-    """Return the kinds that declare all these fields, and the values by the names they are stored under."""
-    if not fields:
+    """Return those of the kinds that declare all these fields, and the values by the names they are stored under."""
+    if not selection:
         return kinds, None
     values: dict[str, Any] = {}
-    for name, value in fields.items():
+    for name, value in selection.items():
         declared = {kind: list_fields(kind) for kind in kinds}
         kinds = [kind for kind in kinds if name in declared[kind]]
         if not kinds:
@@ -128,7 +128,7 @@ class RetrievedMemories:
     query: str
     agent: str
     retrieval_id: str | None
-    """Pass it to `learn` with an outcome that used these memories."""
+    """Pass it to `learn` when an outcome was reached with the help of these memories."""
     retrieval_time_ms: float
     total_items: int
     memories: list[Memory]
@@ -154,7 +154,7 @@ def to_retrieved(memories: MemorySlice, max_tokens: MaxTokens = 2000) -> Retriev
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A search result."""
+    """A memory that a search found, and its score."""
 
     memory: Memory
     score: float
@@ -164,21 +164,21 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text."""
+    """An answer that is one text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The id of a deleted memory."""
+    """The id of a memory that was deleted."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedUser:
-    """A user whose memories were deleted."""
+    """How much was erased for a user."""
 
     user_id: str
     counts: dict[str, int]
@@ -196,12 +196,12 @@ class Change:
     by: str = ""
     """Who changed a work item; empty if unknown."""
     after: dict[str, Any] = field(default_factory=dict)
-    """The new values of a work item."""
+    """The values of a work item after the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgottenMemories:
-    """The memories that were archived, or would be."""
+    """The memories that were archived."""
 
     count: int
     ids: list[str]
@@ -210,7 +210,7 @@ class ForgottenMemories:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The state of a memory."""
+    """Whether the memory works, and which problems it has."""
 
     ok: bool
     version: str
@@ -222,18 +222,18 @@ class Health:
 
 
 def to_deleted(nothing: None, memory_id: str) -> Deleted:
-    """Return the id of a deleted memory."""
+    """Return the answer to `delete`."""
     return Deleted(memory_id)
 
 
 def to_erased(counts: dict[str, int], user_id: str) -> ErasedUser:
-    """Return a deleted user with counts."""
+    """Return the answer to `erase_user`."""
     return ErasedUser(user_id, counts)
 
 
-def to_forgotten(gone: Any, dry_run: bool) -> ForgottenMemories:
-    """Return the archived memories."""
-    return ForgottenMemories(int(gone), list(gone.ids), dry_run)
+def to_forgotten(forgotten: Any, dry_run: bool) -> ForgottenMemories:
+    """Return the answer to `forget`."""
+    return ForgottenMemories(int(forgotten), list(forgotten.ids), dry_run)
 
 
 def to_changes(changes: list[dict[str, Any]]) -> list[Change]:
