@@ -35,6 +35,7 @@ class AsyncALMA:
 
     @functools.wraps(ALMA.learns)
     def learns(self, *args: Any, **options: Any) -> Any:
+        """Decorate a function so that its calls are recorded; see `ALMA.learns`."""
         return self.alma.learns(*args, **options)
 
     async def __aenter__(self) -> AsyncALMA:
