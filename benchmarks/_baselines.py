@@ -1,4 +1,4 @@
-"""Simple systems to stand beside alma: what vectors alone find, exactly and in memory."""
+"""Baselines to compare alma with: exact vector search in memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Dense:
-    """The turn with the nearest vector, of the vectors that alma makes; a session is as near as its nearest turn."""
+    """Rank turns by the cosine of alma's own vectors; a session ranks as its nearest turn."""
 
     name = "dense only"
     levels: tuple[Level, ...] = ("session", "turn")
@@ -49,9 +49,9 @@ class Dense:
 
 
 class OneVector:
-    """One vector a session: its text given to the model at once, which reads only as far as it can.
+    """Rank sessions by one vector each, of as much of the session's text as the model reads.
 
-    Of a talk with an assistant it is the user's text, which serves this system far better than the whole.
+    In conversations with an assistant only the user's text is used, which works far better than the whole.
     """
 
     name = "one vector a session"
@@ -69,7 +69,7 @@ class OneVector:
 
 
 class Nearest:
-    """Ranks all vectors by cosine; `owners` says for each level whose vector it is."""
+    """Ranks all vectors by cosine; `owners` maps each vector to its item, per level."""
 
     def __init__(self, embedder: Remembering, vectors: Sequence[Vector], owners: dict[Level, list[str]]) -> None:
         self._embedder = embedder

@@ -1,7 +1,7 @@
-"""Conversations written as the public formats write them: what ingestion is measured and tested with.
+"""Synthetic conversations in the public formats, used to measure and test ingestion.
 
-The shapes are those that the hosts' own files and exports have, with what surrounds the words in them: calls of tools,
-lines of the host, other branches.
+They have the structure of the hosts' own files and exports, including what surrounds the messages there: tool calls,
+messages of the host, other branches.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def cursor_markdown(talk: Talk) -> str:
 
 
 def chatgpt(talk: Talk) -> dict[str, Any]:
-    """The tree of one conversation, with an answer that was not used and a call of a tool."""
+    """Return the tree of one conversation, with an unused answer and a tool call."""
     nodes: dict[str, Any] = {"root": {"id": "root", "message": None, "parent": None, "children": []}}
     parent = "root"
 
@@ -230,7 +230,7 @@ def claude_ai(talk: Talk) -> dict[str, Any]:
 
 
 def json_list(file: Path, values: Iterable[Mapping[str, Any]]) -> None:
-    """A list that is never held whole."""
+    """Yield a JSON list piece by piece, so that it is never in memory as a whole."""
     with file.open("w", encoding="utf-8") as out:
         out.write("[")
         for number, value in enumerate(values):
@@ -245,7 +245,7 @@ SLACK_USERS = [
 
 
 def slack_thread(talk: Talk) -> list[dict[str, Any]]:
-    """A thread, with somebody joining before it; 'user' is Ana, 'assistant' Ben."""
+    """Return a thread and a message about somebody joining; 'user' is Ana, 'assistant' is Ben."""
     root = f"{talk.turns[0].at.timestamp():.6f}" if talk.turns else "1"
     found: list[dict[str, Any]] = [
         {"type": "message", "subtype": "channel_join", "user": "U2", "text": "<@U2> has joined", "ts": root}
@@ -306,7 +306,7 @@ def zipped(archive: Path, files: Mapping[str, str]) -> None:
 
 
 def spread(folder: Path, talks: Iterator[Talk], count: int) -> None:
-    """So many conversations over all public formats, each in a folder of its own."""
+    """Write this many conversations in all public formats, each in its own folder."""
     share = max(1, count // 8)
     for name, (pattern, write) in EACH.items():
         (folder / name).mkdir(parents=True, exist_ok=True)

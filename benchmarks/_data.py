@@ -1,6 +1,6 @@
-"""Reading the public formats of LongMemEval and LoCoMo into one shape: haystacks of sessions, with questions.
+"""Readers of LongMemEval's and LoCoMo's public files into one form: haystacks of sessions, with questions.
 
-Nothing is dropped in silence: what a file holds that cannot be used is counted in the notes that a report prints.
+Entries that cannot be used are counted in the notes that a report prints.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Entry = Mapping[str, Any]
 
 
 class DataError(ALMAError):
-    """A data file cannot be read, or holds another format than asked for."""
+    """A data file cannot be read, or has another format than expected."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Question:
-    """`sessions` and `turns` are the ids of what answers it; an unanswerable one should find nothing."""
+    """A question; `sessions` and `turns` are the ids of its evidence, and an unanswerable one should find nothing."""
 
     id: str
     kind: str
@@ -75,7 +75,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Haystack:
-    """What goes into one store, and what is asked of it."""
+    """The sessions of one store, and the questions about them."""
 
     name: str
     sessions: tuple[Session, ...]
@@ -101,7 +101,7 @@ class Data:
 
 
 def load(path: Path) -> tuple[Any, str]:
-    """The JSON in a file, which may be gzipped, and the sha256 of the file as it lies there."""
+    """Return the JSON of a file, optionally gzipped, and the file's SHA-256."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -114,7 +114,7 @@ def load(path: Path) -> tuple[Any, str]:
 
 
 def limited(data: Data, limit: int | None) -> Data:
-    """At most so many questions, spread over the whole file; stores that nobody asks are left out."""
+    """Return at most this many questions, spread over the whole file, with only the stores they need."""
     if limit is None or limit >= len(data.questions):
         return data
     total = len(data.questions)
@@ -132,7 +132,7 @@ def limited(data: Data, limit: int | None) -> Data:
 
 
 def longmemeval(path: Path, kind: str | None = None) -> Data:
-    """Every question with its own haystack (`s`), or all questions over one (`pool`); by default as the file is."""
+    """Return each question with its own haystack (`s`), or all over one (`pool`); by default as in the file."""
     content, sha256 = load(path)
     notes: Notes = Counter()
     try:
@@ -153,7 +153,7 @@ def _longmemeval(content: Any, kind: str | None, notes: Notes) -> list[Haystack]
 
 
 def _pool(haystacks: Iterable[Entry], questions: Iterable[Entry], notes: Notes) -> Haystack:
-    """All sessions in one store, a text that was published under several ids once."""
+    """Return all sessions in one store; a text that was published under several ids is stored once."""
     held: dict[str, Session] = {}
     for entry in haystacks:
         for session in _sessions(entry, notes):
@@ -173,7 +173,7 @@ def _own(entry: Entry, notes: Notes) -> Haystack:
 
 
 def _twins(sessions: Iterable[Session]) -> dict[str, str]:
-    """For every session but the first with the same text, the id of that first one."""
+    """Return, for every session that repeats an earlier text, the id of the first session with that text."""
     first: dict[str, str] = {}
     found = {session.id: first.setdefault(session.text, session.id) for session in sessions}
     return {name: other for name, other in found.items() if name != other}
@@ -214,7 +214,7 @@ def _sessions(entry: Entry, notes: Notes) -> Iterable[Session]:
 def _session(
     name: str, at: datetime | None, ids: Sequence[str], said: Sequence[tuple[str, str]], notes: Notes
 ) -> Iterable[Session]:
-    """A session of the turns that say something, a second apart so that their order can be seen."""
+    """Return a session of the non-empty turns, one second apart, so that their order is preserved."""
     turns = [
         Turn(own, speaker, text, at and at + timedelta(seconds=number))
         for number, (own, (speaker, text)) in enumerate(zip(ids, said, strict=True))
@@ -228,7 +228,7 @@ def _session(
 
 
 def _slashed(stamp: str | None) -> datetime | None:
-    """`2023/04/10 (Mon) 23:07`"""
+    """Parse a time such as `2023/04/10 (Mon) 23:07`."""
     return _moment(_WEEKDAY.sub(" ", stamp).strip(), "%Y/%m/%d %H:%M") if stamp else None
 
 
@@ -243,7 +243,7 @@ def _moment(stamp: str, form: str) -> datetime:
 
 
 def locomo(path: Path) -> Data:
-    """A store for each conversation."""
+    """Return one haystack per conversation."""
     content, sha256 = load(path)
     notes: Notes = Counter()
     try:
@@ -275,7 +275,7 @@ def _talk(name: str, told: Entry, notes: Notes) -> Iterable[Session]:
 
 
 def _said(turn: Entry) -> str:
-    """What was said, and what the picture that was shared with it shows."""
+    """Return the text of a turn, and the description of a picture shared with it."""
     caption = turn.get("blip_caption")
     return f"{turn['text']} [shares {caption}]".strip() if caption else turn["text"]
 
@@ -297,7 +297,7 @@ def _locomo_question(
 
 
 def evidence(told: Iterable[str], known: Mapping[str, str], notes: Notes) -> list[str]:
-    """The turns that evidence names, however it is written: "D8:6; D9:17", "D:11:26", "D1:18 "."""
+    """Return the turns that the evidence lists, in any of its spellings: "D8:6; D9:17", "D:11:26", "D1:18 "."""
     found = []
     for text in told:
         names = [f"D{int(session)}:{int(turn)}" for session, turn in _EVIDENCE.findall(text)]

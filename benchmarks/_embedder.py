@@ -1,6 +1,6 @@
-"""An embedder that remembers, so that a text which lies in two hundred haystacks is embedded once.
+"""An embedder with a cache, so that a text in two hundred haystacks is embedded once.
 
-What it spends is counted, so that a report can still say what embedding costs.
+The time for embedding is counted, so that a report can still state its cost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ._data import DataError
 
 @dataclass
 class Spent:
-    """Of the texts asked for, those embedded here and now, and the seconds all of it took."""
+    """How many of the requested texts were embedded in this run, and the seconds it took."""
 
     asked: int = 0
     fresh: int = 0
@@ -29,7 +29,7 @@ class Spent:
 
 
 class Remembering:
-    """Another embedder's vectors, each made once; with a file they outlast the run."""
+    """A cache of another embedder's vectors; with a file, it persists between runs."""
 
     def __init__(self, inner: Embedder, file: Path | None = None) -> None:
         self.name, self.dim, self.passage_chars = inner.name, inner.dim, inner.passage_chars
@@ -58,7 +58,7 @@ class Remembering:
 
     @contextmanager
     def forgetful(self) -> Iterator[None]:
-        """A question is embedded each time it is asked, as it is in life."""
+        """Embed each question every time it is asked, as in real use."""
         self._remembers = False
         try:
             yield
@@ -66,7 +66,7 @@ class Remembering:
             self._remembers = True
 
     def close(self) -> None:
-        """A memory closes the embedder it was given; this one serves the next memory too."""
+        """Do nothing: a memory closes its embedder, but this one also serves the next memory."""
 
     def save(self) -> None:
         if self._file is not None and self._unsaved:

@@ -1,4 +1,4 @@
-"""A person's home with ten thousand memories in it, and the events of a day's work."""
+"""A home folder with ten thousand memories, and the events of a day's work."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _records(rules: int, own: int, turns: int) -> Iterator[Record]:
 
 
 def fill(home: Path, rules: int, own: int, turns: int) -> None:
-    """`own` of the rules belong to the project that is asked about; the rest to twenty others."""
+    """Store the memories; `own` of the rules belong to the project under test, the rest to twenty others."""
     made = list(_records(rules, own, turns))
     store = SQLiteStore(home / "memory.db")
     try:

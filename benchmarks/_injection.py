@@ -1,9 +1,9 @@
-"""Hostile texts and harmless look-alikes: what alma stores of them, and what a prompt would hold.
+"""Hostile texts and harmless look-alikes: what alma stores of them, and what a prompt would contain.
 
-Told as a fact from where it came: refused, or stored. What was stored differently was redacted. What came from
-outside and is marked as suspicious is quarantined. Everything else is approved, as a person would, and retrieved: what
-then stands in the prompt, and whether it differs from what was stored, is what a model would read. The id of a session
-names files: one that could mean another file is refused as a name, and a digest stands for it.
+Each text is added as a fact with its source. It is refused or stored; if the stored text differs, it was redacted. A
+text from outside that is marked as suspicious is quarantined. Everything else is approved, as a person would, and
+retrieved: the prompt, and whether it differs from the stored text, is what a model would read. A session id names
+files: one that could be a path is refused as a name and replaced by a digest.
 """
 
 from __future__ import annotations

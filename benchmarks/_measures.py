@@ -1,6 +1,6 @@
-"""The measures, as small pure functions.
+"""Measures, as small pure functions.
 
-`ranked` are names, best first; `right` are the names that should be among them. Nothing found counts as a miss.
+`ranked` are names, best first; `right` are the names that should be among them. An empty ranking counts as a miss.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _SUREST = 0.99
 
 
 def any_at(ranked: Sequence[str], right: AbstractSet[str], k: int) -> float:
-    """1 when at least one right name is among the first k."""
+    """Return 1 if at least one right name is among the first k."""
     return float(not right.isdisjoint(ranked[:k]))
 
 
 def all_at(ranked: Sequence[str], right: AbstractSet[str], k: int) -> float:
-    """1 when every right name is among the first k."""
+    """Return 1 if every right name is among the first k."""
     return float(bool(right) and right <= set(ranked[:k]))
 
 
 def ndcg_at(ranked: Sequence[str], right: AbstractSet[str], k: int) -> float:
-    """Discounted gain over the best possible, a name being right or not."""
+    """Return the normalised discounted cumulative gain with binary relevance."""
     gain = sum(1 / math.log2(place + 2) for place, name in enumerate(ranked[:k]) if name in right)
     best = sum(1 / math.log2(place + 2) for place in range(min(k, len(right))))
     return gain / best if best else 0.0
@@ -37,7 +37,7 @@ def reciprocal_rank(ranked: Sequence[str], right: AbstractSet[str]) -> float:
 
 
 def recall(answers: Sequence[tuple[Sequence[str], AbstractSet[str]]]) -> dict[str, float]:
-    """The mean of every measure over (ranked, right) pairs; empty when there are none."""
+    """Return the mean of every measure over (ranked, right) pairs; empty if there are none."""
     if not answers:
         return {}
     values = {f"any@{k}": mean([any_at(ranked, right, k) for ranked, right in answers]) for k in CUTS}
@@ -52,13 +52,13 @@ def mean(values: Sequence[float]) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that `share` of all are at or below (nearest rank)."""
+    """Return the value that `share` of all values are at or below (nearest rank)."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def wilson(hits: float, count: int, z: float = 1.96) -> tuple[float, float]:
-    """The interval that holds a proportion, by default with 95 % confidence."""
+    """Return the Wilson interval of a proportion, by default at 95 % confidence."""
     if not count:
         return 0.0, 1.0
     share = hits / count
@@ -72,7 +72,7 @@ def wilson(hits: float, count: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def f1(hits: int, wrong: int, missed: int) -> dict[str, float]:
-    """Precision, recall and F1 from the counts of right, wrong and missed claims."""
+    """Return precision, recall and F1 from the counts of right, wrong and missed claims."""
     return {
         "precision": hits / (hits + wrong) if hits + wrong else 0.0,
         "recall": hits / (hits + missed) if hits + missed else 0.0,
@@ -86,7 +86,7 @@ Prediction = tuple[float, bool]
 
 
 def predictions(pairs: Sequence[Prediction]) -> dict[str, float]:
-    """Every measure of a list of predictions; empty when there are none."""
+    """Return every measure of a list of predictions; empty if there are none."""
     if not pairs:
         return {}
     kept = [(min(_SUREST, max(1 - _SUREST, chance)), happened) for chance, happened in pairs]
@@ -108,7 +108,7 @@ def log_loss(pairs: Sequence[Prediction]) -> float:
 
 
 def auc(pairs: Sequence[Prediction]) -> float:
-    """How often a success was predicted above a failure, ties counting half; 0.5 when there is only one sort."""
+    """Return how often a success was predicted above a failure, ties counting half; 0.5 with only one class."""
     good = sum(happened for _, happened in pairs)
     bad = len(pairs) - good
     if not good or not bad:
@@ -117,7 +117,7 @@ def auc(pairs: Sequence[Prediction]) -> float:
 
 
 def _rank_sum(pairs: Sequence[Prediction]) -> float:
-    """The sum of the ranks of what happened, equal predictions sharing the mean of their ranks."""
+    """Return the sum of the ranks of the successes; equal predictions share the mean of their ranks."""
     ordered = sorted(pairs)
     total, start = 0.0, 0
     while start < len(ordered):
@@ -130,7 +130,7 @@ def _rank_sum(pairs: Sequence[Prediction]) -> float:
 
 
 def calibration_error(pairs: Sequence[Prediction]) -> float:
-    """How far predictions lie from what happened, in ten bins, weighted by their size."""
+    """Return the expected calibration error in ten bins, weighted by their size."""
     bins: list[list[Prediction]] = [[] for _ in range(_BINS)]
     for chance, happened in pairs:
         bins[min(_BINS - 1, int(chance * _BINS))].append((chance, happened))

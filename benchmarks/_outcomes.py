@@ -1,8 +1,8 @@
-"""Outcomes in the order they happened: predict each from what is known, then learn it.
+"""Outcomes in the order they happened: predict each from the earlier ones, then learn it.
 
-Two predictions are made. Looking forward, alma is asked how likely the strategy is to succeed at this task. Looking
-back, the chance is read from what retrieval shows: from the lesson about the strategy, else from what became of it,
-else from what became of similar tasks. Beside them stands the running rate, which knows nothing of either.
+Two predictions are made. In the first, alma is asked how likely the strategy is to succeed at this task. In the second,
+the chance is read from the retrieved memories: a lesson about the strategy, else its outcomes, else outcomes of similar
+tasks. The baseline is the running success rate, which ignores task and strategy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HEURISTICS, WARNINGS = "heuristics", "warnings"
 
 @dataclass(frozen=True)
 class Shown:
-    """A lesson as it was shown for the task of a row, before that row was learned."""
+    """A lesson that was shown for a task before the row was learned."""
 
     at: int
     kind: str
@@ -74,8 +74,9 @@ def measure(alma: ALMA, clock: Clock, rows: Sequence[Row], tick: Callable[[int],
 
 
 def chance(known: MemorySlice, strategy: str) -> float:
-    """How likely the strategy is to succeed: as the best lesson about it says, else as its outcomes do, else as those
-    of others on similar tasks do, else even."""
+    """Return the chance of success: from the best lesson about the strategy, else from its outcomes, else from those of
+    other strategies on similar tasks, else one half.
+    """
     why = {one.memory_id: one for one in known.explain()}
     lessons = [(why[one.id].score, believed) for one in known if (believed := _believed(one, strategy)) is not None]
     if lessons:
@@ -85,7 +86,7 @@ def chance(known: MemorySlice, strategy: str) -> float:
 
 
 def _believed(memory: Memory, strategy: str) -> float | None:
-    """What a lesson says of the strategy's success; None when it is not about it."""
+    """Return the success rate that a lesson states for the strategy; None if it is about another one."""
     if isinstance(memory, Heuristic) and memory.strategy == strategy:
         return memory.confidence
     if isinstance(memory, AntiPattern) and memory.pattern == strategy:
@@ -94,13 +95,13 @@ def _believed(memory: Memory, strategy: str) -> float | None:
 
 
 def _rate(outcomes: Sequence[Outcome], similar: Mapping[str, float]) -> float:
-    """The share of successes, each counting as much as its task is alike, from an even start."""
+    """Return the success rate, weighted by the similarity of the tasks, starting from one half."""
     weight = sum(similar[one.id] for one in outcomes)
     return (1 + sum(similar[one.id] for one in outcomes if one.success)) / (2 + weight)
 
 
 def running_rate(results: Sequence[bool]) -> list[Prediction]:
-    """The share of all earlier outcomes that were successes: what knows nothing of tasks and strategies."""
+    """Return the success rate of all earlier outcomes, ignoring task and strategy."""
     good, pairs = 0, []
     for seen, result in enumerate(results):
         pairs.append(((1 + good) / (2 + seen), result))
@@ -164,7 +165,7 @@ def _curve(pairs: Sequence[Prediction]) -> list[tuple[float, float]]:
 
 
 def reliability(pairs: Sequence[Prediction]) -> list[dict[str, float]]:
-    """For each tenth that holds any prediction: how many, their mean, and the share that succeeded."""
+    """Return, for each tenth with predictions: their count, their mean, and the observed success rate."""
     held: dict[int, list[Prediction]] = defaultdict(list)
     for guess, happened in pairs:
         held[min(_BINS - 1, int(guess * _BINS))].append((guess, happened))
@@ -191,7 +192,7 @@ def _reliability_table(reliable: Mapping[str, Sequence[Mapping[str, float]]]) ->
 
 
 def reliability_lines(found: Mapping[str, Any]) -> dict[str, list[tuple[float, float]]]:
-    """The same as lines: on the diagonal a prediction is worth its word."""
+    """Return the reliability as lines; on the diagonal, predictions are calibrated."""
     lines = {
         {FORWARD: "looking forward"}.get(system, system): [(one["predicted"], one["observed"]) for one in bins]
         for system, bins in found["reliability"].items()
@@ -213,7 +214,7 @@ def shown(at: int, known: MemorySlice) -> list[Shown]:
 
 
 def _ranked(rows: Sequence[Row], lessons: Sequence[Shown]) -> dict[str, Any]:
-    """Whether the lessons shown were right about the task, and those shown first more often than those below."""
+    """Return whether the lessons were right about the task, and more often when ranked higher."""
     later = {at: _later(rows, at) for at in {one.at for one in lessons}}
     proved = [one for one in lessons if later[one.at].get(one.strategy, 0.5) != 0.5]
     foretold = {
@@ -227,12 +228,12 @@ def _ranked(rows: Sequence[Row], lessons: Sequence[Shown]) -> dict[str, Any]:
 
 
 def _proved(lesson: Shown, later: Mapping[str, float]) -> bool:
-    """Whether it turned out as the lesson says: for a warning, badly."""
+    """Return whether the outcome confirmed the lesson; for an anti-pattern, that is a failure."""
     return (later[lesson.strategy] > 0.5) == (lesson.kind == HEURISTICS)
 
 
 def _later(rows: Sequence[Row], at: int) -> dict[str, float]:
-    """How each strategy did on the task from this row on."""
+    """Return how each strategy did on the task from this row on."""
     held: dict[str, list[float]] = defaultdict(list)
     for row in rows[at:]:
         if row["task_id"] == rows[at]["task_id"]:
@@ -241,7 +242,7 @@ def _later(rows: Sequence[Row], at: int) -> dict[str, float]:
 
 
 def _pairs(lessons: Sequence[Shown], later: Mapping[int, Mapping[str, float]]) -> list[float]:
-    """1 for every two of which the first turned out more as it says than the second, 0 where it is the other way."""
+    """Return, for every two lessons, 1 if the first was confirmed more often than the second, 0 for the reverse."""
     by_row: dict[int, list[Shown]] = defaultdict(list)
     for one in lessons:
         by_row[one.at].append(one)

@@ -1,4 +1,4 @@
-"""Pairs of strategies: does alma count what is the same together, and nothing else?"""
+"""Pairs of strategies: test that alma counts equal strategies together, and only those."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def measure(alma: ALMA, clock: Clock, rows: Sequence[Mapping[str, Any]], tick: C
 
 
 def merged(alma: ALMA, agent: str, row: Mapping[str, Any]) -> bool:
-    """Three successes make a heuristic; two of one strategy and one of another do not."""
+    """Return whether alma counted two strategies together: three successes make a heuristic, two and one do not."""
     for strategy in (row["a"], row["a"], row["b"]):
         alma.learn(agent, row.get("domain") or "the same task", "success", strategy)
     return bool(alma.list("heuristic", agent=agent))

@@ -1,7 +1,7 @@
-"""Charts as SVG files, written with nothing but the standard library.
+"""Charts as SVG files, written with the standard library only.
 
-A chart brings its own background, light or dark as the reader's system asks, so that it can be read wherever it is
-shown. Series differ by shape as well as by colour.
+A chart has its own background, light or dark according to the reader's system, so that it is readable anywhere. Series
+differ in shape as well as in colour.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STYLE = """
 
 @dataclass(frozen=True)
 class Axis:
-    """Where a value lies between the two ends of an axis, and the marks along it."""
+    """A scale from values to positions along an axis, with its marks."""
 
     low: float
     high: float
@@ -39,14 +39,14 @@ class Axis:
     ticks: tuple[float, ...]
 
     def at(self, value: float) -> float:
-        """0 at the low end, 1 at the high end."""
+        """Return the position of a value: 0 at the low end, 1 at the high end."""
         if self.log:
             return (math.log10(value) - math.log10(self.low)) / (math.log10(self.high) - math.log10(self.low))
         return (value - self.low) / (self.high - self.low)
 
 
 def axis(values: Sequence[float], log: bool = False, from_zero: bool = False) -> Axis:
-    """An axis that holds all values and ends on round numbers."""
+    """Return an axis that contains all values and ends on round numbers."""
     if log and min(values) <= 0:
         raise ValueError(f"a logarithmic axis needs values above 0, got {min(values):g}")
     if log:
@@ -79,7 +79,7 @@ def _log_axis(low: float, high: float) -> Axis:
 
 @dataclass(frozen=True)
 class _Frame:
-    """The rectangle that is drawn in; the y axis points up, pixels point down."""
+    """The drawing area; the y axis points up, pixels count down."""
 
     y: Axis
     right: int
@@ -108,7 +108,7 @@ def line_chart(
     log_x: bool = False,
     log_y: bool = False,
 ) -> None:
-    """Write a line for each series of (x, y) points."""
+    """Write a chart with a line for each series of (x, y) points."""
     points = [point for line in series.values() for point in line]
     if not points:
         raise ValueError("a line chart needs at least one point")
@@ -125,7 +125,7 @@ def line_chart(
 def bar_chart(
     path: str | Path, title: str, groups: list[str], series: dict[str, list[float]], y_label: str = ""
 ) -> None:
-    """Write a bar for each series in each group, from zero up; none where a value is not a number.
+    """Write a chart with a bar for each series in each group; none where a value is not a number.
 
     A group's name may have two lines.
     """

@@ -1,4 +1,4 @@
-"""alma itself, through its own door: `add_episodes` into a SQLite store, then `retrieve`."""
+"""alma through its public interface: `add_episodes` into a SQLite store, then `retrieve`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
 class Clock:
-    """The time is what the runner says it is: that of the session which is stored, or of the question."""
+    """A clock that the runner sets: to the time of the session being stored, or of the question."""
 
     def __init__(self) -> None:
         self.moment = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""From trials to what is read: figures as plain values, tables of them for people, a chart."""
+"""Reports of trials: figures as plain values, tables for people, and a chart."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _row(asked: Sequence[Asked]) -> Figures:
 
 
 def _silence(trial: Trial) -> Figures:
-    """Where it should speak, how often it did not; where it should not, how often it did."""
+    """Return the rates of false silence (should answer, did not) and false speech (should not, did)."""
     first = next(iter(trial.answerable.values()), [])
     return {
         "answerable": len(first),
@@ -221,7 +221,7 @@ def remarks(told: Figures) -> list[str]:
 
 
 def plot(told: Figures, path: Path) -> None:
-    """Systems side by side as bars; one alone as what it finds among the first 1, 2, 3, …"""
+    """Plot several systems side by side as bars, or one as its recall among the first 1, 2, 3, …"""
     title = f"{told['benchmark']} ({told['data']['kind']}), {told['questions']} questions"
     if len(told["systems"]) > 1:
         _plot_systems(told["systems"], path, title)
@@ -252,7 +252,7 @@ def _plot_systems(systems: Sequence[Figures], path: Path, title: str) -> None:
 
 @contextmanager
 def progress(what: str, total: int, hidden: bool) -> Iterator[Tick]:
-    """A bar on the error stream, for those who watch."""
+    """Show a progress bar on standard error."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,4 +1,4 @@
-"""What the recall benchmarks share: their options, the systems that are compared, and the run."""
+"""Shared by the retrieval benchmarks: their options, the systems to compare, and the run."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def parser(name: str, description: str | None) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("--data", type=Path, required=True, metavar="FILE", help="the public file, .json or .json.gz")
-    made.add_argument("--compare", action="store_true", help="ask simpler systems the same questions")
+    made.add_argument("--compare", action="store_true", help="also run simpler systems for comparison")
     made.add_argument("--json", action="store_true")
     made.add_argument("--plot", type=Path, metavar="FILE.svg")
     made.add_argument("--limit", type=_positive, metavar="N", help="at most N questions, spread over the file")
     made.add_argument("--top-k", type=_positive, default=20, metavar="K")
-    made.add_argument("--cache", type=Path, metavar="FILE", help="keep vectors here, so that the next run is quick")
+    made.add_argument("--cache", type=Path, metavar="FILE", help="cache vectors here for later runs")
     made.add_argument("--embedder", choices=list(EMBEDDERS), default="local")
     return made
 
@@ -58,7 +58,7 @@ def execute(
     levels: tuple[Level, ...],
     each: Callable[[Data], int],
 ) -> int:
-    """Read, run, report; a file that cannot be read is said in one line."""
+    """Read the data, run the systems and report; a file that cannot be read is reported in one line."""
     try:
         _writable(options.plot, options.cache)
         data = limited(read(), options.limit)

@@ -1,9 +1,9 @@
-"""A store of any size whose vectors are like real ones.
+"""Stores of any size with realistic vectors.
 
-Tens of thousands of real sentences are embedded by the shipped model. A memory says two of them, and its vector is a
-mixture of their two vectors with a little noise, which is close to what the model itself makes of the two together
-(`likeness` measures how close). Random vectors would not do: they have no neighbours, and an index that is good
-for them may be bad for real ones, and the other way round.
+Tens of thousands of real sentences are embedded by the shipped model. A memory consists of two of them, and its vector
+is a mixture of their vectors with a little noise, which is close to the model's vector of both together (`likeness`
+measures how close). Random vectors would not do: they have no near neighbours, so an index that works well for them may
+work badly for real ones, and the reverse.
 """
 
 from __future__ import annotations

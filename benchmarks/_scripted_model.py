@@ -1,4 +1,4 @@
-"""A Messages API on loopback that answers "ok" to everything: enough for the real host to run a session."""
+"""A Messages API on the loopback interface that always answers "ok", so that the real host can run a session."""
 
 from __future__ import annotations
 

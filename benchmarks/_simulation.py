@@ -1,7 +1,7 @@
-"""Agents that must find out which of several strategies works in which context, with a memory and without.
+"""Agents that must find out which of several strategies works in which context, with and without memory.
 
-In each context one strategy is the best, and nobody is told which. An agent that is given a task picks a strategy, sees
-whether it worked, and may remember. What it loses against one who knows the best strategy is its regret.
+In each context one strategy is best, and no agent knows which. An agent gets a task, picks a strategy, sees whether it
+worked, and may remember it. Its regret is what it loses compared with always choosing the best strategy.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _chances(setting: Setting, random: Random) -> tuple[float, ...]:
 
 
 def _changed(chances: tuple[float, ...], random: Random) -> tuple[float, ...]:
-    """The best changes places with one of the others."""
+    """Return the contexts after the best strategy has changed places with another one."""
     best = max(range(len(chances)), key=chances.__getitem__)
     other = random.choice([at for at in range(len(chances)) if at != best])
     moved = list(chances)
@@ -111,7 +111,7 @@ class Agent(Protocol):
 
 
 class Memoryless:
-    """Takes any strategy."""
+    """Picks a random strategy."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -123,9 +123,9 @@ class Memoryless:
 
 
 class NewestWins:
-    """Believes the newest memory: what worked last in the context is done again, what failed last is not.
+    """Trusts the newest memory: repeats what worked last in the context, and avoids what failed last.
 
-    It is told which context it is in, which alma has to find out from the words.
+    It is given the context, which alma must infer from the text.
     """
 
     def __init__(self, random: Random) -> None:
@@ -143,7 +143,7 @@ class NewestWins:
 
 
 class Remembering:
-    """Asks alma which strategy to take, and tells it what came of it."""
+    """Asks alma which strategy to take, and learns the outcome."""
 
     def __init__(self, alma: ALMA, clock: Clock, seed: int, explore: bool) -> None:
         self._alma = alma
@@ -161,7 +161,7 @@ class Remembering:
 
 
 def played(agent: Agent, given: Sequence[Round], tick: Callable[[int], None]) -> list[float]:
-    """The chance of success that the agent gave away in each round."""
+    """Return the chance of success that the agent gave away in each round."""
     lost = []
     for one in given:
         picked = agent.pick(one)
@@ -175,7 +175,7 @@ def played(agent: Agent, given: Sequence[Round], tick: Callable[[int], None]) ->
 
 
 def regret(lost: Sequence[float]) -> list[float]:
-    """What was lost so far, after each round."""
+    """Return the accumulated loss after each round."""
     total, out = 0.0, []
     for one in lost:
         total += one
@@ -184,12 +184,12 @@ def regret(lost: Sequence[float]) -> list[float]:
 
 
 def mean_curve(curves: Sequence[Sequence[float]], step: int) -> list[tuple[float, float]]:
-    """The mean over several runs, at every `step` rounds."""
+    """Return the mean over several runs, at every `step` rounds."""
     length = len(curves[0])
     return [(float(at), sum(curve[at - 1] for curve in curves) / len(curves)) for at in range(step, length + 1, step)]
 
 
 def success_curve(given: Sequence[Round], lost: Sequence[float], window: int) -> list[float]:
-    """The chance of success of what was picked, over the last rounds."""
+    """Return the chance of success of the chosen strategies over the last rounds."""
     chances = [max(one.chances) - gone for one, gone in zip(given, lost, strict=True)]
     return [sum(chances[max(0, at - window) : at]) / (at - max(0, at - window)) for at in range(1, len(chances) + 1)]

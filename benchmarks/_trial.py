@@ -1,4 +1,4 @@
-"""A trial: one system is given haystacks and asked its questions."""
+"""A trial: one system stores haystacks and answers their questions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Searcher(Protocol):
 
 @dataclass
 class Ingest:
-    """What filling the stores took. Embedding is counted apart, because vectors may come from an earlier store."""
+    """The cost of filling the stores. Embedding is counted separately, because vectors may be cached."""
 
     turns: int = 0
     seconds: float = 0.0
@@ -58,7 +58,7 @@ class System(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, and what a system answered."""
+    """A question and a system's answer."""
 
     question: str
     kind: str

@@ -1,7 +1,7 @@
-"""Questions that none of the public conversations answers; a memory that says something to these should keep silent.
+"""Questions that none of the public conversations answers, on which a memory should stay silent.
 
-Made up for this: half of them tasks of a programmer, half of them things of a household or an office, each about a
-place, a person or a system that exists nowhere else.
+They were written for this purpose: half are tasks of a programmer, half are about a household or an office, each about
+a place, person or system that appears nowhere else.
 """
 
 UNRELATED = (

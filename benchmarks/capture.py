@@ -1,9 +1,9 @@
 """No turn is lost: `python -m benchmarks.capture [--sessions 200] [--parallel 10] [--kills 0.15] [--claude PATH]`.
 
-Sessions run side by side in one repository, each event given to the real hook in a real process. Hooks and the worker
-are killed with SIGKILL at random moments; with `--claude` some sessions are real ones of that binary on a scripted
-model, and the whole of Claude Code is killed. At the end: every turn whose hook had returned is in the store, once, in
-its order; none that was never said; and the store is sound.
+Sessions run in parallel in one repository, and each event goes to the real hook in a real process. Hooks and the worker
+are killed with SIGKILL at random moments. With `--claude`, some sessions are real ones of that binary with a scripted
+model, and the whole of Claude Code is killed. At the end, every turn whose hook had returned must be stored once and in
+order, the store must contain no other turns, and the store must be consistent.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class World:
 
 
 def session(world: World, number: int) -> None:
-    """One person's session, from its start to its end or to the moment it was killed."""
+    """Run one person's session, from its start to its end or until it is killed."""
     chance = random.Random(number)
     name = f"session-{number:04}"
     told: list[str] = []
@@ -101,7 +101,7 @@ def _say(world: World, chance: random.Random, name: str, event: str, text: str, 
 
 
 def _fire(world: World, chance: random.Random, name: str, event: str, **fields: Any) -> bool:
-    """Whether the hook returned by itself."""
+    """Send an event to the hook and return whether the hook finished by itself."""
     given = {"session_id": name, "cwd": world.repository, "hook_event_name": event, **fields}
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", HOOK], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=world.environ
@@ -121,7 +121,7 @@ def _fire(world: World, chance: random.Random, name: str, event: str, **fields: 
 
 @contextmanager
 def reaper(world: World) -> Iterator[None]:
-    """Kills whoever drains, again and again."""
+    """Kill the draining process again and again."""
     over = threading.Event()
 
     def reap() -> None:
@@ -145,7 +145,7 @@ def reaper(world: World) -> Iterator[None]:
 
 
 def real_session(world: World, claude: str, number: int, api: str) -> None:
-    """A session of the real host on a scripted model; half of them are killed in the middle."""
+    """Run a session of the real host with a scripted model; half of them are killed midway."""
     chance = random.Random(number)
     text = f"{chance.choice(_SAID)} (real {number})"
     with world.lock:
@@ -235,8 +235,8 @@ def main() -> int:
     parser.add_argument("--sessions", type=int, default=200)
     parser.add_argument("--parallel", type=int, default=10)
     parser.add_argument("--kills", type=float, default=0.15, help="the share of hooks that are killed")
-    parser.add_argument("--claude", default="", metavar="PATH", help="the claude binary, for real sessions beside")
-    parser.add_argument("--real", type=int, default=20, help="how many real sessions")
+    parser.add_argument("--claude", default="", metavar="PATH", help="the claude binary, to also run real sessions")
+    parser.add_argument("--real", type=int, default=20, help="the number of real sessions")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="capture-", ignore_cleanup_errors=True) as folder:

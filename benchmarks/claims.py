@@ -1,7 +1,8 @@
-"""Nobody gets what another has: `python -m benchmarks.claims [--processes 20] [--items 500] [--strategy priority]`.
+"""Claims are exclusive: `python -m benchmarks.claims [--processes 20] [--items 500] [--strategy priority]`.
 
-Many processes claim from one list until nothing is left. Each item must be claimed exactly once, by a process that says
-so and in the store; with `--finish` each is also done before the next is asked for, some of them freeing others.
+Many processes claim items from one list until none is left. Each item must be claimed exactly once, according to both
+the process and the store. With `--finish`, each item is also finished before the next is claimed, which unblocks some
+others.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Claimed:
 
 
 def fill(folder: Path, items: int, chained: bool) -> None:
-    """With chains, every fifth item waits for the one before it."""
+    """Create the items; with chains, every fifth item waits for the one before it."""
     with opened(folder) as alma:
         tracker = ProgressTracker(alma=alma)
         tracker.create_work_items(
@@ -138,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"{result.failed} processes failed; {result.claims / result.seconds:,.0f} claims/s, "
             f"median {median(waits):.0f} ms, p95 {quantiles(waits, n=20)[-1]:.0f} ms"
         )
-    print("each item once" if holds else "NOT each item once")
+    print("each item was claimed once" if holds else "NOT every item was claimed once")
     sys.exit(0 if holds else 1)
 
 

@@ -1,9 +1,9 @@
-"""Nothing is lost: `python -m benchmarks.durability [--processes 8] [--each 500] [--kills 50] [--embedder hash]`.
+"""No write is lost: `python -m benchmarks.durability [--processes 8] [--each 500] [--kills 50] [--embedder hash]`.
 
-1. Many processes learn on one database at once: every outcome is there and every heuristic has counted exactly.
-2. A process that learns is killed with SIGKILL at random moments, again and again: what it acknowledged is there,
-   and the database is sound (rows, words and vectors agree).
-3. What one process writes, another that is already running retrieves next.
+1. Many processes learn on one database at once: every outcome is stored, and every heuristic has the exact count.
+2. A learning process is killed with SIGKILL at random moments, repeatedly: everything it acknowledged is stored, and
+   the database is consistent (rows, words and vectors agree).
+3. A running process immediately retrieves what another process writes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Together:
 
 
 def together(folder: Path, processes: int, each: int, embedder: str) -> Together:
-    """Everybody learns the same few strategies at once."""
+    """Let several processes learn the same few strategies at once."""
     began = time.perf_counter()
     running = [_start(_LEARN, folder, embedder, number * each, each) for number in range(processes)]
     for process in running:
@@ -111,7 +111,7 @@ class Killed:
 
 
 def killed(folder: Path, kills: int, embedder: str, seed: int = 1) -> Killed:
-    """Kill a learner at random moments; then look for what it said was stored."""
+    """Kill a learning process at random moments, then check that everything it acknowledged is stored."""
     chance = random.Random(seed)
     acknowledged: list[str] = []
     found: list[str] = []
@@ -142,7 +142,7 @@ def killed(folder: Path, kills: int, embedder: str, seed: int = 1) -> Killed:
 
 
 def seen_at_once(folder: Path, times: int, embedder: str) -> int:
-    """How often a running process finds what another has just written, out of `times`."""
+    """Return how often a running process finds what another has just written, out of `times`."""
     reader = _start(_ANSWER, folder, embedder)
     assert reader.stdin is not None
     assert reader.stdout is not None
@@ -168,15 +168,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         base = Path(scratch)
         one = together(base / "together", options.processes, options.each, options.embedder)
-        print(f"{options.processes} processes × {options.each} learn: {one.outcomes} outcomes of {one.wanted}, counted")
-        print(f"  {one.counted}, {one.failed} failed, {one.seconds:.0f} s, damage: {one.damage or 'none'}")
+        print(f"{options.processes} processes × {options.each} learn: {one.outcomes} of {one.wanted} outcomes stored,")
+        print(f"  {one.counted} counted, {one.failed} failed, {one.seconds:.0f} s, damage: {one.damage or 'none'}")
         two = killed(base / "killed", options.kills, options.embedder)
         print(f"{two.kills} × kill -9: {two.acknowledged} acknowledged, {two.lost} lost; {two.stored} stored, ", end="")
         print(f"{two.counted} counted; damage: {two.damage or 'none'}")
         three = seen_at_once(base / "seen", 20, options.embedder)
-        print(f"written by one process, found next by another: {three} of 20")
+        print(f"written by one process, retrieved at once by another: {three} of 20")
     holds = one.holds and two.holds and three == 20
-    print("holds" if holds else "FALLS SHORT")
+    print("passed" if holds else "FAILED")
     return 0 if holds else 1
 
 

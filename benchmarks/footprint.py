@@ -1,7 +1,7 @@
-"""How much an installation takes: `python -m benchmarks.footprint [--extra local]`.
+"""Measure the size of an installation: `python -m benchmarks.footprint [--extra local]`.
 
-Installs this project and all it needs into an empty folder, as pip does, and adds up what lies there afterwards,
-byte code included. pip itself is not counted: it is there before.
+Installs this project and its dependencies with pip into an empty folder and adds up the size of all files, including
+byte code. pip itself is not counted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def size(folder: Path) -> int:
 
 
 def installed(folder: Path, extra: str) -> dict[str, float]:
-    """Megabytes of each package, the largest first."""
+    """Return the size of each package in megabytes, largest first."""
     what = f"{ROOT}[{extra}]" if extra else str(ROOT)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--compile"]
     constraints = ["-c", str(ROOT / "constraints.txt")]
@@ -34,7 +34,7 @@ def installed(folder: Path, extra: str) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--extra", default="local", help="which extra; empty for none")
+    parser.add_argument("--extra", default="local", help="the extra to install; empty for none")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="footprint-") as folder:
@@ -48,7 +48,7 @@ def main() -> int:
     else:
         for name, taken in list(parts.items())[:12]:
             print(f"{taken:8.1f} MB  {name}")
-        print(f"{total:8.1f} MB  in all; at most {MOST_MB} MB: {'holds' if holds else 'DOES NOT HOLD'}")
+        print(f"{total:8.1f} MB  in total; limit {MOST_MB} MB: {'met' if holds else 'NOT MET'}")
     return 0 if holds else 1
 
 

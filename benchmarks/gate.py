@@ -1,9 +1,9 @@
-"""Check that quality has not been lost: `make gate DATA=folder [ONLY=slike,locomo]`.
+"""Check that quality has not regressed: `make gate DATA=folder [ONLY=slike,locomo]`.
 
-Each part runs a benchmark and prints its figures beside their limits and the baseline they were measured against. The
-exit code is 1 when a limit is missed or a part breaks, and 2 when nothing could be run. `folder` holds the development
-data: `longmemeval_oracle_dev.json.gz` with `haystack.py`, `locomo_dev.json.gz`, `worlds/dev.jsonl` with `score.py`, and
-`learning/outcomes.jsonl`. Parts whose files are not there are skipped. Haystacks and vectors are kept in `--cache`.
+Each part runs a benchmark and prints its figures next to their limits and the baseline they were measured against. The
+exit code is 1 if a limit is missed or a part fails, and 2 if nothing could be run. `folder` holds the development data:
+`longmemeval_oracle_dev.json.gz` with `haystack.py`, `locomo_dev.json.gz`, `worlds/dev.jsonl` with `score.py`, and
+`learning/outcomes.jsonl`. Parts whose files are missing are skipped. Haystacks and vectors are cached in `--cache`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Part:
-    """A benchmark: the files of the data folder that it needs, its limits, and how it is measured."""
+    """A benchmark: the files of the data folder that it needs, its limits, and the function that measures it."""
 
     needs: tuple[Path, ...]
     limits: tuple[Limit, ...]
@@ -55,7 +55,7 @@ class Part:
 
 
 def make_haystack(data: Path, cache: Path, kind: str) -> Path:
-    """Return the haystack of a kind, made by the data folder's own script unless the cache has it."""
+    """Return the haystack of a kind, from the cache or made by the data folder's own script."""
     sources = hash_files(data, (ORACLE, HAYSTACK))
     file = cache / f"{kind}-{sources}.json.gz"
     if not file.exists():
@@ -87,7 +87,7 @@ def measure_locomo(data: Path, cache: Path) -> dict[str, float]:
 
 
 def measure_worlds(data: Path, cache: Path) -> dict[str, float]:
-    """Run the data folder's own scorer, which uses the public interface only, and read the lines that it prints."""
+    """Run the data folder's own scorer, which uses only the public interface, and parse the lines that it prints."""
     command = [sys.executable, str(data / WORLDS_SCORER), str(data / WORLDS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -179,18 +179,18 @@ def hash_files(folder: Path, names: Sequence[Path]) -> str:
 
 
 def check_part(name: str, data: Path | None, cache: Path) -> bool | None:
-    """Run a part and print it. Return whether its limits hold, and None when its data is not there."""
+    """Run a part and print its figures. Return whether all limits are met, or None if its data is missing."""
     part = PARTS[name]
     missing = [file for file in part.needs if data is None or not (data / file).exists()]
     if missing:
-        print(f"{name:11} skipped: DATA holds no {missing[0]}", flush=True)
+        print(f"{name:11} skipped: DATA has no {missing[0]}", flush=True)
         return None
     folder = data or Path()
     source = f"data {hash_files(folder, part.needs[:1])}" if part.needs else ""
     try:
         values = part.measure(folder, cache)
     except Exception as error:  # noqa: BLE001 - a broken part must not hide the others
-        print(f"{name:11} BROKEN: {type(error).__name__}: {error}", flush=True)
+        print(f"{name:11} FAILED: {type(error).__name__}: {error}", flush=True)
         return False
     for limit in part.limits:
         value, verdict = values[limit.name], "ok" if limit.allows(values[limit.name]) else "MISSED"
@@ -203,8 +203,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.gate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, metavar="DIR", help="the development data; without it, what needs none")
-    parser.add_argument("--only", default=",".join(PARTS), metavar="PART,…", help=f"of {', '.join(PARTS)}")
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="the development data; without it, only parts that need none run"
+    )
+    parser.add_argument(
+        "--only", default=",".join(PARTS), metavar="PART,…", help=f"run only these parts: {', '.join(PARTS)}"
+    )
     parser.add_argument("--cache", type=Path, default=Path(".gate"), metavar="DIR")
     options = parser.parse_args(argv)
     names = [name.strip() for name in options.only.split(",") if name.strip()]

@@ -1,11 +1,11 @@
-"""Does the graph help to find what several turns say together? `python -m benchmarks.graph --data FILE [--json]`.
+"""Measure whether the graph helps to retrieve multi-hop evidence: `python -m benchmarks.graph --data FILE [--json]`.
 
-The file is LoCoMo's. Every conversation is put into a store of its own and every question is asked with `retrieve`:
-that is "graph off". For "graph on" each turn is joined to what it names (`EntityExtractor`), and to what that is
-related to; the first three turns found lead over what they name, and the question does not, to further turns. These
-either take the last two of ten places (`fill`), or count for what was found anyway (`boost`). `names` joins by
-entities only, `words` by rare words too, which is more than the extractor gives. What is told is the difference that
-the graph makes, with the interval that holds it in 95 of 100 draws of as many questions (bootstrap, in pairs).
+The file is LoCoMo's. Every conversation goes into its own store and every question is asked with `retrieve`: that is
+"graph off". For "graph on", each turn is linked to the entities in it (`EntityExtractor`) and to what they are related
+to. The first three turns found then lead, over entities that the question does not mention, to further turns. These
+either take the last two of ten places (`fill`) or raise the rank of turns that were found anyway (`boost`). `names`
+links by entities only; `words` also links by rare words, which is more than the extractor provides. The report shows
+the difference that the graph makes, with its 95 % interval (paired bootstrap).
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Cost:
 
 @dataclass
 class Linked:
-    """A conversation as a graph: its turns, and what they name."""
+    """A conversation as a graph: its turns and the entities in them."""
 
     graph: Graph
     names: dict[str, set[str]]
     """Of each turn."""
 
     def further(self, first: Sequence[str], question: str) -> Counter[str]:
-        """The turns that share with the first ones what the question does not say, and how much they share."""
+        """Return the turns that share entities with the first ones, without those in the question, and how many."""
         said = {stem(word) for word in content_words(question)}
         found: Counter[str] = Counter()
         for turn in first:
@@ -95,14 +95,14 @@ def linked(haystack: Haystack, words: bool) -> Linked:
 
 
 def filled(ranked: Sequence[str], found: Counter[str]) -> list[str]:
-    """The last places of the cut for the best that was not found by itself."""
+    """Return the ranking with its last places given to the best turns that were not found otherwise."""
     kept = list(ranked[: CUT - _FILLED])
     fresh = [name for name, _ in found.most_common() if name not in kept][:_FILLED]
     return list(dict.fromkeys([*kept, *fresh, *ranked]))
 
 
 def boosted(ranked: Sequence[str], found: Counter[str], weight: float) -> list[str]:
-    """As if each had been found some places further up."""
+    """Return the ranking as if each linked turn had been found some places higher."""
     most = max(found.values(), default=1.0)
     places = {name: 1 / (5 + at) for at, name in enumerate(ranked)}
     worth = {name: places.get(name, 0.0) + weight * 0.1 * found[name] / most for name in {*ranked, *found}}
@@ -161,7 +161,7 @@ def run(data: Data, embedder: Remembering, kinds: Sequence[str]) -> tuple[Scores
 
 
 def interval(off: Sequence[float], on: Sequence[float]) -> tuple[float, float]:
-    """The differences drawn anew, with a fixed start so that a run can be done again."""
+    """Return the bootstrap interval of the differences; the seed is fixed, so that a run can be repeated."""
     chance = random.Random(1)
     differences = [two - one for one, two in zip(off, on, strict=True)]
     size = len(differences)
@@ -200,7 +200,7 @@ def told(scores: Scores, cost: Cost, file: str) -> dict[str, object]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     made = parser("graph", __doc__)
-    made.add_argument("--kind", action="append", help="which questions (multi-hop unless given; may be repeated)")
+    made.add_argument("--kind", action="append", help="the kind of questions (default: multi-hop; may be repeated)")
     options = made.parse_args(argv)
     try:
         figures = _measured(options)

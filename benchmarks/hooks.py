@@ -1,9 +1,9 @@
-"""What a hook costs: `python -m benchmarks.hooks [--runs N] [--json] [--one-project]`.
+"""Measure the cost of a hook: `python -m benchmarks.hooks [--runs N] [--json] [--one-project]`.
 
-Each event is given to the real launcher in a real process, with ten thousand memories stored and no worker running.
-CPU is what the system charged the process (user and system); wall is from its start to its end. A bare interpreter is
-measured between the events of the same round, because what counts on a busy machine is the difference. The drain that
-some events start is a process of its own and not counted; here it has nothing to do.
+Each event is sent to the real launcher in a real process, with ten thousand stored memories and no worker running. CPU
+is the time that the system charged to the process (user and system); wall is the time from its start to its end. A bare
+interpreter is measured in the same rounds, because on a busy machine only the difference is meaningful. The drain that
+some events start is a separate process and is not counted; here it has nothing to do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HOOK = str(Path(claude_smart.__file__).with_name("hook.py"))
 
 @dataclass(frozen=True)
 class Cost:
-    """Milliseconds."""
+    """Costs in milliseconds."""
 
     what: str
     cpu: float
@@ -48,7 +48,7 @@ class Cost:
 
 
 def spent(command: Sequence[str], given: bytes, environ: Mapping[str, str]) -> tuple[float, float]:
-    """CPU and wall milliseconds of one process."""
+    """Return the CPU and wall time of one process in milliseconds."""
     began = time.perf_counter()
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environ)
     assert process.stdin is not None
@@ -80,7 +80,7 @@ def measured(home: Path, cwd: Path, runs: int) -> list[Cost]:
 
 
 def _rested(home: Path) -> None:
-    """As after a pause: nobody was woken a moment ago, and nothing was shown."""
+    """Restore the state after a pause: no worker was woken recently, and no rules were shown."""
     shutil.rmtree(home / "sessions", ignore_errors=True)
 
 
@@ -101,7 +101,7 @@ def machine() -> dict[str, object]:
 
 
 def measure_costs(runs: int, one_project: bool) -> tuple[list[Cost], dict[str, int]]:
-    """Return what each event costs in a world of ten thousand memories, and what is stored there."""
+    """Return the cost of each event with ten thousand stored memories, and what is stored."""
     rules, own, turns = (10_000, 10_000, 10_000) if one_project else (2000, 300, 8000)
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch) / "home"

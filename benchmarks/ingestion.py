@@ -1,14 +1,14 @@
-"""How ingestion grows: `python -m benchmarks.ingestion [--counts 1000,5000,10000] [--embedded 200] [--export-mb 1024]`.
+"""Measure ingestion: `python -m benchmarks.ingestion [--counts 1000,5000,10000] [--embedded 200] [--export-mb 1024]`.
 
-Conversations are made up and written in the public formats (Claude Code, Codex, Gemini CLI, SpecStory, ChatGPT,
-Claude.ai, aider, Slack), an eighth each, and read into an empty SQLite store by a process of its own: how many a
-second, what memory it took at most, what a second run takes that finds nothing new, and one after they have grown.
+Synthetic conversations are written in the public formats (Claude Code, Codex, Gemini CLI, SpecStory, ChatGPT,
+Claude.ai, aider, Slack), an eighth each. A separate process imports them into an empty SQLite store. Reported are
+conversations per second, peak memory, and the time of a second run without changes and of a third after they grew.
 
-Storing by words alone is what is measured for the large counts; embedding every turn is the slow part and is measured
-on `--embedded` conversations. The export of `--export-mb` megabytes is one `conversations.json` of ChatGPT, most of
-which is what surrounds the words in real ones: outputs of tools, other branches, metadata.
+The large counts are stored without embeddings; embedding every turn is the slow part and is measured on `--embedded`
+conversations. The export of `--export-mb` megabytes is one ChatGPT `conversations.json`, which like a real one consists
+mostly of tool outputs, other branches and metadata.
 
-Memory is the peak of the process's resident memory. Times are of the wall.
+Memory is the peak resident memory of the process. Times are wall times.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Ran:
 
 
 def talks(seed: int, sentences: int = 4) -> Iterator[Talk]:
-    """Without end. One turn in twelve says something that is worth keeping."""
+    """Yield conversations without end. One turn in twelve states something that is worth storing."""
     chance = random.Random(seed)
     number = 0
     while True:
@@ -95,8 +95,10 @@ def _sentence(chance: random.Random) -> str:
 
 
 def export(file: Path, megabytes: int, rows: tuple[int, int] = (200, 2_000)) -> int:
-    """One conversations.json of about that size, each output of a tool in it of so many rows; how many conversations
-    are in it."""
+    """Write one conversations.json of about that size and return how many conversations it has.
+
+    Each tool output in it has the given number of rows.
+    """
     wanted, made = megabytes * 1024 * 1024, 0
     chance = random.Random(7)
     with file.open("w", encoding="utf-8") as out:
@@ -177,7 +179,7 @@ def measured(folder: Path, count: int, embedder: str = "") -> dict[str, Any]:
 
 
 def _grow(folder: Path, made: Iterator[Talk], count: int) -> None:
-    """More conversations at the end of the export of ChatGPT, and of each format that has a file for each."""
+    """Add conversations to the ChatGPT export, and to each format that has one file per conversation."""
     file = folder / "chatgpt" / "conversations.json"
     held = file.read_text(encoding="utf-8").removesuffix("]")
     more = ",".join(json.dumps(formats.chatgpt(next(made))) for _ in range(count))
@@ -232,7 +234,7 @@ def show(told: dict[str, Any]) -> None:
             f"{one['grown']['seconds']:>9.2f}{first['peak_mb']:>9.0f}"
         )
     flat = "flat" if told["flat"] else "NOT FLAT"
-    print(f"peak memory at the most conversations over that at the count before: {told['growth_of_peak']}, {flat}")
+    print(f"peak memory at the largest count relative to the one before: {told['growth_of_peak']}, {flat}")
     if "export" in told:
         one = told["export"]
         print(
@@ -244,7 +246,9 @@ def show(told: dict[str, Any]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--counts", default=",".join(map(str, COUNTS)), help="conversations, words only")
+    parser.add_argument(
+        "--counts", default=",".join(map(str, COUNTS)), help="numbers of conversations, stored without embeddings"
+    )
     parser.add_argument("--embedded", type=int, default=200, help="conversations with every turn embedded; 0 for none")
     parser.add_argument("--export-mb", type=int, default=1024, help="size of the large export; 0 for none")
     parser.add_argument("--json", action="store_true")

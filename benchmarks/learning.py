@@ -1,17 +1,16 @@
-"""Does alma learn the right thing: `python -m benchmarks.learning --data DIR [--json] [--plot FILE.svg]`.
+"""Measure what alma learns: `python -m benchmarks.learning --data DIR [--json] [--plot FILE.svg]`.
 
-Each file that is in the folder is put through alma's own door and scored:
+Each file in the folder is run through alma's public interface and scored:
 
-`strategy_pairs.jsonl`  two ways of saying a strategy, or two strategies? One is learned twice and the other once; a
-                        heuristic is there if and only if alma counted the three together.
-`outcomes.jsonl`        outcomes of real tasks in the order they happened. Before each is learned, alma is asked how
-                        likely the strategy is to succeed at the task. For comparison the chance is also read from
-                        what it shows: from its lesson about this strategy, else from what became of this strategy,
-                        else from what became of similar tasks.
-`injection.jsonl`       hostile texts and harmless look-alikes: what is stored, and what a prompt would hold of it.
+`strategy_pairs.jsonl`  pairs of texts that are the same strategy, or not. One is learned twice and the other once: a
+                        heuristic forms if and only if alma counted the three together.
+`outcomes.jsonl`        outcomes of real tasks in the order they happened. Before each is learned, alma predicts how
+                        likely the strategy is to succeed. For comparison, the chance is also read from the retrieved
+                        memories: a lesson about this strategy, else its outcomes, else outcomes of similar tasks.
+`injection.jsonl`       hostile texts and harmless look-alikes: what is stored of them, and what a prompt contains.
 
-`python -m benchmarks.learning --simulate` needs no data: agents with a hidden best strategy for each context play with
-alma and without, as in `python -m benchmarks.simulation`, whose options it takes.
+`python -m benchmarks.learning --simulate` needs no data: agents with a hidden best strategy for each context run with
+and without alma, as in `python -m benchmarks.simulation`, whose options it takes.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Figures = dict[str, Any]
 
 @dataclass(frozen=True)
 class Set:
-    """A data set: its file, and what is measured on it."""
+    """A data set: its file and what is measured on it."""
 
     file: str
     measure: Callable[[ALMA, Clock, Rows, Callable[[int], None]], Figures]
@@ -121,13 +120,13 @@ def _cell(value: Any) -> str:
 
 
 def plot(told: Figures, path: Path) -> None:
-    """How predictions get better as outcomes are learned."""
+    """Plot how predictions improve as outcomes are learned."""
     curves = _outcomes_of(told)["curves"]
     line_chart(path, "Predicting the next outcome", "outcomes learned", "Brier score of the last 200", curves)
 
 
 def plot_reliability(told: Figures, path: Path) -> None:
-    """Of what was called likely, how much came true."""
+    """Plot predicted chances against observed frequencies."""
     lines = _outcomes.reliability_lines(_outcomes_of(told))
     line_chart(path, "Are predictions worth their word?", "predicted success", "observed success", lines)
 
@@ -169,11 +168,13 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--simulate", action="store_true", help="agents in a made-up world instead of data")
+    parser.add_argument("--simulate", action="store_true", help="simulate agents instead of using data")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="how predictions get better")
-    parser.add_argument("--reliability", type=Path, metavar="FILE.svg", help="whether predictions are worth their word")
-    parser.add_argument("--cache", type=Path, metavar="FILE", help="keep vectors here, so that the next run is quick")
+    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="plot how predictions improve")
+    parser.add_argument(
+        "--reliability", type=Path, metavar="FILE.svg", help="plot predicted against observed frequencies"
+    )
+    parser.add_argument("--cache", type=Path, metavar="FILE", help="cache vectors here for later runs")
     parser.add_argument("--embedder", choices=list(EMBEDDERS), default="local")
     return parser.parse_args(argv)
 

@@ -1,8 +1,8 @@
-"""What alma finds again in LoCoMo: `python -m benchmarks.locomo --data FILE [--compare] [--json]`.
+"""Measure retrieval on LoCoMo: `python -m benchmarks.locomo --data FILE [--compare] [--json]`.
 
-The file is LoCoMo's own. Every conversation is put into a SQLite store of its own through `add_episodes`, and every
-question is asked with `retrieve`, once for sessions and once for turns. What counts as right is the evidence that the
-file names. Adversarial questions have no answer in the conversation: they are reported as silence, apart.
+The file is LoCoMo's own. Every conversation goes into its own SQLite store through `add_episodes`, and every question
+is asked with `retrieve`, once for sessions and once for turns. The evidence that the file lists counts as right.
+Adversarial questions have no answer in the conversation; they are reported separately, as silence.
 """
 
 from __future__ import annotations

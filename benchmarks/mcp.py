@@ -1,8 +1,8 @@
-"""How soon the MCP server is there: `python -m benchmarks.mcp [--runs N] [--json]`.
+"""Measure how fast the MCP server starts: `python -m benchmarks.mcp [--runs N] [--json]`.
 
-From the start of a process over stdio to the answer to `initialize`, and on to the list of tools and the first
-retrieval. Beside it, in turns within the same run, an empty server of the same SDK, which can do nothing: what counts
-is the ratio. The interpreter's own start is in both.
+Times are from the start of a process over stdio to the answer to `initialize`, then to the list of tools and the first
+retrieval. An empty server of the same SDK is measured alternately in the same run, and the ratio is what counts. Both
+times include the start of the interpreter.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"
 
 @dataclass(frozen=True)
 class Start:
-    """Milliseconds since the process was started; medians of the runs."""
+    """Milliseconds since the process started; medians of the runs."""
 
     server: str
     initialize: float
@@ -50,7 +50,7 @@ class Start:
 
 
 class Spoken:
-    """A server process and what is said to it."""
+    """A server process and the messages sent to it."""
 
     def __init__(self, command: Sequence[str], folder: str) -> None:
         self._began = time.perf_counter()
@@ -60,7 +60,7 @@ class Spoken:
         self._next = 1
 
     def ask(self, method: str, **params: Any) -> float:
-        """Milliseconds from the start of the process until this was answered."""
+        """Send a request and return the milliseconds from the start of the process until its answer."""
         self._say({"id": self._next, "method": method, "params": params})
         self._next += 1
         answer = json.loads(self._out.readline())

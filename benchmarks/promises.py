@@ -1,13 +1,13 @@
-"""Is what was promised of the working day so: `python -m benchmarks.promises [--data DIR] [--json]`.
+"""Check the product's promises for daily work: `python -m benchmarks.promises [--data DIR] [--json]`.
 
-domains             each of the presets makes a memory that learns and finds again
+domains             each preset makes a memory that learns and retrieves
 session reload      a cold process reads where an agent left off, in a project with many records
-items tracked       several processes make work items, some are killed: every item that was acknowledged is there
-confidence          outcomes are predicted, then observed: how often the side of one half was right
-other domains       the examples of a research assistant and of a sales agent, run from start to end
+items tracked       several processes create work items, some are killed: every acknowledged item is stored
+confidence          outcomes are predicted, then observed: how often the prediction was on the right side of one half
+other domains       the examples of a research assistant and of a sales agent run from start to end
 
-With `--data` the outcomes are those of `outcomes.jsonl` in the folder; without, a small history is made up.
-The last line says whether all of it holds; if not, the command ends with 1.
+With `--data`, the outcomes are those of `outcomes.jsonl` in the folder; without it, a small synthetic history is used.
+The last line reports whether all promises hold; if not, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def domains(folder: Path, presets: Iterable[str] = PRESETS) -> Promise:
 
 
 def _works(preset: str, folder: Path) -> bool:
-    """What worked often enough to be a lesson in the domain is found for a similar task."""
+    """Return whether a strategy that worked often enough in a domain is retrieved for a similar task."""
     task, strategy = f"Prepare the {preset.replace('_', ' ')} work for Monday", "start from the last accepted version"
     schema = DomainMemoryFactory.get_schema(preset)
     with DomainMemoryFactory().create_alma(schema, f"try-{preset}", folder / preset) as alma:
@@ -120,7 +120,7 @@ def opened(folder: Path) -> ALMA:
 
 
 def items_tracked(folder: Path, processes: int, each: int) -> Promise:
-    """Every third process is killed when it is halfway."""
+    """Let processes create work items, and kill every third one halfway."""
     running = [_making(folder, f"process {number}", each) for number in range(processes)]
     killed = running[::3]
     told = [list(_acknowledged(process, each // 2)) for process in killed]
@@ -160,7 +160,7 @@ class Happened:
 
 
 def recorded(folder: Path) -> list[Happened]:
-    """The outcomes of a file, in the order they happened."""
+    """Return the outcomes of a file in the order they happened."""
     file = folder / "outcomes.jsonl"
     if not file.exists():
         raise DataError(f"{folder} holds no outcomes.jsonl")
@@ -175,7 +175,7 @@ def _happened(row: dict[str, Any]) -> Happened:
 
 
 def made_up(count: int, seed: int = 1) -> list[Happened]:
-    """Six sorts of task, each with one strategy that mostly works and four that mostly do not; any of them is tried."""
+    """Return a synthetic history: six task types, each with one strategy that mostly works and four that fail."""
     random, began = Random(seed), datetime(2025, 1, 1, tzinfo=UTC)
     out = []
     for number, one in enumerate(rounds(_WORLD, count, seed)):
@@ -241,7 +241,7 @@ def show(promises: Sequence[Promise]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="What was promised, measured", title_justify="left")
+    table = Table(title="Promises and measurements", title_justify="left")
     for column in ("promise", "asked", "measured", "holds", "how"):
         table.add_column(column, justify="right" if column == "measured" else "left", overflow="fold")
     for one in promises:
@@ -249,7 +249,7 @@ def show(promises: Sequence[Promise]) -> None:
     console = Console(width=124)
     console.print(table)
     failed = [one.what for one in promises if not one.holds]
-    console.print(f"does not hold: {', '.join(failed)}" if failed else "all of it holds", highlight=False)
+    console.print(f"not met: {', '.join(failed)}" if failed else "all promises are met", highlight=False)
 
 
 def _figure(one: Promise) -> str:
@@ -279,14 +279,20 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", type=Path, metavar="DIR", help="the folder of outcomes.jsonl")
-    parser.add_argument("--made-up", type=int, default=_MADE_UP, metavar="N", help="without --data: so many outcomes")
-    parser.add_argument("--records", type=int, default=10_000, metavar="N", help="in the project that is reloaded")
-    parser.add_argument("--runs", type=int, default=5, metavar="N", help="cold processes")
-    parser.add_argument("--processes", type=int, default=6, metavar="N", help="that make work items")
-    parser.add_argument("--items", type=int, default=50, metavar="N", help="that each of them makes")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="the folder with outcomes.jsonl")
+    parser.add_argument(
+        "--made-up", type=int, default=_MADE_UP, metavar="N", help="without --data: the number of synthetic outcomes"
+    )
+    parser.add_argument("--records", type=int, default=10_000, metavar="N", help="the number of records in the project")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="the number of cold processes")
+    parser.add_argument(
+        "--processes", type=int, default=6, metavar="N", help="the number of processes that create work items"
+    )
+    parser.add_argument(
+        "--items", type=int, default=50, metavar="N", help="the number of work items that each of them creates"
+    )
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--cache", type=Path, metavar="FILE", help="keep vectors here, so that the next run is quick")
+    parser.add_argument("--cache", type=Path, metavar="FILE", help="cache vectors here for later runs")
     parser.add_argument("--embedder", choices=list(EMBEDDERS), default="local")
     return parser.parse_args(argv)
 

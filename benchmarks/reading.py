@@ -1,11 +1,11 @@
-"""How well a model reads, on recorded answers: `dump` the prompts, have them answered, then `score` the answers.
+"""Score a model reader on recorded answers: `dump` the prompts, have them answered, then `score` the answers.
 
     python -m benchmarks.reading dump  --data FOLDER --out prompts.jsonl
     python -m benchmarks.reading score --data FOLDER --answers answers.jsonl
     python -m benchmarks.reading local --data FOLDER
 
-FOLDER holds some of corrections.jsonl, turns.jsonl, tool_failures.jsonl, conflicts.jsonl, families.jsonl and
-memories.jsonl. The local reader, which needs no model, is scored on the same rows, with `local` alone.
+FOLDER holds any of corrections.jsonl, turns.jsonl, tool_failures.jsonl, conflicts.jsonl, families.jsonl and
+memories.jsonl. `score` also scores the local reader on the same rows; `local` scores only the local reader.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""From a cold process to an oriented agent: `python -m benchmarks.reload [--records 10000] [--runs 7] [--json]`.
+"""Measure a cold reload: `python -m benchmarks.reload [--records 10000] [--runs 7] [--json]`.
 
-A project with so many records, a history of sessions, open work and a git repository is made. Then fresh interpreters
-are timed, from the moment they are started until they have ended: one that only reads the quick reload, one that starts
-a session with a goal (which loads the embedder) and reads it, and one that initializes from a prompt. The processor's
-time stands beside the time on the wall, which on a busy machine says little by itself, and a bare Python start beside
-both. The limit is 1 s on the wall for the first two; 5 s were asked for.
+The benchmark creates a project with many records, a history of sessions, open work items and a git repository. It then
+times new interpreters from start to exit: one that only reads the quick reload, one that starts a session with a goal
+(which loads the embedder) and reads it, and one that initializes from a prompt. CPU time is shown next to wall time,
+which means little on a busy machine, and a bare Python start next to both. The limit is 1 s of wall time for the first
+two; the requirement is 5 s.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Timing:
 
 
 def prepare(folder: Path, records: int) -> int:
-    """Fill a project folder; how many records it holds then."""
+    """Create a project folder and return how many records it holds."""
     (folder / ".alma").mkdir()
     (folder / ".alma" / "config.yaml").write_text(_CONFIG, encoding="utf-8")
     embedder, texts = Mixed(), Texts()
@@ -111,7 +111,7 @@ def _count(alma: ALMA) -> int:
 
 
 def repository(folder: Path) -> bool:
-    """Some code under git, where there is git."""
+    """Create some code under git, if git is available."""
     git = shutil.which("git")
     for number in range(200):
         place = folder / "src" / f"part{number % 10}"
@@ -128,7 +128,7 @@ def repository(folder: Path) -> bool:
 
 
 def cold(folder: Path, code: str) -> tuple[float, float]:
-    """Seconds from starting an interpreter until it has ended: on the wall, and of the processor."""
+    """Return wall and CPU seconds of an interpreter, from start to exit."""
     usual = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     used, began = _used(), time.perf_counter()
     subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, env=usual, stdout=subprocess.DEVNULL)

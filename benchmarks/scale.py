@@ -1,16 +1,16 @@
-"""How alma grows: `python -m benchmarks.scale [--sizes 1000,…,1000000] [--data FILE] [--json] [--plot FILE.svg]`.
+"""Measure scaling: `python -m benchmarks.scale [--sizes 1000,…,1000000] [--data FILE] [--json] [--plot FILE.svg]`.
 
-For each size a store is filled through `ALMA.add_many`, then asked in processes of their own. The vectors that fill it
-are not made by the model one by one, which would take hours: they are mixtures of vectors that the model made of real
-sentences. Queries are really embedded, and are sentences that the store does not hold.
+For each size, a store is filled through `ALMA.add_many` and then queried in separate processes. The stored vectors
+are not computed by the model one by one, which would take hours: they are mixtures of vectors that the model computed
+for real sentences. Queries are embedded by the model, and are sentences that the store does not contain.
 
-The sentences come from `--data`, any JSON file with texts in it such as those of LongMemEval, or else from what
-Python's standard library says about itself. `--keep DIR` leaves the stores there and uses them again.
+The sentences come from `--data`, any JSON file with texts such as LongMemEval's, or by default from the documentation
+strings of Python's standard library. `--keep DIR` leaves the stores there and reuses them.
 
-Times are of the wall, and beside them of the CPU: on a machine that others use, too, those are the steadier ones.
+Times are wall times, next to CPU times, which are more stable on a shared machine.
 
-Recall is the part of the ten nearest that `nearest` finds, against an exact scan of all vectors in floats: without a
-filter, and with each of six filters that leave about one memory in a hundred.
+Recall is the share of the ten exact nearest neighbours that `nearest` finds, compared with a scan of all vectors in
+floats: without a filter, and with each of six filters that select about one memory in a hundred.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Warm:
-    """What a process that has been asked before needs."""
+    """The costs of a query in a warm process."""
 
     warm_p50_ms: float
     warm_p95_ms: float
@@ -113,7 +113,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Selection:
-    """About one memory in a hundred, as the store is asked for it and as it is counted by hand."""
+    """A filter for about one memory in a hundred, as the store applies it and as it is counted by hand."""
 
     where: Where
     holds: NDArray[Any]
@@ -190,9 +190,9 @@ with ALMA(SQLiteStore(path), LocalEmbedder(), project_id=project, agents=agents)
 
 
 def cold(folder: Path, queries: list[str], runs: int = 3) -> tuple[float, float]:
-    """Seconds from starting Python to the first answer, and of CPU until it ends.
+    """Return the seconds from starting Python to the first answer, and the CPU seconds until it exits.
 
-    The least of some, the file being in the system's memory.
+    The minimum of several runs, with the file in the system's cache.
     """
     spent = []
     for query in queries[:runs]:
@@ -212,7 +212,7 @@ def _children_cpu() -> float:
 
 
 def recall(world: scale.World, folder: Path, size: int, progress: Progress) -> dict[str, float]:
-    """By filter, the part of the truly nearest that were found; those of equal score stand for each other."""
+    """Return, by filter, the share of the exact nearest neighbours that were found; ties count as found."""
     chosen = selections(size)
     with scale.opened(folder / "alma.db") as alma:
         encoder, store = alma.engine.encoder, alma.engine.store
@@ -231,7 +231,7 @@ def recall(world: scale.World, folder: Path, size: int, progress: Progress) -> d
 
 
 def _exact(world: scale.World, asked: NDArray[Any], size: int, progress: Progress) -> NDArray[Any]:
-    """The cosine of every query with every memory, in floats."""
+    """Return the cosine of every query with every memory, in floats."""
     queries = scale.unit(asked)
     scores = np.empty((len(queries), size), "f4")
     for start in range(0, size, scale.BATCH):
@@ -252,7 +252,7 @@ def _part(scores: NDArray[Any], holds: NDArray[Any], found: list[int]) -> float:
 
 
 def fill(world: scale.World, folder: Path, size: int, progress: Progress) -> Filled:
-    """A store that was filled before is used again."""
+    """Fill a store, or reuse one that was filled before."""
     told = folder / "filled.json"
     if told.exists():
         return Filled(**json.loads(told.read_text()))
@@ -291,7 +291,7 @@ def measure(world: scale.World, folder: Path, size: int, bar: Callable[[str], Pr
 
 
 def growth(found: list[At]) -> list[dict[str, float]]:
-    """Between one size and the next: how much slower, for how much more."""
+    """Return by how much time grows from one size to the next, and by how much the size does."""
     return [
         {"from": a.size, "to": b.size, "size": b.size / a.size, "p50": b.warm.warm_p50_ms / a.warm.warm_p50_ms}
         for a, b in pairwise(found)
@@ -377,7 +377,7 @@ def _table(found: list[At], told: dict[str, Any]) -> None:
 
 
 def _marked(value: float, most: float | None) -> str:
-    """Green when it is at most what is asked for; what should be large is given below zero."""
+    """Return a figure in green if it is within its limit; limits for figures that should be large are negative."""
     shown = f"{abs(value):,.4g}"
     if most is None:
         return shown
@@ -386,11 +386,11 @@ def _marked(value: float, most: float | None) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
-    parser.add_argument("--sizes", type=_sizes, default=list(SIZES), help="how many memories, with commas between")
-    parser.add_argument("--data", metavar="FILE", help="JSON, may be gzipped, whose texts are used")
+    parser.add_argument("--sizes", type=_sizes, default=list(SIZES), help="numbers of memories, separated by commas")
+    parser.add_argument("--data", metavar="FILE", help="a JSON file, optionally gzipped, with the texts to use")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plot", metavar="FILE.svg")
-    parser.add_argument("--keep", metavar="DIR", help="leave the stores there, and use those that are there")
+    parser.add_argument("--keep", metavar="DIR", help="keep the stores in this folder and reuse them")
     parser.add_argument("--measure", metavar="DIR", help=argparse.SUPPRESS)
     parser.add_argument("--runs", type=int, default=150, help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -1,9 +1,9 @@
-"""The HTTP service under load: `python -m benchmarks.serve [--seconds 60] [--clients 64] [--json]`.
+"""Measure the HTTP service under load: `python -m benchmarks.serve [--seconds 60] [--clients 64] [--json]`.
 
-Many clients at once ask one service on this machine, four retrievals to one outcome that is learned, each as soon as it
-has its answer. Told are the errors, which should be none, how long requests took, and how many were done a second;
-beside it, half before and half after in the same run, what the library does alone with the same mixture, in one thread.
-The clients take their share of the machine too.
+Many concurrent clients send requests to one service on this machine, four retrievals to one learned outcome, each as
+soon as it has its answer. Reported are errors (there should be none), latencies and throughput. For comparison, the
+library alone runs the same mixture in one thread, half before and half after in the same run. The clients share the
+machine with the service.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LIBRARY_SECONDS = 10.0
 
 @dataclass
 class Tally:
-    """What was done, and how long each took."""
+    """How many requests were done, and how long each took."""
 
     seconds: float = 0.0
     took: dict[str, list[float]] = field(default_factory=lambda: {READS: [], WRITES: []})
@@ -61,7 +61,7 @@ class Row:
 
 
 class Asking:
-    """What one client asks: made up, varied, and the same for the library and over HTTP."""
+    """The requests of one client: synthetic, varied, and the same for the library and over HTTP."""
 
     def __init__(self, seed: int) -> None:
         self._texts = Texts(seed)
@@ -99,7 +99,7 @@ def fill(alma: ALMA, count: int) -> None:
 
 @contextmanager
 def service(config: Path, log: Path) -> Iterator[tuple[str, int, str]]:
-    """Where it listens, and its token."""
+    """Start the service and yield its address and token."""
     command = [sys.executable, "-m", "alma.http", "--config", str(config), "--port", "0", "--rate", "0"]
     command += ["--log-file", str(log)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **_ONE_THREAD}) as process:
@@ -116,7 +116,7 @@ def service(config: Path, log: Path) -> Iterator[tuple[str, int, str]]:
 
 
 class Line:
-    """One connection, kept open. Written by hand: a client that does more would be what is measured."""
+    """One connection that is kept open. Written by hand, because a full client would dominate the measurement."""
 
     def __init__(self, host: str, port: int, token: str) -> None:
         self._host, self._port = host, port
@@ -170,7 +170,7 @@ async def load(host: str, port: int, token: str, clients: int, seconds: float) -
 
 
 def measured(seconds: float, clients: int, memories: int, embedder: str) -> tuple[Tally, Tally, int]:
-    """Over HTTP, by the library, and how many outcomes are held in the end."""
+    """Return the results over HTTP and of the library, and how many outcomes are stored at the end."""
     with tempfile.TemporaryDirectory(prefix="alma-bench-") as folder:
         config = Path(folder) / ".alma" / "config.yaml"
         config.parent.mkdir()
@@ -204,13 +204,13 @@ def rows(served: Tally, alone: Tally) -> list[Row]:
 
 def show(told: dict[str, Any]) -> None:
     print(f"{told['clients']} clients for {told['seconds']:.0f} s, {told['memories']} memories, {told['embedder']}")
-    print(f"{'':8}{'done':>8}{'a second':>10}{'p50 ms':>9}{'p99 ms':>9}   library alone: {'a second':>9}{'p50 ms':>8}")
+    print(f"{'':8}{'done':>8}{'per s':>10}{'p50 ms':>9}{'p99 ms':>9}   library alone: {'per s':>9}{'p50 ms':>8}")
     for row in told["rows"]:
         print(
             f"{row['what']:8}{row['done']:8}{row['a_second']:10.1f}{row['p50_ms']:9.1f}{row['p99_ms']:9.1f}"
             f"{'':18}{row['library_a_second']:9.1f}{row['library_p50_ms']:8.1f}"
         )
-    print(f"errors: {len(told['errors'])}; acknowledged writes that are not held: {told['lost']}")
+    print(f"errors: {len(told['errors'])}; acknowledged writes that are missing: {told['lost']}")
     for one in told["errors"][:5]:
         print(f"  {one}")
 

@@ -1,9 +1,9 @@
-"""Do agents get better with alma: `python -m benchmarks.simulation [--rounds N] [--seeds N] [--json] [--plot DIR]`.
+"""Simulate agents with alma: `python -m benchmarks.simulation [--rounds N] [--seeds N] [--json] [--plot DIR]`.
 
-Agents with a hidden best strategy for each context, in four settings: stationary, noisy, many contexts, and one where
-the best strategy changes midway. Each setting is played by an agent without a memory, by one that believes its newest
-memory, by one that takes what alma thinks best, and by one that takes what alma wants tried (`explore=True`). All see
-the same tasks and have the same luck. Regret is what is lost against one who knows the best strategy: lower is better.
+Each context has a hidden best strategy, in four settings: stationary, noisy, many contexts, and one where the best
+strategy changes midway. Each setting is played by an agent without memory, by one that trusts its newest memory, by one
+that takes what alma rates best, and by one that takes what alma suggests to try (`explore=True`). All agents get the
+same tasks and the same luck. Regret is the loss compared with always choosing the best strategy: lower is better.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def simulated(
 
 
 def won(found: Figures, agent: str = EXPLORING) -> bool:
-    """Whether the agent lost less than each baseline, on the mean over the seeds."""
+    """Return whether the agent's regret was lower than each baseline's, averaged over the seeds."""
     return all(found["regret"][agent] < found["regret"][name] for name in BASELINES)
 
 
@@ -139,12 +139,12 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--rounds", type=int, default=600, metavar="N")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="so many worlds (default: 3)")
-    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first of them (default: 0)")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="the number of worlds (default: 3)")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the seed of the first world (default: 0)")
     parser.add_argument("--setting", choices=[one.name for one in SETTINGS])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plot", type=Path, metavar="DIR")
-    parser.add_argument("--cache", type=Path, metavar="FILE", help="keep vectors here, so that the next run is quick")
+    parser.add_argument("--cache", type=Path, metavar="FILE", help="cache vectors here for later runs")
     parser.add_argument("--embedder", choices=list(EMBEDDERS), default="local")
     options = parser.parse_args(argv)
     if min(options.rounds, options.seeds) < 1:

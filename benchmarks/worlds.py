@@ -1,10 +1,10 @@
-"""How well typed memories are found, as they are now: `python -m benchmarks.worlds WORLDS.jsonl`.
+"""Measure retrieval of current typed memories: `python -m benchmarks.worlds WORLDS.jsonl`.
 
-    python -m benchmarks.worlds WORLDS.jsonl --dump prompts.jsonl       write what a model would be asked
-    python -m benchmarks.worlds WORLDS.jsonl --answers answers.jsonl    the same with a model's recorded answers
+    python -m benchmarks.worlds WORLDS.jsonl --dump prompts.jsonl       write the prompts for a model
+    python -m benchmarks.worlds WORLDS.jsonl --answers answers.jsonl    score with a model's recorded answers
 
-Each line of the file is a world: memories told over a year, questions with the memories they need and those that are
-out of date, and questions that nothing should be shown for. The worlds are split at random in two halves; parameters
+Each line of the file is a world: memories stored over a year, questions with the memories they need and those that are
+out of date, and questions for which nothing should be shown. The worlds are split at random into two halves; parameters
 are chosen on the first only.
 """
 

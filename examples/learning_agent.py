@@ -1,7 +1,8 @@
-"""An agent that gets better: `python examples/learning_agent.py`.
+"""An agent that improves with experience: `python examples/learning_agent.py`.
 
-Each sort of task has a way that usually works and ways that usually do not; the agent does not know which. Without
-memory it guesses every time. With alma it asks first, follows what worked, avoids what failed, and reports back.
+For each task one strategy usually works and the others usually fail, but the agent does not know which. Without memory
+it guesses every time. With alma it retrieves memories first, follows strategies that worked, avoids those that failed,
+and learns from each outcome.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ WAYS = (*TASKS.values(), "Rolling update", "One big transaction", "Add a longer 
 
 
 def attempt(task: str, way: str, chance: random.Random) -> Result:
+    """Return how an attempt went: the right strategy works nine times in ten, the others once."""
     return Result.SUCCESS if chance.random() < (0.9 if TASKS[task] == way else 0.1) else Result.FAILURE
 
 
 def choose(memories: MemorySlice | None, chance: random.Random) -> str:
-    """What a model would do with the prompt, in a few lines: prefer what worked, leave out what failed."""
+    """Choose a strategy as a model would from the prompt: prefer what worked, and avoid what failed."""
     if memories is None:
         return chance.choice(WAYS)
     if memories.heuristics:
@@ -36,6 +38,7 @@ def choose(memories: MemorySlice | None, chance: random.Random) -> str:
 
 
 def run(alma: ALMA | None, rounds: int, seed: int) -> list[bool]:
+    """Do a number of random tasks, with or without memory, and return which succeeded."""
     chance = random.Random(seed)
     results = []
     for _ in range(rounds):
@@ -50,6 +53,7 @@ def run(alma: ALMA | None, rounds: int, seed: int) -> list[bool]:
 
 
 def main() -> None:
+    """Print the success rates without memory and with alma."""
     rounds, quarter = 120, 30
     forgetful = run(None, rounds, seed=1)
     with tempfile.TemporaryDirectory() as folder, ALMA.quickstart("example", folder) as alma:

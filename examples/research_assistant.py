@@ -1,7 +1,7 @@
-"""A research assistant with a memory of its own domain: `python examples/research_assistant.py`.
+"""A research assistant that follows a domain schema: `python examples/research_assistant.py`.
 
-It plans a literature review, works through it, and learns which way of searching finds what the question needs. What
-does not belong to research it may not learn.
+It plans a literature review, works through it, and learns which search strategy finds the right papers. The schema
+does not let it learn anything outside research.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ WAYS = {"Search by keywords": Result.FAILURE, "Follow the citations of a known p
 
 
 def plan(tracker: ProgressTracker) -> None:
+    """Create the work items of a literature review."""
     question = tracker.create_work_item(title="What is known about agent memory?", item_type="research_question")
     read = tracker.create_work_item(title="Read the surveys", parent_id=question.id, priority=80)
     tracker.create_work_item(title="Compare the methods", parent_id=question.id, priority=90, blocked_by=[read.id])
 
 
 def review(alma: ALMA, tracker: ProgressTracker) -> list[str]:
-    """Item by item; each search is tried both ways, and what came of it is learned."""
+    """Work through all items, learn how each search strategy went, and return the titles."""
     titles = []
     while item := tracker.claim_next("reader"):
         for way, outcome in WAYS.items():
@@ -41,6 +42,7 @@ def review(alma: ALMA, tracker: ProgressTracker) -> list[str]:
 
 
 def main() -> None:
+    """Run the review, then open the project again and print what was learned."""
     with tempfile.TemporaryDirectory() as folder:
         factory = DomainMemoryFactory()
         with factory.create_alma(get_research_schema(), "my-research-project", folder) as alma:
@@ -55,12 +57,12 @@ def main() -> None:
                 alma.learn("reader", "Sort the patients", "success", "By name", task_type="participant_data")
             except ScopeError as refused:
                 print("refused:", refused)
-        # Another day, another process: the schema is known again.
+        # A later process opens the project and follows the same schema.
         with factory.open_alma("my-research-project", folder) as alma:
-            found = alma.retrieve("Find papers on memory of agents", agent="reader")
-            print(found.to_prompt())
-            assert found.heuristics[0].strategy == "Follow the citations of a known paper"
-            assert found.anti_patterns[0].pattern == "Search by keywords"
+            memories = alma.retrieve("Find papers on memory of agents", agent="reader")
+            print(memories.to_prompt())
+            assert memories.heuristics[0].strategy == "Follow the citations of a known paper"
+            assert memories.anti_patterns[0].pattern == "Search by keywords"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A sales agent in a domain that somebody wrote down: `python examples/sales_agent.py`.
+"""A sales agent with a custom domain schema: `python examples/sales_agent.py`.
 
-The schema says what leads and objections are and what may be learned about selling. The agent handles objections as it
-worked before, and takes the next lead that frees most.
+The schema defines leads and objections, and what may be learned about selling. The agent answers objections the way
+that worked before, and takes the work item that unblocks most others first.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ ANSWERS = {"Offer a discount": 0.2, "Show what it saves in a year": 0.9, "Ask th
 
 
 def answer(alma: ALMA, chance: random.Random) -> bool:
-    """A customer finds it too expensive."""
-    known = alma.retrieve("A customer says it is too expensive", agent="closer")
-    bad = {warning.pattern for warning in known.anti_patterns}
-    way = known.heuristics[0].strategy if known.heuristics else chance.choice([a for a in ANSWERS if a not in bad])
+    """Answer a price objection with what alma has learned, learn the outcome, and return whether the deal was won."""
+    memories = alma.retrieve("A customer says it is too expensive", agent="closer")
+    bad = {warning.pattern for warning in memories.anti_patterns}
+    way = (
+        memories.heuristics[0].strategy if memories.heuristics else chance.choice([a for a in ANSWERS if a not in bad])
+    )
     won = chance.random() < ANSWERS[way]
     alma.learn(
         agent="closer",
@@ -38,12 +40,13 @@ def answer(alma: ALMA, chance: random.Random) -> bool:
         outcome="success" if won else "failure",
         strategy_used=way,
         task_type="objection_handling",
-        retrieval_id=known.retrieval_id,
+        retrieval_id=memories.retrieval_id,
     )
     return won
 
 
-def keep(alma: ALMA, schema: DomainSchema) -> None:
+def store_objection(alma: ALMA, schema: DomainSchema) -> None:
+    """Store an objection of a lead as a fact, and show that the schema refuses a misspelt attribute."""
     lead = schema.entity("lead", stage="new", value=5000)
     objection = schema.entity("objection", type="price", response="Show what it saves in a year")
     raised = schema.relationship("raised_by", objection, lead)
@@ -55,13 +58,14 @@ def keep(alma: ALMA, schema: DomainSchema) -> None:
 
 
 def main() -> None:
+    """Print which item comes first, and how the agent improves over forty calls."""
     chance = random.Random(3)
     schema = DomainMemoryFactory.create_schema("sales", SCHEMA)
     with (
         tempfile.TemporaryDirectory() as folder,
         DomainMemoryFactory().create_alma(schema, "spring-campaign", folder) as alma,
     ):
-        keep(alma, schema)
+        store_objection(alma, schema)
         tracker = ProgressTracker(alma=alma)
         offer = tracker.create_work_item(title="Write the offer", priority=10)
         for name in ("Acme", "Initech", "Hooli"):
@@ -69,7 +73,7 @@ def main() -> None:
         first = tracker.claim_next("closer", strategy="blocked_unblock")
         assert first is not None
         tracker.update_status(first.id, "done", by="closer")
-        print("first:", first.title, "and then:", [item.title for item in tracker.list_items("pending")])
+        print("first:", first.title, "then:", [item.title for item in tracker.list_items("pending")])
         results = [answer(alma, chance) for _ in range(40)]
         learned = alma.list("heuristic")
         print(f"won {sum(results[:10])} of the first 10, {sum(results[-10:])} of the last 10")

@@ -42,7 +42,7 @@ def test_the_same_key_is_counted_once_and_returns_the_stored_outcome(alma: ALMA)
 
 def test_a_key_with_other_arguments_is_an_error(alma: ALMA) -> None:
     alma.learn(**GIVEN, idempotency_key="job-1")
-    with pytest.raises(ValidationError, match=r"idempotency_key 'job-1' was used before with other arguments"):
+    with pytest.raises(ValidationError, match=r"idempotency_key 'job-1' was already used with other arguments"):
         alma.learn(**{**GIVEN, "outcome": "failure"}, idempotency_key="job-1")
     with pytest.raises(ValidationError, match="idempotency_key is empty"):
         alma.learn(**GIVEN, idempotency_key="")

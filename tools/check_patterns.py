@@ -23,7 +23,7 @@ _FINAL = {ops.POSSESSIVE_REPEAT, ops.ATOMIC_GROUP, ops.ASSERT, ops.ASSERT_NOT}
 
 
 def find_ambiguous_repeats(pattern: str | bytes, flags: int = 0) -> Iterator[str]:
-    """Yield what is wrong with a pattern; nothing when no repeat inside a repeat is ambiguous."""
+    """Yield what is wrong with a pattern: each repeat inside a repeat that is ambiguous."""
     tree = parser.parse(pattern, flags)
     for body in _list_loops(list(tree)):
         for inner, before, after in _list_inner_loops(body):

@@ -1,13 +1,12 @@
-"""Fit how conversations are ranked and when to stay silent, and show what that is worth on questions not fitted on.
+"""Fit the ranking of conversations and the relevance floor, and report the result on questions not used for fitting.
 
     python -m tools.fit_ranking --longmemeval FILE ... --locomo FILE ... [--unrelated FILE.jsonl:FIELD ...]
         [--found FILE] [--cache FILE] [--tries N]
 
-Every question is asked once through the product, and what was found is kept (`--found`, to be read again). Then many
-blends are tried: for each the score of every question is noted, and the best is chosen by the questions of all folds
-but one and reported on that one. The blend that is best over all is printed, to be written into
-`conversations.Blend`. The relevance floor is looked for in the same way, on questions with an answer and on tasks that
-no conversation is about.
+Every question is asked once through the product, and the results are stored (`--found`, to be reused). Many blends are
+then tried: the best blend is chosen on the questions of all folds but one and reported on that fold. The blend that is
+best overall is printed, to be copied into `conversations.Blend`. The relevance floor is fitted in the same way, on
+questions with an answer and on tasks that no conversation is about.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Write the generated parts of the documentation: `python tools/generate_docs.py`.
 
-A page holds `<!-- generated: NAME -->` … `<!-- end -->`; what stands between is made from the code.
+A page has `<!-- generated: NAME -->` … `<!-- end -->`; the text in between is generated from the code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PART = re.compile(r"(<!-- generated: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTAL
 
 
 def commands() -> str:
-    """Every command's help, as it prints it."""
+    """Return the help of every command, as it is printed."""
     return _commands(build_parser(), "## alma")
 
 
@@ -56,7 +56,7 @@ def _commands(parser: argparse.ArgumentParser, heading: str) -> str:
 
 
 def smart_settings() -> str:
-    """Every setting of the plug-in with its default."""
+    """Return every setting of the plug-in with its default."""
     from alma.hooks.paths import DEFAULTS
 
     rows = [f"| `{name}` | `{default}` |" for name, default in DEFAULTS.items()]
@@ -79,7 +79,7 @@ def _help(parser: argparse.ArgumentParser) -> str:
 
 
 def keys() -> str:
-    """Every key of the configuration with its default."""
+    """Return every key of the configuration with its default."""
     rows = [
         *_fields("", Config, skip=("agents", "model", "settings")),
         *_fields("model.", ModelSettings, skip=("prices", "budget")),
@@ -110,7 +110,7 @@ def _default(one: object) -> str:
 
 
 def operations() -> str:
-    """Every operation with its parameters."""
+    """Return every operation with its parameters."""
     from alma.operations import operations as listed
 
     out, group = [], ""
@@ -136,7 +136,7 @@ def tree() -> str:
 
 
 def methods() -> str:
-    """Every public method of `ALMA`, with its signature and first lines."""
+    """Return every public method of `ALMA` with its signature and description."""
     out = []
     for name, member in inspect.getmembers(ALMA):
         if name.startswith("_") or not (inspect.isfunction(member) or inspect.ismethod(member)):
@@ -173,7 +173,7 @@ def _signature(member: Callable[..., object]) -> str:
 
 
 def _type(annotation: object) -> str:
-    """An annotation as one writes it, without the modules of its names."""
+    """Return an annotation as source code, without module names."""
     if isinstance(annotation, str):
         return annotation
     options = [one for one in get_args(annotation) if one is not type(None)]
@@ -190,7 +190,7 @@ def _value(one: inspect.Parameter) -> str:
 
 
 def values() -> str:
-    """The fields of every memory."""
+    """Return the fields of every memory type."""
     own = ("Heuristic", "Outcome", "AntiPattern", "DomainKnowledge", "UserPreference", "Rule", "Episode", "Turn")
     shared = [one.name for one in fields(kinds.Memory)]
     rows = [f"| every memory | {', '.join(f'`{name}`' for name in shared)} |"]
@@ -202,7 +202,7 @@ def values() -> str:
 
 
 def stores() -> str:
-    """What each store can do beyond the six methods."""
+    """Return the optional capabilities of each store."""
     import tempfile
 
     from alma import stores

@@ -1,4 +1,4 @@
-"""Write `src/alma/aio.pyi`: what type checkers see of `AsyncALMA`, whose methods are made from those of `ALMA`.
+"""Write `src/alma/aio.pyi`: the types of `AsyncALMA`, whose methods are derived from those of `ALMA`.
 
 python -m tools.generate_stub
 """

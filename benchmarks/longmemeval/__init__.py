@@ -1,9 +1,9 @@
-"""What alma finds again in LongMemEval: `python -m benchmarks.longmemeval --data FILE [--kind s|pool] [--compare]`.
+"""Measure retrieval on LongMemEval: `python -m benchmarks.longmemeval --data FILE [--kind s|pool] [--compare]`.
 
-The file is LongMemEval's own, with a haystack of sessions for each question (`s`: a store for each), or one with all
-sessions and all questions (`{"haystack": …, "questions": […]}`; `pool`: one store). Sessions go into a SQLite store
-through `add_episodes`, and every question is asked with `retrieve` as of its own date. What counts as right are the
-sessions that the file names. Questions whose id ends in `_abs` have no answer: they are reported as silence, apart.
+The file is LongMemEval's own, with a haystack of sessions per question (`s`: one store each), or one with all sessions
+and all questions (`{"haystack": …, "questions": […]}`; `pool`: one store). Sessions go into a SQLite store through
+`add_episodes`, and every question is asked with `retrieve` as of its own date. The sessions that the file lists count
+as right. Questions whose id ends in `_abs` have no answer; they are reported separately, as silence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OF_EACH_STORE = 12
 
 def main(argv: Sequence[str] | None = None) -> int:
     made = parser("longmemeval", __doc__)
-    made.add_argument("--kind", choices=KINDS, help="default: as the file is")
+    made.add_argument("--kind", choices=KINDS, help="the form of the file (default: detected)")
     options = made.parse_args(argv)
     return execute(
         "LongMemEval", lambda: longmemeval(options.data, options.kind), options, ("session",), each=_unrelated
@@ -27,5 +27,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _unrelated(data: Data) -> int:
-    """Hundreds of small stores are asked a dozen each, one large store everything."""
+    """Return the unrelated questions for a store: a dozen for each of many small stores, all for one large store."""
     return len(UNRELATED) if data.kind == "pool" else _OF_EACH_STORE

@@ -1,4 +1,4 @@
-"""Run the benchmark by its first name: `python -m benchmarks.longmemeval.runner`."""
+"""Run the benchmark under its former name: `python -m benchmarks.longmemeval.runner`."""
 
 import sys
 

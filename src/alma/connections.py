@@ -1,4 +1,4 @@
-"""How both servers listen, and how they keep connections from being held open.
+"""Listen for connections, and close those that stay idle or incomplete. Both servers use it.
 
 uvicorn waits without end for the rest of a request. Here, headers and bodies must arrive in time, and connections are
 limited in total and for each address.
@@ -88,7 +88,7 @@ class _LimitedProtocol(H11Protocol):
     open: Counter[str]
     """How many connections each address has now."""
     _phase = ""
-    """What is being waited for: headers, body, or nothing."""
+    """The part of a request that is awaited: headers, body, or nothing."""
     _timer: asyncio.TimerHandle | None = None
     _address = ""
 
@@ -134,7 +134,7 @@ class _LimitedProtocol(H11Protocol):
 
     def _give_up(self) -> None:
         self._timer = None
-        _LOG.info("a connection was closed: its %s did not arrive in time", self._phase)
+        _LOG.info("closed a connection because its %s did not arrive in time", self._phase)
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             self._refuse(408, "Request Timeout", "TooSlow", f"the {self._phase} did not arrive in time")
         else:

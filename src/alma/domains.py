@@ -1,12 +1,12 @@
-"""Memory for any domain: what there is in it, what its agents may learn, and how fast what was learned fades.
+"""Domain schemas: the entities of a domain, what its agents may learn, and how fast memories lose weight.
 
 from alma.domains import DomainMemoryFactory, get_research_schema
 
 factory = DomainMemoryFactory()
 alma = factory.create_alma(get_research_schema(), "my-research-project")
 
-A schema that somebody wrote is kept once for all projects of a store, under its name. The one that a project is
-governed by is kept with the project.
+A custom schema is stored by name, once for all projects of a store. The schema that a project follows is stored with
+the project.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ T = TypeVar("T")
 SCHEMA_KIND = "domain_schema"
 PRESETS = ("coding", "research", "sales", "general", "customer_support", "content_creation")
 _LOG = logging.getLogger("alma")
-# An agent that is declared for no domain in particular works in every one.
+# The domains of an agent that is not declared for a particular one: it works in every domain.
 _ANY_DOMAIN = ("", "general")
 
 
 @dataclass(frozen=True, slots=True)
 class EntityType:
-    """A sort of thing in the domain, such as a paper or a lead."""
+    """A type of entity in the domain, such as a paper or a lead."""
 
     name: str
     description: str = ""
@@ -59,7 +59,7 @@ class EntityType:
 
 @dataclass(frozen=True, slots=True)
 class RelationshipType:
-    """How things of one type stand to things of another, such as an experiment that supports a hypothesis."""
+    """A type of relationship between two entity types, such as an experiment that supports a hypothesis."""
 
     name: str
     source_type: str
@@ -68,25 +68,26 @@ class RelationshipType:
 
 @dataclass(frozen=True, slots=True)
 class DomainEntity:
-    """A thing that fits its schema."""
+    """An entity that fits its schema."""
 
     type: str
     attributes: Mapping[str, Any]
 
     @property
     def text(self) -> str:
+        """The entity as text, such as `lead (stage: new)`."""
         lists = {name: value if isinstance(value, list) else [value] for name, value in self.attributes.items()}
         parts = [f"{name.replace('_', ' ')}: {', '.join(map(str, values))}" for name, values in lists.items()]
         return self.type.replace("_", " ") + (f" ({', '.join(parts)})" if parts else "")
 
     def as_knowledge(self) -> dict[str, Any]:
-        """The arguments with which `ALMA.add_domain_knowledge` keeps it, but for the agent and the category."""
+        """Return arguments for `ALMA.add_domain_knowledge` that store the entity; add agent and domain."""
         return {"fact": self.text, "tags": (f"entity:{self.type}",), "metadata": {"entity": asdict(self)}}
 
 
 @dataclass(frozen=True, slots=True)
 class DomainRelationship:
-    """Two things and how they stand to each other, as the schema allows it."""
+    """A relationship between two entities that the schema allows."""
 
     type: str
     source: DomainEntity
@@ -94,42 +95,47 @@ class DomainRelationship:
 
     @property
     def text(self) -> str:
+        """The relationship as text: source, type and target."""
         return f"{self.source.text} {self.type.replace('_', ' ')} {self.target.text}"
 
     def as_knowledge(self) -> dict[str, Any]:
+        """Return arguments for `ALMA.add_domain_knowledge` that store the relationship; add agent and domain."""
         tags = tuple(dict.fromkeys((f"entity:{self.source.type}", f"entity:{self.target.type}")))
         return {"fact": self.text, "tags": tags, "metadata": {"relationship": asdict(self)}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainSchema:
-    """What memory is like in one domain."""
+    """The entity types, learning categories and thresholds of one domain."""
 
     id: str
     name: str
     description: str = ""
     entity_types: tuple[EntityType, ...] = ()
     relationship_types: tuple[RelationshipType, ...] = ()
-    learning_categories: tuple[str, ...] = ()  # What may be learned; empty: everything that is not excluded.
+    learning_categories: tuple[str, ...] = ()  # What may be learned; if empty, everything that is not excluded.
     excluded_categories: tuple[str, ...] = ()
     min_occurrences_for_heuristic: int = 3
-    # After so many days without use or confirmation a memory counts half as recent.
+    # After this many days without use or confirmation, a memory counts as half as recent.
     confidence_decay_days: float = 30.0
     created_at: datetime = field(default_factory=times.now)
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         validate.name("name", self.name)
-        known = [one.name for one in self.entity_types]
-        if twice := [one for one in known if known.count(one) > 1]:
-            raise ValidationError(f"entity types of {self.name}: {twice[0]!r} is there twice")
+        type_names = [one.name for one in self.entity_types]
+        if twice := [one for one in type_names if type_names.count(one) > 1]:
+            raise ValidationError(f"schema {self.name!r} has the entity type {twice[0]!r} twice; remove one")
         learned, excluded = (set(map(plain, names)) for names in (self.learning_categories, self.excluded_categories))
         if both := learned & excluded:
-            raise ValidationError(f"{', '.join(sorted(both))}: both a learning category and an excluded one")
+            raise ValidationError(
+                f"schema {self.name!r} has categories that are both learned and excluded: {', '.join(sorted(both))}; "
+                "remove them from one of the lists"
+            )
         for relation in self.relationship_types:
             for end in (relation.source_type, relation.target_type):
-                if end not in known:
-                    valid = ", ".join(known) or "none, since the schema has no entity types"
+                if end not in type_names:
+                    valid = ", ".join(type_names) or "none, because the schema has no entity types"
                     what = f"unknown entity type {end!r} in the relationship {relation.name!r}"
                     raise ValidationError(f"{what}. Valid: {valid}.")
         validate.whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
@@ -137,36 +143,40 @@ class DomainSchema:
         object.__setattr__(self, "confidence_decay_days", days)
 
     def allows(self, category: str) -> bool:
-        """Whether something of this category may be learned; case and space around it make no difference."""
+        """Return whether memories of this category may be learned; case and surrounding spaces are ignored."""
         if plain(category) in map(plain, self.excluded_categories):
             return False
         return not self.learning_categories or plain(category) in map(plain, self.learning_categories)
 
     def entity_type(self, name: str) -> EntityType:
+        """Return the entity type with this name; raise ValidationError if there is none."""
         types = {one.name: one for one in self.entity_types}
         if name not in types:
             raise ValidationError(unknown(f"entity type of {self.name}", name, types))
         return types[name]
 
     def entity(self, type_: str, /, **attributes: Any) -> DomainEntity:
-        """A thing of this domain: `schema.entity("lead", stage="new")`. What the schema does not know is refused."""
+        """Return an entity such as `schema.entity("lead", stage="new")`.
+
+        Raises ValidationError for a type or attribute that is not in the schema.
+        """
         kind, checked = self.entity_type(type_), validate.metadata(attributes)
         for name, value in checked.items():
             if name not in kind.attributes:
                 raise ValidationError(unknown(f"attribute of {kind.name!r}", name, kind.attributes))
             if isinstance(value, dict) or value in (None, ""):
-                raise ValidationError(f"{name} must be a text, a number or a list of them, not {value!r}")
+                raise ValidationError(f"{name} must be a text, a number or a list of these, not {value!r}")
         return DomainEntity(kind.name, checked)
 
     def relationship(self, type_: str, /, source: DomainEntity, target: DomainEntity) -> DomainRelationship:
-        """Two things and how they stand to each other; their types must be those that the schema gives."""
+        """Return a relationship between two entities; raise ValidationError if the schema does not allow it."""
         if RelationshipType(type_, source.type, target.type) not in self.relationship_types:
             valid = [f"{one.name}: {one.source_type} → {one.target_type}" for one in self.relationship_types]
             raise ValidationError(unknown("relationship", f"{type_}: {source.type} → {target.type}", valid))
         return DomainRelationship(type_, source, target)
 
 
-# -- as plain data: what a person writes in Python or YAML, what a file of this package holds, what is stored
+# -- reading and writing schemas as plain data: Python mappings, YAML presets and stored records
 
 CONFIG = tuple(one.name for one in fields(DomainSchema) if one.name not in ("id", "name", "created_at"))
 
@@ -188,7 +198,7 @@ def _read_section(label: str, value: Any, valid: Iterable[str]) -> dict[str, Any
 
 def _read_rows(kind: type[T], label: str, value: Any) -> tuple[T, ...]:
     """Read rows: `{"name": "lead", "attributes": [...]}`, `{"lead": {"attributes": [...]}}`, or only a name."""
-    known = [one.name for one in fields(cast(Any, kind))]
+    field_names = [one.name for one in fields(cast(Any, kind))]
     readers = {"description": _read_text, "attributes": _read_names}
     rows = []
     for at, row in enumerate(validate.items(label, value or ())):
@@ -197,8 +207,9 @@ def _read_rows(kind: type[T], label: str, value: Any) -> tuple[T, ...]:
             if isinstance(row, Mapping) and len(row) == 1 and "name" not in row:
                 [(name, rest)] = row.items()
                 row = {**validate.mapping(place, rest), "name": name}
-            given = _read_section(place, {"name": row} if isinstance(row, str) else row, known)
-            row = kind(**{one: readers.get(one, validate.name)(f"{place}.{one}", given.get(one)) for one in known})
+            values = _read_section(place, {"name": row} if isinstance(row, str) else row, field_names)
+            readings = {one: readers.get(one, validate.name)(f"{place}.{one}", values.get(one)) for one in field_names}
+            row = kind(**readings)
         rows.append(row)
     return tuple(rows)
 
@@ -214,29 +225,32 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
 
 
 def from_config(name: str, config: Mapping[str, Any], **fields: Any) -> DomainSchema:
-    """A schema from what a person wrote, without secrets; a part that is not known is an error that lists what is."""
-    given = _read_section(f"schema {name!r}", config, ("name", *CONFIG))
+    """Return a schema from its configuration, without secrets; raise ValidationError for an unknown key."""
+    values = _read_section(f"schema {name!r}", config, ("name", *CONFIG))
     checked = validate.name("name", name)
-    if given.pop("name", checked) != checked:
-        raise ValidationError(f"the schema is called {checked!r} here and {config['name']!r} in its config")
-    parts = {part: clean(value) for part, value in given.items()}
+    if values.pop("name", checked) != checked:
+        raise ValidationError(
+            f"the schema is named {checked!r}, but its configuration names it {config['name']!r}; use one name"
+        )
+    parts = {part: clean(value) for part, value in values.items()}
     parts |= {part: read(part, parts.get(part)) for part, read in _READERS.items()}
     return DomainSchema(**({"id": new_id("dom"), "name": checked} | parts | fields))
 
 
 def to_json(schema: DomainSchema) -> dict[str, Any]:
-    """Everything, as `from_json` reads it."""
+    """Return a schema as JSON values that `from_json` reads."""
     return cast(dict[str, Any], json.loads(json.dumps(asdict(schema), default=times.to_iso)))
 
 
 def from_json(data: Mapping[str, Any]) -> DomainSchema:
+    """Return the schema that `to_json` wrote."""
     parts = {name: value for name, value in data.items() if name in CONFIG}
     return from_config(data["name"], parts, id=data["id"], created_at=times.from_iso(data["created_at"]))
 
 
 @lru_cache(maxsize=len(PRESETS))
 def preset(name: str) -> DomainSchema:
-    """One of the schemas that come with alma."""
+    """Return one of the schemas that come with alma."""
     from importlib.resources import files
 
     import yaml
@@ -248,38 +262,38 @@ def preset(name: str) -> DomainSchema:
     return from_config(name, data, id=f"dom_{name}", created_at=since)
 
 
-# -- a schema at work: what it allows, asked at the one door for writing, and its thresholds
+# -- applying a schema: its categories are checked on every write, and its thresholds replace the settings
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaScopes(Scopes):
-    """The declared agents within a schema; without any, every name is an agent that may learn what the schema says."""
+    """The scopes of agents under a schema; without declared agents, every name may learn what the schema allows."""
 
     schema: DomainSchema
 
     def of(self, agent: str) -> MemoryScope:
-        """Return what an agent may learn there: what is declared for it, as far as the schema allows it.
+        """Return the scope of an agent: its declared categories, as far as the schema allows them.
 
-        One that is declared only for what the schema does not know may learn nothing that has a category.
+        An agent whose declared categories are all outside the schema may not learn anything that has a category.
         """
         scope, schema = Scopes.of(self, agent), self.schema
         declared = _list_declared(scope, schema)
-        known = tuple(one for one in declared if schema.allows(one))
-        strange = () if known else declared
-        forbidden = tuple(dict.fromkeys((*scope.cannot_learn, *schema.excluded_categories, *strange)))
-        allowed = known or strange or schema.learning_categories
+        valid = tuple(one for one in declared if schema.allows(one))
+        foreign = () if valid else declared
+        forbidden = tuple(dict.fromkeys((*scope.cannot_learn, *schema.excluded_categories, *foreign)))
+        allowed = valid or foreign or schema.learning_categories
         return replace(scope, can_learn=allowed, cannot_learn=forbidden, domain=schema.name)
 
 
 def _list_declared(scope: MemoryScope, schema: DomainSchema) -> tuple[str, ...]:
-    """What is declared for another domain says nothing about this one, but for what the agent must never learn."""
+    """Return the categories that an agent is declared to learn; none if it is declared for another domain."""
     return scope.can_learn if plain(scope.domain) in (*_ANY_DOMAIN, plain(schema.name)) else ()
 
 
 def apply_schema(alma: ALMA, schema: DomainSchema, *, strict: bool = True) -> ALMA:
-    """From now on this memory follows the schema: what may be learned, from when on, and how fast it fades.
+    """Let a memory follow a schema from now on: its categories, thresholds and decay. Return the memory.
 
-    A declared agent that could learn nothing there is an error or, unless `strict`, a warning.
+    A declared agent that could not learn anything under the schema is an error if `strict`, otherwise a warning.
     """
     engine = alma.engine
     valid = ", ".join(schema.learning_categories) or f"anything but {', '.join(schema.excluded_categories)}"
@@ -288,12 +302,12 @@ def apply_schema(alma: ALMA, schema: DomainSchema, *, strict: bool = True) -> AL
         if not declared or any(map(schema.allows, declared)):
             continue
         wrong = (
-            f"agent {name!r} may learn {', '.join(declared)}, and the schema {schema.name!r} knows none of that. "
-            f"It knows: {valid}."
+            f"agent {name!r} is declared to learn {', '.join(declared)}, but the schema {schema.name!r} allows none of "
+            f"these. It allows: {valid}."
         )
         if strict:
             raise ValidationError(wrong)
-        _LOG.warning("%s Until one of both is changed, it learns nothing that has a category.", wrong)
+        _LOG.warning("%s Change the agent or the schema; until then the agent learns nothing with a category.", wrong)
     settings = replace(
         engine.settings,
         min_occurrences_for_heuristic=schema.min_occurrences_for_heuristic,
@@ -304,17 +318,17 @@ def apply_schema(alma: ALMA, schema: DomainSchema, *, strict: bool = True) -> AL
 
 
 def apply_stored_schema(alma: ALMA) -> ALMA:
-    """The same with the schema that is kept for the memory's project, where there is one.
+    """Let a memory follow the schema that is stored for its project, if there is one. Return the memory.
 
-    Agents are declared in a file that anybody edits later. One that does not fit is only warned of: the memory must
-    open, if only to follow another schema.
+    An agent that does not fit the schema causes only a warning, because agents are declared in a file that may be
+    edited later: the memory must still open, if only to follow another schema.
     """
     schema = schema_of(alma)
     return alma if schema is None else apply_schema(alma, schema, strict=False)
 
 
 def schema_of(alma: ALMA) -> DomainSchema | None:
-    """The schema that governs a memory, or that is kept for its project."""
+    """Return the schema that a memory follows, or that is stored for its project; None if there is none."""
     if isinstance(alma.engine.scopes, SchemaScopes):
         return alma.engine.scopes.schema
     for record in alma.engine.store.get([_make_id("project", alma.engine.project)]):
@@ -323,7 +337,7 @@ def schema_of(alma: ALMA) -> DomainSchema | None:
     return None
 
 
-# -- keeping
+# -- storing
 
 
 def _make_id(*parts: str) -> str:
@@ -331,7 +345,7 @@ def _make_id(*parts: str) -> str:
 
 
 def _store_schema(engine: Engine, schema: DomainSchema, *, project: bool = False) -> None:
-    """Keep a schema for all projects of a store under its name, or as the one that a project is governed by."""
+    """Store a schema by name for all projects of a store, or as the schema that a project follows."""
     id = _make_id("project", engine.project) if project else _make_id("name", schema.name)
     place = engine if project else replace(engine, project=EVERYWHERE)
     body = {"name": schema.name, "schema": to_json(schema)}
@@ -351,7 +365,7 @@ def _store_schema(engine: Engine, schema: DomainSchema, *, project: bool = False
 
 
 class _ClassOrInstanceMethod(Generic[T]):
-    """A method that works on the class too, where there is no memory to keep anything in."""
+    """A method that can also be called on the class, where there is no memory to store anything in."""
 
     def __init__(self, function: Callable[..., T]) -> None:
         self._function = function
@@ -362,10 +376,10 @@ class _ClassOrInstanceMethod(Generic[T]):
 
 
 class DomainMemoryFactory(Closeable):
-    """Makes memories for any domain.
+    """Creates domain schemas, and memories that follow them.
 
-    Schemas that are created on a factory are kept in a memory, where other processes find them: the one given, or the
-    one that is configured here. On the class itself (`DomainMemoryFactory.create_schema(...)`) nothing is kept.
+    Schemas that are created on an instance are stored in its memory (the one passed, or the configured one), where
+    other processes find them. On the class itself (`DomainMemoryFactory.create_schema(...)`) nothing is stored.
     """
 
     def __init__(self, alma: ALMA | None = None) -> None:
@@ -382,9 +396,9 @@ class DomainMemoryFactory(Closeable):
 
     @_ClassOrInstanceMethod
     def create_schema(self: DomainMemoryFactory | None, name: str, config: Mapping[str, Any]) -> DomainSchema:
-        """A schema from its parts, such as `entity_types` and `learning_categories`.
+        """Create and return a schema from its parts, such as `entity_types` and `learning_categories`.
 
-        One of the same name that was kept before makes way; one of a preset's name stands before the preset.
+        It overwrites a stored schema of the same name, and takes precedence over a preset of the same name.
         """
         schema = from_config(name, config)
         if self is not None:
@@ -393,24 +407,24 @@ class DomainMemoryFactory(Closeable):
 
     @_ClassOrInstanceMethod
     def list_schemas(self: DomainMemoryFactory | None) -> list[str]:
-        """The names of the presets and of the schemas that are kept here."""
+        """Return the names of the presets and of the stored schemas."""
         return list(dict.fromkeys((*PRESETS, *(self.find_stored_schemas() if self else ()))))
 
     @_ClassOrInstanceMethod
     def get_schema(self: DomainMemoryFactory | None, name: str) -> DomainSchema:
-        """The schema of that name, kept or preset."""
+        """Return the schema with that name, stored or preset."""
         own = self.find_stored_schemas() if self else {}
         if name not in own and name not in PRESETS:
             raise ValidationError(unknown("schema", name, dict.fromkeys((*PRESETS, *own))))
         return own.get(name) or preset(name)
 
     def delete_schema(self, name: str) -> None:
-        """Take a kept schema off the list; projects that are governed by it go on being so."""
+        """Delete a stored schema; projects that follow it keep following it."""
 
         def step(tx: Transaction) -> None:
             record = tx.find(_make_id("name", name))
             if record is None or record.status is not Status.ACTIVE:
-                raise NotFoundError(f"no schema {name!r} is kept here; those that come with alma cannot be removed")
+                raise NotFoundError(f"there is no stored schema {name!r}; presets cannot be deleted")
             tx.update(record, status=Status.RETIRED)
 
         write(self._memory().engine, step)
@@ -433,13 +447,13 @@ class DomainMemoryFactory(Closeable):
         embedder: Embedder | None = None,
         agents: Iterable[MemoryScope] | None = None,
     ) -> ALMA:
-        """A memory of a project that follows a schema, and remembers that it does.
+        """Open the memory of a project, let it follow a schema from now on, and return it.
 
-        Without `storage` it is the memory that is configured here (SQLite in the folder `.alma` when nothing is), so
-        that a `ProgressTracker` or `SessionManager` of the same project shares it; of a factory with a memory of its
-        own, it is another project of that one's store, and they are closed together. `storage` names another folder
-        for a SQLite memory, or is a store, which then goes with `embedder` (none: words alone are searched). `agents`
-        are those of this memory, in place of the configured ones.
+        Without `storage` it is the configured memory (by default SQLite in the folder `.alma`), so that a
+        `ProgressTracker` or `SessionManager` of the same project shares it. If the factory has its own memory, it is
+        another project in that memory's store, and both are closed together. `storage` is a folder for a SQLite
+        memory, or a store to use with `embedder` (without one, only words are searched). `agents` replaces the
+        configured agents.
         """
         chosen = self.get_schema(schema) if isinstance(schema, str) else schema
         if not isinstance(chosen, DomainSchema):
@@ -456,13 +470,15 @@ class DomainMemoryFactory(Closeable):
         return alma
 
     def open_alma(self, project_id: str, storage: Store | str | PathLike[str] | None = None, **options: Any) -> ALMA:
-        """The memory of a project that was created with a schema, following it again. `options` are those of
-        `create_alma`."""
+        """Open the memory of a project that was created with a schema, and let it follow that schema again.
+
+        `options` are those of `create_alma`.
+        """
         alma = self._open(project_id, storage, **options)
         if schema_of(alma) is None:
             self._drop(alma)
             raise NotFoundError(
-                f"project {project_id!r} has no schema; create_alma(schema, {project_id!r}) gives it one"
+                f"project {project_id!r} has no schema; create its memory with create_alma(schema, {project_id!r})"
             )
         return apply_stored_schema(alma)
 
@@ -497,7 +513,7 @@ class DomainMemoryFactory(Closeable):
         if self._alma is None or alma.engine.store is not self._alma.engine.store:
             alma.close()
 
-    # -- where schemas are kept
+    # -- where schemas are stored
 
     def _memory(self) -> ALMA:
         if self._alma is not None:
@@ -509,7 +525,7 @@ class DomainMemoryFactory(Closeable):
         return self._opened
 
     def find_stored_schemas(self) -> dict[str, DomainSchema]:
-        """Return the schemas that were created here, by name. To look for schemas is no reason to make a memory."""
+        """Return the stored schemas by name, without creating a memory if there is none."""
         if self._alma is None and self._opened is None:
             from .app import find_config
 
@@ -542,16 +558,20 @@ Rows = Iterable[Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Domain:
+    """A domain schema in a list, or with all its parts."""
+
     name: str
     description: str
-    preset: bool  # Shipped with alma, and not changed here.
-    in_use: bool  # This project follows it.
+    preset: bool  # Whether it comes with alma and was not changed.
+    in_use: bool  # Whether this project follows it.
     schema: DomainSchema | None = None
-    """All its parts, where one was asked for by its name."""
+    """The whole schema, if it was requested by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedDomain:
+    """The name of a domain schema that was deleted."""
+
     name: str
 
 
@@ -562,15 +582,15 @@ def list_domains(
     """List the domain schemas: the presets and those that were created here; or show one."""
     factory, used = DomainMemoryFactory(alma), schema_of(alma)
     schemas = {one: factory.get_schema(one) for one in factory.list_schemas()}
-    # Taken off the list, a schema still governs the projects that follow it.
+    # A deleted schema is still listed in the projects that follow it.
     if used is not None:
         schemas.setdefault(used.name, used)
     if name is not None and name not in schemas:
         raise ValidationError(unknown("schema", name, schemas))
-    wanted = schemas.values() if name is None else [schemas[name]]
+    chosen = schemas.values() if name is None else [schemas[name]]
     in_use = used.name if used else None
     return [
-        Domain(one.name, one.description, _is_preset(one), one.name == in_use, one if name else None) for one in wanted
+        Domain(one.name, one.description, _is_preset(one), one.name == in_use, one if name else None) for one in chosen
     ]
 
 
@@ -595,13 +615,15 @@ def create_domain(
     replace_existing: Annotated[bool, About("let it take the place of another schema of this name")] = False,
 ) -> DomainSchema:
     """Create a domain schema: what there is, what may be learned, and how fast it fades."""
-    given = {key: value for key, value in locals().items() if key in CONFIG and value is not None}
-    schema, existing = from_config(name, given), DomainMemoryFactory(alma).find_stored_schemas().get(name)
+    config = {key: value for key, value in locals().items() if key in CONFIG and value is not None}
+    schema, existing = from_config(name, config), DomainMemoryFactory(alma).find_stored_schemas().get(name)
     if existing is None or replace_existing:
         _store_schema(alma.engine, schema)
         return schema
     if replace(schema, id=existing.id, created_at=existing.created_at) != existing:
-        raise ValidationError(f"there is another schema {name!r}; replace_existing overwrites it")
+        raise ValidationError(
+            f"there is already another schema {name!r}; choose another name, or overwrite it with replace_existing"
+        )
     return existing
 
 
@@ -610,7 +632,7 @@ def use_domain(alma: Any, name: Name) -> DomainSchema:
     """Let this project follow a domain schema from now on: it gates what may be learned."""
     [domain] = list_domains(alma, name)
     schema = cast(DomainSchema, domain.schema)
-    # The first holds for this memory from now on, the second remembers it for those who open this project later.
+    # Apply it to this memory, and store it for processes that open this project later.
     apply_schema(alma, schema)
     _store_schema(alma.engine, schema, project=True)
     return schema

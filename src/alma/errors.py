@@ -1,21 +1,21 @@
-"""What can go wrong, as a tree.
+"""The tree of all errors that alma raises.
 
 ALMAError
  ├─ ConfigError             a configuration names something that does not exist or does not fit
- │   └─ UntrustedConfigError    it was found in a folder that is not trusted; says how to trust it
- ├─ ValidationError         an argument is not usable; says which and what is valid
+ │   └─ UntrustedConfigError    it lies in a folder that is not trusted; explains how to trust it
+ ├─ ValidationError         an argument is not valid; names it and the valid values
  ├─ ScopeError              an agent may not learn or read this
  ├─ NotFoundError           no such memory
  ├─ MissingExtraError       an optional package is not installed; names the `pip install`
  ├─ EmbeddingError          an embedder failed
- │   └─ EmbedderMismatchError   the store was embedded by another model; says how to reindex
- ├─ ModelError              a language model gave no answer that can be used; knows what it cost
- │   ├─ ModelUnavailableError   it is not there, not logged in or failed
- │   ├─ ModelTimeoutError       it took too long and was ended
- │   ├─ ModelOutputError        it refused, or answered something else than it was asked for
+ │   └─ EmbedderMismatchError   the store was embedded by another model; explains how to reindex
+ ├─ ModelError              a language model gave no usable answer; reports its cost
+ │   ├─ ModelUnavailableError   it cannot be reached, is not logged in, or failed
+ │   ├─ ModelTimeoutError       it did not answer in time
+ │   ├─ ModelOutputError        it refused, or its answer cannot be used
  │   └─ OverBudgetError         today's budget is used up; the model was not asked
- └─ StorageError            the store could not do it
-     ├─ ConflictError       somebody else wrote a newer version; read again and retry
+ └─ StorageError            the store failed
+     ├─ ConflictError       another process wrote a newer version; read again and retry
      ├─ BusyError           the store stayed locked by others for too long
      ├─ ReadOnlyError       the store cannot be written
      ├─ StorageFullError    no room left
@@ -30,34 +30,37 @@ from collections.abc import Iterable
 
 
 class ALMAError(Exception):
-    """The root of every exception that alma raises on purpose."""
+    """The base class of all errors that alma raises."""
 
     neutral = ""
-    """What callers on other machines read instead of the message, which may name files of this one; empty: the
-    message itself."""
+    """The text that remote callers get instead of the message, which may name local files; empty: the message."""
 
 
 class ConfigError(ALMAError):
+    """The configuration names something that does not exist or does not fit."""
+
     neutral = "the server's configuration does not allow this"
 
 
 class UntrustedConfigError(ConfigError):
-    pass
+    """The configuration file lies in a folder that is not trusted."""
 
 
 class ValidationError(ALMAError, ValueError):
-    pass
+    """An argument is not valid."""
 
 
 class ScopeError(ALMAError):
-    pass
+    """The caller or agent may not do this."""
 
 
 class NotFoundError(ALMAError, LookupError):
-    pass
+    """There is no memory or record with this id."""
 
 
 class MissingExtraError(ALMAError, ImportError):
+    """An optional package is not installed."""
+
     def __init__(self, package: str, extra: str, what: str = "This") -> None:
         super().__init__(f"{what} needs the package `{package}`: {install_command(extra)}")
         self.package = package
@@ -65,15 +68,19 @@ class MissingExtraError(ALMAError, ImportError):
 
 
 class EmbeddingError(ALMAError):
+    """The embedder failed."""
+
     neutral = "the embedder failed"
 
 
 class EmbedderMismatchError(EmbeddingError):
+    """The vectors of the store come from another embedder."""
+
     neutral = ""
 
 
 class ModelError(ALMAError):
-    """`spent` is (tokens in, tokens out, cost) as far as it is known; None when nobody can tell."""
+    """A language model gave no usable answer. `spent` is (tokens in, tokens out, cost); None if unknown."""
 
     neutral = "the language model gave no answer that can be used"
 
@@ -83,57 +90,73 @@ class ModelError(ALMAError):
 
 
 class ModelUnavailableError(ModelError):
-    pass
+    """The model cannot be reached, is not logged in, or failed."""
 
 
 class ModelTimeoutError(ModelError):
-    pass
+    """The model did not answer in time."""
 
 
 class ModelOutputError(ModelError):
-    pass
+    """The model refused, or its answer cannot be used."""
 
 
 class OverBudgetError(ModelError):
+    """The daily budget is used up; the model was not asked."""
+
     neutral = ""
 
 
 class StorageError(ALMAError):
-    neutral = "the store could not do it"
+    """The store failed."""
+
+    neutral = "the store failed"
 
 
 class ConflictError(StorageError):
+    """Another process wrote a newer version; read again and retry."""
+
     neutral = ""
 
 
 class BusyError(StorageError):
+    """Other processes locked the store for too long."""
+
     neutral = "the store stayed locked by others for too long; nothing was written, try again"
 
 
 class ReadOnlyError(StorageError):
+    """The store is not writable."""
+
     neutral = "the store cannot be written"
 
 
 class StorageFullError(StorageError):
+    """There is no space left for the store."""
+
     neutral = "the store has no room left"
 
 
 class CorruptStoreError(StorageError):
+    """The file is damaged or is not a store."""
+
     neutral = "the store is damaged"
 
 
 class NewerStoreError(StorageError):
+    """The store was written by a newer version of alma."""
+
     neutral = "the store was written by a newer version of alma"
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra. The name on the package index belongs to another project."""
+    """Return the command that installs an extra. The name on the package index belongs to another project."""
     return f"pip install '.[{extra}]' (in the checkout of alma)"
 
 
-def unknown(what: str, given: object, valid: Iterable[str]) -> str:
-    """The sentence for a name that is not one of the valid ones."""
+def unknown(what: str, value: object, valid: Iterable[str]) -> str:
+    """Return the error message for an unknown name, with the closest and all valid names."""
     names = [str(name) for name in valid]
-    close = difflib.get_close_matches(str(given), names, n=1)
+    close = difflib.get_close_matches(str(value), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"unknown {what} {given!r}.{hint} Valid: {', '.join(names)}."
+    return f"unknown {what} {value!r}.{hint} Valid: {', '.join(names)}."

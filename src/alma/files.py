@@ -75,7 +75,7 @@ def make_new_file(target: Path) -> Iterator[Path]:
 
     Yields where to write it meanwhile: a file beside the target that only its owner can read.
     """
-    problem = f"{target} is there already; choose another name, this overwrites nothing"
+    problem = f"{target} already exists and is not overwritten; choose another name"
     if target.exists():
         raise ValidationError(problem)
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
@@ -84,7 +84,7 @@ def make_new_file(target: Path) -> Iterator[Path]:
             part.unlink(missing_ok=True)
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE))
         except OSError as error:
-            raise StorageError(f"{part.parent} cannot be written: {error.strerror}; choose another place") from error
+            raise StorageError(f"{part.parent} cannot be written: {error.strerror}; choose another folder") from error
         yield part
         _sync(part, os.O_RDWR)
         try:
@@ -175,9 +175,9 @@ def _open_lock(path: str, seconds: float) -> sqlite3.Connection:
                 connection.close()
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise BusyError(f"another process has held {path} for {seconds:g} s; try again") from error
+                raise BusyError(f"another process has locked {path} for {seconds:g} s; try again later") from error
             if code not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-                hint = "check the owner and mode of its folder"
+                hint = "check the permissions of its folder"
                 raise StorageError(f"{path} cannot be locked ({error}); {hint}") from error
             # Emptied where it lies: removing it would take the file away from under somebody who locked it meanwhile.
             os.truncate(path, 0)
@@ -208,6 +208,7 @@ class FileChange:
 
     @property
     def verb(self) -> str:
+        """Return what is done to the file: create, change or remove."""
         if self.before is None:
             return "create"
         return "remove" if self.after is None else "change"

@@ -1,6 +1,6 @@
-"""A process that forks: the fork waits until no other thread is in the middle of something.
+"""Make forks safe: a fork waits until no other thread holds a lock or imports a module.
 
-A child has only the thread that forked. A lock that another thread held stays locked in it for ever, a module that
+A child has only the thread that forked. A lock that another thread held stays locked in it forever, a module that
 another thread was importing stays half imported, and SQLite goes on believing in file locks that the child does not
 have. So before a fork all locks named here are acquired, and afterwards they are released in the parent and the child.
 """
@@ -16,17 +16,21 @@ from typing import Protocol, TypeVar
 
 
 class ForkLock(Protocol):
-    """A lock, or what knows how to come to rest like one."""
+    """A lock, or an object that can be acquired and released like one."""
 
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock and return whether that succeeded in time."""
+        ...
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Release the lock."""
+        ...
 
 
 H = TypeVar("H", bound=ForkLock)
 
 _PATIENCE_SECONDS = 60.0
-"""After this a fork goes on all the same: a thread that waits for the forking one must not stop it for ever."""
+"""After this a fork goes on all the same: a thread that waits for the forking one must not stop it forever."""
 _PACKAGES = ("alma", "numpy", "onnxruntime")
 
 _holders: weakref.WeakSet[ForkLock] = weakref.WeakSet()
@@ -58,7 +62,7 @@ def _after_fork() -> None:
 
 
 def _is_importing() -> bool:
-    """Whether a thread is still executing a module that a child may need."""
+    """Return whether a thread is still executing a module that a child may need."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in _PACKAGES:
             spec = getattr(module, "__spec__", None)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class IgnorePattern:
+    """One pattern of an ignore file, with the meaning it has in .gitignore."""
+
     __slots__ = ("_parts", "covers_everything", "is_for_folders", "is_negated")
 
     def __init__(self, line: str) -> None:

@@ -49,9 +49,9 @@ def load(text: str, name: str, *, remarks: bool = True) -> dict[str, Any]:
     try:
         value = json.loads(_hide_remarks(text) if remarks else text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{name} is not valid JSON ({error}); mend it first, nothing was changed") from error
+        raise ConfigError(f"{name} is not valid JSON ({error}); fix the file first; nothing was changed") from error
     if not isinstance(value, dict):
-        raise ConfigError(f"{name} must hold a JSON object, not {type(value).__name__}; nothing was changed")
+        raise ConfigError(f"{name} must contain a JSON object, not {type(value).__name__}; nothing was changed")
     return value
 
 
@@ -67,7 +67,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
         if depth == len(path):
             break
         if text[member.value] != "{":
-            raise ConfigError(f"`{key}` must be a JSON object to hold `{path[depth]}`; nothing was changed")
+            raise ConfigError(f"`{key}` must be a JSON object so that `{path[depth]}` can be set; nothing was changed")
         outer = _read_object(text, member.value)
     assert member is not None
     return text[: member.value] + _format(value, text, outer, _find_indent(text, member.start)) + text[member.end :]
@@ -90,11 +90,11 @@ def drop(text: str, path: Sequence[str]) -> str:
 def _hide_remarks(text: str) -> str:
     """Return the same text, character for character, with spaces for remarks and for commas that nothing follows."""
 
-    def hide(found: re.Match[str]) -> str:
-        token = found[0]
+    def hide(match: re.Match[str]) -> str:
+        token = match[0]
         if token == ",":
-            follows = text[: found.start()].rstrip()[-1:] not in ("", "{", "[", ",")
-            return " " if follows and _ENDS.match(text, found.end()) else ","
+            follows = text[: match.start()].rstrip()[-1:] not in ("", "{", "[", ",")
+            return " " if follows and _ENDS.match(text, match.end()) else ","
         return token if token[0] == '"' else re.sub(r"[^\r\n]", " ", token)
 
     bare = _TOKEN.sub(hide, text)
@@ -139,7 +139,7 @@ def _add_member(text: str, outer: _Object, key: str, value: Any) -> str:
 
 
 def _remove_member(text: str, outer: _Object, place: int) -> str:
-    """What stands between the member and its neighbours goes with it if it is space, and stays if it is a remark."""
+    """Remove a member with the space around it; comments stay."""
     member = outer.members[place]
     if len(outer.members) == 1:
         before, rest = text[outer.start + 1 : member.start], text[member.end : outer.end].removeprefix(",")

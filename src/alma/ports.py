@@ -1,4 +1,4 @@
-"""The boundaries: what the engine asks of the outside. Adapters satisfy these protocols; nothing here does any work."""
+"""The protocols that stores, embedders, models and clocks implement for the engine."""
 
 from __future__ import annotations
 
@@ -25,21 +25,23 @@ class Store(Protocol):
         """
 
     def get(self, ids: Sequence[str]) -> list[Record]:
-        """The records held, in the order asked; unknown ids are left out."""
+        """Return the records with these ids, in order; unknown ids are left out."""
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove for good, with vectors and words; how many were there."""
+        """Delete records permanently, with their vectors and words; return how many existed."""
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
         """Newest first by `created_at`, ties by id, greatest first."""
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
-        """The records whose best vector is closest by cosine: filter first, then rank; ties by id, smallest first.
+        """Return the records whose best vector is closest by cosine: filter, then rank; ties by id, smallest first.
 
         Records without a vector of this length take no part.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the store."""
+        ...
 
 
 @runtime_checkable
@@ -47,12 +49,12 @@ class Searchable(Protocol):
     """A store that also ranks by words. Without it the engine ranks words itself."""
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
-        """The records that share at least one of the (space-separated) words: filter first, then best first."""
+        """Return the records that share at least one of the (space-separated) words: filter first, then best first."""
 
 
 @runtime_checkable
 class Snapshots(Protocol):
-    """A store that can show one caller a single moment. Without it each read is of its own moment."""
+    """A store that supports consistent reads. Without it, each read sees the latest state."""
 
     def snapshot(self) -> AbstractContextManager[None]:
         """All that this thread reads inside belongs to one moment. Nothing may be written inside.
@@ -66,7 +68,7 @@ class Checkable(Protocol):
     """A store that can look for damage in itself."""
 
     def check(self) -> list[str]:
-        """What is wrong, a sentence each; empty when sound."""
+        """Return the problems, one sentence each; empty if the store is intact."""
 
 
 @runtime_checkable
@@ -74,7 +76,7 @@ class Countable(Protocol):
     """A store that counts without reading. Without it the engine scans."""
 
     def count(self, where: Where) -> Mapping[tuple[str, str, str], int]:
-        """How many records there are of each (kind, agent, status)."""
+        """Return how many records there are of each (kind, agent, status)."""
 
 
 @runtime_checkable
@@ -82,12 +84,12 @@ class Copyable(Protocol):
     """A store that can be copied while it is in use."""
 
     def backup(self, target: str | PathLike[str], progress: Callable[[int, int], None] | None = None) -> None:
-        """Copy what is held at this moment to a new file; `progress` is told how much is done, and of how much."""
+        """Copy the current state to a new file; `progress` is called with the amount done and the total."""
 
 
 @runtime_checkable
 class Vacuumable(Protocol):
-    """A store whose file may still hold what was deleted until it is written anew."""
+    """A store whose file may contain deleted content until it is rewritten."""
 
     def vacuum(self) -> None:
         """Leave no byte of deleted records in the store's files, and give their space back.
@@ -97,20 +99,28 @@ class Vacuumable(Protocol):
 
 
 class Embedder(Protocol):
+    """Turns texts into vectors."""
+
     @property
     def name(self) -> str:
         """Kept with every record; another name means vectors that cannot be compared."""
 
     @property
-    def dim(self) -> int: ...
+    def dim(self) -> int:
+        """Return the dimension of the vectors."""
+        ...
 
     @property
     def passage_chars(self) -> int:
-        """A longer text is split before it is embedded, so that nothing is cut off unseen."""
+        """Return how many characters fit into one vector; longer texts are split into passages."""
 
-    def embed(self, texts: Sequence[str]) -> list[Vector]: ...
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector for each text, in order."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free what the embedder holds."""
+        ...
 
 
 @runtime_checkable
@@ -118,18 +128,22 @@ class Lingual(Protocol):
     """An embedder that understands some languages only. Any other is taken to understand all."""
 
     def knows(self, text: str) -> bool:
-        """Return whether vectors of the text stand for its meaning. Where they do not, words are compared."""
+        """Return whether vectors of the text represent its meaning; otherwise words are compared."""
 
 
 class Model(Protocol):
-    """A language model. Text goes in, a value of the shape that was asked for comes out."""
+    """A language model that answers a prompt with a value of the prompt's schema."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the model's name."""
+        ...
 
     def ask(self, prompt: Prompt) -> Answer:
         """One question, one answer that fits `prompt.schema`; ModelError when there is none."""
 
 
 class Clock(Protocol):
+    """Returns the current time, with its time zone."""
+
     def __call__(self) -> datetime: ...

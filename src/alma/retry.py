@@ -1,4 +1,4 @@
-"""What the clients of models and embedders share: calling again after a pause, and keys that are not shown."""
+"""Retries with pauses, and secrets that are never printed, for the clients of models and embedders."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def list_options(kind: Any) -> list[Any]:
 
 @cache
 def is_object(kind: Any) -> bool:
-    """Whether a value of this type is written as an object whose members are known."""
+    """Return whether a value of this type is written as an object whose members are known."""
     return isinstance(kind, type) and (is_dataclass(kind) or is_typeddict(kind))
 
 
@@ -166,6 +166,7 @@ def name_definition(kind: type, definitions: Definitions) -> str:
 
 
 def object_schema(kind: Any, definitions: Definitions, leave_out: Sequence[str] = ()) -> Schema:
+    """Return the schema of a dataclass or typed dictionary, without the members to leave out."""
     hints = _hints(kind)
     names = list(hints) if is_typeddict(kind) else [field.name for field in fields(kind) if _is_shown(field)]
     members = {name: describe_type(hints[name], definitions) for name in names if name not in leave_out}
@@ -189,7 +190,7 @@ def strict_object(members: Mapping[str, Schema], required: Sequence[str] | None 
 
 @cache
 def has_prompt(kind: Any) -> bool:
-    """Whether a value of this type holds memories and a text for a prompt that tells all of them."""
+    """Return whether values of this type have memories and a prompt that contains all of them."""
     return is_dataclass(kind) and {"prompt", "memories"} <= {field.name for field in fields(kind)}
 
 

@@ -49,8 +49,8 @@ COMMON = frozenset(
 """Words that most texts hold: to share one of them is to share little."""
 
 
-def _fold(found: re.Match[str]) -> str:
-    return found[0] if found["flag"] else found[0].casefold()
+def _fold(match: re.Match[str]) -> str:
+    return match[0] if match["flag"] else match[0].casefold()
 
 
 def _make_compatible(text: str) -> str:
@@ -71,6 +71,7 @@ _normalise_name = lru_cache(maxsize=4096)(normalise)
 
 
 def fingerprint(*parts: str) -> str:
+    """Return a digest that is equal for texts that differ only in case, accents and spacing."""
     joined = "\x1f".join(_normalise_name(part) if len(part) < 32 else normalise(part) for part in parts)
     return digest(joined)
 
@@ -85,7 +86,7 @@ def digest(*parts: str, size: int = 16) -> str:
 
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """A light English stemmer: enough that 'deploys', 'deployed' and 'deploying' meet."""
+    """Return the stem of an English word, so that 'deploys', 'deployed' and 'deploying' are equal."""
     if len(word) <= 3 or not word.isascii():
         return word
     for ending, least in (
@@ -115,14 +116,15 @@ def words(text: str) -> list[str]:
 
 
 def content_words(text: str, most: int | None = None) -> list[str]:
-    """The words that carry meaning, each once, in order; all words when nothing else is left."""
-    found = list(dict.fromkeys(words(text)))
-    kept = [word for word in found if word not in STOP and (len(word) > 1 or word.isdigit())] or found
-    return kept if most is None else kept[:most]
+    """Return the words that carry meaning, each once, in order; all words when nothing else is left."""
+    all_words = list(dict.fromkeys(words(text)))
+    content = [word for word in all_words if word not in STOP and (len(word) > 1 or word.isdigit())] or all_words
+    return content if most is None else content[:most]
 
 
 @lru_cache(maxsize=1024)
 def stems(text: str) -> frozenset[str]:
+    """Return the stems of the content words of a text."""
     return frozenset(map(stem, content_words(text)))
 
 
@@ -137,6 +139,7 @@ def _common_stems() -> frozenset[str]:
 
 
 def is_common(word: str) -> bool:
+    """Return whether a word occurs in many texts and says little about any of them."""
     return stem(word) in _common_stems()
 
 
@@ -159,12 +162,13 @@ _COMMON_WEIGHT = 0.3
 
 
 def shorten(text: str, most: int) -> str:
+    """Return a text on one line, cut to at most so many characters."""
     flat = _SPACE.sub(" ", text).strip()
     return flat if len(flat) <= most else flat[: most - 1].rstrip() + "…"
 
 
 def passages(text: str, most: int) -> list[str]:
-    """The text in pieces of at most `most` characters, cut between sentences or words where there is a place."""
+    """Return the text in pieces of at most `most` characters, cut between sentences or words if possible."""
     pieces = []
     rest = text.strip()
     while len(rest) > most:

@@ -98,6 +98,7 @@ def find_lessons(alma: ALMA, outcomes: Sequence[Outcome], since: datetime) -> li
 
 
 def count_results(alma: ALMA, outcome: Outcome) -> Tally:
+    """Return how often the strategy of an outcome worked, and how many results a heuristic needs."""
     [group] = alma.engine.store.get(find_groups(alma, [outcome]))
     scope = alma.engine.scope(outcome.agent)
     needed = scope.min_occurrences_for_heuristic or alma.engine.settings.min_occurrences_for_heuristic
@@ -112,15 +113,15 @@ def count_records(alma: ALMA, kind: str) -> int:
 
 def read_embedders(alma: ALMA) -> tuple[str, str]:
     """Return the embedder that made the store's vectors and the configured one; empty where there is none."""
-    held = transaction.find_embedder_marker(alma.engine)
-    return "" if held is None else str(held.body["value"]), alma.engine.embedder_name
+    stored = transaction.find_embedder_marker(alma.engine)
+    return "" if stored is None else str(stored.body["value"]), alma.engine.embedder_name
 
 
 def find_store_file(alma: ALMA) -> Path:
     """Return the file that can be vacuumed."""
     store = alma.engine.store
     if not hasattr(store, "vacuum"):
-        raise ValidationError(f"{type(store).__name__} keeps nothing in files, so there is nothing to vacuum")
+        raise ValidationError(f"{type(store).__name__} does not use files, so there is nothing to vacuum")
     return Path(store.path)  # type: ignore[attr-defined]
 
 
@@ -140,7 +141,7 @@ _NO_RECORDS = 2
 
 
 def export_lines(alma: ALMA, *, vectors: bool = True, progress: Progress = ignore_progress) -> Iterator[str]:
-    """The memory as JSON Lines, without line ends."""
+    """Return the memory as JSON Lines, without line ends."""
     return transfer.export_lines(alma.engine, vectors=vectors, progress=progress)
 
 
@@ -153,7 +154,7 @@ def export_to(alma: ALMA, target: Path, *, vectors: bool = True, progress: Progr
                 file.write(f"{line}\n")
                 count += 1
     except OSError as error:
-        raise StorageError(f"{target.parent} cannot be written: {error.strerror}; choose another place") from error
+        raise StorageError(f"{target.parent} cannot be written: {error.strerror}; choose another folder") from error
     return count
 
 
@@ -170,7 +171,7 @@ def import_from(
 ) -> tuple[ImportResult, str, int]:
     """Take in an export. Return what became of its records, its project, and how many of them still wait.
 
-    All of it is read and found sound before anything is written.
+    The whole file is read and checked before anything is written.
 
     `trusted=True` takes an export of one's own exactly as it is, `trusted=False` lets all memories of somebody else's
     wait for a person. None is for a file of unknown origin: when it claims active rules or a person's own words,
@@ -193,8 +194,8 @@ def import_from(
         project = transfer.project_of(file.readline(), place)
         if project != alma.project_id and not keep_project:
             raise ValidationError(
-                f"{place} holds the memories of project {project!r}, and this one is {alma.project_id!r}: open that "
-                "project, or take them in as its own (--keep-project)"
+                f"{place} contains the memories of project {project!r}, but this project is {alma.project_id!r}: "
+                "open that project, or import them as a project of its own (--keep-project)"
             )
         # What was erased is asked of the project that the records belong to.
         engine = replace(alma.engine, project=project)
@@ -203,18 +204,20 @@ def import_from(
         if trusted is None and confirm is not None:
             claims = transfer.find_claims(engine, read_records())
             trust = ImportTrust.OWN if claims and confirm(claims) else trust
-        taken = transfer.import_records(engine, read_records(), total, trust=trust, dry_run=dry_run, progress=progress)
-        if trust is not ImportTrust.OWN or not taken.known:
-            return taken, project, 0
+        result = transfer.import_records(engine, read_records(), total, trust=trust, dry_run=dry_run, progress=progress)
+        if trust is not ImportTrust.OWN or not result.known:
+            return result, project, 0
         # Those of an earlier import that did not trust the file: a record that is held is not replaced by the same.
         ids = [one.id for one in read_records() if one.status is Status.ACTIVE]
-        return taken, project, sum(one.status is Status.CANDIDATE for one in engine.store.get(ids))
+        return result, project, sum(one.status is Status.CANDIDATE for one in engine.store.get(ids))
 
 
 def backup(alma: ALMA, target: Path, progress: Progress | None = None) -> int:
-    """Copy the store, as it is at this moment, to a new file, and return its size; others may go on writing."""
+    """Copy the current state of the store to a new file and return its size; other processes may keep writing."""
     store = alma.engine.store
     if not isinstance(store, Copyable):
-        raise ValidationError(f"{type(store).__name__} has no file to copy; `alma export` writes all it holds")
+        raise ValidationError(
+            f"{type(store).__name__} has no file to copy; use `alma export` to write its content to a file"
+        )
     store.backup(target, progress)
     return target.stat().st_size

@@ -1,4 +1,4 @@
-"""What the parameters that many operations share are called, what they mean, and how they are checked."""
+"""The parameters that many operations share: their names, descriptions and checks."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ SignalName = Literal["used", "ignored", "thumbs_up", "thumbs_down"]
 
 
 def check_type(label: str, value: object) -> MemoryType:
-    """Return the memory type that a name or a memory class stands for."""
-    named = TYPES.get(value, value) if isinstance(value, type) else value
-    return MemoryType(validate.one_of("type", named, tuple(MemoryType)))
+    """Return the memory type of a name or a memory class."""
+    name = TYPES.get(value, value) if isinstance(value, type) else value
+    return MemoryType(validate.one_of("type", name, tuple(MemoryType)))
 
 
 def check_types(label: str, value: object) -> list[MemoryType]:
+    """Return the memory types of a list of names, or raise ValidationError."""
     return [check_type(label, one) for one in validate.items(label, value, "names")]
 
 
 def check_source(label: str, value: object) -> str:
-    """Return the name of a source as it was given, blank ones as "". ValidationError for one that nobody knows."""
+    """Return the name of a source as passed, "" for a blank one; ValidationError for an unknown one."""
     return validate.provenance(label, value).source if validate.optional_text(label, value) else ""
 
 
 def check_metadata(label: str, value: Any) -> dict[str, Any]:
+    """Return metadata as plain JSON values, or raise ValidationError."""
     return validate.metadata(value)
 
 
@@ -78,13 +80,13 @@ MaxTokens = Annotated[int, About("the prompt's budget in tokens")]
 
 
 def match_fields(
-    kinds: Collection[str], given: Mapping[str, Any] | None
+    kinds: Collection[str], selection: Mapping[str, Any] | None
 ) -> tuple[Collection[str], dict[str, Any] | None]:
     """Return those of the kinds that declare all these fields, and the values by the names they are stored under."""
-    if not given:
+    if not selection:
         return kinds, None
     values: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in selection.items():
         declared = {kind: list_fields(kind) for kind in kinds}
         kinds = [kind for kind in kinds if name in declared[kind]]
         if not kinds:
@@ -121,12 +123,12 @@ def copy_fields(kind: type[T], value: Any, **more: Any) -> T:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievedMemories:
-    """What a retrieval found."""
+    """The result of a retrieval."""
 
     query: str
     agent: str
     retrieval_id: str | None
-    """To be named when an outcome is learned with the help of these memories."""
+    """Pass it to `learn` when an outcome was reached with the help of these memories."""
     retrieval_time_ms: float
     total_items: int
     memories: list[Memory]
@@ -152,6 +154,8 @@ def to_retrieved(memories: MemorySlice, max_tokens: MaxTokens = 2000) -> Retriev
 
 @dataclass(frozen=True, slots=True)
 class Match:
+    """A memory that a search found, and its score."""
+
     memory: Memory
     score: float
     """0 to 1: how near it is."""
@@ -160,16 +164,22 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """An answer that is one text."""
+
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
+    """The id of a memory that was deleted."""
+
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedUser:
+    """How much was erased for a user."""
+
     user_id: str
     counts: dict[str, int]
     """How many memories of each kind were erased."""
@@ -184,13 +194,15 @@ class Change:
     why: str
     before: dict[str, Any]
     by: str = ""
-    """Who changed a work item; empty: it was not said."""
+    """Who changed a work item; empty if unknown."""
     after: dict[str, Any] = field(default_factory=dict)
-    """What a work item has had since."""
+    """The values of a work item after the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForgottenMemories:
+    """The memories that were archived."""
+
     count: int
     ids: list[str]
     dry_run: bool
@@ -198,6 +210,8 @@ class ForgottenMemories:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
+    """Whether the memory works, and which problems it has."""
+
     ok: bool
     version: str
     project_id: str
@@ -208,16 +222,20 @@ class Health:
 
 
 def to_deleted(nothing: None, memory_id: str) -> Deleted:
+    """Return the answer to `delete`."""
     return Deleted(memory_id)
 
 
 def to_erased(counts: dict[str, int], user_id: str) -> ErasedUser:
+    """Return the answer to `erase_user`."""
     return ErasedUser(user_id, counts)
 
 
-def to_forgotten(gone: Any, dry_run: bool) -> ForgottenMemories:
-    return ForgottenMemories(int(gone), list(gone.ids), dry_run)
+def to_forgotten(forgotten: Any, dry_run: bool) -> ForgottenMemories:
+    """Return the answer to `forget`."""
+    return ForgottenMemories(int(forgotten), list(forgotten.ids), dry_run)
 
 
 def to_changes(changes: list[dict[str, Any]]) -> list[Change]:
+    """Return the entries of a history."""
     return [Change(**one) for one in changes]

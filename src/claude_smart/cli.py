@@ -77,7 +77,7 @@ OPTIONS = (
     ("edit", "--rule TEXT", "what to do"),
     ("edit", "--trigger TEXT", "when it applies, such as 'running tests'; '' for always"),
     ("edit", "--reason TEXT", "why"),
-    ("edit", "--reach once|session|project|always", "where it applies"),
+    ("edit", "--reach once|session|project|always", "where it applies; always means in all projects"),
     ("edit", "--session ID", "the session of a rule with reach once or session"),
     ("restore forget", "what:RULE+", _RULE),
     ("restore", "--yes", "proceed even if that replaces a rule of all projects"),
@@ -109,16 +109,17 @@ and N is a number.
 """
 
 
-class _Parser(argparse.ArgumentParser):
+class _OneLineParser(argparse.ArgumentParser):
     """Reports wrong arguments on one line, with the command's own help as the next step."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"claude-smart: {message.rstrip('.')}. See {self.prog} --help\n")
+        message = message.replace("the following arguments are required:", "missing argument:").rstrip(".")
+        self.exit(2, f"claude-smart: {message}. See {self.prog} --help\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    root = _Parser(
+    root = _OneLineParser(
         prog="claude-smart",
         description="Correct your coding agent once: claude-smart learns rules from your corrections.",
         epilog="Run claude-smart COMMAND --help for the options of a command.",
@@ -126,7 +127,7 @@ def build_parser() -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=f"claude-smart {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command, (_, help) in COMMANDS.items():
-        one = commands.add_parser(command, help=help, description=help)
+        one = commands.add_parser(command, help=help, description=f"{help[0].upper()}{help[1:]}.")
         for names, notation, meaning in OPTIONS:
             if command not in names.split():
                 continue

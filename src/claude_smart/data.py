@@ -214,7 +214,8 @@ def usage(args: Namespace, context: CommandContext) -> Answer:
         days = meter(memory.engine(EVERYWHERE)) if memory else []
     settings = read_settings(context.data_dir)
     most = count_noun(settings["daily_calls"], "call")
-    context.print_lines(f"model: {settings['model']} ({settings['model_name']}), at most {most} a day")
+    state = "off" if settings["model"] == DEFAULTS["model"] else settings["model"]
+    context.print_lines(f"model: {state} ({settings['model_name']}), at most {most} a day")
     context.print_lines(*(map(str, days) if days else ["No model calls so far."]))
     return {"model": settings["model"], "daily_calls": settings["daily_calls"], "days": [asdict(day) for day in days]}
 
@@ -270,7 +271,9 @@ def config(args: Namespace, context: CommandContext) -> Answer:
         write_text(path, jsonc.put(read_object(Path(path))[0] or "{}\n", (name,), new))
     settings = read_settings(context.data_dir)
     if name is None:
-        context.print_lines(*(f"{name:20} {value}" for name, value in settings.items()))
+        undecided = {"model": " (off until you run: claude-smart config model on)"}
+        hints = {name: undecided.get(name, "") if value == "ask" else "" for name, value in settings.items()}
+        context.print_lines(*(f"{name:20} {value}{hints[name]}" for name, value in settings.items()))
     else:
         context.print_lines(str(settings[name]) if value is None else f"{name} is now {settings[name]}")
     return dict(settings)

@@ -267,12 +267,12 @@ def show(args: Namespace, context: CommandContext) -> Answer:
     with context.engine() as engine:
         if args.session:
             require_session(context.data_dir, engine, args.session)
-        known, observed = find_rules(engine), find_observations(engine)
+        all_rules, observed = find_rules(engine), find_observations(engine)
         if args.what:
-            return _show_one(context, engine, pick_rule([*known, *observed], " ".join(args.what)))
+            return _show_one(context, engine, pick_rule([*all_rules, *observed], " ".join(args.what)))
     session = args.session or context.session
     playbook = read_playbook(context.data_dir, context.project, session, context.folder)
-    active, waiting = ([one for one in known if one.status is status] for status in LIVE)
+    active, waiting = ([one for one in all_rules if one.status is status] for status in LIVE)
     lasting = [one for one in active if not one.session]
     # Commands that weaken safety are listed only with --all, because an agent may run this command.
     observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
@@ -286,7 +286,7 @@ def show(args: Namespace, context: CommandContext) -> Answer:
         context.print_lines(f"Project {context.project}")
         here = [one for one in active if one.session and one.session == session]
         elsewhere = [one for one in active if one.session not in ("", session)]
-        inactive = [one for one in known if one.status not in LIVE]
+        inactive = [one for one in all_rules if one.status not in LIVE]
         for heading, hint, rules, is_listed in (
             ("Rules you stated", "", lasting, True),
             ("Only in this session", "", here, True),
@@ -301,7 +301,7 @@ def show(args: Namespace, context: CommandContext) -> Answer:
                 context.print_lines(f"\n{count_noun(len(rules), 'rule')} {heading.lower()}: claude-smart show --all")
         if not (active or waiting or observed):
             context.print_lines(_NOTHING)
-    lists = {"rules": known if args.all else active, "observations": observed}
+    lists = {"rules": all_rules if args.all else active, "observations": observed}
     values = {name: [rule_to_dict(one) for one in records] for name, records in lists.items()}
     return {"project": context.project, "playbook": playbook, **values}
 

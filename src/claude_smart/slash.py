@@ -28,12 +28,12 @@ _LONGEST = 9_000
 """The host replaces a longer text with the name of a file."""
 _NEXT = {
     "show": "These are the user's current rules.",
-    "learn": "Follow the learned rules from now on. Candidates are not active yet.",
-    "tag": "Follow this rule from now on.",
-    "forget": "The forgotten rule no longer applies.",
-    "review": "Follow the accepted rules from now on. Candidates are not active yet.",
-    "edit": "Follow the rule in its new form.",
-    "restore": "Follow the restored rule from now on.",
+    "learn": "Follow any learned rule from now on. Candidates are not active yet.",
+    "tag": "Follow any stored rule from now on.",
+    "forget": "A forgotten rule no longer applies.",
+    "review": "Follow any accepted rule from now on. Candidates are not active yet.",
+    "edit": "Follow a changed rule in its new form.",
+    "restore": "Follow any restored rule from now on.",
 }
 
 

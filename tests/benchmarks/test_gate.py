@@ -44,7 +44,7 @@ def test_parts_without_data_are_reported_as_skipped(data: Path, capsys: pytest.C
     assert run_gate(data, ",".join(name for name, part in PARTS.items() if part.needs)) == 2
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 5
-    assert all("skipped: DATA holds no" in line for line in lines)
+    assert all("skipped: DATA has no" in line for line in lines)
 
 
 @pytest.mark.parametrize(("right", "code", "verdict"), [(0.65, 0, "ok"), (0.64, 1, "MISSED")])
@@ -66,7 +66,7 @@ def test_a_broken_part_fails_the_gate_and_the_others_still_run(
     (data / "locomo_dev.json.gz").write_bytes(gzip.compress(json.dumps(samples).encode()))
     assert run_gate(data, "worlds,locomo") == 1
     broken, found = capsys.readouterr().out.splitlines()
-    assert "BROKEN" in broken
+    assert "FAILED" in broken
     assert "no clock" in broken
     assert found.split()[:3] == ["locomo", "any@10", "1.000"]
 

@@ -44,7 +44,7 @@ def test_what_was_edited_there_is_taken_over_and_undone(person: Person) -> None:
     file.write_text(
         file.read_text().replace("Use pnpm", "Use bun").replace("<!-- alma:end", "- Sign commits\n<!-- alma:end")
     )
-    assert "edited by hand" in person.fails("export", "CLAUDE.md")
+    assert "edits that were not imported" in person.fails("export", "CLAUDE.md")
     assert "claude-smart import CLAUDE.md" in person.fails("export", "CLAUDE.md")
     assert "2 changes to import" in person.types("import", "CLAUDE.md", "--dry-run").out
     assert "CLAUDE.md: 2 changes imported\n" in person.types("import", "CLAUDE.md").out
@@ -101,7 +101,7 @@ def test_an_export_with_edits_is_not_removed_unless_forced(person: Person) -> No
     person.types("export", "CLAUDE.md")
     file = Path("CLAUDE.md")
     file.write_text(file.read_text().replace("Use tabs", "Use spaces"))
-    assert "edited by hand" in person.fails("export", "CLAUDE.md", "--remove")
+    assert "edits that were not imported" in person.fails("export", "CLAUDE.md", "--remove")
     assert person.types("export", "CLAUDE.md", "--remove", "--force").code == 0
     assert not file.exists()
 

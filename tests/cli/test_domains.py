@@ -109,7 +109,7 @@ def test_delete_asks_and_takes_it_off_the_list(project: Path, run: Run, answerin
             ("create", "x", "--relationship", "shows:visit:house"),
             "unknown entity type 'visit' in the relationship 'shows'. Valid: none",
         ),
-        (("create", "x", "--learn", "a", "--exclude", "a"), "both a learning category and an excluded one"),
+        (("create", "x", "--learn", "a", "--exclude", "a"), "both learned and excluded"),
         (("create", "x", "--min-occurrences", "0"), "--min-occurrences must be"),
         (("create", "x", "--metadata", "{"), "metadata is not JSON"),
     ],

@@ -119,7 +119,9 @@ def test_a_checkpoint_says_that_standard_input_is_empty(
 def test_a_taken_name_of_a_domain_says_how_to_overwrite_it(project: Path, run: Run) -> None:
     run("domains", "create", "letters", "--learn", "tone")
     ran = run("domains", "create", "letters", "--learn", "length")
-    assert ran.err == "error: there is another schema 'letters'; --replace overwrites it\n"
+    assert ran.err == (
+        "error: there is already another schema 'letters'; choose another name, or overwrite it with --replace\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_what_there_is_no_room_for_is_told(taught: Path, run: Run) -> None:
     ran = run("rules", "export", "--to", "claude-md", "--limit", "5", "--path", "docs/RULES.md", "--root", ".")
     assert "docs/RULES.md was written: 1 item, 5 lines of 5 lines" in ran.out
     assert "left out" in ran.out
-    assert "the file has room for 5 lines" in ran.out
+    assert "the file is limited to 5 lines" in ran.out
 
 
 def test_check_in_a_build(taught: Path, run: Run) -> None:
@@ -125,7 +125,7 @@ def test_hand_edits_are_not_written_over(exported: Path, run: Run) -> None:
     edit(exported, ("Use pnpm", "Use bun"))
     ran = run("rules", "export", "--to", "agents-md")
     assert ran.code == 1
-    assert "was edited by hand" in ran.err
+    assert "has edits that were not imported" in ran.err
     assert "Use bun" in exported.read_text()
     assert run("rules", "export", "--to", "agents-md", "--force").code == 0
     assert "Use pnpm" in exported.read_text()
@@ -288,9 +288,9 @@ def test_a_file_of_others_waits(taught: Path, run: Run) -> None:
     [
         (("export", "--to", "nobody"), "unknown value of --to 'nobody'"),
         (("export", "--to", "agents-md", "--include", "outcome"), "unknown value of --include 'outcome'"),
-        (("export", "--to", "skill", "--name", "Not So"), "name must be small letters"),
+        (("export", "--to", "skill", "--name", "Not So"), "name must consist of lowercase letters"),
         (("export", "--to", "agents-md", "--limit", "0"), "limit must be a whole number"),
-        (("export", "--to", "agents-md", "--root", "nowhere"), "root must be a folder"),
+        (("export", "--to", "agents-md", "--root", "nowhere"), "root must be an existing folder"),
         (("export", "--to", "agents-md", "--path", "../out.md", "--root", "."), "outside of"),
         (("import",), "there is no file"),
         (("import", "nowhere.md", "--yes"), "there is no file"),
@@ -313,4 +313,4 @@ def test_a_damaged_block_is_named_with_its_line(exported: Path, run: Run) -> Non
     for argv in (("export", "--to", "agents-md"), ("import", "--yes")):
         ran = run("rules", *argv)
         assert ran.code == 1
-        assert "AGENTS.md, line 1: the block of rules begins and never ends" in ran.err
+        assert "AGENTS.md, line 1: the block of rules begins but does not end" in ran.err

@@ -84,7 +84,7 @@ def test_an_export_overwrites_nothing(held: Path, run: Run) -> None:
     Path("memory.jsonl").write_text("mine")
     ran = run("export", "memory.jsonl")
     assert ran.code == 1
-    assert "overwrites nothing" in ran.err
+    assert "is not overwritten" in ran.err
     assert Path("memory.jsonl").read_text() == "mine"
 
 
@@ -162,7 +162,7 @@ def test_of_strangers_all_waits(held: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [("", "is not JSON"), ("{}\n", "is no export"), ("\xff", "cannot be read")]
+    ("content", "words"), [("", "is not JSON"), ("{}\n", "is not an alma export"), ("\xff", "cannot be read")]
 )
 def test_what_is_no_export_is_refused(held: Path, run: Run, content: str, words: str) -> None:
     Path("odd.jsonl").write_bytes(content.encode("latin-1"))
@@ -190,7 +190,7 @@ def test_what_was_cut_off_between_two_lines_is_noticed(held: Path, run: Run) -> 
     other = elsewhere(held)
     ran = run("import", "half.jsonl", "--config", other)
     assert ran.code == 1
-    assert f"cut off after line {len(lines) - 2}" in ran.err
+    assert f"truncated after line {len(lines) - 2}" in ran.err
     assert run("stats", "--config", other, "--json").json["total_count"] == 0
 
 

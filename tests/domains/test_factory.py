@@ -130,7 +130,7 @@ def test_declared_agents_are_held_to_both(open_alma) -> None:
 def test_an_agent_that_could_learn_nothing_there_is_an_error(open_alma) -> None:
     declared = [MemoryScope("seller", can_learn=("closing",), domain="research")]
     base = open_alma(agents=declared)
-    with pytest.raises(ValidationError, match="'seller' may learn closing.*knows none of that"):
+    with pytest.raises(ValidationError, match="'seller' is declared to learn closing.*allows none of these"):
         DomainMemoryFactory(base).create_alma("research", "papers")
     assert base.get_stats()["total_count"] == 0, "the shared store was closed"
 
@@ -140,7 +140,7 @@ def test_an_agent_that_does_not_fit_is_warned_of_when_the_project_is_opened_agai
     DomainMemoryFactory().create_alma("research", "papers", store)
     declared = [MemoryScope("seller", can_learn=("closing",)), MemoryScope("reader")]
     alma = DomainMemoryFactory().open_alma("papers", store, agents=declared)
-    assert "'seller' may learn closing" in caplog.text
+    assert "'seller' is declared to learn closing" in caplog.text
     alma.learn("reader", "Read", "success", "Slowly", task_type="citation_patterns")
     with pytest.raises(ScopeError, match="nothing that has a category"):
         alma.learn("seller", "Read", "success", "Slowly", task_type="closing")

@@ -112,7 +112,7 @@ def test_categories_are_known_by_any_case() -> None:
         ({"entity_type": []}, "unknown key in schema 'x' 'entity_type'. Did you mean 'entity_types'"),
         ({"entity_types": "lead"}, "must be a list"),
         ({"entity_types": [{"attributes": []}]}, "must be text|must be a mapping"),
-        ({"entity_types": [{"name": "a"}, {"name": "a"}]}, "'a' is there twice"),
+        ({"entity_types": [{"name": "a"}, {"name": "a"}]}, "entity type 'a' twice"),
         ({"entity_types": [{"name": "a", "colour": 1}]}, "unknown key"),
         ({"relationship_types": [{"name": "r", "source_type": "a", "target_type": "b"}]}, "unknown entity type"),
         ({"learning_categories": ["a"], "excluded_categories": ["A"]}, "both"),
@@ -120,7 +120,7 @@ def test_categories_are_known_by_any_case() -> None:
         ({"min_occurrences_for_heuristic": 0}, "from 1"),
         ({"confidence_decay_days": 0}, "at least 0.01"),
         ({"metadata": {"a": object()}}, "JSON"),
-        ({"name": "y"}, "'x' here and 'y'"),
+        ({"name": "y"}, "named 'x', but its configuration names it 'y'"),
         ([], "must be a mapping"),
     ],
 )

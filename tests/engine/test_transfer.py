@@ -182,8 +182,8 @@ def test_secrets_in_a_file_are_taken_out(full: ALMA) -> None:
     ("line", "words"),
     [
         ("{", "line 3 is not JSON"),
-        ("[]", "line 3 is no record"),
-        ('{"id": "x"}', "line 3 is no record"),
+        ("[]", "line 3 is not a valid record"),
+        ('{"id": "x"}', "line 3 is not a valid record"),
         ("marker", "kind 'marker'"),
         ("banana", "kind 'banana'"),
     ],
@@ -222,7 +222,7 @@ def test_a_record_that_no_store_or_reader_could_bear_is_refused(full: ALMA, name
     at, fact = next((at, json.loads(line)) for at, line in enumerate(lines) if '"kind":"domain_knowledge"' in line)
     list(transfer.read_records(lines, "export.jsonl"))
     lines[at] = json.dumps({**fact, name: value})
-    with pytest.raises(ValidationError, match=f"line {at + 1} is no record"):
+    with pytest.raises(ValidationError, match=f"line {at + 1} is not a valid record"):
         list(transfer.read_records(lines, "export.jsonl"))
 
 
@@ -244,7 +244,7 @@ def test_vectors_of_another_length_are_made_anew(full: ALMA) -> None:
 
 def test_what_has_no_end_was_cut_off(full: ALMA) -> None:
     lines = exported(full)
-    with pytest.raises(ValidationError, match=f"cut off after line {len(lines) - 1}"):
+    with pytest.raises(ValidationError, match=f"truncated after line {len(lines) - 1}"):
         list(transfer.read_records(lines[:-1], "export.jsonl"))
     with pytest.raises(ValidationError, match=f"line {len(lines) + 1} comes after the end"):
         list(transfer.read_records([*lines, lines[1]], "export.jsonl"))
@@ -252,7 +252,9 @@ def test_what_has_no_end_was_cut_off(full: ALMA) -> None:
 
 @pytest.mark.parametrize("head", ["", "{}", '{"alma": "export", "format": 2, "project": "app"}', "null", *NAMELESS])
 def test_what_is_no_export_is_refused(head: str) -> None:
-    with pytest.raises(ValidationError, match="is no export|has format 2|is not JSON|must name its project"):
+    with pytest.raises(
+        ValidationError, match="is not an alma export|has format 2|is not JSON|has no valid project name"
+    ):
         list(transfer.read_records([head], "export.jsonl"))
 
 
@@ -300,7 +302,7 @@ def test_a_backup_overwrites_nothing(tmp_path: Path, kind: type[SQLiteStore] | t
     taken(alma, exported(full))
     target = tmp_path / "copy.db"
     target.write_text("mine")
-    with pytest.raises(ValidationError, match="overwrites nothing"):
+    with pytest.raises(ValidationError, match="is not overwritten"):
         store.backup(target)
     assert target.read_text() == "mine"
     store.backup(tmp_path / "other.db")

@@ -79,7 +79,7 @@ def test_only_sure_findings_are_stored(alma: ALMA) -> None:
     results = learner.learn_from_conversation(TALK, "helena", dry_run=True)
     assert results["extracted_count"] == 1
     [skipped] = results["skipped"]
-    assert "less sure" in skipped, "an assistant's claim"
+    assert "its confidence (0.40) is below 0.5" in skipped, "an assistant's claim"
     assert learner.learn_from_conversation(TALK, "helena", dry_run=True, min_confidence=0.3)["extracted_count"] == 2
     assert AutoLearner(alma).learn_from_conversation(TALK, "helena", min_confidence=0.8)["extracted_count"] == 1
     for wrong in (-1, 2, "much"):

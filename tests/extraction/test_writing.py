@@ -143,7 +143,7 @@ def test_the_words_of_others_wait(alma: ALMA) -> None:
     assert not kept.rules, "an order of others is a lesson that waits"
     assert not kept.work_items, "and their tasks are theirs"
     assert len(kept.refused) == 1
-    assert "not taken on" in kept.refused[0]
+    assert "tasks in an untrusted text are not stored" in kept.refused[0]
     assert ProgressTracker(alma=alma).list_items() == []
     for task in ("Import the customers", "Run the migrations", "Which database is staging on?"):
         assert alma.retrieve(task, "dev", user_id="user").to_prompt() == ""

@@ -277,7 +277,7 @@ def test_a_missing_program_costs_no_call_and_doctor_names_it(
     monkeypatch.setenv("CLAUDE_SMART_CLI_PATH", "/nowhere/claude")
     work.says(UNKNOWN)
     work.drain()
-    assert "'/nowhere/claude', which is no program" in work.smart(capsys, "doctor")
+    assert "'/nowhere/claude', which is not a program" in work.smart(capsys, "doctor")
     state = json.loads(work.smart(capsys, "status", "--json"))["reading"]
     assert (state["calls_today"], state["sessions_waiting"]) == (0, 1)
 

@@ -149,7 +149,7 @@ def test_little_is_loaded_before_the_client_is_answered() -> None:
 def commands() -> list[list[str]]:
     page = Path(__file__).parents[2] / "docs" / "how-to" / "mcp.md"
     blocks = re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    return [shlex.split(line) for block in blocks for line in block.splitlines()]
+    return [shlex.split(line) for block in blocks for line in block.replace("\\\n", " ").splitlines()]
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)

@@ -122,10 +122,10 @@ def test_a_text_that_is_no_unicode_can_be_asked(play):
 @pytest.mark.parametrize(
     ("script", "error", "message"),
     [
-        ("print('hello')", ModelOutputError, "claude printed 6 bytes that are no result"),
-        ("pass", ModelOutputError, "claude printed 0 bytes that are no result"),
-        ("print('[1]')", ModelOutputError, "no result"),
-        ("sys.stdout.buffer.write(bytes(range(256)))", ModelOutputError, "no result"),
+        ("print('hello')", ModelOutputError, "claude printed 6 bytes that are not a result"),
+        ("pass", ModelOutputError, "claude printed 0 bytes that are not a result"),
+        ("print('[1]')", ModelOutputError, "not a result"),
+        ("sys.stdout.buffer.write(bytes(range(256)))", ModelOutputError, "not a result"),
         ("result('I would rather not.')", ModelOutputError, "the model answered 19 characters that are not JSON"),
         ("result('{\"rules\": [')", ModelOutputError, "11 characters that are not JSON"),
         ("result('{\"rules\": [3]}')", ModelOutputError, r"wrong shape: \$.rules\[0\]: must be string, not integer"),
@@ -164,7 +164,7 @@ time.sleep(60)
 """
     model, asked = play(script, timeout=1.5)
     started = time.monotonic()
-    with pytest.raises(ModelTimeoutError, match=r"claude gave no answer in 1.5 s and was ended"):
+    with pytest.raises(ModelTimeoutError, match=r"claude did not answer within 1.5 s and was stopped"):
         model.ask(PROMPT)
     assert time.monotonic() - started < 30
     for pid in (asked()["pid"], int(child.read_text())):
@@ -174,7 +174,7 @@ time.sleep(60)
 def test_one_that_floods_is_ended_early(play):
     model, asked = play("[sys.stdout.write('x' * 1_000_000) for _ in range(100)]")
     started = time.monotonic()
-    with pytest.raises(ModelOutputError, match="printed more than 4 MB and was ended"):
+    with pytest.raises(ModelOutputError, match="printed more than 4 MB and was stopped"):
         model.ask(PROMPT)
     assert time.monotonic() - started < 30
     assert not is_alive(asked()["pid"])
@@ -199,15 +199,17 @@ def test_one_that_reads_nothing_is_no_obstacle(play, tmp_path):
     program.write_text(f"#!{sys.executable}\nprint('x')\n")
     program.chmod(0o755)
     model = ClaudeCLI({}, path=str(program))
-    with pytest.raises(ModelOutputError, match="2 bytes that are no result"):
+    with pytest.raises(ModelOutputError, match="2 bytes that are not a result"):
         model.ask(Prompt(system="s", text="x" * 5_000_000, schema=SCHEMA))
 
 
 def test_a_missing_program_is_named(tmp_path):
-    with pytest.raises(ModelUnavailableError, match="`claude` is not on the PATH; set CLAUDE_SMART_CLI_PATH"):
+    with pytest.raises(
+        ModelUnavailableError, match="`claude` is not on the PATH; install it, or set CLAUDE_SMART_CLI_PATH"
+    ):
         ClaudeCLI({"PATH": str(tmp_path)}).ask(PROMPT)
     with pytest.raises(
-        ModelUnavailableError, match="CLAUDE_SMART_CLI_PATH names '/nowhere/claude', which is no program"
+        ModelUnavailableError, match="CLAUDE_SMART_CLI_PATH is '/nowhere/claude', which is not a program"
     ):
         create("claude-cli", {}, {"CLAUDE_SMART_CLI_PATH": "/nowhere/claude"}).ask(PROMPT)
 

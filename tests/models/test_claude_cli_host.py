@@ -209,7 +209,7 @@ def test_one_that_takes_too_long_is_ended_and_counts_as_spent(environ, engine, a
     api.delay = 60.0
     model = open_model(ModelSettings(provider="claude-cli", timeout=8), engine, environ)
     started = time.monotonic()
-    with pytest.raises(ModelTimeoutError, match="gave no answer in 8 s and was ended"):
+    with pytest.raises(ModelTimeoutError, match="did not answer within 8 s and was stopped"):
         model.ask(asking("no, use pnpm"))
     assert time.monotonic() - started < 20
     assert len(api.requests) == 1

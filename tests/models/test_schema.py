@@ -47,7 +47,7 @@ def test_what_fits_has_no_problems():
             {"rules": [{"rule": "x", "reach": "ever"}]},
             '$.rules[0].reach: must be one of "once", "always"',
         ),
-        ({"rules": [{"rule": "x", "reach": "once", "do": 1}]}, "$.rules[0]: has 'do', which nobody asked for"),
+        ({"rules": [{"rule": "x", "reach": "once", "do": 1}]}, "$.rules[0]: has 'do', which was not requested"),
         ({"rules": [{"rule": "x", "reach": "once", "why": 1}]}, "$.rules[0].why: must be string or null, not integer"),
     ],
 )

@@ -43,7 +43,7 @@ def test_no_redirect_is_followed(opened, service, another_service, prompt, reply
     for status in (301, 302, 307, 308):
         service.script = [reply(b"", status=status, headers={"location": f"{another_service.url}/v1/messages"})]
         error, _ = timed(lambda: opened(retries=2).ask(prompt))
-        assert f"sends us elsewhere ({status})" in str(error)
+        assert f"redirects to another address ({status})" in str(error)
     assert another_service.seen == []
 
 
@@ -58,15 +58,15 @@ def test_no_proxy_hears_what_is_asked_on_this_machine(opened, service, another_s
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("http://example.org/v1", "to example.org unencrypted: use https"),
+        ("http://example.org/v1", "to example.org unencrypted; use https"),
         ("http://127.0.0.1.example.org/v1", "unencrypted"),
         ("http://192.168.1.5:11434/v1", "allow_http: true"),
-        ("ftp://127.0.0.1", "must be an address"),
-        ("127.0.0.1:80", "must be an address"),
-        ("https://", "must be an address"),
-        ("http://127.0.0.1:99999", "must be an address"),
-        (f"https://me:{KEY}@example.org", "must hold no name"),
-        (f"https://example.org/?key={KEY}", "must hold no name"),
+        ("ftp://127.0.0.1", "must be a URL"),
+        ("127.0.0.1:80", "must be a URL"),
+        ("https://", "must be a URL"),
+        ("http://127.0.0.1:99999", "must be a URL"),
+        (f"https://me:{KEY}@example.org", "must not contain a user name"),
+        (f"https://example.org/?key={KEY}", "must not contain a user name"),
     ],
 )
 def test_an_address_that_nothing_may_be_sent_to_is_refused(opened, url, message):
@@ -112,7 +112,7 @@ def test_a_key_must_be_there_and_be_one(settings, engine):
     with pytest.raises(ConfigError, match="the environment variable TEST_KEY is not set"):
         open_model(settings, engine, {})
     for bad in ("with space", "ünicode", "new\nline"):
-        with pytest.raises(ConfigError, match="holds characters that no key has") as caught:
+        with pytest.raises(ConfigError, match="contains characters that are not valid in an API key") as caught:
             open_model(settings, engine, {"TEST_KEY": bad})
         assert bad not in str(caught.value)
 

@@ -83,11 +83,11 @@ def test_a_new_block_comes_last(before: list[str], end: str, last: str) -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (f"{BEGIN}\n- a\n", "never ends"),
-        (f"{END}\n", "without having begun"),
+        (f"{BEGIN}\n- a\n", "does not end"),
+        (f"{END}\n", "does not begin"),
         (f"{BEGIN}\n{END}\n{BEGIN}\n{END}", "second time"),
         (f"{BEGIN}\n{BEGIN}\n{END}", "second time"),
-        (f"{BEGIN}\n<<<<<<< HEAD\n- a\n{END}", "unfinished merge"),
+        (f"{BEGIN}\n<<<<<<< HEAD\n- a\n{END}", "unresolved merge conflict"),
     ],
 )
 def test_a_damaged_block_is_an_error_that_names_the_line(text: str, what: str) -> None:

@@ -74,7 +74,7 @@ def test_only_what_holds_and_can_be_trusted_is_written(desk: Any) -> None:
     assert desk.items() == ["Use tabs"]
     assert report.items == 1
     assert [(one.text, one.why) for one in report.left_out] == [
-        ("Answer in German", "it holds in all projects, not only in this one")
+        ("Answer in German", "it applies in all projects, not only in this one")
     ]
     assert desk.export(everywhere=True).items == 2
     assert kept in desk.active()
@@ -151,7 +151,7 @@ def test_the_limit_leaves_out_the_least_proven_and_keeps_the_order(desk: Any) ->
     report = desk.export("windsurf", limit=304)
     assert len(desk.text(report.path)) <= 304
     assert desk.items(report.path) == [texts[1], texts[4]]
-    assert {one.why for one in report.left_out} == {"the file has room for 304 characters"}
+    assert {one.why for one in report.left_out} == {"the file is limited to 304 characters"}
     assert len(report.left_out) == 3
 
 
@@ -234,7 +234,7 @@ def test_what_was_edited_by_hand_is_not_overwritten(desk: Any) -> None:
     desk.edit("- Use tabs", "- Use four spaces")
     desk.edit(END, f"- Never force-push\nA paragraph\n{END}")
     edited = desk.text()
-    with pytest.raises(ValidationError, match=r"(?s)edited by hand.*no item of a list.*changed.*new"):
+    with pytest.raises(ValidationError, match=r"(?s)edits that were not imported.*not a list item.*changed.*new"):
         desk.export()
     assert desk.text() == edited
     report = desk.export(check=True)

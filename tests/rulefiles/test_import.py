@@ -127,7 +127,7 @@ def test_changed_on_both_sides_is_a_conflict(exported: Any) -> None:
     assert not conflict.done
     assert ("yarn" in conflict.before, "bun" in conflict.after) == (True, True)
     assert exported.active()[id] == "Use yarn instead of npm"
-    with pytest.raises(ValidationError, match="edited by hand"):
+    with pytest.raises(ValidationError, match="edits that were not imported"):
         exported.export()
     assert len(exported.import_().conflicts) == 1
     assert exported.import_(prefer="file").changed[0].done
@@ -171,7 +171,7 @@ def test_what_the_memory_let_go_of_does_not_come_back(exported: Any) -> None:
     assert (report.changes, report.newer) == ((), 2)
     assert list(exported.active().values()) == ["Name tests after behaviour"]
     exported.edit("Use pnpm instead of npm", "Use bun instead of npm")
-    assert exported.import_().conflicts[0].why.startswith("the memory has let go of it")
+    assert exported.import_().conflicts[0].why.startswith("it is no longer in the memory")
     exported.import_(prefer="file")
     assert "Use bun instead of npm" in exported.active().values()
 
@@ -311,9 +311,9 @@ def test_what_cannot_be_kept_is_refused_and_the_rest_is_taken(exported: Any) -> 
     report = exported.import_()
     assert [one.after for one in report.added] == ["- Never force-push"]
     assert [one.why for one in report.refused] == [
-        "the rule has 601 characters, and at most 600 are kept: make two of it",
-        "the file says the same twice",
-        "the file says the same twice",
+        "the rule has 601 characters; the limit is 600. Split it into two items",
+        "the file contains it twice",
+        "the file contains it twice",
     ]
 
 

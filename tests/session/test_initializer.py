@@ -296,4 +296,4 @@ def test_a_slow_model_is_not_waited_for(alma: ALMA) -> None:
 
     items = SessionInitializer(alma, model=Slow(None), workspace=None, timeout=0.05).expand_prompt(LIST)
     release.set()
-    assert (len(items), items.planned_by) == (3, "local (fake failed: it did not answer within 0.05 seconds)")
+    assert (len(items), items.planned_by) == (3, "local (fake failed: no answer within 0.05 seconds)")

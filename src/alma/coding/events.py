@@ -190,7 +190,7 @@ _HOST_COMMANDS = frozenset(
     web-setup""".split()
 )
 _LEAST_WORDS = 3
-"""So many words after another slash command may be something that the person wants."""
+"""After another slash command, this many words or more may state a preference."""
 
 _TAGS = re.compile(r"<command-(name|args)>(.*?)</command-\1>", re.DOTALL)
 

@@ -285,7 +285,7 @@ class SessionBuilder:
         self._stops: list[tuple[str, str]] = []
         """The prompt id and the text of each reply since the last prompt."""
         self._last_prompt = ("", "", "")
-        self._last_said = ""
+        self._last_user_text = ""
         self._proposed: dict[str, Event] = {}
         self._refused: set[str] = set()
         self._attendance = Attendance.UNKNOWN
@@ -348,7 +348,7 @@ class SessionBuilder:
             if command is not None:
                 user_words = command.words if command.is_worth_hearing else ""
             self._add_turn(event, "user", text, user_words, self._reply.describe())
-            self._last_said = text
+            self._last_user_text = text
             for failure in chain.from_iterable(self._waiting.values()):
                 failure.turns += 1
             self._reply = _Reply(self._reply.last)
@@ -361,12 +361,12 @@ class SessionBuilder:
 
     def _add_note(self, event: Event, command: SlashCommand, text: str) -> None:
         note = extract_note(command.words)
-        is_flag = command.name == "tag" and not command.words and bool(self._last_said)
+        is_flag = command.name == "tag" and not command.words and bool(self._last_user_text)
         if command.name not in ("tag", "learn") or not (note or is_flag):
             return
         if note:
             self._add_turn(event, "user", text)
-        about = self._reply.last or self._last_said if note else self._last_said
+        about = self._reply.last or self._last_user_text if note else self._last_user_text
         self._add_signal(NOTED, event, note, cut_text(about, _ABOUT_CHARS))
 
     def _add_reply(self, event: Event) -> None:

@@ -50,8 +50,8 @@ def create(provider: str, *, dim: int | None, options: Options) -> Embedder | No
     if provider in REQUIRED:
         from .remote import AzureEmbedder, OpenAIEmbedder
 
-        known: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
-        return OpenAIEmbedder(dim=dim, **known) if provider == "openai" else AzureEmbedder(dim=dim, **known)
+        values: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
+        return OpenAIEmbedder(dim=dim, **values) if provider == "openai" else AzureEmbedder(dim=dim, **values)
     missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
     if provider == "auto" and missing:
         _say_words_only(", ".join(missing))
@@ -93,7 +93,7 @@ def _check_options(provider: str, options: Options) -> None:
 @functools.cache
 def _say_words_only(missing: str) -> None:
     logging.getLogger("alma").warning(
-        "No embedder (missing: %s): memories are found by words only. For meaning too: %s",
+        "No embedder (missing: %s): memories are retrieved by words only. To retrieve by meaning as well: %s",
         missing,
         install_command(EXTRA),
     )

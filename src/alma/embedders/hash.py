@@ -23,6 +23,8 @@ WORDS_PER_SUM = 127 // LANE_PEAK
 
 
 class HashEmbedder:
+    """An embedder that hashes words and parts of words. It needs no model."""
+
     passage_chars = 4_000
 
     def __init__(self, dim: int = 384) -> None:
@@ -32,13 +34,15 @@ class HashEmbedder:
         self._lanes = lru_cache(CACHED_WORDS)(partial(_lanes, dim))
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector for each text."""
         return [self._embed(text) for text in texts]
 
     def knows(self, text: str) -> bool:
-        """Return False: these vectors stand for letters, not for meaning."""
+        """Return False: these vectors represent letters, not meaning."""
         return False
 
     def close(self) -> None:
+        """Free the cache."""
         self._lanes.cache_clear()
 
     def _embed(self, text: str) -> Vector:
@@ -56,7 +60,7 @@ class HashEmbedder:
 
 
 def _lanes(dim: int, word: str) -> int:
-    """A short word is mostly grammar, so it weighs less."""
+    """Return the weight of a word; a short word is mostly grammar and weighs less."""
     data = word.encode("utf-8", "surrogatepass")
     whole = struct.unpack(f"<{SPREAD}I", hashlib.blake2b(data, digest_size=4 * SPREAD).digest())
     is_long = len(word) > 3

@@ -46,7 +46,7 @@ _left_to_parents: list[Run | None] = []  # Models that came through a fork while
 
 
 class Shipped(NamedTuple):
-    """What a file must hold. The CRC is checked on every load; the sha256, which takes longer, by `verify`."""
+    """A bundled file and its checksums: every load checks the CRC, `verify` checks the slower SHA-256."""
 
     name: str
     crc32: int
@@ -60,6 +60,8 @@ SHIPPED = (MODEL, VOCABULARY, CHARACTERS)
 
 
 class LocalEmbedder:
+    """An embedder that runs the bundled MiniLM model on this machine."""
+
     name = f"minilm-l6-v2-int8-{MODEL.sha256[:8]}"
     dim = 384
     passage_chars = 900
@@ -73,6 +75,7 @@ class LocalEmbedder:
         self._pid = os.getpid()
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector for each text."""
         if not texts:
             return []
         if self._pid != os.getpid():
@@ -118,6 +121,7 @@ class LocalEmbedder:
                     raise EmbeddingError(_DAMAGED.format(path))
 
     def close(self) -> None:
+        """Unload the model."""
         with self._lock:
             self._run = None
 
@@ -158,6 +162,7 @@ def quantize_array(numpy: Any, values: Any) -> Vector:
 
 
 def load_tokenizer(folder: Path = FOLDER) -> WordPiece:
+    """Return the tokenizer of the bundled model."""
     vocabulary, characters = (
         _check_file(folder, shipped).read_bytes().decode() for shipped in (VOCABULARY, CHARACTERS)
     )
@@ -215,7 +220,7 @@ DROP, SPACE, APART = "drop", "space", "apart"
 _DONE = {DROP: "", SPACE: " ", APART: " {} "}
 
 # A text that spells out one of these names means the token itself, as in the original.
-_NAMED = re.compile(r"(\[(?:PAD|UNK|CLS|SEP|MASK)\])")
+_SPECIAL = re.compile(r"(\[(?:PAD|UNK|CLS|SEP|MASK)\])")
 
 
 class Characters(dict[int, str]):
@@ -261,7 +266,7 @@ class WordPiece:
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text with those of its begin and end; beyond `limit`, the end of the text is left out."""
         tokens = [self._ids[BEGIN]]
-        for at, part in enumerate(_NAMED.split(text)):
+        for at, part in enumerate(_SPECIAL.split(text)):
             # A word is one token or more, so no more words than tokens are needed.
             words = [part]
             if at % 2 == 0:

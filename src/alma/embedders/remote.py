@@ -62,12 +62,13 @@ class RemoteEmbedder:
         self._key = Secret(api_key.strip())
         # httpx quotes a header that it cannot send, so a bad key is refused before it can be shown.
         if not self._key or not self._key.isascii() or not self._key.isprintable():
-            raise ConfigError("the embedder's `api_key` is empty or holds characters that no key has")
+            raise ConfigError("the embedder's `api_key` is empty or contains characters that are not valid in a key")
         self._timeout, self._retries, self._backoff = timeout, retries, backoff
         self._lock = threading.Lock()
         self._client: httpx.Client | None = None
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector for each text, with retries."""
         vectors = []
         for start in range(0, len(texts), BATCH):
             # An empty text is refused by the service.
@@ -82,6 +83,7 @@ class RemoteEmbedder:
         return vectors
 
     def close(self) -> None:
+        """Close the connections."""
         with self._lock:
             client, self._client = self._client, None
         if client:
@@ -100,7 +102,7 @@ class RemoteEmbedder:
         try:
             response = client.post(self._url, json={**self._body, "input": texts})
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise EmbeddingError(f"{self._url} is not a usable address: correct `{self.url_setting}`") from error
+            raise EmbeddingError(f"{self._url} is not a valid address; correct `{self.url_setting}`") from error
         except httpx.TransportError as error:
             problem = f"cannot be reached at {self._url} ({error}): check `{self.url_setting}` and the network"
             if isinstance(error, httpx.TimeoutException):

@@ -1,6 +1,6 @@
-"""What is proposed becomes a record: without secrets, within the agent's scope, with a look-up key and vectors.
+"""Turn proposals into records: redact secrets, check the agent's scope, add a look-up key and vectors.
 
-All of it needs no store, and happens before a transaction begins. `facts.add_records` adds what was drafted here.
+None of this needs the store; it happens before a transaction begins. `facts.add_records` stores the drafts.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def clean(value: Any) -> Any:
     cleaned = {}
     for name, item in value.items():
         # `{"password": "hunter2"}` gives itself away only by both together.
-        named = redact(f"{name}={item}") if isinstance(item, str) else ""
-        cleaned[clean(name)] = named[len(f"{name}=") :] if named.startswith(f"{name}=") else clean(item)
+        redacted = redact(f"{name}={item}") if isinstance(item, str) else ""
+        cleaned[clean(name)] = redacted[len(f"{name}=") :] if redacted.startswith(f"{name}=") else clean(item)
     return cleaned
 
 
@@ -40,14 +40,14 @@ def key_of(kind: str, agent: str, user: str, body: Mapping[str, Any], *, shared:
 
     With `shared` it is the key that all values of an explicit key have in common; empty where none was given.
     """
-    unique, given = KINDS[kind].unique, explicit_key(kind, body)
-    if not unique or (shared and not given):
+    unique, explicit = KINDS[kind].unique, explicit_key(kind, body)
+    if not unique or (shared and not explicit):
         return ""
-    return fingerprint(kind, agent, user, *(str(body[name]) for name in unique[: 1 if shared else None]), *given)
+    return fingerprint(kind, agent, user, *(str(body[name]) for name in unique[: 1 if shared else None]), *explicit)
 
 
 def explicit_key(kind: str, body: Mapping[str, Any]) -> list[str]:
-    """Return the fields of the explicit key that somebody gave; empty when there is none."""
+    """Return the fields of the explicit key; empty if none was passed."""
     return [f"{name}={body[name]}" for name in KINDS[kind].keys if body.get(name)]
 
 
@@ -80,7 +80,7 @@ def draft_record(
     tags: Iterable[str] = (),
     **fields: Any,
 ) -> Record:
-    """Return a new record of what somebody states: without secrets, with its look-up key, not embedded yet.
+    """Return a new record of a statement: without secrets, with its look-up key, not embedded yet.
 
     The agent's `can_learn` and `cannot_learn` are asked about the category; empty: nothing to ask. Untrusted content
     waits for a person or for evidence, and is tagged if it reads like an attempt to instruct a model.

@@ -1,4 +1,4 @@
-"""Stores a coding session: its turns, what they teach, what was shown and followed, and what a model says about it.
+"""Store a coding session: its turns, what they teach, what was shown and followed, and what a model says about it.
 
 The turns are stored first; they are known by their ids, so repeating them stores nothing twice. All that counts
 something (rules, their repetition, what was followed) is stored in one transaction with the mark of how far the journal
@@ -69,6 +69,8 @@ _SPOKEN_OF = re.compile(
 
 
 class StoredSession(NamedTuple):
+    """The result of storing a session: how many turns, what they taught, and which rules were followed."""
+
     turns: int
     taught: list[Taught]
     followed: int
@@ -77,7 +79,7 @@ class StoredSession(NamedTuple):
 
 
 class JournalMark(NamedTuple):
-    """How far a journal was read. Another file of the same name starts anew."""
+    """How far a journal was read. Another file of the same name is read from its beginning."""
 
     file: str = ""
     offset: int = 0
@@ -85,18 +87,20 @@ class JournalMark(NamedTuple):
 
 
 def mark_id(session: str) -> str:
+    """Return the id of the record that marks how far a session's journal was read."""
     return f"mrk_journal_{digest(session)}"
 
 
 def find_mark(engine: Engine, session: str, tx: Transaction | None = None) -> JournalMark:
-    held = (tx or Transaction(engine)).find(mark_id(session))
-    return JournalMark(**held.body["value"]) if held else JournalMark()
+    """Return how far a session's journal was read; the beginning if it was not read yet."""
+    record = (tx or Transaction(engine)).find(mark_id(session))
+    return JournalMark(**record.body["value"]) if record else JournalMark()
 
 
 def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> StoredSession | None:
-    """Take in what the story tells beyond the mark that is stored; None when somebody else already did.
+    """Store the part of a session after the stored mark; return None if another process already did.
 
-    `mark` is how far the story goes.
+    `mark` is the end of that part.
     """
     stored = find_mark(engine, story.session)
     since = stored.offset if stored.file == mark.file else 0
@@ -104,12 +108,12 @@ def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> St
     if turns:
         source = Provenance(Origin.IMPORT, Trust.LEARNED, source=AGENT)
         first = next((turn.text for turn in story.turns if turn.speaker == "user"), "")
-        said = tuple(
+        drafts = tuple(
             TurnDraft(speaker=turn.speaker, text=turn.text, at=_moment(turn.at), id=turn.id, provenance=source)
             for turn in turns
         )
         title = shorten(clean(first), _TITLE_CHARS)
-        conversation = Conversation(agent=AGENT, session=story.session, title=title, provenance=source, turns=said)
+        conversation = Conversation(agent=AGENT, session=story.session, title=title, provenance=source, turns=drafts)
         record_conversations(engine, [conversation])
     rules = prepare_rules(engine, find_teachings(story, since))
     repairs = prepare_repairs(engine, [one for one in story.repairs if one.offset > since])
@@ -120,12 +124,12 @@ def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> St
         taught = learn_rules(tx, rules)
         verdicts = _judge_rules(tx, story, since, taught)
         count_followed(tx, verdicts)
-        for shown in story.shown_rules:
-            if shown.offset > since and shown.rules:
-                task = shorten(clean(shown.text), _TASK_CHARS)
-                body = {"task": task, "mode": f"hook:{shown.where}", "shown": list(shown.rules)}
-                place: dict[str, Any] = {"agent": AGENT, "session": story.session, "created_at": _moment(shown.at)}
-                tx.put(make_record(engine, "retrieval", body, links=tuple(shown.rules), **place))
+        for display in story.shown_rules:
+            if display.offset > since and display.rules:
+                task = shorten(clean(display.text), _TASK_CHARS)
+                body = {"task": task, "mode": f"hook:{display.where}", "shown": list(display.rules)}
+                place: dict[str, Any] = {"agent": AGENT, "session": story.session, "created_at": _moment(display.at)}
+                tx.put(make_record(engine, "retrieval", body, links=tuple(display.rules), **place))
         observed = record_repairs(tx, story.session, repairs)
         tx.set_marker(mark_id(story.session), {"value": mark._asdict()}, project="")
         followed = sum(verdicts.values())
@@ -143,10 +147,10 @@ def _moment(at: float) -> datetime:
 
 def find_teachings(story: CodingSession, since: int) -> list[Teaching]:
     """Return what the events beyond an offset teach, in the order they happened; nothing where a program spoke."""
-    heard = [one for one in story.user_turns if one.offset > since]
+    turns = [one for one in story.user_turns if one.offset > since]
     teachings: list[tuple[int, Teaching | None]] = []
-    for proposal in _READER.find_rules([SpokenTurn(Role.USER, one.user_words) for one in heard]):
-        turn = heard[proposal.turn]
+    for proposal in _READER.find_rules([SpokenTurn(Role.USER, one.user_words) for one in turns]):
+        turn = turns[proposal.turn]
         teachings.append((turn.offset, make_teaching(proposal, turn, story.session)))
     for signal in story.signals:
         if signal.offset > since and signal.attendance is not Attendance.PROGRAM:
@@ -155,15 +159,15 @@ def find_teachings(story: CodingSession, since: int) -> list[Teaching]:
     return [one for _, one in sorted(teachings, key=lambda pair: pair[0]) if one is not None]
 
 
-def make_teaching(proposal: RuleProposal, heard: SessionTurn, session: str) -> Teaching | None:
+def make_teaching(proposal: RuleProposal, turn: SessionTurn, session: str) -> Teaching | None:
     """Return what a reader's proposal teaches; None where a program spoke.
 
     A proposal is believed at once only if it is sure and a person typed the words.
     """
-    if heard.attendance is Attendance.PROGRAM:
+    if turn.attendance is Attendance.PROGRAM:
         return None
     return Teaching(
-        **_describe_source(heard, session),
+        **_describe_source(turn, session),
         rule=proposal.rule,
         trigger=proposal.trigger,
         why=proposal.reason,
@@ -172,7 +176,7 @@ def make_teaching(proposal: RuleProposal, heard: SessionTurn, session: str) -> T
         prefer=proposal.prefer,
         avoid=proposal.avoid,
         said=proposal.quote,
-        sure=proposal.is_sure and heard.attendance is Attendance.PERSON and heard.is_typed,
+        sure=proposal.is_sure and turn.attendance is Attendance.PERSON and turn.is_typed,
     )
 
 
@@ -183,7 +187,7 @@ def _describe_source(event: SessionTurn | Signal, session: str) -> dict[str, Any
 
 
 def _read_note(note: Signal, session: str) -> Teaching | None:
-    """A person's explicit note is a rule as written; without words it flags the turn before as a correction."""
+    """Return the rule of a person's note. A note without words marks the turn before it as a correction."""
     text = note.text.strip() or note.what.strip()
     if not text:
         return None
@@ -205,7 +209,7 @@ def _read_note(note: Signal, session: str) -> Teaching | None:
 
 
 def _read_signal(signal: Signal, session: str) -> Teaching | None:
-    """A refusal or an edit says something was wrong, seldom what: it waits until it comes again."""
+    """Return the candidate rule of a refusal or an edit, which say that something was wrong but seldom what."""
     fields: dict[str, Any]
     if signal.name == "denied":
         what = shorten(clean(signal.what or signal.tool).replace("`", "'"), _TASK_CHARS // 2)
@@ -220,8 +224,8 @@ def _read_signal(signal: Signal, session: str) -> Teaching | None:
         fields |= {"prefer": (new,), "avoid": (old,)}
     else:
         return None
-    said = shorten(clean(signal.text), _TASK_CHARS)
-    return Teaching(**_describe_source(signal, session), reach=Reach.PROJECT, said=said, sure=False, **fields)
+    words = shorten(clean(signal.text), _TASK_CHARS)
+    return Teaching(**_describe_source(signal, session), reach=Reach.PROJECT, said=words, sure=False, **fields)
 
 
 def _find_swap(change: str) -> tuple[str, str] | None:
@@ -245,21 +249,21 @@ def _find_swap(change: str) -> tuple[str, str] | None:
 def _judge_rules(tx: Transaction, story: CodingSession, since: int, taught: Sequence[Taught]) -> dict[str, bool]:
     """Return True for a rule that was followed, False for one that was shown and had to be repeated or was broken."""
     # From where on each rule that was shown can be followed: shown as a command starts, it comes too late for that.
-    known: dict[str, int] = {}
-    for shown in story.shown_rules:
-        is_late = shown.where == "PreToolUse"
-        started = next((ran.offset for ran in story.calls if ran.offset > shown.offset), 0) if is_late else 0
-        for rule in shown.rules:
-            known.setdefault(rule, max(shown.offset, started))
+    offsets: dict[str, int] = {}
+    for display in story.shown_rules:
+        is_late = display.where == "PreToolUse"
+        started = next((ran.offset for ran in story.calls if ran.offset > display.offset), 0) if is_late else 0
+        for rule in display.rules:
+            offsets.setdefault(rule, max(display.offset, started))
     # What was run in the answers that ended since.
     ends = [turn.offset for turn in story.turns if turn.speaker == "assistant" or turn.user_words]
     start, end = max((one for one in ends if one <= since), default=0), max(ends, default=0)
     calls = [ran for ran in story.calls if start < ran.offset <= end]
     repeated = {one.record.id for one in taught if one.record and one.verb in ("repeated", "promoted")}
     verdicts: dict[str, bool] = {}
-    for one in tx.get(sorted(known), as_stored=True):
+    for one in tx.get(sorted(offsets), as_stored=True):
         if one.kind == "rule" and one.status is Status.ACTIVE:
-            verdict = judge_rule(one, [ran.command for ran in calls if ran.offset > known[one.id]])
+            verdict = judge_rule(one, [ran.command for ran in calls if ran.offset > offsets[one.id]])
             if verdict is not None or one.id in repeated:
                 verdicts[one.id] = verdict is True and one.id not in repeated
     return verdicts
@@ -267,15 +271,20 @@ def _judge_rules(tx: Transaction, story: CodingSession, since: int, taught: Sequ
 
 def judge_rule(rule: Record, commands: Iterable[str]) -> bool | None:
     """Return whether commands keep to a rule, by the names that it prefers and avoids; None where neither is named."""
-    wanted, unwanted = ([str(name).lower() for name in rule.body[field] if name] for field in ("prefer", "avoid"))
+    preferred, avoided = ([str(name).lower() for name in rule.body[field] if name] for field in ("prefer", "avoid"))
     verdict = None
     for command in commands:
         text = _SPOKEN_OF.sub(r"\1\2 ", command).lower()
-        named = {name for name in (*wanted, *unwanted) if re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w-])", text)}
+        mentioned = {
+            name for name in (*preferred, *avoided) if re.search(rf"(?<![\w./-]){re.escape(name)}(?![\w-])", text)
+        }
         # `npm test` is part of the wanted `npm test -- --run`.
-        if any(name in named and not any(name in good for good in named.intersection(wanted)) for name in unwanted):
+        if any(
+            name in mentioned and not any(name in good for good in mentioned.intersection(preferred))
+            for name in avoided
+        ):
             return False
-        verdict = True if named.intersection(wanted) else verdict
+        verdict = True if mentioned.intersection(preferred) else verdict
     return verdict
 
 
@@ -327,6 +336,7 @@ _NO_ATTEMPT: dict[str, Any] = {"tries": 0, "next_try": 0.0, "error": "", "failed
 
 
 def progress_id(session: str) -> str:
+    """Return the id of the record that holds a model's progress in a session."""
     return f"mrk_reading_{digest(session)}"
 
 
@@ -336,8 +346,8 @@ def list_progress(engine: Engine) -> list[ReadingProgress]:
 
 
 def _decode(record: Record) -> ReadingProgress:
-    known = {one.name for one in fields(ReadingProgress)}
-    return ReadingProgress(**{name: value for name, value in record.body["value"].items() if name in known})
+    names = {one.name for one in fields(ReadingProgress)}
+    return ReadingProgress(**{name: value for name, value in record.body["value"].items() if name in names})
 
 
 def _change(tx: Transaction, progress: ReadingProgress, **changes: Any) -> None:
@@ -363,8 +373,8 @@ def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *
     """
 
     def step(tx: Transaction) -> None:
-        held = tx.find(progress_id(story.session))
-        stored = _decode(held) if held else ReadingProgress(session=story.session, project=engine.project)
+        record = tx.find(progress_id(story.session))
+        stored = _decode(record) if record else ReadingProgress(session=story.session, project=engine.project)
         is_same = stored.file == file
         start = max(since, stored.offset) if is_same else since
         if is_same and stored.is_waiting:
@@ -386,13 +396,13 @@ class SessionPart(NamedTuple):
     story: CodingSession
     since: int
     until: int
-    heard: list[SessionTurn]
-    known: list[StoredText]
+    turns: list[SessionTurn]
+    rules: list[StoredText]
     repairs: dict[str, Repair]  # Repaired commands that nobody has explained yet, by the ids of their observations.
 
 
 class CheckedProposals(NamedTuple):
-    """What a model proposed that passed the checks, and how many proposals failed each of them."""
+    """The proposals of a model that passed the checks, and how many failed each check."""
 
     proposals: list[RuleProposal]
     dropped: Mapping[str, int]
@@ -400,17 +410,17 @@ class CheckedProposals(NamedTuple):
     notes: Mapping[str, str] = {}
 
 
-def is_candidate(heard: SessionTurn) -> bool:
+def is_candidate(turn: SessionTurn) -> bool:
     """Return whether a turn is a person's own and may teach something."""
-    return heard.attendance is Attendance.PERSON and heard.is_typed and is_worth_reading(heard.user_words)
+    return turn.attendance is Attendance.PERSON and turn.is_typed and is_worth_reading(turn.user_words)
 
 
 def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -> SessionPart:
     """Return what a model is asked about: candidate turns, and the rules that are known where they were said."""
     tx = Transaction(engine)
-    heard = [one for one in story.user_turns if since < one.offset <= until and is_candidate(one)][-_MAX_TURNS:]
-    ids = {one.id for one in heard}
-    known = [
+    turns = [one for one in story.user_turns if since < one.offset <= until and is_candidate(one)][-_MAX_TURNS:]
+    ids = {one.id for one in turns}
+    rules = [
         one
         for one in _find_rules(tx)
         if one.session in ("", story.session)
@@ -419,14 +429,14 @@ def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -
         and one.provenance.trust is not Trust.UNTRUSTED
         and not ids.issuperset(one.body["metadata"].get("sources", [""]))
     ]
-    known.sort(key=lambda one: one.status is not Status.ACTIVE)
+    rules.sort(key=lambda one: one.status is not Status.ACTIVE)
     repairs = {}
     for repair in [one for one in story.repairs if since < one.offset <= until][-_MAX_REPAIRS:]:
         observation = find_observation(tx, draft_observation(engine, repair.failed, repair.worked))
         if observation is not None and "note" not in observation.body["metadata"]:
             repairs[observation.id] = Repair(repair.failed, repair.error, repair.worked)
     return SessionPart(
-        story, since, until, heard, [StoredText(one.id, one.body["rule"]) for one in known[:_MAX_KNOWN]], repairs
+        story, since, until, turns, [StoredText(one.id, one.body["rule"]) for one in rules[:_MAX_KNOWN]], repairs
     )
 
 
@@ -438,10 +448,10 @@ def read_part(model: Model, part: SessionPart) -> CheckedProposals:
     """Ask the model about a part of a session. Raises ModelError when there is no usable answer."""
     reader = ModelReader(model)
     turns = []
-    for one in part.heard:
+    for one in part.turns:
         turns += [SpokenTurn(Role.ASSISTANT, clean(one.before)), SpokenTurn(Role.USER, clean(one.user_words))]
     proposals = []
-    for proposal in reader.find_rules(turns, part.known):
+    for proposal in reader.find_rules(turns, part.rules):
         if any(map(find_suspicion, (proposal.rule, proposal.trigger, proposal.reason, proposal.general))):
             reader.dropped[READS_LIKE_AN_ATTACK] += 1
         else:
@@ -466,7 +476,7 @@ def read_repairs(model: Model, part: SessionPart) -> dict[str, str]:
 
 
 class Changes(NamedTuple):
-    """What a reading taught, and the rules that it refined and archived."""
+    """The rules that a reading taught, refined and archived."""
 
     taught: list[Taught]
     refined: list[Record]
@@ -476,24 +486,24 @@ class Changes(NamedTuple):
 def apply_reading(
     engine: Engine, part: SessionPart, reading: CheckedProposals, progress: ReadingProgress
 ) -> Changes | None:
-    """Store what a reading teaches, and that the session was read so far. None when somebody else was faster."""
+    """Store what a reading teaches, and that the session was read so far. None if another process was faster."""
     local_texts = {one.id: one.rule for one in find_teachings(part.story, part.since)}
 
     def step(tx: Transaction) -> Changes | None:
-        held = tx.find(progress_id(progress.session))
-        stored = _decode(held) if held else progress
-        if held is None or (stored.file, stored.offset) != (progress.file, part.since):
+        record = tx.find(progress_id(progress.session))
+        stored = _decode(record) if record else progress
+        if record is None or (stored.file, stored.offset) != (progress.file, part.since):
             return None
         changes = _apply_proposals(tx, part, reading, local_texts)
         # A rule that was shown in the session and that the person had to repeat was not followed.
-        shown = {rule for one in part.story.shown_rules for rule in one.rules}
+        shown_ids = {rule for one in part.story.shown_rules for rule in one.rules}
         again = {one.record.id for one in changes.taught if one.record and one.verb in ("repeated", "promoted")}
-        count_followed(tx, dict.fromkeys(again & shown, False))
+        count_followed(tx, dict.fromkeys(again & shown_ids, False))
         for one in tx.get(reading.notes):
             if "note" not in one.body["metadata"]:
                 explain_observation(tx, one, reading.notes[one.id])
         mark = find_mark(engine, stored.session, tx)
-        # More of the session may have been taken in while the model was reading.
+        # More of the session may have been imported while the model was reading.
         is_waiting = mark.file == stored.file and mark.offset > part.until
         dropped = dict(Counter(stored.dropped) + Counter(reading.dropped))
         read_at = engine.clock().timestamp()
@@ -513,39 +523,39 @@ def _apply_proposals(
     refined, archived = [], []
     proposed: set[str] = set()
     for number, proposal in enumerate(reading.proposals):
-        heard = part.heard[proposal.turn]
-        own = local.get(heard.id) if heard.id not in proposed else None
-        id = f"{heard.id}:{number}" if heard.id in proposed else heard.id
-        proposed.add(heard.id)
-        known = rules.get(proposal.known)
-        if heard.id in settled or (proposal.known and known is None):
+        spoken_turn = part.turns[proposal.turn]
+        own = local.get(spoken_turn.id) if spoken_turn.id not in proposed else None
+        id = f"{spoken_turn.id}:{number}" if spoken_turn.id in proposed else spoken_turn.id
+        proposed.add(spoken_turn.id)
+        stored = rules.get(proposal.known)
+        if spoken_turn.id in settled or (proposal.known and stored is None):
             continue
-        if known is not None and StoredText(known.id, known.body["rule"]) not in part.known:
+        if stored is not None and StoredText(stored.id, stored.body["rule"]) not in part.rules:
             # It was changed since the model was asked.
-            known = None
+            stored = None
         prefer, avoid = find_choice(proposal.rule)
-        checked = proposal._replace(is_sure=_is_sound(proposal, heard), prefer=prefer, avoid=avoid)
-        lesson = make_teaching(checked, heard, part.story.session)
+        checked = proposal._replace(is_sure=_is_sound(proposal, spoken_turn), prefer=prefer, avoid=avoid)
+        lesson = make_teaching(checked, spoken_turn, part.story.session)
         assert lesson is not None, "only turns of a person are read"
         lesson = lesson._replace(id=id, metadata={**lesson.metadata, "reader": "model"})
         lessons = []
-        if proposal.verdict is Verdict.SAME and known is not None:
+        if proposal.verdict is Verdict.SAME and stored is not None:
             # The known rule in its own words, said once more.
-            own_words = {"rule": known.body["rule"], "trigger": known.body["trigger"], "why": ""}
-            is_sure, reach = not weakens_safety(known.body["rule"]), Reach(known.body["reach"])
-            lessons.append(lesson._replace(id=heard.id, **own_words, reach=reach, sure=is_sure))
-            if own is not None and not known.session:
-                why = f"the model says that it repeats: {known.body['rule']}"
-                tx.add_history(own, "superseded", why, {"status": str(own.status)}, known.id)
-                tx.update(own, status=Status.SUPERSEDED, superseded_by=known.id)
+            own_words = {"rule": stored.body["rule"], "trigger": stored.body["trigger"], "why": ""}
+            is_sure, reach = not weakens_safety(stored.body["rule"]), Reach(stored.body["reach"])
+            lessons.append(lesson._replace(id=spoken_turn.id, **own_words, reach=reach, sure=is_sure))
+            if own is not None and not stored.session:
+                why = f"the model says that it repeats: {stored.body['rule']}"
+                tx.add_history(own, "superseded", why, {"status": str(own.status)}, stored.id)
+                tx.update(own, status=Status.SUPERSEDED, superseded_by=stored.id)
         elif proposal.verdict is not Verdict.SAME and own is None:
-            lessons.append(lesson._replace(supersedes=(known.id,) if known else ()))
+            lessons.append(lesson._replace(supersedes=(stored.id,) if stored else ()))
         elif own is not None and proposal.verdict is not Verdict.SAME:
-            refined += _refine_rule(tx, part, own, checked, known)
+            refined += _refine_rule(tx, part, own, checked, stored)
         if proposal.general:
             wide: dict[str, Any] = {"rule": proposal.general, "trigger": "", "why": "", "prefer": (), "avoid": ()}
             wide |= {"reach": Reach.PROJECT, "source": RuleSource.MODEL, "sure": False}
-            lessons.append(lesson._replace(id=f"{heard.id}:general", **wide))
+            lessons.append(lesson._replace(id=f"{spoken_turn.id}:general", **wide))
         taught += learn_rules(tx, prepare_rules(tx.engine, lessons))
     # Only a complete reading says that a turn taught nothing. A person can restore these rules.
     for turn, own in local.items() if not reading.dropped else ():
@@ -563,7 +573,7 @@ def _find_local_rules(
     A turn is settled if a person deleted or edited its rule, or if it counts for another rule: in other words, such a
     rule would come back or stand there twice.
     """
-    turns = {one.id for one in part.heard}
+    turns = {one.id for one in part.turns}
     local, counted = {}, set()
     for one in _find_rules(tx, Status.ARCHIVED, Status.SUPERSEDED):
         sources = turns.intersection(one.body["metadata"].get("sources", ()))
@@ -581,7 +591,7 @@ def _find_local_rules(
 
 
 def _refine_rule(
-    tx: Transaction, part: SessionPart, local: Record, proposal: RuleProposal, known: Record | None
+    tx: Transaction, part: SessionPart, local: Record, proposal: RuleProposal, stored: Record | None
 ) -> list[Record]:
     """Take the model's words for a local rule; return the rule if it changed. They never turn it round, nor widen it.
 
@@ -604,20 +614,20 @@ def _refine_rule(
         project=EVERYWHERE if reach is Reach.ALWAYS else local.project,
     )
     tx.add_history(fresh, "refined", "by the model", {"rule": local.body["rule"]})
-    if fresh.status is Status.ACTIVE and (not is_active or known is not None):
+    if fresh.status is Status.ACTIVE and (not is_active or stored is not None):
         similar = [one for one in find_similar_rules(tx, fresh, tx.engine.project) if not tx.is_changed(one.id)]
-        supersede_rules(tx, fresh, similar, [known.id] if known and not tx.is_changed(known.id) else [])
+        supersede_rules(tx, fresh, similar, [stored.id] if stored and not tx.is_changed(stored.id) else [])
     return [fresh]
 
 
-def _is_sound(proposal: RuleProposal, heard: SessionTurn) -> bool:
+def _is_sound(proposal: RuleProposal, turn: SessionTurn) -> bool:
     """Return whether a proposal may be active at once: in words of the session, and no weaker safety."""
-    said = f"{heard.user_words} {heard.before}"
+    text = f"{turn.user_words} {turn.before}"
     words = stems(proposal.rule)
     telling = {word for word in words if not is_common(word)} or words
     # Scripts without spaces have no words to compare.
-    is_said = not telling.isdisjoint(stems(said)) or any(
-        ord(sign) > _SCRIPTS and sign in said for sign in proposal.rule
+    is_said = not telling.isdisjoint(stems(text)) or any(
+        ord(sign) > _SCRIPTS and sign in text for sign in proposal.rule
     )
     return is_said and not weakens_safety(proposal.rule)
 

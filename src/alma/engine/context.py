@@ -1,4 +1,4 @@
-"""What every step of the engine works with: the store, the embedder, the clock, and what can be set."""
+"""The store, embedder, clock and settings that all steps of the engine use."""
 
 from __future__ import annotations
 
@@ -38,15 +38,18 @@ class Weights:
         for name in self.__slots__:
             total += number(f"weight {name!r}", getattr(self, name), 0.0)
         if not total:
-            raise ValidationError("at least one retrieval weight must be greater than 0")
+            raise ValidationError("all retrieval weights are 0; set at least one of them to a number greater than 0")
 
     def shares(self) -> dict[str, float]:
+        """Return each weight as a share of their sum."""
         total = self.similarity + self.recency + self.success + self.confidence
         return {name: getattr(self, name) / total for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
+    """The settings of learning and retrieval."""
+
     weights: Weights = field(default_factory=Weights)
     min_occurrences_for_heuristic: int = 3
     min_failures_for_anti_pattern: int = 2
@@ -71,7 +74,7 @@ _CLOSING_SECONDS = 1.0
 
 
 class Encoder:
-    """The embedder with a small memory, so that a task which is retrieved for and then learned is embedded once."""
+    """The embedder with a cache, so that a task that is first retrieved for and then learned is embedded once."""
 
     def __init__(self, embedder: Embedder, size: int = 512) -> None:
         self.embedder = embedder
@@ -87,16 +90,16 @@ class Encoder:
         size = self.embedder.passage_chars
         pieces = [[piece for text in group for piece in passages(text, size)] for group in groups]
         # Never changed, only replaced: threads need no lock.
-        known = self._vectors
-        missing = [text for text in dict.fromkeys(chain.from_iterable(pieces)) if text not in known]
+        cache = self._vectors
+        missing = [text for text in dict.fromkeys(chain.from_iterable(pieces)) if text not in cache]
         if missing:
-            known = {**known, **dict(zip(missing, self.embedder.embed(missing), strict=True))}
-            self._vectors = dict(list(known.items())[-self._size :])
-        return [tuple(map(known.__getitem__, group)) for group in pieces]
+            cache = {**cache, **dict(zip(missing, self.embedder.embed(missing), strict=True))}
+            self._vectors = dict(list(cache.items())[-self._size :])
+        return [tuple(map(cache.__getitem__, group)) for group in pieces]
 
 
 class Notes:
-    """Notes about retrievals that could not be written at once, because somebody else was writing.
+    """Notes about retrievals that could not be written at once, because another process was writing.
 
     A retrieval waits a few hundredths of a second for a writer, not longer. Its note then waits here, in this process,
     and is written together with whatever is written next, at the latest when the memory is closed. Nothing is lost
@@ -109,12 +112,13 @@ class Notes:
         self._pid = os.getpid()
 
     def add(self, note: Record) -> None:
+        """Add a note that waits to be written."""
         with self._lock:
             self._leave_to_parent()
             self.waiting[note.id] = note
 
     def has(self, id: str, project: str) -> bool:
-        """Whether a note waits. Ask before the store: a note leaves only after it was stored."""
+        """Return whether a note waits. Check it before the store: a note is removed only after it was stored."""
         with self._lock:
             self._leave_to_parent()
             return id in self.waiting and self.waiting[id].project == project
@@ -126,6 +130,7 @@ class Notes:
             return [note for note in self.waiting.values() if project in (None, note.project)]
 
     def settle(self, notes: Sequence[Record]) -> None:
+        """Remove notes that were written or given up."""
         with self._lock:
             for note in notes:
                 self.waiting.pop(note.id, None)
@@ -140,7 +145,7 @@ class Notes:
                 if isinstance(error, BusyError | ConflictError) and time.monotonic() <= deadline:
                     continue
                 names = ", ".join(note.id for note in notes)
-                _LOG.warning("these retrievals could not be recorded: %s (%s)", names, error)
+                _LOG.warning("could not record these retrievals: %s (%s)", names, error)
             self.settle(notes)
 
     def _leave_to_parent(self) -> None:
@@ -150,6 +155,8 @@ class Notes:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
+    """The store, embedder, scopes, settings and clock of one project."""
+
     store: Store
     project: str
     encoder: Encoder | None = None
@@ -162,11 +169,13 @@ class Engine:
     may_approve: bool = True
 
     def may_activate(self, record: Record) -> bool:
+        """Return whether this caller may make a record active."""
         is_waiting_rule = record.kind == MemoryType.RULE and record.status is not Status.ACTIVE
         return self.may_approve or not (is_waiting_rule or record.provenance.trust is Trust.UNTRUSTED)
 
     @property
     def embedder_name(self) -> str:
+        """Return the embedder's name; empty without an embedder."""
         return self.encoder.name if self.encoder else ""
 
     def encode(self, groups: Sequence[Sequence[str]]) -> list[tuple[Vector, ...]]:
@@ -174,15 +183,16 @@ class Engine:
         return self.encoder.encode(groups) if self.encoder else [() for _ in groups]
 
     def knows(self, text: str) -> bool:
-        """Return whether vectors of a text stand for its meaning."""
+        """Return whether vectors of a text represent its meaning."""
         return self.encoder is not None and self.encoder.knows(text)
 
     def agent(self, name: str) -> str:
-        """The declared name of an agent."""
+        """Return the declared name of an agent."""
         declared = self.scopes.canonical(name)
         if declared is None:
             raise ScopeError(unknown("agent", name, self.scopes.known()))
         return declared
 
     def scope(self, agent: str) -> MemoryScope:
+        """Return the scope of an agent; an undeclared agent may learn everything."""
         return self.scopes.of(agent)

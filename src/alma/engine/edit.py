@@ -1,4 +1,4 @@
-"""What people do to memories: add some, change, judge or delete one, look up what happened to it."""
+"""Operations on single memories: add, update, rate, delete, and list the history."""
 
 from __future__ import annotations
 
@@ -24,16 +24,24 @@ from .transaction import LESSONS, Transaction, refuse_activation, write
 Proposal = Record | Teaching
 
 
-def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -> Proposal:
+def build_proposal(engine: Engine, kind: MemoryType, arguments: Mapping[str, Any]) -> Proposal:
     """Return the proposal that the checked arguments of an `add_` method describe."""
-    provenance = validate.provenance("source", given["source"] or "user_stated")
-    if given.get("subject") is not None and given.get("attribute") is None:
-        raise ValidationError("subject needs attribute: together they are the key that a later fact replaces")
-    shared: dict[str, Any] = {"user": given["user_id"] or "", "provenance": provenance, "tags": given["tags"] or ()}
-    if "agent" in given:
-        shared["agent"] = engine.agent(given["agent"])
-    metadata = dict(given["metadata"] or {})
-    body = {name: given[name] for name in KINDS[kind].fields if given.get(name) is not None and name != "source"}
+    provenance = validate.provenance("source", arguments["source"] or "user_stated")
+    if arguments.get("subject") is not None and arguments.get("attribute") is None:
+        raise ValidationError(
+            "subject needs attribute: pass both, because a later fact with the same pair replaces this one"
+        )
+    shared: dict[str, Any] = {
+        "user": arguments["user_id"] or "",
+        "provenance": provenance,
+        "tags": arguments["tags"] or (),
+    }
+    if "agent" in arguments:
+        shared["agent"] = engine.agent(arguments["agent"])
+    metadata = dict(arguments["metadata"] or {})
+    body = {
+        name: arguments[name] for name in KINDS[kind].fields if arguments.get(name) is not None and name != "source"
+    }
     if kind is MemoryType.RULE:
         by_person = provenance.origin is Origin.USER
         source = RuleSource.NOTE if by_person else RuleSource.IMPORT
@@ -42,9 +50,9 @@ def build_proposal(engine: Engine, kind: MemoryType, given: Mapping[str, Any]) -
         shared |= {"id": new_id("tea"), "at": engine.clock(), "source": source, "sure": by_person}
         return Teaching(**body, **shared, metadata=metadata)
     body["metadata"] = metadata
-    category = given.get("domain", "")
+    category = arguments.get("domain", "")
     if kind in LESSONS:
-        body["task_type"] = category = given["category"] or ""
+        body["task_type"] = category = arguments["category"] or ""
     return draft_record(engine, kind, body, category=category, **shared)
 
 
@@ -54,17 +62,17 @@ def add_memories(engine: Engine, proposals: Sequence[Proposal], *, compare_texts
     Without `compare_texts` only an equal text is recognised as a repetition of a fact.
     """
     teachings = [one for one in proposals if isinstance(one, Teaching)]
-    stated = [one for one in proposals if isinstance(one, Record) and one.kind in LESSONS]
+    lesson_drafts = [one for one in proposals if isinstance(one, Record) and one.kind in LESSONS]
     facts = embed_records(engine, [one for one in proposals if isinstance(one, Record) and one.kind not in LESSONS])
-    lessons = prepare_lessons(engine, stated) if stated else []
+    lessons = prepare_lessons(engine, lesson_drafts) if lesson_drafts else []
     rules = prepare_rules(engine, teachings) if teachings else []
 
     def step(tx: Transaction) -> list[Record]:
         added = iter(add_facts(tx, facts, compare_texts=compare_texts) if facts else ())
-        said = iter(state_lessons(tx, lessons) if lessons else ())
+        lesson_records = iter(state_lessons(tx, lessons) if lessons else ())
         taught = iter(learn_rules(tx, rules) if rules else ())
         records = (
-            next(taught).record if isinstance(one, Teaching) else next(said if one.kind in LESSONS else added)
+            next(taught).record if isinstance(one, Teaching) else next(lesson_records if one.kind in LESSONS else added)
             for one in proposals
         )
         return [record for record in records if record is not None]
@@ -73,7 +81,7 @@ def add_memories(engine: Engine, proposals: Sequence[Proposal], *, compare_texts
 
 
 def is_own(engine: Engine, record: Record) -> bool:
-    """Whether it is a memory of this project, or a rule of all projects."""
+    """Return whether it is a memory of this project, or a rule of all projects."""
     if record.kind == MemoryType.RULE and record.project == EVERYWHERE:
         return True
     return record.project == engine.project and record.kind in READABLE_KINDS
@@ -117,69 +125,72 @@ def update_memory(
     """Change a memory's own fields, as `check_fields` allows, its status or tags; its history keeps the old ones."""
 
     def step(tx: Transaction) -> Record:
-        held = _find(tx, memory_id)
+        record = _find(tx, memory_id)
         if fields or status is not None:
-            _refuse_overruling(engine, held, "change")
+            _refuse_overruling(engine, record, "change")
         if status is Status.ACTIVE and not engine.may_approve:
             # Whether it waits for a person, or did when it was put away.
-            past = [line.body["before"].get("status") for line in reversed(tx.read_history(held.id))]
-            if next((one for one in (held.status, *past) if one in LIVE), None) == Status.CANDIDATE:
-                raise refuse_activation(held, "is a candidate")
-        if held.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
-            allow(engine, held.agent, fields["domain"])
-        given = clean(dict(fields))
-        body = {**readable_body(held), **given}
+            past = [line.body["before"].get("status") for line in reversed(tx.read_history(record.id))]
+            if next((one for one in (record.status, *past) if one in LIVE), None) == Status.CANDIDATE:
+                raise refuse_activation(record, "is a candidate")
+        if record.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
+            allow(engine, record.agent, fields["domain"])
+        values = clean(dict(fields))
+        body = {**readable_body(record), **values}
         changes: dict[str, Any] = {} if tags is None else {"tags": tags}
         if status is not None:
             changes["status"] = status
             # A lesson that a person put away stays away, whatever is learned.
             body["put_away"] = status is not Status.ACTIVE
-            if status is Status.ACTIVE and held.status is Status.SUPERSEDED:
+            if status is Status.ACTIVE and record.status is Status.SUPERSEDED:
                 changes |= {"valid_to": None, "superseded_by": ""}
-        if held.kind == MemoryType.EPISODE and changes:
+        if record.kind == MemoryType.EPISODE and changes:
             # Its turns are what is searched.
-            for turn in find_turns(tx, held):
+            for turn in find_turns(tx, record):
                 tx.update(turn, **changes)
-        if held.kind == MemoryType.RULE:
+        if record.kind == MemoryType.RULE:
             body = dress_rule(body)
-        if given.keys() - {"metadata"}:
-            changes |= reword(engine, held, body)
-            changes["provenance"] = _edited_by(held, editor)
-        fresh = tx.update(held, **{"body": body, **changes})
-        before = {name: held.body.get(name) for name in given} | {"status": str(held.status), "tags": list(held.tags)}
+        if values.keys() - {"metadata"}:
+            changes |= reword(engine, record, body)
+            changes["provenance"] = _edited_by(record, editor)
+        fresh = tx.update(record, **{"body": body, **changes})
+        before = {name: record.body.get(name) for name in values} | {
+            "status": str(record.status),
+            "tags": list(record.tags),
+        }
         tx.add_history(fresh, "edited", before=before)
         return fresh
 
     return write(engine, step)
 
 
-def _refuse_overruling(engine: Engine, held: Record, verb: str) -> None:
+def _refuse_overruling(engine: Engine, record: Record, verb: str) -> None:
     """Raise ScopeError where a caller who may not approve would change or erase what a person said."""
-    if not engine.may_approve and held.provenance.is_persons:
+    if not engine.may_approve and record.provenance.is_persons:
         raise ScopeError(
-            f"{held.id!r} is what a person said, and only a person may {verb} it: run `alma update` or `alma delete`, "
-            "use a token with the scope 'approve', or start the MCP server with --approve. What you know better you "
-            "may add as another memory"
+            f"memory {record.id!r} was stated by a person, and only a person may {verb} it: run `alma update` or "
+            "`alma delete`, use a token with the scope 'approve', or start the MCP server with --approve. To record "
+            "something different, add another memory"
         )
 
 
-def _edited_by(held: Record, editor: Provenance) -> Provenance:
-    """What a person has edited is theirs; learning moves its evidence, not its words."""
+def _edited_by(record: Record, editor: Provenance) -> Provenance:
+    """Return the provenance of an edited record: after a person edited it, learning changes only its evidence."""
     if editor.origin is Origin.USER:
-        return replace(held.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
-    if held.kind == MemoryType.RULE:
+        return replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
+    if record.kind == MemoryType.RULE:
         raise ValidationError(
-            "only a person changes the words of a rule (source 'user'); add_rule proposes another one"
+            "only a person may change the text of a rule (source 'user'); propose another rule with add_rule instead"
         )
-    if held.provenance.trust is Trust.UNTRUSTED:
-        return held.provenance
-    return replace(held.provenance, origin=editor.origin, trust=editor.trust)
+    if record.provenance.trust is Trust.UNTRUSTED:
+        return record.provenance
+    return replace(record.provenance, origin=editor.origin, trust=editor.trust)
 
 
 def delete_memory(engine: Engine, memory_id: str) -> None:
-    """Remove a memory for good, with everything that repeats its words, and keep it from being learned again by itself.
+    """Delete a memory permanently, with everything that repeats its words, and do not learn it again by itself.
 
-    Killed at any moment, the same call finishes the work.
+    If the process is killed, the same call finishes the work.
     """
     record = find_memory(engine, memory_id)
     _refuse_overruling(engine, record, "delete")
@@ -197,6 +208,8 @@ _COUNTS = {
 
 @dataclass(frozen=True, slots=True)
 class FeedbackReport:
+    """Which memories the feedback was recorded for, and which ids are unknown."""
+
     recorded: tuple[str, ...]
     unknown: tuple[str, ...]  # Ids that are not held (any more); feedback on them changes nothing.
 
@@ -219,14 +232,15 @@ def record_feedback(
             tx.update(record, evidence=replace(evidence, **changes), updated_at=record.updated_at)
         return [record.id for record in records]
 
-    known = write(engine, step)
-    unknown = [id for id in signals if id not in known]
+    recorded = write(engine, step)
+    unknown = [id for id in signals if id not in recorded]
     if unknown:
-        _LOG.warning("feedback on memories that are not held was left out: %s", ", ".join(unknown))
-    return FeedbackReport(tuple(known), tuple(unknown))
+        _LOG.warning("ignored feedback on memories that do not exist: %s", ", ".join(unknown))
+    return FeedbackReport(tuple(recorded), tuple(unknown))
 
 
 def read_usage(retrieved: list[str], used: list[str]) -> dict[str, FeedbackSignal]:
+    """Return one signal for each retrieved memory: used or ignored."""
     strangers = [name for name in used if name not in retrieved]
     if strangers:
         raise ValidationError(
@@ -234,5 +248,5 @@ def read_usage(retrieved: list[str], used: list[str]) -> dict[str, FeedbackSigna
         )
     repeated = [name for name, times in Counter(retrieved).items() if times > 1]
     if repeated:
-        raise ValidationError(f"retrieved_memory_ids names these more than once: {', '.join(repeated)}")
+        raise ValidationError(f"retrieved_memory_ids contains these ids more than once: {', '.join(repeated)}")
     return {name: FeedbackSignal.USED if name in used else FeedbackSignal.IGNORED for name in retrieved}

@@ -1,7 +1,7 @@
 """Conversations as memory: each turn a record of its own, and one record for the whole.
 
 A turn's id is that of its episode and its number, so that what is found tells where it belongs without being read, and
-two processes that write the same turn meet in a conflict. Told again, a conversation grows by what is new.
+two processes that write the same turn meet in a conflict. Added again, a conversation grows by its new turns.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ SAID_CHARS = 20_000
 
 
 class TurnDraft(NamedTuple):
+    """One turn of a conversation that is to be stored."""
+
     speaker: str
     text: str
     at: datetime | None = None
@@ -37,7 +39,7 @@ class TurnDraft(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """What was said in one session, or what is new of it."""
+    """The turns of one session, or those that are new."""
 
     agent: str
     session: str
@@ -49,49 +51,50 @@ class Conversation(NamedTuple):
     metadata: Mapping[str, Any] = {}
 
     def draft(self, engine: Engine, kind: str, body: Mapping[str, Any], provenance: Provenance) -> Record:
+        """Return a record that belongs to this conversation's agent, user and session."""
         place = {"agent": self.agent, "user": self.user, "session": self.session}
         return draft_record(engine, kind, body, provenance=provenance, tags=self.tags, **place)
 
 
-def build_conversation(engine: Engine, given: Mapping[str, Any]) -> Conversation:
+def build_conversation(engine: Engine, arguments: Mapping[str, Any]) -> Conversation:
     """Return the conversation that the arguments of `add_episode` describe."""
-    provenance = validate.provenance("source", given["source"] or "conversation")
+    provenance = validate.provenance("source", arguments["source"] or "conversation")
     if provenance.trust is not Trust.UNTRUSTED:
         # That it was said is certain; whether it is true is another matter.
         provenance = replace(provenance, origin=Origin.IMPORT, trust=Trust.LEARNED)
-    turns = [_read_turn(f"turns[{at}]", one, provenance) for at, one in enumerate(given["turns"])]
+    turns = [_read_turn(f"turns[{at}]", one, provenance) for at, one in enumerate(arguments["turns"])]
     return Conversation(
-        agent=engine.agent(given["agent"]),
-        session=given["session_id"],
+        agent=engine.agent(arguments["agent"]),
+        session=arguments["session_id"],
         turns=tuple(turn for turn in turns if turn is not None),
-        user=given["user_id"] or "",
-        title=given["title"],
+        user=arguments["user_id"] or "",
+        title=arguments["title"],
         provenance=provenance,
-        tags=given["tags"] or (),
-        metadata=given["metadata"] or {},
+        tags=arguments["tags"] or (),
+        metadata=arguments["metadata"] or {},
     )
 
 
-def _read_turn(label: str, given: Any, provenance: Provenance) -> TurnDraft | None:
+def _read_turn(label: str, value: Any, provenance: Provenance) -> TurnDraft | None:
     """Return one turn; None when nothing was said in it. `role` and `content`, as model APIs call them, will do."""
-    if not isinstance(given, Mapping):
-        raise ValidationError(f"{label}, a turn, takes a mapping of arguments, not {type(given).__name__}")
+    if not isinstance(value, Mapping):
+        raise ValidationError(f"{label} must be a mapping with speaker and text, not {type(value).__name__}")
     valid = ("speaker", "text", "at", "id", "role", "content")
-    for name in given:
+    for name in value:
         if name not in valid:
-            raise ValidationError(unknown(f"argument of {label}, a turn,", name, valid))
+            raise ValidationError(unknown(f"field of {label}", name, valid))
     speaker, text = (
-        next((given[name] for name in names if given.get(name) not in (None, "")), given.get(names[0]))
+        next((value[name] for name in names if value.get(name) not in (None, "")), value.get(names[0]))
         for names in (("speaker", "role"), ("text", "content"))
     )
-    said = validate.output(f"{label} text", text)
-    if said is None:
+    content = validate.output(f"{label} text", text)
+    if content is None:
         return None
     return TurnDraft(
         speaker=validate.name(f"{label} speaker", speaker),
-        text=said,
-        at=validate.moment(f"{label} at", given.get("at")),
-        id=validate.optional_text(f"{label} id", given.get("id")) or "",
+        text=content,
+        at=validate.moment(f"{label} at", value.get("at")),
+        id=validate.optional_text(f"{label} id", value.get("id")) or "",
         provenance=provenance,
     )
 
@@ -102,10 +105,12 @@ def episode_of(turn_id: str) -> str:
 
 
 def number_of(turn_id: str) -> int:
+    """Return the number of a turn within its conversation, read from its id."""
     return int(turn_id.rpartition("_")[2])
 
 
 def turn_id(episode_id: str, number: int) -> str:
+    """Return the id of a conversation's turn with this number."""
     return f"trn_{episode_id[4:]}_{number}"
 
 
@@ -126,10 +131,10 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
             )
     prepared = {id: _prepare_turns(engine, id, one) for id, one in joined.items()}
     keys = {turn.key for turns in prepared.values() for turn in turns}
-    held = Where(kinds={"turn"}, projects={engine.project}, keys=keys)
-    known = {turn.key for turn in engine.store.scan(held)}
+    where = Where(kinds={"turn"}, projects={engine.project}, keys=keys)
+    known_keys = {turn.key for turn in engine.store.scan(where)}
     # What is held is not embedded again: a host may tell the whole conversation after each turn.
-    fresh = [turn for turns in prepared.values() for turn in turns if turn.key not in known]
+    fresh = [turn for turns in prepared.values() for turn in turns if turn.key not in known_keys]
     # Of two with one key the first counts.
     embedded = {turn.key: turn for turn in reversed(embed_records(engine, fresh))}
     drafts = {id: [embedded.get(turn.key, turn) for turn in turns] for id, turns in prepared.items()}
@@ -137,8 +142,8 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
     def step(tx: Transaction) -> dict[str, Record]:
         # Read first: a process that adds turns in between changes the episode, and this step runs again.
         tx.get(drafts)
-        known = {turn.key for turn in tx.scan(held)} | set(tx.find_tombstones([*keys, *drafts]))
-        return {id: _grow_episode(tx, id, joined[id], drafts[id], known) for id in drafts}
+        known_keys = {turn.key for turn in tx.scan(where)} | set(tx.find_tombstones([*keys, *drafts]))
+        return {id: _grow_episode(tx, id, joined[id], drafts[id], known_keys) for id in drafts}
 
     episodes = write(engine, step)
     for id in Transaction(engine).find_tombstones(episodes):
@@ -154,47 +159,47 @@ def _prepare_turns(engine: Engine, id: str, conversation: Conversation) -> list[
     Turns are deduplicated by id, then by timestamp and text, then by position and text. The turns of a session often
     share one timestamp; equal texts with the same timestamp are counted.
     """
-    seen: Counter[tuple[str, ...]] = Counter()
+    counts: Counter[tuple[str, ...]] = Counter()
     drafts = []
     for place, turn in enumerate(conversation.turns):
         identity: tuple[str, ...] = ("id", turn.id)
         if not turn.id:
-            said = ("said", str(to_iso(turn.at) or place), turn.speaker, turn.text)
-            seen[said] += 1
-            identity = (*said, str(seen[said]))
+            turn_identity = ("said", str(to_iso(turn.at) or place), turn.speaker, turn.text)
+            counts[turn_identity] += 1
+            identity = (*turn_identity, str(counts[turn_identity]))
         draft = conversation.draft(engine, "turn", {"speaker": turn.speaker, "text": turn.text}, turn.provenance)
         drafts.append(replace(draft, key=digest(id[4:], *identity)))
     return drafts
 
 
 def _grow_episode(
-    tx: Transaction, id: str, conversation: Conversation, drafts: Sequence[Record], known: set[str]
+    tx: Transaction, id: str, conversation: Conversation, drafts: Sequence[Record], known_keys: set[str]
 ) -> Record:
     """Store the turns that are new, and return their episode as it is now."""
-    if id in known:
+    if id in known_keys:
         return replace(_begin_episode(tx.engine, id, conversation), status=Status.RETIRED)
-    held = tx.find(id)
-    episode = held or _begin_episode(tx.engine, id, conversation)
+    stored_episode = tx.find(id)
+    episode = stored_episode or _begin_episode(tx.engine, id, conversation)
     tags = tuple(dict.fromkeys((*episode.tags, *map(clean, conversation.tags))))
     number = int(episode.body["next"])
     # A turn without a time of its own was said when the one before it was, or is said now.
-    last = tx.engine.clock() if held else episode.created_at
+    last = tx.engine.clock() if stored_episode else episode.created_at
     fresh = []
     for draft, turn in zip(drafts, conversation.turns, strict=True):
         last = turn.at or last
-        if draft.key in known:
+        if draft.key in known_keys:
             continue
-        known.add(draft.key)
+        known_keys.add(draft.key)
         numbered = {**draft.body, "index": number}
         record = replace(draft, body=numbered, id=turn_id(id, number), links=(id,), created_at=last)
-        if held is not None:
+        if stored_episode is not None:
             # What waits for a person goes on waiting.
-            status = record.status if record.status is Status.CANDIDATE else held.status
+            status = record.status if record.status is Status.CANDIDATE else stored_episode.status
             record = replace(record, tags=tuple(dict.fromkeys((*tags, *record.tags))), status=status)
         fresh.append(tx.put(record))
         number += 1
     body = episode.body
-    said = [turn.text for turn in fresh if speech.is_person(turn.body["speaker"])]
+    texts = [turn.text for turn in fresh if speech.is_person(turn.body["speaker"])]
     ended = max((turn.created_at for turn in fresh), default=episode.created_at)
     body = {
         **body,
@@ -204,17 +209,17 @@ def _grow_episode(
         "next": number,
         "metadata": {**body["metadata"], **clean(dict(conversation.metadata))},
         "ended_at": max(body["ended_at"], str(to_iso(ended))),
-        "said": "\n".join([body["said"], *said] if body["said"] else said)[:SAID_CHARS],
+        "said": "\n".join([body["said"], *texts] if body["said"] else texts)[:SAID_CHARS],
     }
     fields: dict[str, Any] = {"body": body, "text": KINDS["episode"].text(body), "tags": tags}
-    if held is None:
+    if stored_episode is None:
         return tx.put(replace(episode, **fields))
-    if not fresh and (body, tags) == (held.body, held.tags):
-        return held
-    for older in find_turns(tx, held) if tags != held.tags else ():
+    if not fresh and (body, tags) == (stored_episode.body, stored_episode.tags):
+        return stored_episode
+    for older in find_turns(tx, stored_episode) if tags != stored_episode.tags else ():
         if not tx.is_new(older):
             tx.update(older, tags=tags)
-    return tx.update(held, **fields)
+    return tx.update(stored_episode, **fields)
 
 
 def _begin_episode(engine: Engine, id: str, conversation: Conversation) -> Record:
@@ -230,18 +235,18 @@ def remove_turn(tx: Transaction, turn: Record) -> None:
     """Take what a turn said out of its episode."""
     for episode in tx.get(turn.links[:1]):
         others = [one for one in find_turns(tx, episode) if one.id != turn.id]
-        gone = tx.find_tombstones(one.key for one in others)
-        left = [one for one in others if one.key not in gone]
-        said = [one.text for one in left if speech.is_person(one.body["speaker"])]
+        deleted = tx.find_tombstones(one.key for one in others)
+        remaining = [one for one in others if one.key not in deleted]
+        texts = [one.text for one in remaining if speech.is_person(one.body["speaker"])]
         title = str(episode.body["title"])
         # A host may have titled the conversation with the beginning of this turn.
         is_quoted = bool(title) and " ".join(turn.body["text"].split()).startswith(title.rstrip("… "))
         body = {
             **episode.body,
             "title": "" if is_quoted else title,
-            "turns": len(left),
-            "said": "\n".join(said)[:SAID_CHARS],
-            "speakers": list(dict.fromkeys(one.body["speaker"] for one in left)),
+            "turns": len(remaining),
+            "said": "\n".join(texts)[:SAID_CHARS],
+            "speakers": list(dict.fromkeys(one.body["speaker"] for one in remaining)),
         }
         tx.update(episode, body=body, text=KINDS["episode"].text(body))
 
@@ -252,5 +257,6 @@ def list_turns(engine: Engine, episode: Record) -> list[Record]:
 
 
 def find_turns(tx: Transaction, episode: Record) -> list[Record]:
+    """Return the turns of a conversation in order."""
     where = Where(kinds={"turn"}, projects={tx.engine.project}, linked={episode.id})
     return sorted(tx.scan(where), key=lambda turn: int(turn.body["index"]))

@@ -1,4 +1,4 @@
-"""What goes with a deleted memory: everything else that repeats its words. And everything of a user.
+"""Erase a memory with everything that repeats its words, or everything that belongs to a user.
 
 A memory is deleted in two steps. The first is one transaction: it puts the memory's tombstone, and takes its words out
 of all records that stay (`bury`). The second erases what is left (`find_remains`). Both are made from what the store
@@ -39,7 +39,7 @@ _REPLACED = "a later memory took its place, and was deleted since"
 
 
 def erase_memory(engine: Engine, record: Record) -> None:
-    """Remove a memory for good, with everything that repeats its words.
+    """Delete a memory permanently, with everything that repeats its words.
 
     Killed at any moment, the same call finishes the work.
     """
@@ -63,12 +63,12 @@ def erase_user(engine: Engine, user: str) -> dict[str, int]:
                 erase_memory(engine, record)
                 counts[record.kind] += 1
     everything = Where(projects={engine.project, EVERYWHERE}, users={user})
-    held = [(record.id, record.kind) for record in engine.store.scan(everything)]
-    for ids in split_batches([id for id, kind in held if kind in READABLE_KINDS]):
+    stored = [(record.id, record.kind) for record in engine.store.scan(everything)]
+    for ids in split_batches([id for id, kind in stored if kind in READABLE_KINDS]):
         engine.store.delete(write(engine, partial(_unlink_from_graph, ids=ids)))
-    for ids in split_batches([id for id, _ in held]):
+    for ids in split_batches([id for id, _ in stored]):
         engine.store.delete(ids)
-    counts.update(kind for _, kind in held if kind in READABLE_KINDS)
+    counts.update(kind for _, kind in stored if kind in READABLE_KINDS)
     vacuum(engine)
     return {kind: counts[kind] for kind in READABLE_KINDS if counts[kind]}
 
@@ -108,6 +108,7 @@ def _bury(tx: Transaction, record: Record) -> None:
 
 
 def make_tombstone(engine: Engine, record: Record, body: Mapping[str, Any], key: str) -> Record:
+    """Return the record that keeps a deleted record from being learned again."""
     id = tombstone_id(record.id)
     return make_record(engine, "tombstone", body, Origin.USER, id=id, key=key, **place_of(record))
 
@@ -128,13 +129,13 @@ def _regroup(tx: Transaction, record: Record) -> None:
     settle_lessons(tx, group, group, tx.engine.clock())
     if group.body["strategy"] != strategy:
         _recommend_instead(tx, group, strategy, group.body["strategy"])
-    gone = _words_of([record]) - _words_of([*sources, group])
+    removed = _words_of([record]) - _words_of([*sources, group])
     lessons = {lesson_id(group, kind) for kind in LESSONS} - {record.id}
-    for line in tx.find_changes(lessons) if gone else ():
+    for line in tx.find_changes(lessons) if removed else ():
         before = line.body["before"]
-        kept = {name: value for name, value in before.items() if not any(text in str(value) for text in gone)}
-        if kept != before:
-            tx.update(line, body={**line.body, "before": kept})
+        remaining = {name: value for name, value in before.items() if not any(text in str(value) for text in removed)}
+        if remaining != before:
+            tx.update(line, body={**line.body, "before": remaining})
 
 
 def _find_group(tx: Transaction, record: Record) -> tuple[Record | None, list[Record]]:
@@ -148,9 +149,9 @@ def _find_group(tx: Transaction, record: Record) -> tuple[Record | None, list[Re
         return None, []
     linked = tx.scan(Where(kinds=kinds, projects={tx.engine.project}, linked={group.id}))
     # One that is about to be erased by another call gives nothing any more.
-    gone = {record.id, *tx.find_deleted(one.id for one in linked)}
+    deleted = {record.id, *tx.find_deleted(one.id for one in linked)}
     words = [one for one in linked if one.kind == MemoryType.OUTCOME or one.provenance.origin is not Origin.OUTCOME]
-    return group, [one for one in reversed(words) if one.id not in gone]
+    return group, [one for one in reversed(words) if one.id not in deleted]
 
 
 def _rebuild_group(tx: Transaction, group: Record, sources: Sequence[Record]) -> Record:
@@ -202,10 +203,10 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
     lone = [one for one in _find_in_graph(tx, [record.id]) if one.links == (record.id,)]
     # The graph links the conversation, not its turns: what only this turn of it names goes, too.
     for episode in tx.get(record.links[:1]) if record.kind == "turn" else ():
-        said = "\n".join(one.text for one in find_turns(tx, episode) if one.id != record.id).casefold()
+        other_text = "\n".join(one.text for one in find_turns(tx, episode) if one.id != record.id).casefold()
         for one in _find_in_graph(tx, [episode.id]):
             is_of_turn = one.kind == "relation" and one.body["attributes"].get("turn") == record.id
-            is_named_here = one.kind == "entity" and one.body["name"].casefold() not in said
+            is_named_here = one.kind == "entity" and one.body["name"].casefold() not in other_text
             lone += [one] if len(one.links) == 1 and (is_of_turn or is_named_here) else []
     return list(dict.fromkeys((*ids, *lines, *_without_spoken_of(tx, lone))))
 
@@ -217,20 +218,20 @@ def _find_in_graph(tx: Transaction, sources: Collection[str]) -> list[Record]:
 def _unlink_from_graph(tx: Transaction, ids: Collection[str]) -> list[str]:
     """Take the links to deleted memories out of the graph; return the ids of what came from these memories alone."""
     linked = _find_in_graph(tx, ids)
-    gone = _without_spoken_of(tx, [one for one in linked if set(one.links) <= set(ids)])
+    orphans = _without_spoken_of(tx, [one for one in linked if set(one.links) <= set(ids)])
     for one in linked:
-        if one.id not in gone:
+        if one.id not in orphans:
             tx.update(one, links=tuple(link for link in one.links if link not in ids))
-    return gone
+    return orphans
 
 
 def _without_spoken_of(tx: Transaction, lone: Sequence[Record]) -> list[str]:
     """Return the ids of these relations, and of those entities that no other relation speaks of."""
     from ..types.graph import end_tags  # the values of the graph are loaded where there is a graph
 
-    gone = {one.id for one in lone if one.kind == "relation"}
+    orphans = {one.id for one in lone if one.kind == "relation"}
     for entity in (one for one in lone if one.kind == "entity"):
         where = Where(kinds={"relation"}, projects={tx.engine.project}, tagged=set(end_tags(entity.body["entity"])))
-        if all(one.id in gone for one in tx.scan(where, len(gone) + 1)):
-            gone.add(entity.id)
-    return list(gone)
+        if all(one.id in orphans for one in tx.scan(where, len(orphans) + 1)):
+            orphans.add(entity.id)
+    return list(orphans)

@@ -1,4 +1,4 @@
-"""Stored text enters a prompt as data; here it loses the means to act as structure.
+"""Escape stored text so that it cannot act as markup in a prompt.
 
 `escape` changes as little as it can: the one character that would open a tag, a fence, an image or a
 forged bullet is replaced by a look-alike, and text that holds nothing of the kind comes back as it was.
@@ -39,7 +39,7 @@ _PATTERNS = {name: re.compile("".join(pattern)) for name, pattern in _DATA["patt
 _REPLACEMENTS = [(re.compile(pattern), replacement) for pattern, replacement in _DATA["replacements"]]
 _ALIKE = str.maketrans({sign: plain for plain, signs in _DATA["alike"].items() for sign in signs})
 
-# --- characters nobody sees ------------------------------------------------------------------------
+# --- invisible characters --------------------------------------------------------------------------
 
 
 def _keep_needed_signs(match: re.Match[str]) -> str:
@@ -58,7 +58,7 @@ def _keep_needed_signs(match: re.Match[str]) -> str:
 
 
 def remove_unseen(text: str) -> str:
-    """The text without what nobody sees; what spelling and emoji need stays."""
+    """Return the text without invisible characters, except those that spelling and emoji need."""
     if text.isascii() and text.isprintable():
         return text
     text = _PATTERNS["line_break"].sub("\n", _PATTERNS["terminal_sequence"].sub("", text))
@@ -70,7 +70,7 @@ def remove_unseen(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _fold_sign(sign: str) -> str:
-    """The plain characters that one stands for; none for an accent or for what nobody sees."""
+    """Return the plain characters that a sign stands for; none for accents and invisible characters."""
     import unicodedata  # Loaded for text that is not ASCII.
 
     plain = unicodedata.normalize("NFKD", sign.translate(_ALIKE)).translate(_ALIKE)
@@ -78,18 +78,18 @@ def _fold_sign(sign: str) -> str:
 
 
 def _fold_text(text: str) -> tuple[str, Sequence[int]]:
-    """The text in plain letters, and for each of its characters where it comes from."""
+    """Return the text in plain letters, and the original position of each of its characters."""
     if text.isascii():
         return text, range(len(text))
     signs = [_fold_sign(sign) for sign in text]
     return "".join(signs), [at for at, sign in enumerate(signs) for _ in sign]
 
 
-def _apply_replacements(text: str, found: dict[int, str], places: Sequence[int]) -> str:
-    """The text with other characters in the places that were found in its folded copy."""
-    if not found:
+def _apply_replacements(text: str, replacements: dict[int, str], places: Sequence[int]) -> str:
+    """Return the text with characters replaced at positions of its folded copy."""
+    if not replacements:
         return text
-    spots = {places[at]: instead for at, instead in found.items()}
+    spots = {places[at]: instead for at, instead in replacements.items()}
     pieces: list[str] = []
     done = 0
     for at in sorted(spots):
@@ -134,21 +134,21 @@ def _replace_images(folded: str, spots: dict[int, str]) -> None:
 
 
 def _replace_attributes(folded: str, spots: dict[int, str]) -> None:
-    seen, counted = {'"': 0, "'": 0}, 0
+    quotes, counted = {'"': 0, "'": 0}, 0
     for match in _PATTERNS["breakout"].finditer(folded):
         at, quote = match.start(), match[0]
-        for mark in seen:
-            seen[mark] += folded.count(mark, counted, at)
+        for mark in quotes:
+            quotes[mark] += folded.count(mark, counted, at)
         counted = at
-        unopened = seen[quote] % 2 == 0 and at > 0 and folded[at - 1] not in " =([{,:"
+        unopened = quotes[quote] % 2 == 0 and at > 0 and folded[at - 1] not in " =([{,:"
         if unopened or _PATTERNS["trust_claim"].match(folded, at + 1):
             spots[at] = "”" if quote == '"' else "’"
 
 
 def escape(text: str, *, is_data: bool = False) -> str:
-    """The text, inert inside a markdown bullet of a prompt; unchanged when nothing in it is structure.
+    """Return the text escaped for a Markdown bullet of a prompt; unchanged if it contains no markup.
 
-    With `is_data` no tag of any name remains one: what programs and pages say is only quoted.
+    With `is_data`, tags of any name are escaped, because the text comes from a program or page.
     """
     text = remove_unseen(text)
     if "\n" in text:
@@ -209,11 +209,11 @@ def _weigh_signs(text: str) -> dict[str, int]:
 
 def find_suspicion(text: str) -> tuple[str, ...]:
     """Return why the text reads like an instruction planted for the model; nothing when it does not."""
-    shown = remove_unseen(text)
-    folded = _fold_text(shown)[0]
+    visible = remove_unseen(text)
+    folded = _fold_text(visible)[0]
     # Words of other languages are known as they are written, disguised ones only in plain letters.
-    readings = dict.fromkeys(re.sub(r"[^\S\n]+", " ", one) for one in (shown, shown.translate(_ALIKE), folded))
-    points = max(map(_weigh_signs, readings), key=lambda found: sum(found.values()))
+    readings = dict.fromkeys(re.sub(r"[^\S\n]+", " ", one) for one in (visible, visible.translate(_ALIKE), folded))
+    points = max(map(_weigh_signs, readings), key=lambda weights: sum(weights.values()))
     # What it says to a reader who decodes tag characters and base64.
     tags = "".join(chr(ord(sign) - 0xE0000) for run in _PATTERNS["tag_characters"].findall(text) for sign in run)
     blobs = (decode_base64(blob) for blob in _PATTERNS["base64"].findall(text))

@@ -34,6 +34,7 @@ def weigh_results(evidence: Evidence, now: datetime) -> tuple[float, float]:
 
 
 def success_rate(evidence: Evidence, now: datetime) -> float | None:
+    """Return the weighted success rate; None without recent results."""
     if not evidence.recent:
         return None
     good, bad = weigh_results(evidence, now)
@@ -56,19 +57,19 @@ _STATED_PRIOR = (3.0, 1.0)
 
 
 def weigh_feedback(evidence: Evidence) -> tuple[float, float]:
-    """What people and agents said for and against it, as judgements."""
+    """Return the weight of the feedback for a record and against it."""
     return evidence.ups + 0.3 * evidence.uses, evidence.downs + 0.15 * evidence.skips
 
 
 def believe(record: Record, now: datetime) -> Belief:
-    """How sure it is that the record should be followed."""
+    """Return the confidence that the record should be followed."""
     pro, con = weigh_feedback(record.evidence)
     if record.kind in (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, "strategy"):
         good, bad = weigh_results(record.evidence, now)
         if record.kind == MemoryType.ANTI_PATTERN:
             good, bad = bad, good
-        stated = record.provenance.origin is Origin.USER
-        prior = _STATED_PRIOR if stated else (1.0, 1.0)
+        is_stated = record.provenance.origin is Origin.USER
+        prior = _STATED_PRIOR if is_stated else (1.0, 1.0)
         yes, no = prior[0] + good + 0.5 * pro, prior[1] + bad + 0.5 * con
     else:
         prior = _PRIOR[record.provenance.trust]
@@ -79,7 +80,7 @@ def believe(record: Record, now: datetime) -> Belief:
 
 
 def success_factor(record: Record, now: datetime) -> float:
-    """The success factor of the ranking: how well it went when this was followed (for a warning: how badly).
+    """Return the success factor of the ranking: how well it went when this was followed (for a warning: how badly).
 
     A fact or preference has no results; being used and praised, or passed over and blamed, stands for them.
     """
@@ -88,20 +89,21 @@ def success_factor(record: Record, now: datetime) -> float:
     # That a rule was not followed speaks against who should have, not against the rule.
     current = None if record.kind == MemoryType.RULE else success_rate(record.evidence, now)
     if current is None:
-        seen = record.evidence
-        good, bad = seen.ups + 0.5 * seen.uses, seen.downs + 0.25 * seen.skips
+        evidence = record.evidence
+        good, bad = evidence.ups + 0.5 * evidence.uses, evidence.downs + 0.25 * evidence.skips
         return (1.0 + good) / (2.0 + good + bad)
     return 1.0 - current if record.kind == MemoryType.ANTI_PATTERN else current
 
 
 def age_days(record: Record, now: datetime) -> float:
-    """How long nobody has changed or used it."""
+    """Return for how many days nobody has changed or used a record."""
     used = record.evidence.last_used
     touched = record.updated_at if used is None else max(record.updated_at, used)
     return max(0.0, (now - touched).total_seconds() / _DAY)
 
 
 def fade_share(days: float, half_life_days: float) -> float:
+    """Return the share that remains after so many days: half after each half-life."""
     return float(0.5 ** (days / half_life_days))
 
 
@@ -117,6 +119,6 @@ _RETENTION_DAYS = {
 
 
 def memory_strength(record: Record, now: datetime) -> float:
-    """How alive a memory is: belief that fades while nobody uses or confirms it."""
+    """Return the confidence in a memory, reduced by the time since it was last used or confirmed."""
     half_life = _RETENTION_DAYS.get(MemoryType(record.kind), 365.0)
     return believe(record, now).mean * fade_share(age_days(record, now), half_life)

@@ -27,7 +27,7 @@ from .transaction import Transaction, of_owner
 _ALIKE = 16
 _WORTH_COMPARING = 0.3
 _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
-_KEPT = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
+_UNDELETED = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
 RecordPair = tuple[Record, Record]  # The older record and the newer one.
 APART = frozenset({Verdict.VARIANT, Verdict.UNRELATED})
 
@@ -36,31 +36,31 @@ def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
     """Add drafted records; a repeated one confirms the memory that is there instead of doubling it."""
     engine = tx.engine
     keys = {draft.key for draft in drafts if draft.key}
-    where = Where(projects={engine.project}, keys=keys, statuses=_KEPT, kinds={draft.kind for draft in drafts})
-    known = {record.key: record for record in tx.scan(where)} if keys else {}
+    where = Where(projects={engine.project}, keys=keys, statuses=_UNDELETED, kinds={draft.kind for draft in drafts})
+    by_key = {record.key: record for record in tx.scan(where)} if keys else {}
     stones = tx.find_tombstones(keys)
     records = []
     for draft in drafts:
-        stone, held = stones.get(draft.key), known.get(draft.key)
+        stone, existing = stones.get(draft.key), by_key.get(draft.key)
         # Deleted before, and now stated by somebody else: it stays a candidate until a person accepts it.
         is_unwanted = stone is not None and draft.provenance.origin is not Origin.USER
-        if held is None:
+        if existing is None:
             record = tx.put(replace(draft, status=Status.CANDIDATE) if is_unwanted else draft)
             if stone is not None and not is_unwanted:
                 # A memory said again by its person is wanted again.
                 tx.update(stone, status=Status.RETIRED)
         else:
-            changes: dict[str, Any] = {"tags": tuple(dict.fromkeys((*held.tags, *draft.tags)))}
-            is_trusted = draft.provenance.trust is not Trust.UNTRUSTED and engine.may_activate(held)
-            if is_trusted and not tx.is_new(held):
+            changes: dict[str, Any] = {"tags": tuple(dict.fromkeys((*existing.tags, *draft.tags)))}
+            is_trusted = draft.provenance.trust is not Trust.UNTRUSTED and engine.may_activate(existing)
+            if is_trusted and not tx.is_new(existing):
                 if not is_unwanted:
                     changes["status"] = Status.ACTIVE
-                if draft.provenance.weight > held.provenance.weight:
-                    # Said by somebody who is trusted more, it is theirs.
+                if draft.provenance.weight > existing.provenance.weight:
+                    # Stated by a more trusted source, it takes that source.
                     changes["provenance"] = draft.provenance
-            record = tx.update(held, **changes)
+            record = tx.update(existing, **changes)
         if draft.key:
-            known[draft.key] = record
+            by_key[draft.key] = record
         records.append(record)
     return records
 
@@ -80,8 +80,8 @@ def add_facts(
     later = set(fresh)
     repeated: dict[str, str] = {}
     for id, record in fresh.items():
-        if held := _place_fact(tx, record, later, replaced.get(id, ""), compare_texts):
-            repeated[id] = held
+        if repeated_id := _place_fact(tx, record, later, replaced.get(id, ""), compare_texts):
+            repeated[id] = repeated_id
         later.discard(id)
     ids = [repeated.get(record.id, record.id) for record in added]
     records = {record.id: record for record in tx.get(ids)}
@@ -94,7 +94,7 @@ def _place_fact(tx: Transaction, record: Record, later: Collection[str], replace
     `later` holds the ids of the fact itself and of those that arrive after it.
     """
     if record.valid_from is not None and record.valid_from < record.created_at:
-        # Told today of a year ago, it was known a year ago.
+        # A fact that is added today for a year ago was known a year ago.
         record = tx.update(record, created_at=record.valid_from)
     # The only link of a fact is that of its key.
     key = set(record.links)
@@ -103,27 +103,27 @@ def _place_fact(tx: Transaction, record: Record, later: Collection[str], replace
     where = of_owner(tx.engine, record, record.kind, projects={record.project}, statuses={Status.ACTIVE})
     keyed = [one for one in tx.scan(replace(where, linked=key)) if one.id not in later] if key else []
     same = _find_same(tx, record, where, later, keyed) if compare_texts else []
-    for held in same:
-        if not key or held.links == record.links:
+    for other in same:
+        if not key or other.links == record.links:
             tx.drop(record)
-            return tx.update(held, tags=tuple(dict.fromkeys((*held.tags, *record.tags)))).id
-    named = [one for one in tx.get([replaced] if replaced else []) if one.id != record.id and where.accepts(one)]
+            return tx.update(other, tags=tuple(dict.fromkeys((*other.tags, *record.tags)))).id
+    targets = [one for one in tx.get([replaced] if replaced else []) if one.id != record.id and where.accepts(one)]
     # A key given later takes over what was stated without one.
-    against = list({held.id: held for held in (*keyed, *same, *named)}.values())
-    for held in against:
-        if held.provenance.weight > record.provenance.weight:
-            body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": held.id}}
+    against = list({other.id: other for other in (*keyed, *same, *targets)}.values())
+    for other in against:
+        if other.provenance.weight > record.provenance.weight:
+            body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": other.id}}
             tx.update(record, status=Status.CANDIDATE, body=body)
             return ""
-    newer = [held for held in against if _is_later(held, record)]
+    newer = [other for other in against if _is_later(other, record)]
     if newer:
         # It was so until what is known now began.
         first = min(newer, key=begin_of)
         record = tx.update(record, status=Status.SUPERSEDED, superseded_by=first.id, valid_to=begin_of(first))
-    for held in against:
-        if held not in newer:
+    for other in against:
+        if other not in newer:
             words = record.body[_WORDS[MemoryType(record.kind)]]
-            tx.supersede(held, record, f"a later fact: {words}", begin_of(record))
+            tx.supersede(other, record, f"a later fact: {words}", begin_of(record))
     return ""
 
 
@@ -136,32 +136,33 @@ def _find_same(
     mine = stems(text)
     hits = by_words(tx.engine.store, text, where, _ALIKE)
     alike = [
-        held
-        for held in tx.select(tx.engine.store.get([hit.id for hit in hits]), where)
-        if held.id not in later
-        and not (record.links and held.links)
-        and normalise(held.body[place]) == normalise(record.body[place])
+        other
+        for other in tx.select(tx.engine.store.get([hit.id for hit in hits]), where)
+        if other.id not in later
+        and not (record.links and other.links)
+        and normalise(other.body[place]) == normalise(record.body[place])
         # One shared word in many is not worth a closer look.
-        and len(mine & (theirs := stems(held.body[field]))) >= _WORTH_COMPARING * max(len(mine), len(theirs))
+        and len(mine & (theirs := stems(other.body[field]))) >= _WORTH_COMPARING * max(len(mine), len(theirs))
     ]
     alike = [*keyed, *alike]
-    pairs = [Pair(held.body[field], text, PairKind.FACT) for held in alike]
+    pairs = [Pair(other.body[field], text, PairKind.FACT) for other in alike]
     relations = tx.engine.reader.compare(pairs) if pairs else ()
-    return [held for held, relation in zip(alike, relations, strict=True) if relation.is_same]
+    return [other for other, relation in zip(alike, relations, strict=True) if relation.is_same]
 
 
-def _is_later(held: Record, record: Record) -> bool:
+def _is_later(other: Record, record: Record) -> bool:
     """Return whether a stored fact is about a later time than one that arrives now.
 
     Without a time of its own a fact is later than all that arrived before it, whatever the clocks said then and say
     now; only one that was announced for a time to come is later still.
     """
     if record.valid_from is not None:
-        return begin_of(held) > record.valid_from
-    return held.valid_from is not None and held.valid_from > max(held.created_at, record.created_at)
+        return begin_of(other) > record.valid_from
+    return other.valid_from is not None and other.valid_from > max(other.created_at, record.created_at)
 
 
 def begin_of(record: Record) -> datetime:
+    """Return the time from which a fact holds."""
     return record.valid_from or record.created_at
 
 

@@ -85,12 +85,12 @@ def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[
     """
     cases = [Repair(clean(one.failed), clean(one.error), clean(one.worked)) for one in repairs]
     prepared = []
-    for repair, shown in zip(repairs, LocalReader().explain_repairs(cases), strict=True):
-        if shown.note:
-            programs = find_programs(split_command(shown.repair.failed))
+    for repair, observation in zip(repairs, LocalReader().explain_repairs(cases), strict=True):
+        if observation.note:
+            programs = find_programs(split_command(observation.repair.failed))
             trigger = f"running {programs[0]}" if programs else ""
             draft = draft_observation(engine, repair.failed, repair.worked, trigger=trigger)
-            prepared.append((repair, draft, names_change(shown.repair) and not repair.edits))
+            prepared.append((repair, draft, names_change(observation.repair) and not repair.edits))
     return prepared
 
 
@@ -100,10 +100,10 @@ def record_repairs(
     """Count each repair once for its observation; return the observations that changed. A deleted one stays away."""
     changed: dict[str, Record] = {}
     for repair, draft, is_telling in prepared:
-        held = find_observation(tx, draft)
-        if held is None and tx.is_buried(draft.key):
+        existing = find_observation(tx, draft)
+        if existing is None and tx.is_buried(draft.key):
             continue
-        record = held or replace(draft, status=Status.CANDIDATE)
+        record = existing or replace(draft, status=Status.CANDIDATE)
         metadata, source = record.body["metadata"], ":".join(repair.ids)
         if source in metadata["sources"] or record.status not in LIVE:
             continue
@@ -119,13 +119,14 @@ def record_repairs(
         )
         is_shown = is_telling or len(sessions) > 1 or record.status is Status.ACTIVE
         status = Status.ACTIVE if is_shown and not body["concern"] else Status.CANDIDATE
-        if held is None:
+        if existing is None:
             record = tx.put(record)
         changed[record.id] = tx.update(record, body=body, status=status)
     return list(changed.values())
 
 
 def draft_observation(engine: Engine, failed: str, worked: str, **fields: Any) -> Record:
+    """Return the observation of a repaired command, with the reason why it must not be shown, if there is one."""
     weakening = find_weakening(failed) or find_weakening(worked) or find_doubtful_change(failed, worked)
     is_suspicious = find_suspicion(failed) or find_suspicion(worked)
     body = {
@@ -159,10 +160,12 @@ def dress_observation(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def count_times(number: int) -> str:
+    """Return "once", "twice" or "N times"."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
 def find_observation(tx: Transaction, draft: Record) -> Record | None:
+    """Return the stored observation with the key of a draft, or None."""
     where = Where(kinds={OBSERVATION}, projects={tx.engine.project}, keys={draft.key})
     return next(iter(tx.scan(where, 1)), None)
 
@@ -195,9 +198,9 @@ def adopt_old_fixes(engine: Engine) -> None:
             tx.add_history(rule, "became an observation")
             failed, arrow, worked = rule.body["said"].partition(" → ")
             if arrow and rule.status in LIVE:
-                seen = 1 + rule.body["metadata"].get("repeats", 0)
+                count = 1 + rule.body["metadata"].get("repeats", 0)
                 names = {name: rule.body[name] for name in ("trigger", "prefer", "avoid")}
-                draft = draft_observation(engine, failed, worked, failures=seen, successes=seen, **names)
+                draft = draft_observation(engine, failed, worked, failures=count, successes=count, **names)
                 status = Status.CANDIDATE if draft.body["concern"] else rule.status
                 tx.put(replace(draft, project=rule.project, status=status, created_at=rule.created_at))
 

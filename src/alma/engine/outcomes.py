@@ -58,7 +58,7 @@ _ALIKE, _UNLIKE = 0.65, 0.5
 def draft_group(engine: Engine, source: Record, user: str) -> Record:
     """Return what an outcome or a stated lesson is about, one way of doing one task, as the group that it would begin.
 
-    `user` is whose group it counts for; empty: that of nobody in particular, which all users see.
+    `user` is whose group it counts for; empty: the group without a user, which all users see.
     """
     strategy, task = strategy_of(source.body), source.body.get("task") or source.body.get("condition", "")
     body = {"strategy": strategy, "task": task, "task_type": source.body["task_type"], "errors": []}
@@ -67,7 +67,7 @@ def draft_group(engine: Engine, source: Record, user: str) -> Record:
 
 
 def is_of_task(approach: Record, record: Record) -> bool:
-    """Whether a group, or the lesson formed from it, is about the same sort of task as an approach."""
+    """Return whether a group, or the lesson formed from it, is about the same sort of task as an approach."""
     mine, theirs, body = approach.vectors[1:2], record.vectors[1:2], record.body
     alike = cosine(mine[0], theirs[0]) if mine and theirs and len(mine[0]) == len(theirs[0]) else None
     task = body["task"] if record.kind == "strategy" else body["condition"]
@@ -75,7 +75,7 @@ def is_of_task(approach: Record, record: Record) -> bool:
 
 
 def same_task(task: str, other: str, alike: float | None, task_type: str = "", other_type: str = "") -> bool:
-    """Whether two tasks are of one sort, so that what worked for one speaks for the other."""
+    """Return whether two tasks are of the same sort, so that evidence for one counts for the other."""
     if not task or not other:
         return True
     if task_type and other_type:
@@ -92,7 +92,7 @@ def same_task(task: str, other: str, alike: float | None, task_type: str = "", o
 
 @lru_cache(maxsize=4096)
 def are_contrary(task: str, other: str) -> bool:
-    """Whether one undoes the other: to enable something and to disable it, however near the vectors are."""
+    """Return whether one task undoes the other, such as enabling and disabling, however similar the vectors are."""
     mine, theirs = set(words(task)), set(words(other))
     left, right = mine - theirs, theirs - mine
     if any((a in left and b in right) or (b in left and a in right) for a, b in _WAYS):
@@ -121,11 +121,12 @@ def share_label(label: str, task: str) -> str:
 
 
 def lesson_id(group: Record, kind: str) -> str:
-    """The one heuristic and the one anti-pattern a group may have are known by its own id."""
+    """Return the id of a group's heuristic or anti-pattern: it is derived from the group's id."""
     return f"{KINDS[kind].prefix}_{group.id.split('_', 1)[1]}"
 
 
 def marker_id(engine: Engine, approach: Record) -> str:
+    """Return the id of the marker that counts the strategy groups of an agent and user."""
     return f"mrk_groups_{fingerprint(engine.project, approach.agent, *filter(None, (approach.user,)))}"
 
 
@@ -175,7 +176,7 @@ def _pick_same(tx: Transaction, approach: Record, groups: Iterable[Record]) -> R
 
 
 class OutcomeDraft(NamedTuple):
-    """A task that was done: how, and how it went."""
+    """An outcome that is to be recorded, with its strategy group and idempotency key."""
 
     record: Record
     approach: Record  # The strategy group that it would begin.
@@ -189,12 +190,12 @@ _STORED = {"strategy_used": "strategy", "error_message": "error", "retrieval_id"
 _FIELDS = ("task", "strategy", "task_type", "duration_ms", "error", "feedback", "retrieval")
 
 
-def build_outcome(engine: Engine, given: Mapping[str, Any], provenance: Provenance = BY_AGENT) -> OutcomeDraft:
+def build_outcome(engine: Engine, call: Mapping[str, Any], provenance: Provenance = BY_AGENT) -> OutcomeDraft:
     """Return the draft that the arguments of `learn` describe, with a `session` and the moment `at` which it happened.
 
     One that a further field of the kind is named after is stored in it.
     """
-    values = {_STORED.get(name, name): value for name, value in given.items() if value not in (None, "")}
+    values = {_STORED.get(name, name): value for name, value in call.items() if value not in (None, "")}
     tags, at = values.get("tags", ()), values.get("at")
     body: dict[str, Any] = {name: values.get(name) for name in _FIELDS} | {"task_type": values.get("task_type", "")}
     body["metadata"] = dict(values.get("metadata", {}))
@@ -242,7 +243,7 @@ def prepare_outcomes(engine: Engine, drafts: Sequence[OutcomeDraft]) -> list[Out
 
 
 def group_owner(engine: Engine, user: str) -> str:
-    """Return whose strategy group an outcome or a lesson of a user counts for; empty: that of nobody in particular."""
+    """Return whose strategy group an outcome or a lesson of a user counts for; empty: the group without a user."""
     return "" if engine.settings.share_between_users else user
 
 
@@ -254,23 +255,25 @@ def record_outcomes(tx: Transaction, prepared: Sequence[OutcomeDraft]) -> list[R
         if receipt is not None:
             if receipt.body["arguments"] != one.arguments:
                 raise ValidationError(
-                    f"idempotency_key {one.key!r} was used before with other arguments; "
-                    "repeat a call with the same arguments, and give another outcome a key of its own"
+                    f"idempotency_key {one.key!r} was already used with other arguments; "
+                    "pass the same arguments to repeat the call, or a new key to record another outcome"
                 )
             outcome = tx.find(receipt.body["outcome"])
             if outcome is None:
                 raise NotFoundError(
-                    f"outcome {receipt.body['outcome']!r} was recorded for this call and deleted since; it is not "
-                    "recorded again, pass another idempotency_key to record it anew"
+                    f"outcome {receipt.body['outcome']!r} was recorded for this call and has been deleted since; it is "
+                    "not recorded again. Pass another idempotency_key to record it as a new outcome"
                 )
             outcomes.append(outcome)
             continue
         retrieval = one.record.body["retrieval"]
         # Asked in this order: a note leaves its place only after it was stored.
         if retrieval and not engine.notes.has(retrieval, engine.project):
-            held = tx.find(retrieval)
-            if held is None or held.kind != "retrieval" or held.project != engine.project:
-                raise NotFoundError(f"there is no retrieval {retrieval!r}; pass the retrieval_id of a MemorySlice")
+            note = tx.find(retrieval)
+            if note is None or note.kind != "retrieval" or note.project != engine.project:
+                raise NotFoundError(
+                    f"there is no retrieval {retrieval!r}; pass the retrieval_id that a retrieval returned, or none"
+                )
         outcome = _record_outcome(tx, one)
         if one.receipt:
             body = {"arguments": one.arguments, "outcome": outcome.id}
@@ -371,8 +374,8 @@ def _update_lesson(
     fresh = tx.update(lesson, **changes)
     if status is lesson.status:
         return False
-    gone = "faded" if lesson.kind == MemoryType.HEURISTIC else "withdrawn"
-    verb = "restored" if status is Status.ACTIVE else gone
+    ending = "faded" if lesson.kind == MemoryType.HEURISTIC else "withdrawn"
+    verb = "restored" if status is Status.ACTIVE else ending
     tx.add_history(
         fresh, verb, _describe_results(group), {"status": str(lesson.status)}, created_at=now, updated_at=now
     )
@@ -404,8 +407,8 @@ def _find_alternative(tx: Transaction, approach: Record, but: tuple[str, ...], n
         for group in (*near, *_find_new(tx, approach, "task"))
         if group.id not in but and is_of_task(approach, group) and _is_working(group, now)
     }
-    wanted = [working[id] for id in working.keys() - tx.find_deleted(working)]
-    best = max(wanted, key=lambda group: (believe(group, now).low, group.id), default=None)
+    groups = [working[id] for id in working.keys() - tx.find_deleted(working)]
+    best = max(groups, key=lambda group: (believe(group, now).low, group.id), default=None)
     return str(best.body["strategy"]) if best else ""
 
 
@@ -455,10 +458,10 @@ def state_lessons(tx: Transaction, prepared: Sequence[tuple[Record, Record]]) ->
 def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
     """Store the lesson of a group as it is stated now; return its id."""
     id, weight = lesson_id(group, draft.kind), draft.provenance.weight
-    held = tx.find(id)
-    if held is not None and held.provenance.weight > weight:
-        # Nobody overrules somebody who is trusted more; they may only confirm.
-        tx.update(held)
+    existing = tx.find(id)
+    if existing is not None and existing.provenance.weight > weight:
+        # A less trusted source may confirm this lesson, not overrule it.
+        tx.update(existing)
         return id
     tx.update(group)
     [other] = [kind for kind in LESSONS if kind != draft.kind]
@@ -478,10 +481,10 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
         # A memory said again by its person is wanted again.
         tx.update(stone, status=Status.RETIRED)
     # Deleted memories do not come back by themselves: it waits for a person.
-    is_waiting = is_outweighed or (is_unwanted and not (held and held.status is Status.ACTIVE))
-    given = {name: value for name, value in draft.body.items() if value}
-    body = {**draft.body, **(readable_body(held) if held else {}), **given}
-    tags = tuple(dict.fromkeys((*(held.tags if held else ()), *draft.tags)))
+    is_waiting = is_outweighed or (is_unwanted and not (existing and existing.status is Status.ACTIVE))
+    values = {name: value for name, value in draft.body.items() if value}
+    body = {**draft.body, **(readable_body(existing) if existing else {}), **values}
+    tags = tuple(dict.fromkeys((*(existing.tags if existing else ()), *draft.tags)))
     record = replace(
         draft,
         body=body,
@@ -493,16 +496,16 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
         key=id,
         status=Status.CANDIDATE if is_waiting else Status.ACTIVE,
         links=(group.id,),
-        evidence=(held or group).evidence.with_results_of(group.evidence),
-        created_at=held.created_at if held else tx.engine.clock(),
+        evidence=(existing or group).evidence.with_results_of(group.evidence),
+        created_at=existing.created_at if existing else tx.engine.clock(),
     )
     tx.put(record)
-    if held is not None:
-        tx.add_history(record, "told again", before={name: held.body.get(name) for name in body})
+    if existing is not None:
+        tx.add_history(record, "told again", before={name: existing.body.get(name) for name in body})
     return id
 
 
-def readable_body(held: Record) -> dict[str, Any]:
+def readable_body(record: Record) -> dict[str, Any]:
     """Return the body of a record that becomes a person's: what a program gave as a reason stays quoted."""
-    field = {"anti_pattern": "why_bad", "rule": "why"}.get(held.kind)
-    return {**held.body, field: quoted_why(held)} if field else dict(held.body)
+    field = {"anti_pattern": "why_bad", "rule": "why"}.get(record.kind)
+    return {**record.body, field: quoted_why(record)} if field else dict(record.body)

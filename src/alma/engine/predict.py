@@ -64,6 +64,7 @@ class Beta:
 
     @property
     def mean(self) -> float:
+        """Return the expected value."""
         return self.good / (self.good + self.bad)
 
     def below(self, chance: float) -> float:
@@ -85,6 +86,7 @@ class Beta:
         return 1.0 - total if is_upper else total
 
     def quantile(self, share: float) -> float:
+        """Return the value below which this share of the distribution lies."""
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
@@ -161,7 +163,7 @@ _STALE = 0.1
 # What another strategy's trial on the task says about how easy the task is; a closely related one's says all of it.
 _STRANGER = 0.3
 _KIN = 0.5
-_SAID = 2.0  # A person's word counts like so many trials.
+_STATED_TRIALS = 2.0  # A person's word counts like so many trials.
 _CURIOSITY = 0.45  # How many standard deviations above the mean a promise lies.
 _PASSES = 2
 _SUREST = 0.97
@@ -169,12 +171,15 @@ _SUREST = 0.97
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
+    """The forecast for a strategy, and the evidence it rests on."""
+
     belief: Beta  # About the chance at this very task.
     expected: float  # The chance before any trial of this strategy on this task.
     weight: float  # How many trials of this strategy on such tasks there were, by how alike they are.
 
     @property
     def mean(self) -> float:
+        """Return the expected success rate."""
         return self.belief.mean
 
     def promise(self, random: Random) -> float:
@@ -199,7 +204,7 @@ def _weigh_sort(alike: float) -> float:
 
 
 def _weigh_age(trial: Trial, stale_age: float) -> float:
-    """What was tried on such tasks before things changed counts for little."""
+    """Return the weight of a trial by its age; one from before the success rate changed counts for little."""
     stale = _STALE if trial.days > stale_age and trial.alike >= SIMILAR else 1.0
     return stale * float(0.5 ** (trial.days / _HALF_LIFE_DAYS))
 
@@ -223,7 +228,7 @@ def forecast(trials: Sequence[Trial]) -> Forecast:
     # Successes and failures of this strategy on this task, the later ones counting more.
     good = bad = here = later = weight = 0.0
     for trial in sorted((one for one in trials if one.own), key=lambda one: one.days):
-        age = _weigh_age(trial, stale_age) * (_SAID if trial.said else 1.0)
+        age = _weigh_age(trial, stale_age) * (_STATED_TRIALS if trial.said else 1.0)
         same, alike = weigh_likeness(trial.alike), _weigh_sort(trial.alike)
         good += same * age * _BY_ORDER**here * trial.value
         bad += same * age * _BY_ORDER**here * (1.0 - trial.value)
@@ -295,7 +300,7 @@ _STATED_VALUES = {MemoryType.HEURISTIC: 1.0, MemoryType.ANTI_PATTERN: 0.0}
 
 @dataclass(slots=True)
 class TaskContext:
-    """What is known about a task before any strategy is considered."""
+    """The task at hand, and the outcomes that may bear on it."""
 
     engine: Engine
     agent: str
@@ -318,9 +323,11 @@ class TaskContext:
         return [self._strategy_vectors[one] for one in strategies]
 
     def count_days(self, moment: datetime) -> float:
+        """Return how many days ago a moment was; 0 for one in the future."""
         return max(0.0, (self.now - moment).total_seconds() / _DAY)
 
     def where(self, kind: str) -> Where:
+        """Return the filter for active records of a kind that count for this task."""
         return Where(
             kinds={kind},
             projects={self.engine.project},
@@ -331,6 +338,7 @@ class TaskContext:
         )
 
     def find_near(self, where: Where, limit: int) -> list[Record]:
+        """Return the records nearest to the task."""
         return find_neighbours(self.engine, self.vectors[0] if self.vectors else None, self.task, where, limit)
 
     def compare_task(self, record: Record, task: str) -> float:
@@ -389,7 +397,7 @@ def read_task(
 
 @dataclass(frozen=True, slots=True)
 class StrategyEvidence:
-    """What is known of a strategy for a task."""
+    """The evidence about one strategy for a task."""
 
     trials: tuple[Trial, ...]  # The outcomes that bear on its chance, and what people said about it.
     tried: int
@@ -398,6 +406,7 @@ class StrategyEvidence:
 
 
 def survey_strategy(context: TaskContext, strategy: str) -> StrategyEvidence:
+    """Return the outcomes, counts and lessons that bear on a strategy for this task."""
     groups = _find_groups(context, strategy)
     names = {group.id for group in groups}
     outcomes = context.outcomes
@@ -422,10 +431,10 @@ def survey_strategy(context: TaskContext, strategy: str) -> StrategyEvidence:
     if context.before is None:
         # Of what a group has counted it cannot be told for sure what came before a moment. Of a task that was done a
         # thousand times the nearest outcomes are any of them; its group knows the latest.
-        known = group_results(outcomes.values())
+        counted = group_results(outcomes.values())
         owners = {name: lesson.id for lesson in lessons for name in lesson.links}
         for group in groups:
-            trials += list_results(context, group, group.body["task"], known, owners.get(group.id, ""))
+            trials += list_results(context, group, group.body["task"], counted, owners.get(group.id, ""))
     for lesson in lessons:
         if lesson.provenance.origin is Origin.USER:
             # A person's word about the strategy: as good as a few trials until there are some.
@@ -522,6 +531,7 @@ KnownResults = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def group_results(outcomes: Iterable[Record]) -> KnownResults:
+    """Return the results of outcomes by the strategy group they count for, newest first."""
     groups: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for record in outcomes:
         for group in record.links:
@@ -529,12 +539,14 @@ def group_results(outcomes: Iterable[Record]) -> KnownResults:
     return {group: sorted(results, reverse=True) for group, results in groups.items()}
 
 
-def list_results(context: TaskContext, record: Record, task: str, known: KnownResults, source: str) -> Iterator[Trial]:
+def list_results(
+    context: TaskContext, record: Record, task: str, counted: KnownResults, source: str
+) -> Iterator[Trial]:
     """Yield the last results of a group, or of the lesson formed from it, that are not known, as trials of `source`."""
     alike = context.compare_task(record, task) if task else 1.0
     group = record.id if record.kind == "strategy" else next(iter(record.links), "")
     left = list(record.evidence.recent[-_RESULTS:])
-    for moment, value in known.get(group, ()):
+    for moment, value in counted.get(group, ()):
         # A result is counted just before its outcome is written, so each outcome takes the newest that is not after it.
         for place in range(len(left) - 1, -1, -1):
             if left[place][0] <= moment and left[place][1] == value:
@@ -563,7 +575,7 @@ def forecast_lessons(
     """
     context = TaskContext(engine, "", task, tuple(vectors), now, None, is_careful=False)
     outcomes = [record for record in candidates if record.kind == MemoryType.OUTCOME]
-    known = group_results(outcomes)
+    counted = group_results(outcomes)
     # Each outcome as a trial of the strategy at hand, and as one of another: the two serve every lesson.
     pairs = [(one, make_trial(context, one, 1.0, is_own=True), make_trial(context, one, 0.0)) for one in outcomes]
     chances = {}
@@ -574,7 +586,7 @@ def forecast_lessons(
                 own if _fingerprint(strategy_of(record.body)) == key or not groups.isdisjoint(record.links) else other
                 for record, own, other in pairs
             ]
-            trials += list_results(context, lesson, lesson.body["condition"], known, lesson.id)
+            trials += list_results(context, lesson, lesson.body["condition"], counted, lesson.id)
             mean = forecast(trials).mean
             chances[lesson.id] = 1.0 - mean if lesson.kind == MemoryType.ANTI_PATTERN else mean
     return chances

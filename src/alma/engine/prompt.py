@@ -104,18 +104,18 @@ def _write_lines(items: Sequence[Memory], memories: MemorySlice, room: int) -> l
     query = memories.query
     if memories.progressive:
         return [f"- {_summarise(item, query)} [{item.id}]" for item in items]
-    spoken = [item for item in items if isinstance(item, Episode | Turn)]
-    if not spoken:
+    conversations = [item for item in items if isinstance(item, Episode | Turn)]
+    if not conversations:
         return [_write_line(item, memories.heuristics) for item in items]
     limit = next(
         (
             chars
             for chars in _TURN_CHARS[:-1]
-            if sum(_count_line(_quote_conversation(item, query, chars)) for item in spoken) <= room
+            if sum(_count_line(_quote_conversation(item, query, chars)) for item in conversations) <= room
         ),
         _TURN_CHARS[-1],
     )
-    return [_quote_conversation(item, query, limit, is_marked=True) for item in spoken]
+    return [_quote_conversation(item, query, limit, is_marked=True) for item in conversations]
 
 
 # --- memories --------------------------------------------------------------------------------------
@@ -236,8 +236,8 @@ def _say(text: str) -> str:
 
 def _end_sentence(text: str) -> str:
     """Return an escaped text that ends with a punctuation mark, so that another sentence can follow."""
-    shown = _say(text)
-    return shown if shown.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{shown}."
+    sentence = _say(text)
+    return sentence if sentence.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{sentence}."
 
 
 # --- quotations ------------------------------------------------------------------------------------
@@ -300,13 +300,13 @@ def excerpt_text(text: str, query: str, limit: int) -> str:
     while first > 0 and len(pieces[first - 1]) < room:
         first -= 1
         room -= len(pieces[first]) + 1
-    shown = " ".join(pieces[first : last + 1])
-    is_cut = last + 1 < len(pieces) and not shown.endswith("…")
-    return f"{'… ' * (first > 0)}{shown}{' …' * is_cut}"
+    excerpt = " ".join(pieces[first : last + 1])
+    is_cut = last + 1 < len(pieces) and not excerpt.endswith("…")
+    return f"{'… ' * (first > 0)}{excerpt}{' …' * is_cut}"
 
 
 @lru_cache(maxsize=128)
 def _weigh_sentences(text: str, query: str) -> tuple[list[str], list[float]]:
     """Return the sentences of a text, and how much of the question each says."""
-    pieces, wanted = sentences(text), stems(query)
-    return pieces, [coverage(wanted, stems(piece)) for piece in pieces]
+    pieces, query_stems = sentences(text), stems(query)
+    return pieces, [coverage(query_stems, stems(piece)) for piece in pieces]

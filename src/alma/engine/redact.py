@@ -67,24 +67,28 @@ def _remove_secrets(plain: str) -> str:
 
 @cache
 def compile_pattern(source: str) -> re.Pattern[str]:
+    """Return a compiled pattern with `{link}` filled in."""
     return re.compile(source.replace("{link}", "".join(DATA["patterns"]["link"])))
 
 
 @cache
 def named_pattern(name: str) -> re.Pattern[str]:
+    """Return the compiled pattern of this name in the data file."""
     return compile_pattern("".join(DATA["patterns"][name]))
 
 
 def matches(name: str, value: str) -> bool:
-    """Whether the named pattern matches the start of the value."""
+    """Return whether the named pattern matches the start of the value."""
     return named_pattern(name).match(value) is not None
 
 
 def contains(name: str, value: str) -> bool:
+    """Return whether a value matches the named pattern anywhere."""
     return named_pattern(name).search(value) is not None
 
 
 def is_placeholder(value: str) -> bool:
+    """Return whether a value is a placeholder and not a secret."""
     if len(set(value)) < 3 or contains("placeholder", value):
         return True
     # Filled up with one character; but some tokens begin with many of one.
@@ -92,7 +96,7 @@ def is_placeholder(value: str) -> bool:
 
 
 def is_opaque(value: str) -> bool:
-    """Whether the value looks random: letters and digits are mixed as in no word with a number at its end."""
+    """Return whether the value looks random: letters and digits are mixed as in no word with a number at its end."""
     if len(value) < 8 or len(set(value)) < 6 or " " in value or matches("words", value) or matches("camel_case", value):
         return False
     if contains("digit", value):
@@ -101,16 +105,17 @@ def is_opaque(value: str) -> bool:
 
 
 def is_mixed_case(value: str) -> bool:
+    """Return whether a value has both upper-case and lower-case letters."""
     return value != value.lower() and value != value.upper()
 
 
 def is_description(word: str) -> bool:
-    """Whether people describe passwords with this word."""
+    """Return whether people describe passwords with this word."""
     return word in DESCRIPTIONS or (len(word) > 4 and contains("description", word))
 
 
 def is_passphrase(value: str, least: int) -> bool:
-    """Whether these words are a passphrase: prose of that length has a function word or two descriptions in it."""
+    """Return whether these words are a passphrase; prose of that length has function words or descriptions."""
     words = re.split("[ -]", value)
     if len(words) < least or not FUNCTION_WORDS.isdisjoint(words):
         return False
@@ -135,7 +140,7 @@ def _is_password(value: str, bare: bool, terse: bool) -> bool:
 
 
 def is_secret(value: str, family: str, bare: bool = True, terse: bool = False) -> bool:
-    """Whether a value is a secret, given what its name makes it.
+    """Return whether a value is a secret, given what its name makes it.
 
     Args:
         family: "password", or the kind of a generated value.
@@ -153,7 +158,7 @@ def is_secret(value: str, family: str, bare: bool = True, terse: bool = False) -
 
 
 def is_telling(value: str, family: str) -> bool:
-    """Whether the value, found in a sentence, has a digit or a sign where no word has one."""
+    """Return whether the value, found in a sentence, has a digit or a sign where no word has one."""
     if not (contains("digit", value) or (family == "password" and contains("prose_sign", value[:-1]))):
         return False
     return not matches("technical_term", value) and not matches("email", value) and is_secret(value, family)
@@ -171,6 +176,7 @@ def decode_base64(blob: str) -> str:
 
 
 def is_card_number(value: str) -> bool:
+    """Return whether the digits of a value have a valid card checksum."""
     digits = [int(sign) for sign in value if sign.isdigit()]
     total = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
     # The cards printed in every payment tutorial repeat one or two digits.
@@ -178,6 +184,7 @@ def is_card_number(value: str) -> bool:
 
 
 def is_iban(value: str) -> bool:
+    """Return whether a value has the length and the checksum of an IBAN."""
     flat = value.replace(" ", "")
     number = "".join(str(int(sign, 36)) for sign in flat[4:] + flat[:4])
     return 15 <= len(flat) <= 34 and int(number) % 97 == 1
@@ -203,7 +210,7 @@ def fold_case(text: str) -> str:
 
 
 class SecretRule:
-    """What to look for; the fields in `secret_rules.json` and their defaults (a `note` is for readers)."""
+    """A rule that finds one kind of secret: the fields in `secret_rules.json` and their defaults."""
 
     id: str = ""  # What it is called in the text; without one, the word before the secret decides.
     keywords: tuple[str, ...] = ("",)  # Without one of these the pattern cannot match; in lower case with `fold`.
@@ -241,7 +248,7 @@ def select_rules(text: ScannedText) -> list[SecretRule]:
     numbers: set[int] = set()
     for by_keyword, area in zip(_BY_KEYWORD, (text.folded, text.plain, text.long), strict=True):
         if area:
-            numbers.update(*[found for keyword, found in by_keyword.items() if keyword in area])
+            numbers.update(*[matching for keyword, matching in by_keyword.items() if keyword in area])
     return [
         rule
         for rule in (RULES[number] for number in sorted(numbers))
@@ -294,8 +301,8 @@ def _find_secret(rule: SecretRule, match: re.Match[str]) -> Span | None:
         if rule.value == "next":
             start, end, bare = _find_value(text, match.end())
         elif rule.value == "said":
-            said = named_pattern("said_value").match(text, match.end())
-            bare_end = match.end() + len(said[0].rstrip(".,;:)!?")) if said else match.end()
+            value_match = named_pattern("said_value").match(text, match.end())
+            bare_end = match.end() + len(value_match[0].rstrip(".,;:)!?")) if value_match else match.end()
             start, end = _find_quoted(text, match.end()) or (match.end(), bare_end)
         else:
             start, end = match.span("s" if "s" in match.re.groupindex else 0)
@@ -443,7 +450,7 @@ def _is_quoted_password(value: str, is_phrase: bool, is_said: bool) -> bool:
 
 
 def _is_beside_password(match: re.Match[str], name: str, span: Span) -> bool:
-    """Whether quotes right after the word hold a password: `ssh pass "…"`, but not `pass "…" to the parser`."""
+    """Return whether quotes right after the word hold a password: `ssh pass "…"`, but not `pass "…" to the parser`."""
     value, text = match.string[slice(*span)], match.string
     if value.startswith("-") or matches("technical_term", value) or not is_secret(value, "password", bare=False):
         return False

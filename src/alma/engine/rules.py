@@ -4,8 +4,8 @@ A rule that is taught again is the same rule, said once more: a candidate become
 leaves no doubt, and what held for one session holds for the project when others need it too. What was said of one
 moment ("no, the other file") is no rule of the project however often it is said. A rule that contradicts an older one
 of the same place takes its place; what a machine found out takes the place of nothing that a person said. One that was
-deleted stays away unless its person states it anew. Each teaching has an id, and is counted once, however often it is
-told.
+deleted stays deleted unless its person states it again. Each teaching has an id, and is counted once, however often
+it is sent.
 
 A person accepts, edits, widens, narrows, puts away, brings back and erases. Each change keeps the rule as it was in its
 history, so that `restore_rule` can undo it. Only `erase_rule` cannot be undone.
@@ -107,7 +107,7 @@ _CHARS = {"rule": RULE_CHARS, "trigger": 240, "why": 240, "said": 500}
 _ALIKE = 12
 _SOURCES = 50
 _HABIT = 3  # In so many sessions a person says "for this session" before it is taken for more.
-_SPOKEN = frozenset((RuleSource.NOTE, RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.IMPORT))
+_SPOKEN_SOURCES = frozenset((RuleSource.NOTE, RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.IMPORT))
 _ORIGINS = {RuleSource.NOTE: Origin.USER, RuleSource.MODEL: Origin.MODEL, RuleSource.IMPORT: Origin.IMPORT}
 _READER = LocalReader()
 _FORBIDDING = re.compile(r"\A(?:please\s+)?(?:never|don['’]t|do not|stop|avoid)\s+", re.IGNORECASE)
@@ -120,12 +120,12 @@ _LEAST_QUOTE = 12  # A shorter sentence ("use tabs") may be part of many that ha
 def dress_rule(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body with the line that hosts are shown, and the words and names that make it relevant."""
     names = [str(name).lower() for name in (*body["prefer"], *body["avoid"])]
-    said = [stem(word) for word in content_words(f"{body['trigger']} {body['rule']}") if not is_common(word)]
-    return {**body, "line": format_line(body), "cues": list(dict.fromkeys((*names, *said)))[:24]}
+    rule_stems = [stem(word) for word in content_words(f"{body['trigger']} {body['rule']}") if not is_common(word)]
+    return {**body, "line": format_line(body), "cues": list(dict.fromkeys((*names, *rule_stems)))[:24]}
 
 
 def is_old_fix(record: Record) -> bool:
-    """Whether an earlier version stored what an agent worked out as a rule. It is an observation, and nobody's rule."""
+    """Return whether a rule was made from a repaired command by an earlier version; it is an observation now."""
     return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
 
 
@@ -133,7 +133,7 @@ def is_old_fix(record: Record) -> bool:
 
 
 class Teaching(NamedTuple):
-    """What one turn or note teaches."""
+    """A rule that a turn or note teaches, before it is stored."""
 
     id: str  # Of what taught it; the same id teaches once.
     rule: str
@@ -157,17 +157,17 @@ class Teaching(NamedTuple):
 
     @property
     def is_explicit(self) -> bool:
-        """Whether somebody who may make rules wrote it down as one."""
+        """Return whether a person wrote it down as a rule."""
         return self.sure and self.source in (RuleSource.NOTE, RuleSource.IMPORT)
 
     @property
     def is_outside(self) -> bool:
-        """Whether a page or a tool says it: that comes as an import that is not sure."""
+        """Return whether it comes from a page or a tool: an import that is not sure."""
         return self.source is RuleSource.IMPORT and not self.sure
 
 
 class Taught(NamedTuple):
-    """What became of a teaching."""
+    """The result of a teaching: the stored rule, and what was done with it."""
 
     teaching: Teaching
     record: Record | None  # None: it was refused.
@@ -209,7 +209,7 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[T
 
 
 def same_rule(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether two rules say the same, by the local reader, or prefer and avoid the same names."""
+    """Return whether two rules say the same, by the local reader, or prefer and avoid the same names."""
     if contradicts(a, b) or _apply_elsewhere(a, b):
         return False
     names = _read_names(a)
@@ -217,7 +217,7 @@ def same_rule(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 def contradicts(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Whether one rule prefers what the other avoids, or forbids exactly what the other asks for."""
+    """Return whether one rule prefers what the other avoids, or forbids exactly what the other asks for."""
     if _apply_elsewhere(a, b):
         return False
     (prefer, avoid), (other_prefer, other_avoid) = _read_names(a), _read_names(b)
@@ -274,122 +274,128 @@ def learn_rules(tx: Transaction, prepared: Sequence[tuple[Teaching, Record]]) ->
     return [_learn_rule(tx, teaching, draft) for teaching, draft in prepared]
 
 
-def _learn_rule(tx: Transaction, given: Teaching, draft: Record) -> Taught:
+def _learn_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Taught:
     project = tx.engine.project
     exact = tx.scan(replace(_describe_similar(tx.engine, draft, project), keys={draft.key}))
-    joined = next((held for held in exact if held.session in ("", draft.session)), None)
+    joined = next((rule for rule in exact if rule.session in ("", draft.session)), None)
     if joined is not None:
         # It is known in these very words: nothing like it needs to be looked for.
-        return _repeat_rule(tx, given, draft, joined, None)
+        return _repeat_rule(tx, teaching, draft, joined, None)
     similar = find_similar_rules(tx, draft, project)
-    same = [held for held in similar if held.key == draft.key or same_rule(draft.body, held.body)]
-    joined = _pick_joined(given, draft, same)
+    same = [rule for rule in similar if rule.key == draft.key or same_rule(draft.body, rule.body)]
+    joined = _pick_joined(teaching, draft, same)
     if joined is not None:
-        return _repeat_rule(tx, given, draft, joined, similar)
+        return _repeat_rule(tx, teaching, draft, joined, similar)
     stone = tx.find_tombstones([draft.key]).get(draft.key)
-    is_unwanted = stone is not None and not given.is_explicit
-    if stone is not None and is_unwanted and not (given.at is not None and given.at > stone.created_at):
-        return Taught(given, None, "refused")
+    is_unwanted = stone is not None and not teaching.is_explicit
+    if stone is not None and is_unwanted and not (teaching.at is not None and teaching.at > stone.created_at):
+        return Taught(teaching, None, "refused")
     # Deleted rules do not come back by themselves: said again, such a rule waits for its person.
-    is_waiting = not given.sure or is_unwanted
+    is_waiting = not teaching.sure or is_unwanted
     status = Status.CANDIDATE if is_waiting else Status.ACTIVE
-    project = EVERYWHERE if given.reach is Reach.ALWAYS else tx.engine.project
-    record = tx.put(replace(draft, project=project, status=status, links=given.episodes))
+    project = EVERYWHERE if teaching.reach is Reach.ALWAYS else tx.engine.project
+    record = tx.put(replace(draft, project=project, status=status, links=teaching.episodes))
     if stone is not None and not is_unwanted:
         tx.update(stone, status=Status.RETIRED)
-    return Taught(given, record, "made", () if is_waiting else supersede_rules(tx, record, similar, given.supersedes))
+    return Taught(
+        teaching, record, "made", () if is_waiting else supersede_rules(tx, record, similar, teaching.supersedes)
+    )
 
 
-def _pick_joined(given: Teaching, draft: Record, same: Sequence[Record]) -> Record | None:
+def _pick_joined(teaching: Teaching, draft: Record, same: Sequence[Record]) -> Record | None:
     """Return which of the rules that say the same it adds to: none, while it may be a wish of several moments."""
     near = [
-        held for held in same if held.session in ("", draft.session) or given.id in held.body["metadata"]["sources"]
+        rule for rule in same if rule.session in ("", draft.session) or teaching.id in rule.body["metadata"]["sources"]
     ]
     if near or not draft.session:
         return next(iter(near or same), None)
-    sessions = {held.session for held in same} | {draft.session}
-    reaches = {Reach(held.body["reach"]) for held in same} | {given.reach}
+    sessions = {rule.session for rule in same} | {draft.session}
+    reaches = {Reach(rule.body["reach"]) for rule in same} | {teaching.reach}
     if len(sessions) < (_HABIT if Reach.SESSION in reaches else 2):
         return None
     # What was said of a moment must make sense at others as well.
     from ..reading.local_rules import is_self_contained
 
-    return same[0] if (given.prefer and given.avoid) or is_self_contained(given.rule) else None
+    return same[0] if (teaching.prefer and teaching.avoid) or is_self_contained(teaching.rule) else None
 
 
 def _repeat_rule(
-    tx: Transaction, given: Teaching, draft: Record, held: Record, similar: Sequence[Record] | None
+    tx: Transaction, teaching: Teaching, draft: Record, rule: Record, similar: Sequence[Record] | None
 ) -> Taught:
     """Count a rule as taught once more, which may activate it or make it reach further."""
-    metadata = dict(held.body.get("metadata", {}))
+    metadata = dict(rule.body.get("metadata", {}))
     sources = list(metadata.get("sources", ()))
-    if given.id in sources or given.is_outside:
+    if teaching.id in sources or teaching.is_outside:
         # A page or an agent that says it again is no second voice.
-        return Taught(given, held, "known")
-    metadata |= {"sources": [*sources, given.id][-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
-    body = {**held.body, "metadata": metadata}
+        return Taught(teaching, rule, "known")
+    metadata |= {"sources": [*sources, teaching.id][-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
+    body = {**rule.body, "metadata": metadata}
     changes: dict[str, Any] = {}
     verb = "repeated"
-    is_lasting = given.reach in LASTING
-    is_wider = given.reach is Reach.ALWAYS and held.project != EVERYWHERE and given.is_explicit
-    if (held.session and (is_lasting or given.session != held.session)) or (not held.session and is_wider):
-        reach = given.reach if is_lasting else Reach.PROJECT
+    is_lasting = teaching.reach in LASTING
+    is_wider = teaching.reach is Reach.ALWAYS and rule.project != EVERYWHERE and teaching.is_explicit
+    if (rule.session and (is_lasting or teaching.session != rule.session)) or (not rule.session and is_wider):
+        reach = teaching.reach if is_lasting else Reach.PROJECT
         body["reach"] = str(reach)
-        changes = {"session": "", "project": EVERYWHERE if reach is Reach.ALWAYS else held.project}
+        changes = {"session": "", "project": EVERYWHERE if reach is Reach.ALWAYS else rule.project}
         verb = "promoted"
     # What refuses is a machine, and it refuses again what is tried again. A person who changes the same thing again
     # means it. Heard again in words that were in doubt before, it is still in doubt.
-    confirms = is_lasting if given.source is RuleSource.EDIT else given.sure and given.source is not RuleSource.DENIAL
-    if tx.engine.may_activate(held):
-        if confirms and held.status is not Status.ACTIVE and not held.body.get("put_away"):
+    confirms = (
+        is_lasting if teaching.source is RuleSource.EDIT else teaching.sure and teaching.source is not RuleSource.DENIAL
+    )
+    if tx.engine.may_activate(rule):
+        if confirms and rule.status is not Status.ACTIVE and not rule.body.get("put_away"):
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
-        if given.is_explicit:
-            body |= {"source": str(given.source), "rule": draft.body["rule"], "put_away": False}
+        if teaching.is_explicit:
+            body |= {"source": str(teaching.source), "rule": draft.body["rule"], "put_away": False}
             changes["status"] = Status.ACTIVE
-            if draft.provenance.weight > held.provenance.weight:
+            if draft.provenance.weight > rule.provenance.weight:
                 changes["provenance"] = draft.provenance
     body = dress_rule(body)
-    if body["rule"] != held.body["rule"]:
+    if body["rule"] != rule.body["rule"]:
         changes |= {"vectors": draft.vectors, "embedder": draft.embedder}
-    key = key_of(held.kind, held.agent, held.user, body)
-    fresh = tx.update(held, body=body, text=KINDS[held.kind].text(body), key=key, **changes)
-    before = {"status": str(held.status), "reach": held.body.get("reach"), "rule": held.body.get("rule")}
-    tx.add_history(fresh, verb, shorten(clean(given.said or given.rule), _CHARS["said"]), before)
-    reaches_further = (held.session, held.project) != (fresh.session, fresh.project)
-    is_ending = held.status is not Status.ACTIVE or reaches_further or given.supersedes
+    key = key_of(rule.kind, rule.agent, rule.user, body)
+    fresh = tx.update(rule, body=body, text=KINDS[rule.kind].text(body), key=key, **changes)
+    before = {"status": str(rule.status), "reach": rule.body.get("reach"), "rule": rule.body.get("rule")}
+    tx.add_history(fresh, verb, shorten(clean(teaching.said or teaching.rule), _CHARS["said"]), before)
+    reaches_further = (rule.session, rule.project) != (fresh.session, fresh.project)
+    is_ending = rule.status is not Status.ACTIVE or reaches_further or teaching.supersedes
     is_active = fresh.status is Status.ACTIVE
     if not is_active or not is_ending:
-        return Taught(given, fresh, verb)
+        return Taught(teaching, fresh, verb)
     similar = find_similar_rules(tx, fresh, tx.engine.project) if similar is None else similar
-    return Taught(given, fresh, verb, supersede_rules(tx, fresh, similar, given.supersedes))
+    return Taught(teaching, fresh, verb, supersede_rules(tx, fresh, similar, teaching.supersedes))
 
 
 def supersede_rules(
-    tx: Transaction, record: Record, similar: Sequence[Record], named: Collection[str] = ()
+    tx: Transaction, record: Record, similar: Sequence[Record], replaced_ids: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Let a rule that now holds take the place of those that it contradicts, and of those `named`; return their ids."""
-    ended = _find_contradicted(tx, record, similar, named)
-    for held in ended:
-        reason = "the model says that a later rule replaces it" if held.id in named else "a later rule contradicts it"
-        tx.supersede(held, record, f"{reason}: {record.body['rule']}")
-    return tuple(held.id for held in ended)
+    ended = _find_contradicted(tx, record, similar, replaced_ids)
+    for rule in ended:
+        reason = (
+            "the model says that a later rule replaces it" if rule.id in replaced_ids else "a later rule contradicts it"
+        )
+        tx.supersede(rule, record, f"{reason}: {record.body['rule']}")
+    return tuple(rule.id for rule in ended)
 
 
 def _find_contradicted(
-    tx: Transaction, record: Record, similar: Sequence[Record], named: Collection[str] = ()
+    tx: Transaction, record: Record, similar: Sequence[Record], replaced_ids: Collection[str] = ()
 ) -> list[Record]:
     """Return the rules that end when this one holds: those `named`, and those of `similar` that it contradicts."""
     ended = []
-    for held in tx.get([*(one.id for one in similar), *named]):
+    for rule in tx.get([*(one.id for one in similar), *replaced_ids]):
         # What a machine found out takes the place of nothing that a person said.
-        is_weaker = held.body["source"] in _SPOKEN and record.body["source"] not in _SPOKEN
+        is_weaker = rule.body["source"] in _SPOKEN_SOURCES and record.body["source"] not in _SPOKEN_SOURCES
         # What is said for one session ends no rule of the project; a rule of a project ends none of all projects.
-        is_near = held.project == record.project or record.project == EVERYWHERE
-        is_of_place = held.session == record.session if record.session else is_near
-        can_end = held.id != record.id and held.status in LIVE and is_of_place and not is_weaker
-        if can_end and (held.id in named or contradicts(record.body, held.body)):
-            ended.append(held)
+        is_near = rule.project == record.project or record.project == EVERYWHERE
+        is_of_place = rule.session == record.session if record.session else is_near
+        can_end = rule.id != record.id and rule.status in LIVE and is_of_place and not is_weaker
+        if can_end and (rule.id in replaced_ids or contradicts(record.body, rule.body)):
+            ended.append(rule)
     return ended
 
 
@@ -413,9 +419,9 @@ def change_rule(
     fields = {name: " ".join(str(clean(value)).split()) for name, value in (words or {}).items()}
     for name, text in fields.items():
         if len(text) > _CHARS[name]:
-            raise ValidationError(f"the {name} has {len(text)} characters; at most {_CHARS[name]} are kept")
+            raise ValidationError(f"the {name} has {len(text):,} characters; shorten it to at most {_CHARS[name]:,}")
         if name == "rule" and not text:
-            raise ValidationError("a rule cannot be empty; forget it instead")
+            raise ValidationError("a rule cannot be empty; delete it instead")
 
     def step(tx: Transaction) -> tuple[Record, list[Record]]:
         record = _get_rule(tx, rule_id)
@@ -445,7 +451,7 @@ def restore_rule(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
         fields = {name: before[name] for name in _FIELDS if before.get(name, body[name]) != body[name]}
         reach, status = Reach(before.get("reach", body["reach"])), Status(before.get("status", record.status))
         if not fields and (str(reach), status) == (body["reach"], record.status):
-            raise ValidationError("there is no change of this rule to undo")
+            raise ValidationError("this rule has no change to undo")
         session, project = before.get("session", record.session), before.get("project", "")
         return _change_rule(tx, record, "restored", fields, reach, status, session, project)
 
@@ -462,7 +468,7 @@ def find_ended(tx: Transaction, rule: Record, successor: str) -> list[Record]:
 def _get_rule(tx: Transaction, rule_id: str) -> Record:
     record = tx.find(rule_id)
     if record is None or record.kind != MemoryType.RULE:
-        raise NotFoundError(f"there is no rule {rule_id!r} any more")
+        raise NotFoundError(f"rule {rule_id!r} no longer exists")
     return record
 
 
@@ -538,6 +544,6 @@ def find_quotes(rule: Record) -> list[str]:
 
 
 def has_quote(text: str, quotes: Sequence[str]) -> bool:
-    """Whether a text holds one of these sentences; a short one only counts when it is the whole text."""
+    """Return whether a text holds one of these sentences; a short one only counts when it is the whole text."""
     plain = normalise(text)
     return any(one == plain or (len(one) >= _LEAST_QUOTE and one in plain) for one in quotes)

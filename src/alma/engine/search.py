@@ -26,23 +26,23 @@ def read_snapshot(store: Store) -> AbstractContextManager[None]:
 
 def has_vectors(engine: Engine) -> bool:
     """Return whether vectors are stored; EmbedderMismatchError when another embedder made them."""
-    held = find_embedder_marker(engine) if engine.encoder is not None else None
-    if held is not None and held.body["value"] != engine.embedder_name:
-        raise describe_mismatch(held.body["value"], engine.embedder_name)
-    return held is not None
+    marker = find_embedder_marker(engine) if engine.encoder is not None else None
+    if marker is not None and marker.body["value"] != engine.embedder_name:
+        raise describe_mismatch(marker.body["value"], engine.embedder_name)
+    return marker is not None
 
 
 def by_words(store: Store, query: str, where: Where, limit: int) -> list[Hit]:
     """Return the records that share words with the query, best first."""
-    wanted = content_words(query)
-    if len(wanted) > MAX_WORDS:
+    query_words = content_words(query)
+    if len(query_words) > MAX_WORDS:
         # A pasted prompt is not searched for word by word.
-        wanted = sorted(wanted, key=len, reverse=True)[:MAX_WORDS]
-    if not wanted:
+        query_words = sorted(query_words, key=len, reverse=True)[:MAX_WORDS]
+    if not query_words:
         return []
     if isinstance(store, Searchable):
-        return store.match(" ".join(wanted), where, limit)
-    return _rank_by_bm25(store, frozenset(map(stem, wanted)), where, limit)
+        return store.match(" ".join(query_words), where, limit)
+    return _rank_by_bm25(store, frozenset(map(stem, query_words)), where, limit)
 
 
 def _rank_by_bm25(store: Store, query: frozenset[str], where: Where, limit: int) -> list[Hit]:

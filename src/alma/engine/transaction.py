@@ -40,7 +40,7 @@ class Transaction:
     """The records that one write reads and changes. Reads see what the transaction itself has changed.
 
     A record is read once: what is not there when it is first looked for stays absent in this transaction, and making it
-    meets a conflict if somebody else was faster.
+    meets a conflict if another process was faster.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -54,7 +54,7 @@ class Transaction:
 
     @property
     def changed(self) -> list[Record]:
-        """Every new or changed record, in the order in which they were first put."""
+        """Return all new and changed records, in the order in which they were first put."""
         return list(self._changed.values())
 
     def get(self, ids: Iterable[str], *, as_stored: bool = False) -> list[Record]:
@@ -62,15 +62,16 @@ class Transaction:
 
         With `as_stored` they are returned without the changes of this transaction.
         """
-        wanted = dict.fromkeys(ids)
+        unique_ids = dict.fromkeys(ids)
         changed = {} if as_stored else self._changed
-        missing = [id for id in wanted if id not in changed and id not in self._read]
+        missing = [id for id in unique_ids if id not in changed and id not in self._read]
         if missing:
             self._read |= dict.fromkeys(missing)
             self._read |= {record.id: record for record in self.engine.store.get(missing)}
-        return [record for id in wanted if (record := changed.get(id) or self._read[id])]
+        return [record for id in unique_ids if (record := changed.get(id) or self._read[id])]
 
     def find(self, id: str) -> Record | None:
+        """Return the record with this id, or None."""
         records = self.get((id,))
         return records[0] if records else None
 
@@ -96,11 +97,11 @@ class Transaction:
         return [record for record in records.values() if where.accepts(record)]
 
     def is_new(self, record: Record) -> bool:
-        """Whether the record was made in this transaction."""
+        """Return whether the record was made in this transaction."""
         return record.id in self._changed and self._read.get(record.id) is None
 
     def is_changed(self, id: str) -> bool:
-        """Whether a record was made or changed in this transaction."""
+        """Return whether a record was made or changed in this transaction."""
         return id in self._changed
 
     def put(self, record: Record, *, exact: bool = False) -> Record:
@@ -109,20 +110,20 @@ class Transaction:
         An `exact` one is stored with the version and the dates that it brings.
         """
         if not exact:
-            held, now = self._read.get(record.id), self.engine.clock()
+            existing, now = self._read.get(record.id), self.engine.clock()
             # A draft is older than this transaction: its vectors may have taken long.
-            version = held.version + 1 if held else record.version
-            record = replace(record, version=version, updated_at=now if held else max(now, record.updated_at))
+            version = existing.version + 1 if existing else record.version
+            record = replace(record, version=version, updated_at=now if existing else max(now, record.updated_at))
         self._changed[record.id] = record
         self._ids_of_kind[record.kind][record.id] = None
         return record
 
     def update(self, record: Record, **changes: Any) -> Record:
-        """Store the next version of a record with these fields changed, dated anew unless `updated_at` is given."""
+        """Store the next version of a record with these fields changed, dated now unless `updated_at` is passed."""
         self.see([record])
-        held = self._read.get(record.id)
-        if held is not None:
-            changes = {"version": held.version + 1, "updated_at": self.engine.clock(), **changes}
+        existing = self._read.get(record.id)
+        if existing is not None:
+            changes = {"version": existing.version + 1, "updated_at": self.engine.clock(), **changes}
         return self.put(replace(record, **changes), exact=True)
 
     # -- things that change while they are worked with: work items, sessions, checkpoints
@@ -161,13 +162,15 @@ class Transaction:
         """Return what happened to a record, oldest first."""
         return [one for one in self.find_changes([id]) if one.body["record"] == id][::-1]
 
-    def supersede(self, held: Record, later: Record, why: str, moment: datetime | None = None, **changes: Any) -> None:
+    def supersede(
+        self, record: Record, later: Record, why: str, moment: datetime | None = None, **changes: Any
+    ) -> None:
         """Let a later record take the place of one that is held, from a moment on or from now on."""
         moment = moment or self.engine.clock()
         # One that ends when it begins held at no time; without an end it would hold at all.
-        end = moment if held.valid_from is None or held.valid_from < moment else None
-        fresh = self.update(held, status=Status.SUPERSEDED, superseded_by=later.id, valid_to=end, **changes)
-        self.add_history(fresh, "superseded", why, {"status": str(held.status)}, later.id)
+        end = moment if record.valid_from is None or record.valid_from < moment else None
+        fresh = self.update(record, status=Status.SUPERSEDED, superseded_by=later.id, valid_to=end, **changes)
+        self.add_history(fresh, "superseded", why, {"status": str(record.status)}, later.id)
 
     def once(self, id: str, body: Mapping[str, Any], **fields: Any) -> bool:
         """Store the marker `id` and return True; False when it is stored already: this was written before."""
@@ -178,33 +181,33 @@ class Transaction:
 
     def set_marker(self, id: str, body: Mapping[str, Any], **fields: Any) -> Record:
         """Store the marker `id` with this body, in place of what it held."""
-        held = self.find(id)
-        if held is not None:
-            return self.update(held, body=body)
+        marker = self.find(id)
+        if marker is not None:
+            return self.update(marker, body=body)
         return self.put(make_record(self.engine, "marker", body, id=id, **fields))
 
     # -- deleted memories
 
     def read_salts(self) -> list[str]:
         """Return the salts of the tombstones held, the store's own first; none before anything was deleted."""
-        held = self.find(SALT_MARKER)
-        return list(held.body["value"]) if held else []
+        marker = self.find(SALT_MARKER)
+        return list(marker.body["value"]) if marker else []
 
     def find_tombstones(self, keys: Iterable[str]) -> dict[str, Record]:
         """Return the active tombstones of this project and of all projects that recognise these keys, by key."""
         # Tombstones of earlier versions hold the key itself.
-        wanted = {key: key for key in keys if key}
-        if not wanted:
+        by_hash = {key: key for key in keys if key}
+        if not by_hash:
             return {}
         for marker in self.get([SALT_MARKER]):
             for salt in marker.body["value"]:
-                wanted |= {hash_key(salt, key): key for key in set(wanted.values())}
+                by_hash |= {hash_key(salt, key): key for key in set(by_hash.values())}
         projects = {self.engine.project, EVERYWHERE}
-        where = Where(kinds={"tombstone"}, projects=projects, keys=set(wanted), statuses={Status.ACTIVE})
-        return {wanted[stone.key]: stone for stone in self.scan(where)}
+        where = Where(kinds={"tombstone"}, projects=projects, keys=set(by_hash), statuses={Status.ACTIVE})
+        return {by_hash[stone.key]: stone for stone in self.scan(where)}
 
     def is_buried(self, key: str) -> bool:
-        """Whether the memory with this key was deleted, so that it must not come back by itself."""
+        """Return whether the memory with this key was deleted, so that it must not come back by itself."""
         return bool(self.find_tombstones([key]))
 
     def find_deleted(self, ids: Iterable[str]) -> set[str]:
@@ -230,10 +233,12 @@ def of_owner(engine: Engine, record: Record, kind: str, **conditions: Any) -> Wh
 
 
 def tombstone_id(record_id: str) -> str:
+    """Return the id of the tombstone of a record."""
     return f"tom_{record_id}"
 
 
 def hash_key(salt: str, key: str) -> str:
+    """Return the salted hash of a look-up key."""
     return hashlib.blake2b(key.encode("utf-8"), key=bytes.fromhex(salt), digest_size=16).hexdigest()
 
 
@@ -272,11 +277,11 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         # The first vectors decide which embedder a store speaks; later ones must agree.
         embedder = next((record.embedder for record in records if record.vectors), "")
         if embedder:
-            held = tx.get([EMBEDDER_MARKER])
-            if not held:
+            marker = tx.get([EMBEDDER_MARKER])
+            if not marker:
                 records.append(make_embedder_marker(engine, embedder))
-            elif held[0].body["value"] != embedder:
-                raise describe_mismatch(held[0].body["value"], embedder)
+            elif marker[0].body["value"] != embedder:
+                raise describe_mismatch(marker[0].body["value"], embedder)
         notes = engine.notes.take(engine.project) if engine.notes.waiting else []
         try:
             engine.store.put([*notes, *records])
@@ -286,7 +291,8 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         except ConflictError as conflict:
             if time.monotonic() > deadline:
                 raise BusyError(
-                    f"other writers were faster for {_PATIENCE_SECONDS:.0f} s; nothing was written, try again"
+                    f"other processes kept changing the same memories for {_PATIENCE_SECONDS:.0f} s; "
+                    "nothing was written, try again"
                 ) from conflict
         except BusyError:
             if not patient or time.monotonic() > deadline or not all(KINDS[one.kind].passing for one in records):
@@ -298,13 +304,13 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
 def _refuse_promotion(tx: Transaction) -> None:
     """Raise ScopeError where a rule or outside content would become active, or trusted, without a person."""
     changed = {record.id: record for record in tx.changed if record.version > 1}
-    for held in tx.get(changed, as_stored=True):
-        fresh = changed[held.id]
-        is_outside = held.provenance.trust is Trust.UNTRUSTED
-        becomes_active = fresh.status is Status.ACTIVE and held.status is not Status.ACTIVE
+    for existing in tx.get(changed, as_stored=True):
+        fresh = changed[existing.id]
+        is_outside = existing.provenance.trust is Trust.UNTRUSTED
+        becomes_active = fresh.status is Status.ACTIVE and existing.status is not Status.ACTIVE
         becomes_trusted = is_outside and fresh.provenance.trust is not Trust.UNTRUSTED
-        if becomes_trusted or (becomes_active and not tx.engine.may_activate(held)):
-            raise refuse_activation(held, "came from outside content" if is_outside else "is a rule")
+        if becomes_trusted or (becomes_active and not tx.engine.may_activate(existing)):
+            raise refuse_activation(existing, "came from outside content" if is_outside else "is a rule")
 
 
 def refuse_activation(record: Record, reason: str) -> ScopeError:
@@ -316,17 +322,20 @@ def refuse_activation(record: Record, reason: str) -> ScopeError:
 
 
 def find_embedder_marker(engine: Engine) -> Record | None:
+    """Return the record that names the embedder of the store's vectors, or None."""
     return next(iter(engine.store.get([EMBEDDER_MARKER])), None)
 
 
 def make_embedder_marker(engine: Engine, embedder: str) -> Record:
+    """Return the record that names the embedder of the store's vectors."""
     return make_record(engine, "marker", {"value": embedder}, id=EMBEDDER_MARKER, project="")
 
 
-def describe_mismatch(held: str, wanted: str) -> EmbedderMismatchError:
+def describe_mismatch(stored: str, configured: str) -> EmbedderMismatchError:
+    """Return the error for a store whose vectors come from another embedder."""
     return EmbedderMismatchError(
-        f"the memories of this store were embedded by {held!r}, but {wanted!r} is configured, and their vectors cannot "
-        f"be compared. Set the embedder back, or move the store over with: alma reindex"
+        f"the memories of this store were embedded by {stored!r}, but {configured!r} is configured, and their vectors "
+        "cannot be compared. Configure the former embedder again, or convert the store with: alma reindex"
     )
 
 

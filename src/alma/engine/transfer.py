@@ -1,7 +1,7 @@
-"""A memory as JSON Lines: written out whole, and taken in again by any store.
+"""Export a memory as JSON Lines, and import such a file into any store.
 
-The first line says what it is, the last that it is whole; every other is a record, exactly as it is held. Taken in
-twice it changes nothing: a record is known by its id, the newer version counts, and what was erased here stays erased.
+The first line is a header and the last an end mark; every other line is a record, exactly as it is stored. Importing a
+file twice changes nothing: records are matched by id, the newer version wins, and erased records stay erased.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _ALONE = (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
 HERE_ONLY = ("marker",)  # What a store notes about itself.
 # What each field of a record must be.
 _FIELDS: dict[type, tuple[str, str]] = {
-    str: ("a text", "id kind project agent user session key text superseded_by embedder"),
-    list: ("a list of texts", "links tags vectors"),
+    str: ("text", "id kind project agent user session key text superseded_by embedder"),
+    list: ("a list of strings", "links tags vectors"),
     dict: ("an object", "body evidence provenance"),
 }
 _LONGEST_ID = 256
@@ -51,7 +51,7 @@ _TRUST = (Trust.UNTRUSTED, Trust.LEARNED, Trust.TRUSTED)
 class ImportTrust(StrEnum):
     """How far a file is believed, whatever its records say of themselves."""
 
-    # An export of this memory: taken in exactly as it is, except for text that reads like a planted instruction.
+    # An export of this memory: imported exactly as it is, except for text that reads like a planted instruction.
     OWN = "own"
     # Rules wait for a person, nothing counts as a person's own words, and nothing that is held is replaced.
     IMPORTED = "imported"
@@ -88,19 +88,19 @@ def _encode(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportResult:
-    """What became of the records of a file."""
+    """How many records of a file were imported, skipped or left out."""
 
     added: int = 0
     updated: int = 0
-    known: int = 0  # Held already, in this or a newer version.
-    erased: int = 0  # Deleted here on purpose, and left so.
-    embedded: int = 0  # Embedded anew, because the file's vectors are of another embedder, or of none.
-    waiting: int = 0  # Of those added, the ones that wait for a person.
-    left_out: int = 0  # Of others, and no memory: their work, sessions, counts and deletions are not ours.
+    known: int = 0  # Already stored, in this or a newer version.
+    erased: int = 0  # Deleted here on purpose; they stay deleted.
+    embedded: int = 0  # Embedded again, because the file's vectors come from another embedder or are missing.
+    waiting: int = 0  # Those added that wait for a person.
+    left_out: int = 0  # Not memories: work items, sessions, counts and deletions of an untrusted file.
 
 
 def read_records(source: Iterable[str], place: str) -> Iterator[Record]:
-    """Yield the records of an export; ValidationError names the line that is none."""
+    """Yield the records of an export; ValidationError names the first invalid line."""
     numbered = enumerate(source, 1)
     projects = {project_of(next(numbered, (1, ""))[1], place), EVERYWHERE}
     moment, last, is_whole = now(), 1, False
@@ -110,7 +110,7 @@ def read_records(source: Iterable[str], place: str) -> Iterator[Record]:
             continue
         data = _parse_json(line, at)
         if is_whole:
-            raise ValidationError(f"{at} comes after the end; nothing was taken in")
+            raise ValidationError(f"{at} comes after the end of the export; nothing was imported")
         is_whole = data == END
         if is_whole:
             continue
@@ -118,10 +118,10 @@ def read_records(source: Iterable[str], place: str) -> Iterator[Record]:
             record = parse_record(line, data, projects, moment)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
             reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-            raise ValidationError(f"{at} is no record ({reason}); nothing was taken in") from error
+            raise ValidationError(f"{at} is not a valid record ({reason}); nothing was imported") from error
         yield record
     if not is_whole:
-        raise ValidationError(f"{place} is cut off after line {last}: it has no end; nothing was taken in")
+        raise ValidationError(f"{place} is truncated after line {last}: the end mark is missing; nothing was imported")
 
 
 def project_of(first: str, place: str) -> str:
@@ -129,35 +129,35 @@ def project_of(first: str, place: str) -> str:
     head = _parse_json(first, f"{place}, line 1")
     if not isinstance(head, dict) or head.get("alma") != "export" or "project" not in head:
         raise ValidationError(
-            f"{place} is no export of alma; `alma export` writes one, `alma ingest` reads other files"
+            f"{place} is not an alma export; `alma export` writes one, and `alma ingest` reads other files"
         )
     if head.get("format") != FORMAT:
         raise ValidationError(
-            f"{place} has format {head.get('format')!r}, and this version reads {FORMAT}; a newer alma may read it"
+            f"{place} has format {head.get('format')!r}, but this version reads {FORMAT}; update alma and try again"
         )
     project = head["project"]
     if not isinstance(project, str) or project in ("", EVERYWHERE):
-        raise ValidationError(f"{place} must name its project, and not {project!r}; nothing was taken in")
+        raise ValidationError(f"{place} has no valid project name: {project!r}; nothing was imported")
     return project
 
 
 def _parse_json(line: str, place: str) -> Any:
     def refuse(name: str) -> None:
-        raise ValueError(f"{name} is no number in JSON")
+        raise ValueError(f"{name} is not a valid JSON number")
 
     try:
         return json.loads(line, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
-        raise ValidationError(f"{place} is not JSON: {error}; nothing was taken in") from error
+        raise ValidationError(f"{place} is not JSON: {error}; nothing was imported") from error
 
 
 def parse_record(line: str, data: Any, projects: Collection[str], now: datetime) -> Record:
-    """Return the record that a line holds; ValueError or another error of reading says why it is none.
+    """Return the record of a line, or raise ValueError or another error of decoding.
 
-    Files come from anywhere. What is not sound is refused before anything is written: once it is held, it would be in
-    the way of each retrieval that meets it.
+    Files come from anywhere. Invalid records are refused before anything is written: once stored, they would break
+    every retrieval that reads them.
     """
-    _check(isinstance(data, dict), "it is no object")
+    _check(isinstance(data, dict), "it is not a JSON object")
     for shape, (noun, names) in _FIELDS.items():
         for name in names.split():
             is_fit = isinstance(data[name], shape)
@@ -166,7 +166,7 @@ def parse_record(line: str, data: Any, projects: Collection[str], now: datetime)
             )
     is_version = type(data["version"]) is int and 0 < data["version"] < _MOST
     _check(is_version, "version must be a whole number from 1")
-    _check(data["created_at"] and data["updated_at"], "it must say when it was made and changed")
+    _check(data["created_at"] and data["updated_at"], "created_at and updated_at are required")
     level: list[Any] = [data["body"]]
     for _ in range(_DEEPEST):
         inner = [one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)]
@@ -176,20 +176,20 @@ def parse_record(line: str, data: Any, projects: Collection[str], now: datetime)
         # Half a character is valid in JSON and nowhere else.
         json.dumps(data, ensure_ascii=False).encode("utf-8")
     record = from_json(data)
-    seen, kind = record.evidence, KINDS.get(record.kind)
+    evidence, kind = record.evidence, KINDS.get(record.kind)
     if kind is None or record.kind in HERE_ONLY:
-        raise ValueError(f"the kind {record.kind!r} is unknown here")
+        raise ValueError(f"unknown kind {record.kind!r}")
     is_id = record.id.isprintable() and 0 < len(record.id) <= _LONGEST_ID
     _check(is_id, f"id must be 1 to {_LONGEST_ID} visible characters")
-    known = " and ".join(sorted(projects))
-    _check(record.project in projects, f"its project is {record.project!r}, and the file is of {known}")
-    is_counted = all(0 <= getattr(seen, name) < _MOST for name in _COUNTS)
+    names_of_projects = " and ".join(sorted(projects))
+    _check(record.project in projects, f"its project is {record.project!r}, but the file contains {names_of_projects}")
+    is_counted = all(0 <= getattr(evidence, name) < _MOST for name in _COUNTS)
     _check(is_counted, "the counts of its evidence must be 0 or more")
-    is_dated = all(0 <= at <= _LAST_SECOND and 0 <= worth <= 1 for at, worth in seen.recent)
-    _check(is_dated, "the recent results of its evidence must be a second and a worth from 0 to 1 each")
+    is_dated = all(0 <= at <= _LAST_SECOND and 0 <= worth <= 1 for at, worth in evidence.recent)
+    _check(is_dated, "each recent result of its evidence must be a time in seconds and a value from 0 to 1")
     # The codec of its kind must understand it.
     for name in {*kind.editable, *kind.unique}:
-        _check(isinstance(record.body[name], str), f"{name} must be a text")
+        _check(isinstance(record.body[name], str), f"{name} must be text")
     _check(isinstance(record.body.get("metadata", {}), dict), "metadata must be an object")
     kind.text(record.body)
     kind.passages(record.body)
@@ -215,9 +215,9 @@ def import_records(
     dry_run: bool = False,
     progress: Progress = ignore_progress,
 ) -> ImportResult:
-    """Take in records that were read and found sound; may be stopped at any moment and begun again.
+    """Import valid records. The import can be stopped at any moment and started again.
 
-    A dry run changes nothing, and returns what would become of them.
+    A dry run changes nothing and returns the counts of an import.
     """
     counts: Counter[str] = Counter()
     done, is_mute = 0, False
@@ -238,8 +238,8 @@ def find_claims(engine: Engine, records: Iterable[Record]) -> list[Record]:
     These are active rules, and memories that say they are a person's own words.
     """
     claims = [one for one in records if limit_trust(one, ImportTrust.IMPORTED) != one]
-    held = {one.id: one.version for one in engine.store.get([one.id for one in claims])}
-    return [one for one in claims if one.version > held.get(one.id, 0)]
+    versions = {one.id: one.version for one in engine.store.get([one.id for one in claims])}
+    return [one for one in claims if one.version > versions.get(one.id, 0)]
 
 
 def _fit_record(engine: Engine, record: Record, trust: ImportTrust) -> Record:
@@ -285,33 +285,33 @@ def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust
     newest = {record.id: record for record in sorted(records, key=lambda one: one.version)}
     stored = {record.id: record for record in tx.get(newest, as_stored=True)}
     memories = [record for record in newest.values() if record.kind != "tombstone"]
-    gone = {*tx.find_tombstones(map(key_of_deleted, memories)), *tx.find_deleted(one.id for one in memories)}
+    deleted = {*tx.find_tombstones(map(key_of_deleted, memories)), *tx.find_deleted(one.id for one in memories)}
     alone = [record for record in memories if record.kind in _ALONE and record.key]
     projects, keys = {record.project for record in alone}, {record.key for record in alone}
     where = Where(kinds=set(_ALONE), projects=projects, keys=keys, statuses=LIVE)
     same = {(one.project, one.kind, one.key): one.id for one in tx.scan(where)} if alone else {}
     counts: Counter[str] = Counter()
     salts = tx.read_salts()
-    known = len(salts)
+    salt_count = len(salts)
     for record in newest.values():
-        held, is_memory = stored.get(record.id), record.kind in READABLE_KINDS
+        existing, is_memory = stored.get(record.id), record.kind in READABLE_KINDS
         twin = same.get((record.project, record.kind, record.key), record.id)
         if trust is ImportTrust.NONE and not is_memory:
             counts["left_out"] += 1
-        elif held is not None and (trust is not ImportTrust.OWN or record.version <= held.version):
+        elif existing is not None and (trust is not ImportTrust.OWN or record.version <= existing.version):
             counts["known"] += 1
-        elif held is None and not gone.isdisjoint((record.id, key_of_deleted(record))):
+        elif existing is None and not deleted.isdisjoint((record.id, key_of_deleted(record))):
             counts["erased"] += 1
-        elif held is None and twin != record.id:
+        elif existing is None and twin != record.id:
             counts["known"] += 1
         else:
-            counts["updated" if held else "added"] += 1
-            counts["waiting"] += not held and is_memory and record.status is Status.CANDIDATE
+            counts["updated" if existing else "added"] += 1
+            counts["waiting"] += not existing and is_memory and record.status is Status.CANDIDATE
             salt = str(record.body.get("salt") or "") if record.kind == "tombstone" else ""
             if len(salt) == 32 and set(salt) <= set("0123456789abcdef") and salt not in salts:
                 # The store's own salt stays the first.
                 salts.append(salt)
             tx.put(record, exact=True)
-    if len(salts) > known:
+    if len(salts) > salt_count:
         tx.set_marker(SALT_MARKER, {"value": salts}, project="")
     return counts

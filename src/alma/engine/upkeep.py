@@ -1,4 +1,4 @@
-"""What keeps a store in order: forgetting, moving to another embedder, and asking a model about look-alikes.
+"""Maintenance of a store: forget, reindex for another embedder, and ask a model about look-alikes.
 
 Forgetting archives what faded; nothing is erased, `delete` does that.
 
@@ -52,7 +52,7 @@ class Forgotten(int):
 def forget(
     engine: Engine, agent: str | None, older_than_days: float, below_confidence: float, dry_run: bool = False
 ) -> Forgotten:
-    """Archive what nobody used or confirmed for so long and has faded below a strength; a dry run only says what."""
+    """Archive memories that were not used or confirmed for long and are weak; a dry run only reports them."""
 
     def is_due(record: Record) -> bool:
         if record.provenance.is_persons and not engine.may_approve:
@@ -91,18 +91,18 @@ def _is_stale(engine: Engine, record: Record) -> bool:
 
 
 def ignore_progress(done: int, total: int) -> None:
-    """Progress that nobody watches."""
+    """Ignore the progress."""
 
 
 def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
-    """Embed everything anew that needs it; return how many records were moved."""
+    """Embed all records again that need it; return how many there were."""
     moved, name = 0, engine.embedder_name
     before: list[str] = []
     while (todo := find_stale(engine)) and todo != before:
         done = 0
         for ids in split_batches(todo, _BATCH):
-            held = [one for one in engine.store.get(ids) if _is_stale(engine, one)]
-            fresh = embed_records(engine, [replace(one, **MUTE, version=one.version + 1) for one in held])
+            stale = [one for one in engine.store.get(ids) if _is_stale(engine, one)]
+            fresh = embed_records(engine, [replace(one, **MUTE, version=one.version + 1) for one in stale])
             # Not through a transaction, which would refuse the vectors of another embedder.
             try:
                 engine.store.put(fresh)
@@ -116,7 +116,7 @@ def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
         moved += len(todo)
         before = todo
     if todo:
-        raise StorageError(f"{len(todo)} records could not be embedded anew, among them {todo[0]}; run `alma doctor`")
+        raise StorageError(f"{len(todo)} records could not be embedded again, {todo[0]} among them; run `alma doctor`")
     marker = find_embedder_marker(engine)
     if marker is not None and not name:
         engine.store.delete([EMBEDDER_MARKER])
@@ -140,7 +140,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What one run did. `superseded` holds ids; `waiting` pairs were not answered and are asked again."""
+    """The result of one run. `superseded` holds ids; `waiting` pairs got no answer and are asked about again."""
 
     compared: int = 0
     superseded: tuple[str, ...] = ()
@@ -161,8 +161,8 @@ def list_unresolved(engine: Engine) -> list[RecordPair]:
             by_newer.setdefault(one.newer.id, []).append((one.older, one.newer))
         for nearest in by_newer.values():
             pairs += nearest[:_NEAREST]
-    known = find_comparisons(engine, pairs)
-    unresolved = [pair for pair in pairs if (pair[0].id, pair[1].id) not in known]
+    comparisons = find_comparisons(engine, pairs)
+    unresolved = [pair for pair in pairs if (pair[0].id, pair[1].id) not in comparisons]
     return sorted(unresolved, key=lambda pair: (pair[1].kind, stated_at(pair[1]), *map(read_words, reversed(pair))))
 
 
@@ -199,6 +199,7 @@ def split_pairs(pairs: Sequence[RecordPair]) -> Iterator[Sequence[RecordPair]]:
 
 
 def read_pair(pair: RecordPair) -> Pair:
+    """Return the texts of two records as a pair to compare."""
     return Pair(read_words(pair[0]), read_words(pair[1]), PairKind.FACT)
 
 

@@ -19,7 +19,7 @@ MAX_METADATA = 65_536
 MAX_TOP_K = 1_000
 _EARLIEST, _LATEST = 1000, 2999
 _LARGEST = sys.float_info.max
-_SHOWN = 60
+_VALUE_CHARS = 60
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -30,21 +30,23 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def text(name: str, value: object, most: int = MAX_TEXT) -> str:
+    """Return a text that is not empty, not too long and has no control characters, or raise ValidationError."""
     checked = string(name, value)
     if not checked.strip(_INVISIBLE):
         raise ValidationError(f"{name} is empty; pass a text with at least one visible character")
     if len(checked) > most:
         raise ValidationError(
-            f"{name} has {len(checked):,} characters; at most {most:,} are kept in one memory: split or summarise it"
+            f"{name} has {len(checked):,} characters; at most {most:,} are allowed: split or shorten it"
         )
     if control := _CONTROL.search(checked):
         raise ValidationError(
-            f"{name} holds the control character {control[0]!r} at position {control.start()}; remove it"
+            f"{name} contains the control character {control[0]!r} at position {control.start()}; remove it"
         )
     return checked
 
 
 def optional_text(name: str, value: object) -> str | None:
+    """Return a valid text, or None for a missing or empty one."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     return text(name, value)
@@ -59,38 +61,44 @@ def output(name: str, value: object) -> str | None:
 
 
 def name(label: str, value: object) -> str:
+    """Return a valid short text without surrounding spaces."""
     return text(label, value, MAX_NAME).strip()
 
 
 def optional_name(label: str, value: object) -> str:
-    """A name, or "" for a blank one."""
+    """Return a name, or "" for a blank one."""
     return name(label, value) if optional_text(label, value) else ""
 
 
 def is_blank(value: str) -> bool:
+    """Return whether a text has no visible character."""
     return not value.strip(_INVISIBLE)
 
 
 def format_value(value: object) -> str:
-    """A value as an error message names it: not at length."""
+    """Return a value as error messages show it, shortened."""
     text = repr(value) if not isinstance(value, int) or abs(value) <= _LARGEST else "a number without end"
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _VALUE_CHARS else f"{text[:_VALUE_CHARS]}…"
 
 
 def string(label: str, value: object) -> str:
+    """Return a value that is valid Unicode text, or raise ValidationError."""
     if isinstance(value, bytes | bytearray):
-        raise ValidationError(f"{label} is bytes; decode it first, for example with .decode('utf-8', 'replace')")
+        raise ValidationError(
+            f"{label} must be text, not bytes; decode it first, for example with .decode('utf-8', 'replace')"
+        )
     if not isinstance(value, str):
         raise ValidationError(f"{label} must be text (str), not {type(value).__name__}")
     if lone := _SURROGATE.search(value):
         raise ValidationError(
-            f"{label} holds a lone surrogate at position {lone.start()} and is not valid Unicode; "
+            f"{label} contains a lone surrogate at position {lone.start()} and is not valid Unicode; "
             "decode the original bytes with errors='replace'"
         )
     return value
 
 
 def whole(label: str, value: object, least: float | None = None, most: float | None = None) -> int:
+    """Return a whole number within the limits, or raise ValidationError."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not _is_within(value, least, most):
@@ -100,6 +108,7 @@ def whole(label: str, value: object, least: float | None = None, most: float | N
 
 
 def number(label: str, value: object, least: float | None = None, most: float | None = None) -> float:
+    """Return a finite number within the limits as a float, or raise ValidationError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         raise ValidationError(f"{label} must be a finite number, not {format_value(value)}")
     if not _is_within(value, least, most):
@@ -128,11 +137,12 @@ def moment(label: str, value: object) -> datetime | None:
     if value.tzinfo is None:
         raise ValidationError(f"{label} has no time zone; pass an aware datetime such as datetime.now(timezone.utc)")
     if not _EARLIEST <= value.year <= _LATEST:
-        raise ValidationError(f"{label} must lie between the years {_EARLIEST} and {_LATEST}, not in {value.year}")
+        raise ValidationError(f"{label} must be between the years {_EARLIEST} and {_LATEST}, not in {value.year}")
     return value.astimezone(UTC)
 
 
 def choice(label: str, value: object, options: type[E]) -> E:
+    """Return the member of an enumeration with this value, or raise ValidationError."""
     return options(one_of(label, value, list(options)))
 
 
@@ -140,15 +150,15 @@ _TRUST = {"user": Trust.TRUSTED, "agent": Trust.TRUSTED, "import": Trust.LEARNED
 
 
 def provenance(label: str, value: object) -> Provenance:
-    """Return the provenance that a source stands for.
+    """Return the provenance of a source.
 
-    The name is kept as it was given; trust follows from the source that it stands for.
+    The name is stored as passed; the trust follows from its canonical source.
     """
-    given = name(label, value)
-    source = find_source(given)
+    source_name = name(label, value)
+    source = find_source(source_name)
     if source is None:
-        raise ValidationError(unknown(label, given, SOURCES))
-    return Provenance(Origin(source), _TRUST.get(source, Trust.UNTRUSTED), source=given)
+        raise ValidationError(unknown(label, source_name, SOURCES))
+    return Provenance(Origin(source), _TRUST.get(source, Trust.UNTRUSTED), source=source_name)
 
 
 def one_of(label: str, value: object, choices: Sequence[str]) -> str:
@@ -160,31 +170,35 @@ def one_of(label: str, value: object, choices: Sequence[str]) -> str:
 
 
 def names(label: str, value: Iterable[str] | None) -> tuple[str, ...]:
+    """Return valid names, each once, in order; none for None."""
     if value is None:
         return ()
     return tuple(dict.fromkeys(name(f"{label}[{at}]", item) for at, item in enumerate(items(label, value, "names"))))
 
 
 def items(label: str, value: object, what: str = "") -> list[Any]:
-    """A list, or anything else that can be gone through but a text and a mapping."""
+    """Return the items of any iterable except text and mappings, or raise ValidationError."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ValidationError(f"{label} must be a list{what and f' of {what}'}, not {format_value(value)}")
     return list(value)
 
 
 def many(label: str, value: object) -> list[Any]:
+    """Return a list of values, or raise ValidationError."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ValidationError(f"{label} must be a list of mappings, not {type(value).__name__}")
     return list(value)
 
 
 def mapping(label: str, value: object) -> Mapping[str, Any]:
+    """Return a mapping, or raise ValidationError."""
     if not isinstance(value, Mapping):
         raise ValidationError(f"{label} must be a mapping (in JSON an object), not {type(value).__name__}")
     return value
 
 
 def metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return metadata as plain JSON values, or raise ValidationError if it is not JSON or too long."""
     if value is None:
         return {}
     mapping("metadata", value)
@@ -192,8 +206,10 @@ def metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
         encoded = json.dumps(value, allow_nan=False, ensure_ascii=False)
         encoded.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValidationError(f"metadata must hold JSON values only: {error}") from None
+        raise ValidationError(f"metadata must contain only JSON values: {error}") from None
     if len(encoded) > MAX_METADATA:
-        raise ValidationError(f"metadata takes {len(encoded):,} characters as JSON; at most {MAX_METADATA:,} are kept")
+        raise ValidationError(
+            f"metadata takes {len(encoded):,} characters as JSON; at most {MAX_METADATA:,} are allowed"
+        )
     decoded: dict[str, Any] = json.loads(encoded)
     return decoded

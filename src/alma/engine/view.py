@@ -18,6 +18,7 @@ from .evidence import believe
 
 
 def to_memory(record: Record, now: datetime) -> Memory:
+    """Return a record as the memory that a user sees, with its confidence as of `now`."""
     decode = KINDS[record.kind].decode
     if decode is None:
         raise TypeError(f"a {record.kind} record is not a memory")
@@ -25,6 +26,7 @@ def to_memory(record: Record, now: datetime) -> Memory:
 
 
 def render_slice(memories: MemorySlice, max_tokens: int) -> str:
+    """Return the memories as Markdown for a prompt of at most `max_tokens` tokens."""
     # Loaded when a prompt is wanted: its patterns take longer to compile than a small retrieval takes.
     from .prompt import render_memories
 
@@ -32,6 +34,8 @@ def render_slice(memories: MemorySlice, max_tokens: int) -> str:
 
 
 class Stats(TypedDict):
+    """How many memories a project has, by type, status and agent."""
+
     project_id: str
     agent: str | None
     total_count: int  # Memories in use: active and candidate.
@@ -75,6 +79,7 @@ def stats(engine: Engine, agent: str | None = None, user: str | None = None) -> 
 
 
 def count_records(engine: Engine, where: Where) -> Mapping[tuple[str, str, str], int]:
+    """Return how many records there are of each kind, agent and status."""
     if isinstance(engine.store, Countable):
         return engine.store.count(where)
     return Counter((record.kind, record.agent, str(record.status)) for record in engine.store.scan(where))

@@ -1,4 +1,4 @@
-"""What conversations and texts tell, found by a language model or by plain forms, and stored as memories.
+"""Finds memories in conversations and texts, with the local reader or a language model, and stores them.
 
 from alma.extraction import AutoLearner
 

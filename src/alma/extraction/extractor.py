@@ -1,8 +1,8 @@
-"""What conversations and texts tell, found by a model or by plain forms.
+"""Finds statements in conversations and texts that are worth storing.
 
-A model reads them where there is one, else the local reader. A model proposes; what it quotes must occur in the turn
-that it names. Where it cannot be reached, the local reader answers alone, and `Extraction.failed` says why. How far a
-finding is trusted depends on who said it.
+A model reads the text if there is one, otherwise the local reader. A model's quote must occur in the turn it refers to.
+If the model fails, the local reader's findings are used alone, and `Extraction.failed` holds the reason. The confidence
+of a finding depends on its speaker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..engine import validate
@@ -31,11 +31,10 @@ from ..types.query import Where
 from ..types.record import Status
 from ..types.speech import is_person
 
-if TYPE_CHECKING:
-    pass
-
 
 class Kind(StrEnum):
+    """The kinds of statements that are worth storing."""
+
     OUTCOME = "outcome"
     PREFERENCE = "preference"
     CORRECTION = "correction"
@@ -47,7 +46,7 @@ class Kind(StrEnum):
 
 
 class Voice(StrEnum):
-    """Whose words they are."""
+    """Who made a statement."""
 
     PERSON = "person"
     ASSISTANT = "assistant"
@@ -56,11 +55,11 @@ class Voice(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extracted:
-    """One statement that is worth keeping, with the words it came from.
+    """One statement that is worth storing, with the quote it came from.
 
-    `fields` are the arguments of its kind: fact, domain, subject, attribute; preference, category, attribute; pattern,
-    why_bad, better_alternative, condition; condition, strategy; task, strategy_used, outcome, error_message; rule, why;
-    title.
+    `fields` depend on the kind. FACT and DECISION: fact, domain, subject, attribute. PREFERENCE: preference, category,
+    attribute. ANTI_PATTERN: pattern, why_bad, better_alternative, condition. HEURISTIC: condition, strategy. OUTCOME:
+    task, strategy_used, outcome, error_message. CORRECTION: rule, why. WORK_ITEM: title.
     """
 
     kind: Kind
@@ -70,73 +69,75 @@ class Extracted:
     turn: int = 0  # The index of the message; 0 for a document.
     speaker: str = ""
     voice: Voice = Voice.PERSON
-    confidence: float = 1.0  # 0 to 1: how sure it is that this was meant, and meant to last.
-    at: datetime | None = None  # When it was said, if that is known.
-    when: str = ""  # The time that the words themselves name, as written.
-    replaces: str = ""  # The id of a stored memory that no longer holds because of this.
-    key: str = ""  # Identifies the finding when the same conversation is read again.
+    confidence: float = 1.0  # 0 to 1: how likely it is that the speaker meant this, and meant it to last.
+    at: datetime | None = None  # The time of the message, if known.
+    when: str = ""  # A time that the statement itself mentions, as written.
+    replaces: str = ""  # The id of a stored memory that this one supersedes.
+    key: str = ""  # Identifies the finding, so that reading the conversation again adds nothing.
     model: str = ""  # The model that found it; empty for the local reader.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """All findings, and how they were found."""
+    """The findings in a conversation or text, and how they were found."""
 
     found: tuple[Extracted, ...] = ()
     model: str = ""  # The model that was asked; empty if none is configured.
-    failed: str = ""  # Why the local reader had to replace the model; empty if it did not.
+    failed: str = ""  # Why the model failed and the local reader was used instead; empty if it did not.
     dropped: Mapping[str, int] = field(default_factory=dict)  # How many proposals were dropped, by reason.
 
 
 @dataclass(frozen=True, slots=True)
 class Message(SpokenTurn):
+    """A turn with its position and key."""
+
     index: int = 0
-    # Its own id, or a digest of its words and those before it: equal when the conversation is read again or has grown.
+    # The message's id, or a digest of its text and the text before it: stable when the conversation grows.
     key: str = ""
 
 
-# Roles whose text is neither a person's nor an assistant's own.
+# Roles whose messages are written by neither a person nor an assistant.
 _TOOLS = frozenset("system developer tool function tool_result".split())
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
-_SECTION_CHARS = 1_900  # A model reader looks at no more of one turn.
+_SECTION_CHARS = 1_900  # A model reader reads at most this much of one turn.
 _CONFIDENCE = {Voice.PERSON: 0.9, Voice.DOCUMENT: 0.85, Voice.ASSISTANT: 0.6}
 _KINDS = {Topic.WARNING: Kind.ANTI_PATTERN, Topic.TASK: Kind.WORK_ITEM, Topic.RULE: Kind.CORRECTION}
 _SPEAKER = frozenset({"speaker", "user", "the user", "the speaker", "person", "i", "me"})
 FORBIDS = re.compile(r"(?:please )?(?:never|don't|do not|avoid|no|not|stop) ", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+")
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
-_SECONDS = 60.0  # So long a call waits for the model; then the local reading is used.
+_SECONDS = 60.0  # The timeout of a model call; after it, the local reader's findings are used.
 _CACHED = 64
 _MAX_KNOWN = 40
 _Reading = tuple[list[MemoryProposal], dict[str, int]]
-# The last answers of each model, by the content they are about.
+# The latest answers of each model, by the content that it read.
 _readings: WeakKeyDictionary[Model, dict[str, _Reading]] = WeakKeyDictionary()
 _QUERIES = 12
 _QUERY_CHARS = 500
 
 
 def from_conversation(messages: Sequence[Mapping[str, Any]], *, model: Model | None = None) -> list[Extracted]:
-    """Return what a conversation says that is worth keeping, in the order it was said.
+    """Return the statements in a conversation that are worth storing, in order.
 
-    A message is a mapping with `role` and `content` (or `speaker` and `text`), and perhaps `at` and `id`.
+    A message is a mapping with `role` and `content` (or `speaker` and `text`), and optionally `at` and `id`.
     """
     return list(extract_conversation(messages, model=model).found)
 
 
 def from_text(text: str, *, model: Model | None = None, name: str = "") -> list[Extracted]:
-    """Return what a note, a page of Markdown or a plain text states that is worth keeping. `name` is its title."""
+    """Return the statements in a note, Markdown page or plain text that are worth storing. `name` is its title."""
     return list(extract_text(text, model=model, name=name).found)
 
 
 def extract_conversation(
     messages: Sequence[Mapping[str, Any]], *, model: Model | None = None, known: Sequence[StoredText] = ()
 ) -> Extraction:
-    """As `from_conversation`, with how it was read. `known` are stored memories that the findings may replace."""
+    """Do as `from_conversation`, and report how it was read. `known` are memories that findings may supersede."""
     return extract_messages(read_messages(messages), model, known)
 
 
 def extract_text(text: str, *, model: Model | None = None, name: str = "") -> Extraction:
-    """As `from_text`, with how it was read. A text of any length is read in full, section by section."""
+    """Do as `from_text`, and report how it was read. A text of any length is read in full, section by section."""
     if not isinstance(text, str):
         raise ValidationError(f"text must be text (str), not {type(text).__name__}")
     parts = (text[at : at + validate.MAX_TEXT] for at in range(0, len(text), validate.MAX_TEXT))
@@ -147,7 +148,7 @@ def extract_text(text: str, *, model: Model | None = None, name: str = "") -> Ex
 
 
 def _split_sections(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a text, joined up to the length that is read at once."""
+    """Yield the paragraphs of a text, joined into sections of limited length."""
     waiting = ""
     for paragraph in re.split(r"\n[ \t]*\n", text):
         for piece in passages(paragraph, _SECTION_CHARS) if len(paragraph) > _SECTION_CHARS else [paragraph]:
@@ -160,7 +161,7 @@ def _split_sections(text: str) -> Iterator[str]:
 
 
 def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Sequence[str]) -> list[StoredText]:
-    """Return the stored facts and preferences of a user that are nearest to what was just said."""
+    """Return the stored facts and preferences of a user that are nearest to these texts."""
     where = Where(
         kinds={MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE},
         projects={engine.project},
@@ -179,27 +180,27 @@ def find_known_memories(engine: Engine, agent: str, user: str | None, texts: Seq
 
 
 def extract_messages(
-    messages: Sequence[Message], model: Model | None, known: Sequence[StoredText] = (), *, is_document: bool = False
+    messages: Sequence[Message], model: Model | None, stored: Sequence[StoredText] = (), *, is_document: bool = False
 ) -> Extraction:
-    """As `extract_conversation`, of messages that were read before."""
+    """Do as `extract_conversation`, for messages from `read_messages`."""
     proposals = LocalReader().find_memories(messages)
     people = {one.speaker for one in messages if one.role is Role.USER}
     if len(people) > 1 and not any(one.role is Role.ASSISTANT for one in messages):
-        # What people tell each other to do is no rule for an agent.
+        # What people ask of each other is not a rule for an agent.
         proposals = [one for one in proposals if one.topic is not Topic.RULE]
     dropped: Counter[str] = Counter()
     failed = used = ""
     if model is not None:
         try:
-            answered, drops = _ask_model(model, messages, known)
-            # A model is not asked for rules, and reads those that were stated plainly as preferences.
+            answered, drops = _ask_model(model, messages, stored)
+            # A model is not asked for rules and would report plain ones as preferences, so the local rules win.
             rules = [one for one in proposals if one.topic is Topic.RULE]
             proposals = [*(one for one in answered if not _is_covered(one, rules)), *rules]
             dropped.update(drops)
             used = model.name
         except ModelError as error:
             failed = f"{type(error).__name__}: {error}"
-    found: list[Extracted] = []
+    findings: list[Extracted] = []
     keys: Counter[str] = Counter()
     for proposal in sorted(proposals, key=lambda one: one.turn):
         finding = _make_finding(proposal, messages[proposal.turn], is_document, used)
@@ -208,13 +209,13 @@ def extract_messages(
             continue
         keys[finding.key] += 1
         repeated = keys[finding.key]
-        found.append(finding if repeated == 1 else replace(finding, key=digest(finding.key, str(repeated))))
+        findings.append(finding if repeated == 1 else replace(finding, key=digest(finding.key, str(repeated))))
     name = model.name if model else ""
-    return Extraction(found=tuple(found), model=name, failed=failed, dropped=dropped if used else {})
+    return Extraction(found=tuple(findings), model=name, failed=failed, dropped=dropped if used else {})
 
 
 def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool, model: str) -> Extracted | None:
-    """Return a proposal as a finding; None if only a person may say such a thing, and none does."""
+    """Return a proposal as a finding; None if only a person may state it and the speaker is not one."""
     topic, text = proposal.topic, proposal.text
     voice = Voice.PERSON if message.role is Role.USER else Voice.ASSISTANT
     voice = Voice.DOCUMENT if is_document else voice
@@ -226,7 +227,7 @@ def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool,
         return None
     kind = _KINDS.get(topic) or Kind(topic)
     if topic is Topic.RULE and voice is Voice.DOCUMENT:
-        # A document advises; only a person in conversation makes rules.
+        # A rule in a document counts as advice; only a person in conversation states rules.
         kind = Kind.ANTI_PATTERN if FORBIDS.match(text) else Kind.HEURISTIC
     return Extracted(
         kind=kind,
@@ -236,7 +237,7 @@ def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool,
         turn=message.index,
         speaker=message.speaker,
         voice=voice,
-        # An assistant's claims about the world are guesses.
+        # Facts that an assistant states are guesses.
         confidence=0.4 if voice is Voice.ASSISTANT and kind is Kind.FACT else _CONFIDENCE[voice],
         at=message.at,
         when=proposal.when,
@@ -246,16 +247,16 @@ def _make_finding(proposal: MemoryProposal, message: Message, is_document: bool,
     )
 
 
-def _ask_model(model: Model, turns: Sequence[SpokenTurn], known: Sequence[StoredText]) -> _Reading:
-    """Return the proposals of a model and why others were dropped. The same content is asked about once."""
+def _ask_model(model: Model, turns: Sequence[SpokenTurn], stored: Sequence[StoredText]) -> _Reading:
+    """Return the proposals of a model, and counts of dropped ones by reason. Answers are cached by content."""
     try:
         readings = _readings.setdefault(model, {})
-    except TypeError:  # It cannot be hashed or referenced weakly.
+    except TypeError:  # The model cannot be hashed or weakly referenced.
         readings = {}
     content = digest(*(f"{turn.role}\x1e{turn.speaker}\x1e{turn.text}" for turn in turns))
     if content not in readings:
         reader = ModelReader(model)
-        proposals = ask_in_time(lambda: reader.find_memories(turns, known), _SECONDS)
+        proposals = ask_in_time(lambda: reader.find_memories(turns, stored), _SECONDS)
         while len(readings) >= _CACHED:
             readings.pop(next(iter(readings)))
         readings[content] = proposals, dict(reader.dropped)
@@ -263,6 +264,7 @@ def _ask_model(model: Model, turns: Sequence[SpokenTurn], known: Sequence[Stored
 
 
 def _is_covered(proposal: MemoryProposal, rules: Sequence[MemoryProposal]) -> bool:
+    """Return whether one of the rules was found in the same words."""
     quote = normalise(proposal.quote)
     same = [normalise(rule.quote) for rule in rules if rule.turn == proposal.turn]
     is_rule = proposal.topic in (Topic.PREFERENCE, Topic.WARNING, Topic.DECISION)
@@ -270,13 +272,13 @@ def _is_covered(proposal: MemoryProposal, rules: Sequence[MemoryProposal]) -> bo
 
 
 def _find_sentence(text: str, quote: str) -> str:
-    """Return the sentence that a quote begins in, so that every reader's quote of it gives the same key."""
-    wanted = normalise(quote)
+    """Return the sentence that a quote begins in, so that different quotes of a sentence get the same key."""
+    plain_quote = normalise(quote)
     for sentence in _SENTENCE.split(text):
         plain = normalise(sentence)
-        if plain and (wanted in plain or wanted.startswith(plain)):
+        if plain and (plain_quote in plain or plain_quote.startswith(plain)):
             return " ".join(_BULLET.sub("", sentence).split())
-    return wanted
+    return plain_quote
 
 
 def _list_fields(kind: Kind, one: MemoryProposal, is_own: bool) -> dict[str, str]:
@@ -315,7 +317,7 @@ def _list_fields(kind: Kind, one: MemoryProposal, is_own: bool) -> dict[str, str
 
 
 def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Return the messages that hold text, without secrets. Each keeps its index among all messages."""
+    """Return the messages that have text, without secrets. Each keeps its index among all messages."""
     read: list[Message] = []
     before = ""
     for index, message in enumerate(validate.many("messages", messages)):
@@ -325,7 +327,7 @@ def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
                 f"{label} must be a mapping with role and content (or speaker and text), not {type(message).__name__}"
             )
         if message.keys().isdisjoint(("role", "speaker", "content", "text")):
-            raise ValidationError(f"{label} has no role and content (or speaker and text)")
+            raise ValidationError(f"{label} has no role and content; pass both (or speaker and text)")
         content = message.get("content") if message.get("text") is None else message["text"]
         text = validate.output(f"{label} content", _read_content(content)[: validate.MAX_TEXT])
         if text is None:

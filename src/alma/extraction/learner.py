@@ -1,10 +1,10 @@
-"""`AutoLearner` stores what conversations and texts tell.
+"""`AutoLearner` finds memories in conversations and texts and stores them.
 
-`keep` stores findings, each once, however often its conversation is read. A finding leaves a mark in the same
-transaction as what became of it, and a marked one is known: a deleted memory does not come back because its
-conversation is read again, an outcome counts once, and an old conversation does not overrule what was said since.
-Findings from a text that is not trusted, or that reads like an attempt to instruct a model, wait for a person as
-candidates, each on its own: nothing that is learned takes words or standing from them.
+`keep` stores each finding once, no matter how often its conversation is read. Each finding writes a marker in the same
+transaction as its memory, and a marked finding is skipped. A deleted memory therefore does not come back when its
+conversation is read again, an outcome counts once, and an old conversation does not overwrite newer statements.
+Findings in an untrusted text, or in one that reads like an attempt to instruct a model, become candidates that a person
+must approve. Learned memories take neither words nor evidence from candidates.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from ..memory import ALMA
 
 
-Written = Sequence[Record | None]  # What findings became; None for what was deleted, and does not come back.
+Written = Sequence[Record | None]  # The records of findings; None for a memory that was deleted and stays deleted.
 
 MIN_CONFIDENCE = 0.5
-_SURE_RULE = 0.75  # A rule that was read with less confidence waits until it is repeated, confirmed or reviewed.
+_SURE_RULE = 0.75  # A rule with less confidence stays a candidate until it is repeated, confirmed or reviewed.
 _SHOWN_CHARS = 80
 _ORIGINS = {Voice.PERSON: Origin.USER, Voice.ASSISTANT: Origin.AGENT, Voice.DOCUMENT: Origin.IMPORT}
 _FACTS = (Kind.FACT, Kind.DECISION, Kind.PREFERENCE)
@@ -60,7 +60,7 @@ LISTS = tuple("domain_knowledge user_preferences anti_patterns heuristics outcom
 
 @dataclass(slots=True, kw_only=True)
 class Kept:
-    """What became of findings. The lists hold what is new."""
+    """The result of storing findings. The lists hold new memories."""
 
     domain_knowledge: list[kinds.DomainKnowledge] = field(default_factory=list)
     user_preferences: list[kinds.UserPreference] = field(default_factory=list)
@@ -69,39 +69,40 @@ class Kept:
     outcomes: list[kinds.Outcome] = field(default_factory=list)
     rules: list[kinds.Rule] = field(default_factory=list)
     work_items: list[Any] = field(default_factory=list)  # `alma.progress.WorkItem`s.
-    known: int = 0  # How many were stored before.
-    superseded: list[str] = field(default_factory=list)  # The ids of older facts that a new one replaced.
-    refused: list[str] = field(default_factory=list)  # What was not stored, and why.
+    known: int = 0  # How many findings were already stored.
+    superseded: list[str] = field(default_factory=list)  # The ids of facts that a new one superseded.
+    refused: list[str] = field(default_factory=list)  # Findings that were not stored, with the reasons.
 
     @property
     def memories(self) -> list[Memory]:
-        """All new memories, without work items."""
+        """The new memories, without work items."""
         return [memory for name in LISTS[:-1] for memory in getattr(self, name)]
 
     @property
     def count(self) -> int:
-        """How many memories and work items are new."""
+        """The number of new memories and work items."""
         return len(self.memories) + len(self.work_items)
 
     def refuse(self, finding: Extracted, reason: object) -> None:
+        """Record that a finding was not stored."""
         text = shorten(finding.text, _SHOWN_CHARS)
         self.refused.append(f"{finding.kind.replace('_', ' ')} {text!r}: {reason}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningReport:
-    """What was learned from a conversation."""
+    """What was learned from a conversation or text, as MCP, HTTP and the command line return it."""
 
-    extracted_count: int  # How much was found and is believed.
+    extracted_count: int  # Findings with enough confidence.
     new: int
-    known: int  # Was there already.
-    kept: dict[str, int]  # How many by type.
-    by_kind: dict[str, int]
-    superseded: list[str]  # Ids of facts that something later took the place of.
-    skipped: list[str]  # What was left out, and why.
+    known: int  # Findings that were already stored.
+    kept: dict[str, int]  # New memories by type.
+    by_kind: dict[str, int]  # Findings by kind.
+    superseded: list[str]  # Ids of facts that a new one superseded.
+    skipped: list[str]  # Findings that were not stored, with the reasons.
     model: str | None
-    fallback: str | None  # Why the local reader had to replace the model.
-    dropped: dict[str, int]  # The proposals that were dropped, by reason.
+    fallback: str | None  # Why the model failed and the local reader was used instead.
+    dropped: dict[str, int]  # Proposals of the model that were dropped, by reason.
     episode_id: str | None
     dry_run: bool
     findings: list[dict[str, Any]]
@@ -115,6 +116,7 @@ class LearningResult(dict[str, Any]):
 
 
 def describe_learned(learned: LearningResult) -> LearningReport:
+    """Return a learning result as a report."""
     names = ("text", "quote", "turn", "confidence")
     findings = [{"kind": str(one.kind)} | {name: getattr(one, name) for name in names} for one in learned.findings]
     return LearningReport(**learned, findings=findings)
@@ -130,9 +132,10 @@ operation = Group("knowledge", lambda alma: AutoLearner(alma))
 
 
 class AutoLearner(OwnsMemory):
-    """Learns from conversations and texts. Without `alma` it opens the configured memory, and closes it again.
+    """Learns from conversations and texts.
 
-    `model` is the language model that reads; without one it is the configured one, if any.
+    Without `alma` it opens the configured memory, and `close` closes it. `model` is the language model that reads; by
+    default it is the configured one, if any.
     """
 
     def __init__(
@@ -170,19 +173,19 @@ class AutoLearner(OwnsMemory):
         agent, model = self.alma.engine.agent(agent), self.model or self.alma.model
         spoken = read_messages(messages)
         texts = [one.text for one in spoken if one.role is Role.USER]
-        known = find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
-        extraction = extract_messages(spoken, model, known)
+        stored = find_known_memories(self.alma.engine, agent, user_id, texts) if model else []
+        extraction = extract_messages(spoken, model, stored)
         episode = ""
         if save_episode and spoken and not dry_run:
             turns = [{"speaker": one.speaker, "text": one.text, "at": one.at} for one in spoken]
-            # Without a name of its own a conversation is known by how it begins.
+            # A conversation without a session id is identified by its first message.
             session = session_id or f"chat-{digest(spoken[0].speaker, spoken[0].text)[:16]}"
             episode = self.alma.add_episode(agent, session, turns, user_id, source="conversation").id
         place = {"agent": agent, "user_id": user_id, "episode": episode, "session_id": session_id or ""}
         return self._store(extraction, min_confidence, source, trusted, dry_run, **place, source="conversation")
 
     async def alearn_from_conversation(self, *args: Any, **options: Any) -> LearningResult:
-        """`learn_from_conversation` for asyncio, in a worker thread."""
+        """Run `learn_from_conversation` with the same arguments in a worker thread."""
         import asyncio
 
         return await asyncio.to_thread(self.learn_from_conversation, *args, **options)
@@ -218,35 +221,35 @@ class AutoLearner(OwnsMemory):
         dry_run: bool,
         **place: Any,
     ) -> LearningResult:
-        """Store the findings that are sure enough, and describe what became of all of them.
+        """Store the findings with enough confidence, and return what became of all of them.
 
-        What no person wrote is taken as relayed, or waits for a person.
+        Findings from an agent count as relayed; those from tools and content become candidates.
         """
-        given = self.min_confidence if confidence is None else confidence
-        least = validate.number("min_confidence", given, 0.0, 1.0)
+        threshold = self.min_confidence if confidence is None else confidence
+        least = validate.number("min_confidence", threshold, 0.0, 1.0)
         origin = validate.provenance("source", said_by).canonical_source
         sure = [one for one in extraction.found if one.confidence >= least]
         place |= {"trusted": trusted and origin not in QUOTED, "relayed": origin != "user", "dry_run": dry_run}
-        kept = keep(self.alma, sure, **place)
-        doubted = Kept()
+        stored = keep(self.alma, sure, **place)
+        doubtful = Kept()
         for one in extraction.found:
             if one.confidence < least:
-                doubted.refuse(one, f"less sure ({one.confidence:.2f}) than {least:g}")
+                doubtful.refuse(one, f"its confidence ({one.confidence:.2f}) is below {least:g}")
         learned = LearningResult(
             extracted_count=len(sure),
-            new=kept.count,
-            known=kept.known,
-            kept=dict(Counter(type(one).__name__ for one in (*kept.memories, *kept.work_items))),
+            new=stored.count,
+            known=stored.known,
+            kept=dict(Counter(type(one).__name__ for one in (*stored.memories, *stored.work_items))),
             by_kind=dict(Counter(str(one.kind) for one in sure)),
-            superseded=kept.superseded,
-            skipped=[*doubted.refused, *kept.refused],
+            superseded=stored.superseded,
+            skipped=[*doubtful.refused, *stored.refused],
             model=extraction.model or None,
             fallback=extraction.failed or None,
             dropped=dict(extraction.dropped),
             episode_id=place.get("episode") or None,
             dry_run=dry_run,
         )
-        learned.findings, learned.memories = sure, kept
+        learned.findings, learned.memories = sure, stored
         return learned
 
 
@@ -266,11 +269,11 @@ def keep(
     relayed: bool = False,
     dry_run: bool = False,
 ) -> Kept:
-    """Store findings and return what is new; with `dry_run` only return what would be.
+    """Store findings and return what is new; with `dry_run`, store nothing and return what would be new.
 
-    `source` names where they come from, `episode` is the id of the stored conversation, if any. With `trusted=False`
-    they are the words of others: they wait for a person as candidates, and tasks among them are not taken on. With
-    `relayed=True` an agent reports them: a person's words count as the agent's, and rules wait.
+    `source` names their origin, and `episode` is the id of the stored conversation, if any. Pass `trusted=False` for
+    texts of others: their findings become candidates, and tasks in them are not stored. Pass `relayed=True` if an agent
+    reports the texts: a person's words then count as the agent's, and rules become candidates.
     """
     keeper = _Keeper(alma, agent, user_id, source, episode, session_id)
     items = list(keeper.check_findings(found, trusted, relayed))
@@ -286,12 +289,12 @@ class _Item(NamedTuple):
     """A finding that may be stored."""
 
     finding: Extracted
-    fields: Mapping[str, str]  # With what follows from its text; what is not said is "".
+    fields: Mapping[str, str]  # With defaults that follow from its text; missing fields are "".
     mark: str
     provenance: Provenance
     is_waiting: bool
-    user: str  # Whose preference it would be.
-    owner: str  # Whose lesson, rule or fact it would be. The words of others in a file are not the user's.
+    user: str  # The user to store it for if it is a preference.
+    owner: str  # The user to store it for if it is a strategy, rule or fact; empty for the words of others in a file.
     metadata: dict[str, Any]  # Where it was said, stored with the memory.
     tags: tuple[str, ...]
 
@@ -309,10 +312,10 @@ class _Keeper:
         self._session = session
         self.kept = Kept()
 
-    def check_findings(self, found: Sequence[Extracted], trusted: bool, relayed: bool) -> Iterator[_Item]:
-        """Yield the findings that are valid, each once."""
+    def check_findings(self, findings: Sequence[Extracted], trusted: bool, relayed: bool) -> Iterator[_Item]:
+        """Yield the valid findings without duplicates, prepared for storing."""
         marks: set[str] = set()
-        for one in found:
+        for one in findings:
             key = one.key or digest(str(one.turn), one.kind, one.quote, one.text)
             mark = f"mrk_heard_{digest(self._engine.project, self._agent, self._user, self._session, key)}"
             if mark in marks:
@@ -329,7 +332,7 @@ class _Keeper:
             origin = _ORIGINS[one.voice] if is_trusted else Origin.CONTENT
             origin = Origin.AGENT if relayed and origin is Origin.USER else origin
             trust = Trust.LEARNED if is_trusted else Trust.UNTRUSTED
-            # Without a user, or if others speak, it is stored for the speaker.
+            # Without a user, or if somebody else speaks, the finding is stored for the speaker.
             is_named = by_name(one.speaker, "") != "" and one.voice is Voice.PERSON
             user = one.speaker if is_named else "user"
             if self._user and (trusted or not is_named):
@@ -353,7 +356,7 @@ class _Keeper:
             )
 
     def write_items(self, items: Sequence[_Item], dry_run: bool) -> None:
-        """Write all items that have no mark yet, and their marks, in one transaction; a dry run stores none of it."""
+        """Write all items without a marker, and their markers, in one transaction; a dry run writes nothing."""
 
         def step(tx: Transaction) -> tuple[dict[str, tuple[Record | None, bool]], list[str]]:
             groups = defaultdict(list)
@@ -374,7 +377,7 @@ class _Keeper:
         for item in items:
             record, is_new = written.get(item.mark, (None, False))
             if record is None and item.mark in written:
-                self.kept.refuse(item.finding, "it was deleted, and does not come back by itself")
+                self.kept.refuse(item.finding, "it was deleted earlier, and is not restored automatically")
             elif record is None or not is_new or record.id in new:
                 self.kept.known += 1
             else:
@@ -383,14 +386,14 @@ class _Keeper:
                 getattr(self.kept, name).append(to_memory(record, self._engine.clock()))
 
     def _find_time(self, item: _Item) -> datetime | None:
-        """Return when it was said, unless that is in the future: another clock is wrong."""
+        """Return the time of the statement; None if it is unknown or in the future."""
         at = item.finding.at
         return at if at is not None and at <= self._engine.clock() else None
 
     def _write_drafts(self, tx: Transaction, items: Sequence[_Item]) -> Written:
-        """Write facts and preferences, and what waits for a person, apart from all that was learned.
+        """Write facts, preferences and candidates, without merging them with learned memories.
 
-        A fact that was said before a person deleted it stays away; what waits does so whenever it was said.
+        A deleted fact comes back only if it was stated after its deletion; a deleted candidate never does.
         """
         drafts = []
         for item, draft in zip(items, embed_records(tx.engine, list(map(self._make_draft, items))), strict=True):
@@ -402,14 +405,14 @@ class _Keeper:
                 draft = replace(draft, key=fingerprint("heard", draft.kind, draft.agent, *owner, *words))
             drafts.append(draft)
         stones = tx.find_tombstones([one.key for one in drafts])
-        wanted = []
+        indexes = []
         for at, (item, one) in enumerate(zip(items, drafts, strict=True)):
             stone, is_fact = stones.get(one.key), item.finding.kind in _FACTS
             if stone is None or (is_fact and (not one.valid_from or one.valid_from >= stone.created_at)):
-                wanted.append(at)
-        replaces = [items[at].finding.replaces for at in wanted]
-        records = facts.add_facts(tx, [drafts[at] for at in wanted], replaces=replaces)
-        written = dict(zip(wanted, records, strict=True))
+                indexes.append(at)
+        replaces = [items[at].finding.replaces for at in indexes]
+        records = facts.add_facts(tx, [drafts[at] for at in indexes], replaces=replaces)
+        written = dict(zip(indexes, records, strict=True))
         return [written.get(at) for at in range(len(items))]
 
     def _make_draft(self, item: _Item) -> Record:
@@ -417,7 +420,7 @@ class _Keeper:
         if item.finding.kind is Kind.OUTCOME:
             return self._draft_outcome(item, item.provenance).record
         if item.finding.kind not in _FACTS:
-            # A rule of others waits as a lesson, too.
+            # A candidate rule from others is stored as a strategy or anti-pattern.
             return self._draft_lesson(item)
         names = ("category", "preference") if is_preference else ("domain", "fact")
         keys = [name for name in ("subject", "attribute") if fields[name]]
@@ -480,22 +483,22 @@ class _Keeper:
 
     def _draft_outcome(self, item: _Item, provenance: Provenance = outcomes.BY_AGENT) -> outcomes.OutcomeDraft:
         names = ("task", "strategy_used", "outcome", "error_message")
-        given: dict[str, Any] = {name: item.fields[name] for name in names}
-        given |= {"agent": self._agent, "user_id": self._user, "session": self._session, "tags": item.tags}
-        given |= {"metadata": {**item.metadata, "source": self._source}, "at": self._find_time(item)}
-        return outcomes.build_outcome(self._engine, given, provenance)
+        arguments: dict[str, Any] = {name: item.fields[name] for name in names}
+        arguments |= {"agent": self._agent, "user_id": self._user, "session": self._session, "tags": item.tags}
+        arguments |= {"metadata": {**item.metadata, "source": self._source}, "at": self._find_time(item)}
+        return outcomes.build_outcome(self._engine, arguments, provenance)
 
     def _write_outcomes(self, tx: Transaction, items: Sequence[_Item]) -> Written:
         drafts = outcomes.prepare_outcomes(tx.engine, list(map(self._draft_outcome, items)))
         return outcomes.record_outcomes(tx, drafts)
 
     def create_work(self, items: Sequence[_Item], dry_run: bool) -> None:
-        """Open work items. The tasks of others are refused: an agent would do them."""
+        """Create work items. Tasks in untrusted texts are refused, because an agent would carry them out."""
         tracker, store = ProgressTracker(alma=self._alma), self._engine.store
         marked = {record.id for record in store.get([item.mark for item in items])}
         for item in items:
             if item.mark not in marked and item.is_waiting:
-                self.kept.refuse(item.finding, "tasks in a text that is not trusted are not taken on")
+                self.kept.refuse(item.finding, "tasks in an untrusted text are not stored")
                 continue
             id = None if item.mark in marked else self._choose_work_id(item)
             work: dict[str, Any] = {
@@ -509,7 +512,7 @@ class _Keeper:
             try:
                 created = [] if id is None else [WorkItem(**work)] if dry_run else tracker.create_work_items([work])
             except ValidationError:
-                # Another process may have opened the same at this moment.
+                # Another process may have created the same item at this moment.
                 if not store.get([str(id)]):
                     raise
                 created = []
@@ -520,9 +523,9 @@ class _Keeper:
             write(self._engine, lambda tx: [tx.once(mark, {"value": "heard"}) for mark in marked])
 
     def _choose_work_id(self, item: _Item) -> str | None:
-        """Return an id that follows from the task, so that nothing is opened twice; None while it is open.
+        """Return an id that is derived from the task, so that it is created once; None if it is already open.
 
-        A task that was done and is asked for again is new work.
+        A task that was done and is requested again gets a new id.
         """
         name = f"wrk_{fingerprint(self._engine.project, self._agent, item.fields['title'])[:24]}"
         again = f"wrk_{item.mark[-24:]}"

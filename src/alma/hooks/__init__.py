@@ -1,1 +1,1 @@
-"""Hooks of coding agents: what a host tells is kept, and what was learned is told to it."""
+"""Hooks for coding agents: record sessions and show the rules learned from them."""

@@ -323,7 +323,7 @@ def _read_session(
         return isinstance(error, ModelOutputError)
     if changes := coding_sessions.apply_reading(engine, part, reading, progress):
         report.sessions += 1
-        report.turns += len(part.heard)
+        report.turns += len(part.turns)
         report.dropped.update(reading.dropped)
         for name, more in changes._asdict().items():
             setattr(report, name, getattr(report, name) + more)
@@ -333,7 +333,7 @@ def _read_session(
 def _ask_model(
     data_dir: DataDir, engine: Engine, part: SessionPart, progress: ReadingProgress, timeout: float | None
 ) -> CheckedProposals:
-    if not part.heard:
+    if not part.turns:
         return CheckedProposals([], {})
     # Check first: a call that cannot start must not count towards the budget.
     find_program()

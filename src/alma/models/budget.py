@@ -29,6 +29,8 @@ _OVERHEAD = 2000  # Tokens that a host and our own wording add to a prompt.
 
 @dataclass(frozen=True, slots=True)
 class Day:
+    """What models used on one day."""
+
     day: str
     calls: int = 0
     failed: int = 0
@@ -44,6 +46,7 @@ class Day:
 
     @property
     def tokens(self) -> int:
+        """Return all tokens, in and out."""
         return self.tokens_in + self.tokens_out
 
     def __str__(self) -> str:
@@ -57,6 +60,8 @@ Reserved = tuple[str, str, int, float]  # What was set aside for a call: its day
 
 
 class Budget(NamedTuple):
+    """A daily budget, stored with the memories."""
+
     engine: Engine
     limits: BudgetLimits
     prices: Prices | None = None
@@ -85,6 +90,7 @@ class Budgeted:
         self._budget = Budget(engine, limits, prices)
 
     def ask(self, prompt: Prompt) -> Answer:
+        """Return the model's answer, or raise OverBudgetError without asking."""
         return self._budget.pay(self.name, prompt, lambda: self._model.ask(prompt))
 
 
@@ -156,7 +162,7 @@ def _change_day(engine: Engine, day: str, change: Callable[[Day], Day]) -> None:
 
 
 def _read_day(record: Record) -> Day:
-    """A newer version may have stored more fields than are known here, and an older one fewer."""
+    """Return the stored values that this version knows; other versions may store more or fewer."""
     stored = record.body["value"]
     return Day(**{one.name: stored[one.name] for one in fields(Day) if one.name in stored})
 
@@ -169,6 +175,8 @@ def meter(engine: Engine) -> list[Day]:
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
+    """What one model used today."""
+
     model: str
     calls: int
     failed: int
@@ -180,6 +188,8 @@ class ModelUse:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
+    """The configured model, its budget, and what was used today."""
+
     provider: str
     model: str
     limits: BudgetLimits

@@ -55,6 +55,8 @@ _FOREIGN = (
 
 
 class ClaudeCLI(Provider):
+    """A model that is reached through the `claude` command."""
+
     token_names = ANTHROPIC_TOKENS
 
     def __init__(
@@ -70,13 +72,14 @@ class ClaudeCLI(Provider):
         """Return where Claude Code is; ModelUnavailableError when it is not installed."""
         program = shutil.which(os.path.expanduser(self._path) or "claude", path=self._environ.get("PATH"))
         if program is None:
-            problem = f"the program `claude` is not on the PATH; set {PATH_VARIABLE} to where it is"
+            problem = f"the program `claude` is not on the PATH; install it, or set {PATH_VARIABLE} to its path"
             if self._path:
-                problem = f"{PATH_VARIABLE} names {self._path!r}, which is no program"
+                problem = f"{PATH_VARIABLE} is {self._path!r}, which is not a program; set it to the path of `claude`"
             raise ModelUnavailableError(problem, NOTHING)
         return os.path.abspath(program)
 
     def send(self, prompt: Prompt) -> dict[str, Any]:
+        """Run the command and return its reply."""
         program = self.find_program()
         environ = {name: value for name, value in self._environ.items() if name not in _FOREIGN}
         environ |= {**_ALONE, "CLAUDE_CODE_MAX_OUTPUT_TOKENS": str(prompt.max_tokens)}
@@ -93,19 +96,21 @@ class ClaudeCLI(Provider):
         if reply is None or reply.get("type") != "result":
             if code != 0:
                 raise ModelUnavailableError(f"claude ended with code {code}: {_shorten(errors)}")
-            raise ModelOutputError(f"claude printed {len(output)} bytes that are no result")
+            raise ModelOutputError(f"claude printed {len(output)} bytes that are not a result")
         if reply.get("is_error") or code != 0:
             listed = reply.get("errors")
             reason = reply.get("result") or (listed[0] if isinstance(listed, list) and listed else reply.get("subtype"))
-            shown = _shorten(str(reason or f"code {code}").encode())
-            raise ModelUnavailableError(f"claude failed: {shown}", self.count(reply) or NOTHING)
+            detail = _shorten(str(reason or f"code {code}").encode())
+            raise ModelUnavailableError(f"claude failed: {detail}", self.count(reply) or NOTHING)
         return reply
 
     def read(self, reply: Mapping[str, Any]) -> str:
+        """Return the text of a reply."""
         check_end(reply.get("stop_reason"), "claude")
         return str(reply.get("result") or "")
 
     def read_model(self, reply: Mapping[str, Any]) -> str:
+        """Return the name of the model that answered; empty if it is not reported."""
         used = reply.get("modelUsage")
         return next(iter(used), "") if isinstance(used, dict) else ""
 
@@ -157,9 +162,9 @@ def run_program(
                     process.wait(_POLL_SECONDS)
                 for file, megabytes in ((output, _MOST_OUTPUT), (errors, _MOST_ERRORS)):
                     if os.fstat(file.fileno()).st_size > megabytes * 1024 * 1024:
-                        raise ModelOutputError(f"{command[0]} printed more than {megabytes} MB and was ended")
+                        raise ModelOutputError(f"{command[0]} printed more than {megabytes} MB and was stopped")
                 if process.returncode is None and time.monotonic() > deadline:
-                    raise ModelTimeoutError(f"{command[0]} gave no answer in {timeout:g} s and was ended")
+                    raise ModelTimeoutError(f"{command[0]} did not answer within {timeout:g} s and was stopped")
         finally:
             _running.discard(process)
             _end_process(process)

@@ -59,6 +59,7 @@ class Client:
 
     @property
     def name(self) -> str:
+        """Return the model's name."""
         return self.model.name
 
     def ask(self, prompt: Prompt) -> Answer:
@@ -118,6 +119,7 @@ class Provider:
     token_names: tuple[str, ...]  # How its usage calls the tokens in, and at last the tokens out.
 
     def ask(self, prompt: Prompt) -> Answer:
+        """Return the model's answer as a value of the prompt's schema."""
         start = monotonic()
         reply = self.send(prompt)
         spent = self.count(reply)
@@ -138,6 +140,7 @@ class Provider:
         )
 
     def send(self, prompt: Prompt) -> dict[str, Any]:
+        """Send a prompt and return the reply as JSON."""
         raise NotImplementedError
 
     def read(self, reply: Mapping[str, Any]) -> str:
@@ -145,6 +148,7 @@ class Provider:
         raise NotImplementedError
 
     def read_model(self, reply: Mapping[str, Any]) -> str:
+        """Return the name of the model that answered; empty if it is not reported."""
         model = reply.get("model")
         return model if isinstance(model, str) else ""
 
@@ -172,7 +176,7 @@ def check_end(reason: object, label: str) -> None:
     if reason in ("refusal", "content_filter"):
         raise FinalOutputError("the model refused to answer")
     if reason in ("max_tokens", "length"):
-        raise FinalOutputError(f"the answer of {label} was cut off where it had no more room")
+        raise FinalOutputError(f"the answer of {label} was cut off because it reached the token limit")
 
 
 def write_instructions(prompt: Prompt) -> str:
@@ -300,8 +304,8 @@ def problems(value: Any, schema: Schema, path: str = "$") -> list[str]:
             if name in properties or isinstance(more, Mapping):
                 places += problems(item, properties.get(name, more), f"{path}.{name}")
             elif not more:
-                shown = repr(name) if name.isidentifier() and len(name) <= 30 else "something"
-                places.append(f"{path}: has {shown}, which nobody asked for")
+                label = repr(name) if name.isidentifier() and len(name) <= 30 else "something"
+                places.append(f"{path}: has {label}, which was not requested")
     return places
 
 

@@ -33,7 +33,7 @@ def create(name: str, options: Mapping[str, Any], environ: Environ) -> Model | N
         if option not in PROVIDERS[name]:
             raise ConfigError(describe_unfit_option(name, option))
         if option == "model" and value is None:
-            raise ConfigError("the model's `model` must be a name, not None")
+            raise ConfigError("the model's `model` must be a name, not null")
     return build(ModelSettings(provider=name, **options), environ)
 
 
@@ -68,7 +68,9 @@ def _connect(settings: ModelSettings, environ: Environ) -> Model | None:
         except ValueError:
             timeout = 0.0
         if not 0 < timeout <= LONGEST_TIMEOUT:
-            raise ConfigError(f"{TIMEOUT_VARIABLE} must be seconds from 1 to {LONGEST_TIMEOUT:g}, not {value!r}")
+            raise ConfigError(
+                f"{TIMEOUT_VARIABLE} must be a number of seconds from 1 to {LONGEST_TIMEOUT:g}, not {value!r}"
+            )
         path = settings.path or environ.get(PATH_VARIABLE, "")
         return ClaudeCLI(environ, model=settings.model or CHEAPEST, path=path, timeout=timeout)
     from .services import SERVICES
@@ -95,6 +97,7 @@ class Recorded:
         self._dump = dump
 
     def ask(self, prompt: Prompt) -> Answer:
+        """Return the recorded answer to a prompt, or raise ModelUnavailableError."""
         name = digest_prompt(prompt)
         if name in self._answers:
             value = self._answers[name]
@@ -110,6 +113,7 @@ class Recorded:
 
 
 def digest_prompt(prompt: Prompt) -> str:
+    """Return the id under which the answer to a prompt is recorded."""
     parts = [prompt.version, prompt.system, prompt.text, json.dumps(prompt.schema, sort_keys=True)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 

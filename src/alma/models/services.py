@@ -71,13 +71,13 @@ def _check_url(url: str, *, allow_http: bool) -> str:
     except ValueError:
         host, parts = "", urlsplit("")
     if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError("the model's `base_url` must be an address such as https://example.org/v1")
+        raise ConfigError("the model's `base_url` must be a URL such as https://example.org/v1")
     if parts.username or parts.password or parts.query or parts.fragment:
         # Not quoted: there may be a key in it.
-        raise ConfigError("the model's `base_url` must hold no name, password, query or fragment")
+        raise ConfigError("the model's `base_url` must not contain a user name, password, query or fragment")
     if parts.scheme == "http" and not (allow_http or _is_loopback(host)):
         raise ConfigError(
-            f"the model's `base_url` sends what is asked to {host} unencrypted: use https, "
+            f"the model's `base_url` would send prompts to {host} unencrypted; use https, "
             "or set `allow_http: true` if that is your own network"
         )
     return url.strip().rstrip("/")
@@ -118,10 +118,12 @@ class ModelService(Provider):
         self._key_from = variable = settings.api_key_env or usual
         self.key = Secret(environ.get(variable, "").strip() if variable else "")
         if variable and not self.key:
-            raise ConfigError(f"the environment variable {variable} is not set; it must hold the model's key")
+            raise ConfigError(f"the environment variable {variable} is not set; set it to the model's API key")
         # A header that cannot be sent would be quoted in an error.
         if not self.key.isascii() or not self.key.isprintable() or " " in self.key:
-            raise ConfigError(f"the environment variable {variable} holds characters that no key has")
+            raise ConfigError(
+                f"the environment variable {variable} contains characters that are not valid in an API key"
+            )
         if importlib.util.find_spec(self.package) is None:
             raise MissingExtraError(self.package, self.extra, f"The model {kind!r}")
         ways = (self.ways_elsewhere if is_elsewhere else ()) or self.ways
@@ -135,9 +137,11 @@ class ModelService(Provider):
         self._lock = threading.Lock()
 
     def address(self, base: str, settings: ModelSettings) -> str:
+        """Return the URL of the service."""
         return base + self.path
 
     def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
+        """Return the JSON body of a request."""
         raise NotImplementedError
 
     def choose_way(self, prompt: Prompt) -> str:
@@ -146,13 +150,16 @@ class ModelService(Provider):
         return "text" if way in ("json_schema", "tool") and make_strict(prompt.schema) is None else way
 
     def send(self, prompt: Prompt) -> dict[str, Any]:
+        """Send a prompt and return the reply as JSON."""
         # Loading it takes time that is not the service's.
         importlib.import_module(self.package)
         way, limit = self.choose_way(prompt), self._limits[0]
         try:
             status, headers, data = _run(asyncio.wait_for(self._post(self.body(prompt, way, limit)), self.timeout))
         except TimeoutError as error:
-            raise ModelTimeoutError(f"{self.label} gave no answer in {self.timeout:g} s and was ended") from error
+            raise ModelTimeoutError(
+                f"{self.label} did not answer within {self.timeout:g} s; the request was cancelled"
+            ) from error
         reply = read_object(data)
         if not 200 <= status < 300:
             # The message in an error of either API, or the error as it is.
@@ -160,7 +167,7 @@ class ModelService(Provider):
             reason = reason.get("message", "") if isinstance(reason, dict) else reason
             raise self._explain_refusal(status, headers, str(reason), way, limit)
         if reply is None:
-            raise ModelOutputError(f"{self.label} answered {len(data)} bytes that are no JSON object")
+            raise ModelOutputError(f"{self.label} answered {len(data)} bytes that are not a JSON object")
         return reply
 
     async def _post(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
@@ -185,18 +192,20 @@ class ModelService(Provider):
                 client.stream("POST", self.url, content=content) as response,
             ):
                 if response.headers.get("content-encoding", "identity") != "identity":
-                    raise ModelOutputError(f"{self.label} answered in an encoding that nobody asked for")
+                    raise ModelOutputError(f"{self.label} answered in an encoding that was not requested")
                 async for piece in response.aiter_raw():
                     data += piece
                     if len(data) > MOST_BYTES and response.is_success:
-                        raise ModelOutputError(f"{self.label} answered more than 4 MB and was ended")
+                        raise ModelOutputError(f"{self.label} answered with more than 4 MB; the request was cancelled")
                     if len(data) > MOST_BYTES:
                         break
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
             message = f"{self.label} cannot be reached at {self.url}: {self._shorten(str(error))}"
             raise TransientModelError(message, NOTHING) from error
         except httpx.TimeoutException as error:
-            raise ModelTimeoutError(f"{self.label} gave no answer in {self._read_timeout:g} s and was ended") from error
+            raise ModelTimeoutError(
+                f"{self.label} did not answer within {self._read_timeout:g} s; the request was cancelled"
+            ) from error
         except httpx.HTTPError as error:
             raise TransientModelError(f"the connection to {self.label} broke: {type(error).__name__}") from error
         return response.status_code, response.headers, bytes(data)
@@ -205,18 +214,18 @@ class ModelService(Provider):
         self, status: int, headers: Mapping[str, str], reason: str, way: str, limit: str
     ) -> ModelError:
         detail = self._shorten(reason)
-        more = f"; it said: {detail}" if detail else ""
+        more = f": {detail}" if detail else ""
         if status == 429 or status >= 500:
             spent = NOTHING if status in _NOT_SERVED else None
             return TransientModelError(f"{self.label} answered with {status}{more}", spent, read_retry_after(headers))
-        message = f"{self.label} refused the question ({status}){more}"
+        message = f"{self.label} refused the request ({status}){more}"
         if 300 <= status < 400:
-            message = f"{self.label} sends us elsewhere ({status}), where nothing is sent: correct `base_url`"
+            message = f"{self.label} redirects to another address ({status}), which is not followed; correct `base_url`"
         elif status in (401, 403):
-            key = f"the key in {self._key_from}" if self._key_from else "us without a key: set `api_key_env`"
+            key = f"the key in {self._key_from}" if self._key_from else "a request without a key; set `api_key_env`"
             message = f"{self.label} refused {key} ({status})"
         elif status == 404:
-            message = f"{self.label} found nothing (404): check `model` ({self.model}) and `base_url`{more}"
+            message = f"{self.label} answered with 404; check `model` ({self.model}) and `base_url`{more}"
         elif any(word in reason.lower() for word in (*self._limits, *_ABOUT_SHAPE)):
             # What was refused is left out from now on, where there is an alternative to it.
             is_about_limit = any(name in reason.lower() for name in self._limits)
@@ -234,6 +243,8 @@ class ModelService(Provider):
 
 
 class Anthropic(ModelService):
+    """The Messages API of Anthropic."""
+
     usual_url, path, key_variable = "https://api.anthropic.com", "/v1/messages", "ANTHROPIC_API_KEY"
     key_header, key_prefix, other_headers = "x-api-key", "", {"anthropic-version": "2023-06-01"}
     token_names = ANTHROPIC_TOKENS
@@ -242,9 +253,11 @@ class Anthropic(ModelService):
     ways_elsewhere = ("tool", "json_schema", "text")
 
     def address(self, base: str, settings: ModelSettings) -> str:
+        """Return the URL of the service."""
         return base.removesuffix("/v1") + self.path
 
     def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
+        """Return the JSON body of a request."""
         body: dict[str, Any] = {
             "model": self.model,
             limit: prompt.max_tokens,
@@ -260,6 +273,7 @@ class Anthropic(ModelService):
         return body
 
     def read(self, reply: Mapping[str, Any]) -> str:
+        """Return the text of a reply."""
         check_end(reply.get("stop_reason"), self.label)
         content = reply.get("content")
         if not isinstance(content, list):
@@ -272,6 +286,8 @@ class Anthropic(ModelService):
 
 
 class OpenAI(ModelService):
+    """The chat completions API of OpenAI and compatible services."""
+
     usual_url, path, key_variable = "https://api.openai.com/v1", "/chat/completions", "OPENAI_API_KEY"
     token_names = ("prompt_tokens", "completion_tokens")
     ways = ("json_schema", "json_object", "text")
@@ -285,6 +301,7 @@ class OpenAI(ModelService):
             self._limits.reverse()
 
     def body(self, prompt: Prompt, way: str, limit: str) -> dict[str, Any]:
+        """Return the JSON body of a request."""
         shape: dict[str, Any] = {"type": way}
         if way == "json_schema":
             strict = make_strict(prompt.schema, bounds=self._has_bounds)
@@ -300,11 +317,12 @@ class OpenAI(ModelService):
         }
 
     def read(self, reply: Mapping[str, Any]) -> str:
+        """Return the text of a reply."""
         choices = reply.get("choices")
         first = choices[0] if isinstance(choices, list) and choices else None
         message = first.get("message") if isinstance(first, dict) else None
         if not isinstance(first, dict) or not isinstance(message, dict):
-            raise ModelOutputError(f"{self.label} answered without any choice")
+            raise ModelOutputError(f"{self.label} answered without a choice")
         check_end("refusal" if message.get("refusal") else first.get("finish_reason"), self.label)
         content = message.get("content") or ""
         parts = content if isinstance(content, list) else [{"text": content}]
@@ -319,6 +337,7 @@ class Azure(OpenAI):
     key_header, key_prefix = "api-key", ""
 
     def address(self, base: str, settings: ModelSettings) -> str:
+        """Return the URL of the deployment."""
         if not base:
             raise ConfigError("the model's `base_url` is missing, such as https://NAME.openai.azure.com")
         root = base.removesuffix("/openai/v1").removesuffix("/openai")
@@ -335,6 +354,7 @@ class LiteLLM(OpenAI):
     usual_url, path, key_variable = "", "", ""
 
     def send(self, prompt: Prompt) -> dict[str, Any]:
+        """Send a prompt through LiteLLM and return the reply as JSON."""
         # It would fetch its table of prices from the network while it is imported.
         os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
         litellm: Any = importlib.import_module("litellm")
@@ -349,7 +369,7 @@ class LiteLLM(OpenAI):
             # Named by its status: its text may hold the prompt, and a key that only LiteLLM knows.
             status, kind = getattr(error, "status_code", None), type(error).__name__
             if "Timeout" in kind or status == 408:
-                raise ModelTimeoutError(f"{self.label} gave no answer in {self.timeout:g} s") from None
+                raise ModelTimeoutError(f"{self.label} did not answer within {self.timeout:g} s") from None
             if kind == "APIConnectionError":
                 raise TransientModelError(f"{self.label} cannot be reached") from None
             raise self._explain_refusal(status or 400, {}, "", "", "") from None
@@ -360,6 +380,7 @@ class LiteLLM(OpenAI):
         return reply
 
     def count(self, reply: Mapping[str, Any]) -> Spent | None:
+        """Return the tokens and the cost of a reply; None if they are not reported."""
         spent = super().count(reply)
         return spent if spent and spent[0] else None
 

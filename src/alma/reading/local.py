@@ -108,6 +108,7 @@ class LocalReader(Reader):
     """
 
     def find_rules(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
+        """Return the rules that the person of a coding session taught."""
         from .local_rules import find_rules
 
         return find_rules(turns, known, self)
@@ -126,19 +127,23 @@ class LocalReader(Reader):
         return observations
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
+        """Return for each pair whether both texts surely say the same."""
         return [_SAME if _is_same(pair) else UNSURE for pair in pairs]
 
     def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
+        """Return the memories that a conversation contains."""
         from .local_memories import find_local_memories
 
         return find_local_memories(turns)
 
     def plan_tasks(self, prompt: str) -> TaskPlan:
+        """Split a request into tasks and constraints."""
         from .local_tasks import plan_tasks
 
         return plan_tasks(prompt)
 
     def find_entities(self, texts: Sequence[str], speakers: Sequence[str] = ()) -> list[Entities]:
+        """Return the entities and relations of each text."""
         from .local_entities import find_entities
 
         return [find_entities(text, speaker) for text, speaker in zip_longest(texts, speakers, fillvalue="")]
@@ -407,7 +412,7 @@ def remove_pasted(text: str) -> str:
 
 
 def cut_at_output(text: str) -> str:
-    """Return what stands above the first line that was pasted: program output, a quotation or a fenced block."""
+    """Return the text above the first line that was pasted: program output, a quotation or a fenced block."""
     own: list[str] = []
     for line in text[:_PASTED_CHARS].splitlines():
         if _FENCE.match(line) or line.lstrip().startswith(">") or _PROGRAM_LINE.match(line[:_LINE_CHARS]):

@@ -48,27 +48,27 @@ def find_entities(text: str, speaker: str = "") -> Entities:
     for sentence in _mask_sentences(text, mentions, bool(speaker)):
         for first, (relation, *expected), second in _match_relations(sentence):
             subject, target = (mentions[number - 1] if number else own for number in (first, second))
-            known = [types.get(one.name, one.type) for one in (subject, target)]
-            if subject.name == target.name or any(map(_is_misplaced, known, expected)):
+            known_types = [types.get(one.name, one.type) for one in (subject, target)]
+            if subject.name == target.name or any(map(_is_misplaced, known_types, expected)):
                 continue
-            for one, old, new in zip((subject, target), known, expected, strict=True):
+            for one, old, new in zip((subject, target), known_types, expected, strict=True):
                 types[one.name] = new if new and old == _THING else old
             relations[subject.name, relation, target.name] = None
     return Entities(tuple(types.items()), tuple(relations))
 
 
-def _is_misplaced(known: str, expected: str) -> bool:
+def _is_misplaced(actual: str, expected: str) -> bool:
     """Return whether a relation has a place where it needs a person or organisation, or the other way round."""
-    return bool(expected) and known not in (expected, _THING) and "place" in (known, expected)
+    return bool(expected) and actual not in (expected, _THING) and "place" in (actual, expected)
 
 
 def _find_mentions(text: str) -> list[_Mention]:
     """Return what is named, from left to right, none inside another."""
-    taken = bytearray(len(text))
+    covered = bytearray(len(text))
     mentions = []
     for one in (*_find_written_forms(text), *_find_names(text)):
-        if not any(taken[one.start : one.end]):
-            taken[one.start : one.end] = b"\x01" * (one.end - one.start)
+        if not any(covered[one.start : one.end]):
+            covered[one.start : one.end] = b"\x01" * (one.end - one.start)
             mentions.append(one)
     again = {one.name for one in mentions if one.is_sure}
     mentions = [replace(one, is_sure=True) if one.name in again else one for one in mentions if one.name]
@@ -77,18 +77,18 @@ def _find_mentions(text: str) -> list[_Mention]:
 
 def _find_written_forms(text: str) -> Iterator[_Mention]:
     for kind, pattern in _words("written").items():
-        for found in re.finditer(pattern, text):
-            name = found["name"].rstrip(".,;:!?")
+        for match in re.finditer(pattern, text):
+            name = match["name"].rstrip(".,;:!?")
             if kind == "code":
                 first = name.split(" ", 1)[0]
                 kind_here = "command" if first in _words("programs") else "file" if "/" in first else _THING
                 # Other code is no name, and nothing in it is one.
                 name = name if kind_here == "command" or " " not in name else ""
-                yield _Mention(found.start(), found.end(), name, kind_here)
+                yield _Mention(match.start(), match.end(), name, kind_here)
             elif kind != "issue" or not _NOT_ISSUE.fullmatch(name):
                 # An address with a password in it is passed over.
                 is_private = kind == "url" and "@" in name.split("/")[2]
-                start = found.start("name")
+                start = match.start("name")
                 yield _Mention(start, start + len(name), "" if is_private else name, kind)
 
 
@@ -120,16 +120,16 @@ def _find_runs(text: str) -> Iterator[list[tuple[int, str]]]:
     """Yield runs of capitalised words, as positions and words. A possessive or a full stop ends a run."""
     run: list[tuple[int, str]] = []
     end, is_over = 0, False
-    for found in _TOKEN.finditer(text):
-        word = found["word"]
+    for token in _TOKEN.finditer(text):
+        word = token["word"]
         is_part = word[0].isupper() or word in _words("name_joints")
-        if run and (is_over or not is_part or text[end : found.start()] != " " or len(run) == _MAX_NAME_WORDS):
+        if run and (is_over or not is_part or text[end : token.start()] != " " or len(run) == _MAX_NAME_WORDS):
             yield run
             run = []
         if run or word[0].isupper():
-            run.append((found.start(), word))
-        end = found.end()
-        is_over = bool(found["end"]) and word.lower() not in _words("titles")
+            run.append((token.start(), word))
+        end = token.end()
+        is_over = bool(token["end"]) and word.lower() not in _words("titles")
     if run:
         yield run
 
@@ -178,20 +178,20 @@ _Match = tuple[int, tuple[str, str, str], int]
 
 
 def _match_relations(sentence: str) -> Iterator[_Match]:
-    for found in _forms()["verb"].finditer(sentence):
-        words = found["verb"].lower()
+    for match in _forms()["verb"].finditer(sentence):
+        words = match["verb"].lower()
         relation = _words("relations").get(words) or _words("passive")[words.split(" ", 1)[1]]
-        for subject in re.findall(r"\d+", found["subject"]):
-            for target in re.findall(r"\d+", found["object"]):
+        for subject in re.findall(r"\d+", match["subject"]):
+            for target in re.findall(r"\d+", match["object"]):
                 ends = (int(subject), int(target))
                 yield (ends[0], relation, ends[1]) if words in _words("relations") else (ends[1], relation, ends[0])
     for name in ("role_is", "is_role", "role_of"):
-        for found in _forms()[name].finditer(sentence):
-            role = found["role"].lower()
+        for match in _forms()[name].finditer(sentence):
+            role = match["role"].lower()
             of = _ORGANISATION if role in _words("leaders") else _PERSON
-            yield int(found["subject"]), (f"{role.replace('-', '')}_of", _PERSON, of), int(found["object"])
-    for found in _forms()["from"].finditer(sentence):
-        yield int(found["subject"]), ("works_at", _PERSON, _ORGANISATION), int(found["object"])
+            yield int(match["subject"]), (f"{role.replace('-', '')}_of", _PERSON, of), int(match["object"])
+    for match in _forms()["from"].finditer(sentence):
+        yield int(match["subject"]), ("works_at", _PERSON, _ORGANISATION), int(match["object"])
 
 
 @lru_cache(maxsize=1)

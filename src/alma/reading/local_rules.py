@@ -256,11 +256,11 @@ def _read_line(line: str) -> _Statement | None:
 def _read_in(language: _Language, text: str) -> _Statement | None:
     is_rejection = language.find("reject", "^<><b>", text) is not None
     core, reason = _split_reason(language, language.drop_lead(text))
-    core, stated = _split_scope(language, core)
+    core, reach = _split_scope(language, core)
     clause = language.find("when", "^<>", core)
     core = language.drop_lead(core[clause.end() :].strip() if clause else core)
     form = next((name for name in _FORMS if language.match_form(name, core)), "")
-    if not form and stated not in (None, Reach.ONCE) and language.match_form("order", core):
+    if not form and reach not in (None, Reach.ONCE) and language.match_form("order", core):
         form = "order"
     here = language.find("scope.here", "<b><><b>", text)
     is_stated_here = here is not None and (" " in here[0] or not language.boundary)
@@ -273,7 +273,7 @@ def _read_in(language: _Language, text: str) -> _Statement | None:
     return _Statement(
         rule=_reword(language, core.strip(_EDGE), f"{clause[0].strip()} " if clause else ""),
         form=form,
-        reach=stated or (Reach.PROJECT if is_general and form else Reach.ONCE),
+        reach=reach or (Reach.PROJECT if is_general and form else Reach.ONCE),
         trigger=re.sub("^when(?:ever)? ", "", clause[0].strip(_EDGE), flags=re.IGNORECASE) if clause else "",
         reason=reason,
         prefer=prefer,
@@ -304,16 +304,16 @@ def _split_reason(language: _Language, text: str) -> tuple[str, str]:
 
 def _split_scope(language: _Language, text: str) -> tuple[str, Reach | None]:
     """Take the words that say how far a rule goes out of a text."""
-    stated = None
+    chosen = None
     for name, reach in _SCOPES.items():
         match = language.find(f"scope.{name}", r"[\s,、，]*<b>(?P<words><>)<b>[\s,:、，]*", text)
         # "Rename it everywhere" and "stop adding comments everywhere" are not about every project.
         is_phrase = name != "always" or not language.boundary or (match and " " in match["words"])
         if match and (is_phrase or any(language.match_form(form, text) for form in ("lasting", "choice"))):
             text = f"{text[: match.start()]} {text[match.end() :]}".strip()
-            stated = stated or reach
+            chosen = chosen or reach
     match = language.find("scope.here", r"^<><b>[\s,:、，]*|[\s,]*<b><>(?=[\s.!。！]*$)", text)
-    return (text[: match.start()] + text[match.end() :]).strip() if match else text, stated
+    return (text[: match.start()] + text[match.end() :]).strip() if match else text, chosen
 
 
 def _is_general(language: _Language, form: str, core: str) -> bool:

@@ -137,10 +137,10 @@ class _Parser:
             if self._section == "constraint" or _is_constraint(sentence, is_sentence=True):
                 self.constraints.append(sentence.strip().rstrip("."))
                 continue
-            asked, _, forbidden = sentence.partition(", but ")
+            request, _, forbidden = sentence.partition(", but ")
             if forbidden and _is_constraint(forbidden):
                 self.constraints.append(forbidden.strip().rstrip("."))
-                sentence = asked
+                sentence = request
             tasks = list(_split_tasks(sentence)) if self._section == "task" else []
             for title, order in tasks:
                 self._add_task(sentence, title, order)
@@ -173,24 +173,24 @@ def _split_tasks(sentence: str) -> Iterator[tuple[str, str]]:
     if len(text) > _SENTENCE_CHARS:
         yield text, order
         return
-    masked = _LITERAL.sub(lambda found: "_" * len(found[0]), text)
+    masked = _LITERAL.sub(lambda match: "_" * len(match[0]), text)
     start = 0
-    for found in re.finditer(r"[,;]?\s+(?:and\s+)?then\s+|[,;]\s+(?:and\s+)?|\s+and\s+", masked):
-        if _is_boundary(masked, start, found):
-            yield text[start : found.start()], order
-            start, order = found.end(), "follow" if "then" in found[0] else ""
+    for match in re.finditer(r"[,;]?\s+(?:and\s+)?then\s+|[,;]\s+(?:and\s+)?|\s+and\s+", masked):
+        if _is_boundary(masked, start, match):
+            yield text[start : match.start()], order
+            start, order = match.end(), "follow" if "then" in match[0] else ""
     yield text[start:].rstrip("?") if is_question else text[start:], order
 
 
-def _is_boundary(masked: str, start: int, found: re.Match[str]) -> bool:
+def _is_boundary(masked: str, start: int, match: re.Match[str]) -> bool:
     """Return whether a new task begins after a comma, "and" or "then" between two clauses."""
-    before, after = _WORD.findall(masked[start : found.start()].lower()), _WORD.findall(masked[found.end() :].lower())
-    if "then" in found[0] and len(after) > 1 and after[1] in _words("determiners"):
+    before, after = _WORD.findall(masked[start : match.start()].lower()), _WORD.findall(masked[match.end() :].lower())
+    if "then" in match[0] and len(after) > 1 and after[1] in _words("determiners"):
         # "…, then mend the selectors": a word before "the" that is no verb we know, and no preposition.
         return after[0] not in _words("determiners") and after[0] not in _NO_VERBS
     if not after or after[0] not in _words("verbs"):
         return False
-    if "then" in found[0] or ";" in found[0]:
+    if "then" in match[0] or ";" in match[0]:
         return True
     if not before or before[-1] in _words("verbs") or (len(after) > 1 and after[1] in ("and", "or")):
         return False
@@ -199,15 +199,15 @@ def _is_boundary(masked: str, start: int, found: re.Match[str]) -> bool:
         first == "to" and second in _words("verbs") for first, second in pairwise(before)
     ):
         return False
-    return "," in found[0] or len(after) == 1 or after[1] in _words("determiners") or after[1].startswith("_")
+    return "," in match[0] or len(after) == 1 or after[1] in _words("determiners") or after[1].startswith("_")
 
 
 def _read_opener(text: str) -> tuple[str, str]:
     """Strip "please", "could you", "then" from the start; return the rest, and "follow" or "last" for its order."""
     order, text = "", text.strip()
-    while found := _opener().match(text):
-        order = found.lastgroup if found.lastgroup in ("follow", "last") else order
-        text = text[found.end() :]
+    while match := _opener().match(text):
+        order = match.lastgroup if match.lastgroup in ("follow", "last") else order
+        text = text[match.end() :]
     return text, order
 
 

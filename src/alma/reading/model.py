@@ -70,9 +70,11 @@ class ModelReader(Reader):
 
     @property
     def name(self) -> str:
+        """Return the model's name."""
         return self._model.name
 
     def find_rules(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
+        """Return the rules that the person taught; proposals without a quote in their words are dropped."""
         exchanges = []
         for index, turn in enumerate(turns):
             if turn.role is Role.USER and (own := remove_pasted(turn.text)):
@@ -99,6 +101,7 @@ class ModelReader(Reader):
         return proposals
 
     def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
+        """Return the memories that a conversation contains; proposals without a quote in it are dropped."""
         entries = [
             {"n": index, "speaker": turn.speaker or str(turn.role), "text": own[:_TURN_CHARS]}
             for index, turn in enumerate(turns)
@@ -123,6 +126,7 @@ class ModelReader(Reader):
         ]
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
+        """Return how the texts of each pair relate."""
         entries = [
             {"n": n, "about": str(pair.about), "old": pair.first[:_TURN_CHARS], "new": pair.second[:_TURN_CHARS]}
             for n, pair in enumerate(pairs)
@@ -134,6 +138,7 @@ class ModelReader(Reader):
         return [relations.get(n, UNSURE) for n in range(len(pairs))]
 
     def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:
+        """Return one observation for each repair; without a note if it teaches nothing."""
         entries = [
             {
                 "n": n,
@@ -155,6 +160,7 @@ class ModelReader(Reader):
         return [Observation(one, notes.get(n, "")) for n, one in enumerate(repairs)]
 
     def plan_tasks(self, prompt: str) -> TaskPlan:
+        """Split a request into tasks and constraints."""
         answer = self._ask("tasks", {"request": prompt[:_BATCH_CHARS]})
         request = _normalise(prompt)
         items = {}
@@ -175,6 +181,7 @@ class ModelReader(Reader):
         return TaskPlan(tuple(tasks), tuple(answer.get("constraints", ())))
 
     def find_entities(self, texts: Sequence[str], speakers: Sequence[str] = ()) -> list[Entities]:
+        """Return the entities and relations of each text."""
         # A turn of a conversation is shown with its speaker, so that "I" has a name.
         texts = [
             f"{speaker}: {text}" if speaker else text for text, speaker in zip_longest(texts, speakers, fillvalue="")
@@ -219,7 +226,7 @@ class ModelReader(Reader):
     def _is_supported(
         self, item: Mapping[str, Any], batch: Sequence[Mapping[str, Any]], own: str, vocabulary: str, *fields: str
     ) -> bool:
-        """Return whether the quote stands in the turn, and every literal of the given fields in the session."""
+        """Return whether the quote occurs in the turn, and every literal of the given fields in the session."""
         quote = _normalise(item["quote"])
         if not quote or not any(entry["n"] == item["n"] and quote in _normalise(entry[own]) for entry in batch):
             self.dropped["quote not found in the person's words"] += 1

@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 
 class Verdict(StrEnum):
+    """How two texts relate."""
+
     SAME = "same"
     REPLACES = "replaces"
     CONTRADICTS = "contradicts"
@@ -24,7 +26,7 @@ class Verdict(StrEnum):
 
 
 class PairKind(StrEnum):
-    """What the texts of a pair are. The tense of an action does not matter, the tense of a fact does."""
+    """What the texts of a pair are: actions, whose tense does not matter, or facts, whose tense does."""
 
     ACTION = "action"
     FACT = "fact"
@@ -49,6 +51,7 @@ class Relation(NamedTuple):
 
     @property
     def is_same(self) -> bool:
+        """Return whether both texts say the same."""
         return self.verdict is Verdict.SAME
 
 
@@ -56,6 +59,8 @@ UNSURE = Relation(Verdict.UNSURE, 0.0)
 
 
 class Role(StrEnum):
+    """Who spoke in a turn."""
+
     USER = "user"
     ASSISTANT = "assistant"
     TOOL = "tool"
@@ -63,7 +68,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpokenTurn:
-    """What one side of a session or conversation said. `speaker` is a name where there is one."""
+    """One turn of a session or conversation. `speaker` is a name, if there is one."""
 
     role: Role
     text: str
@@ -102,6 +107,8 @@ class RuleProposal(NamedTuple):
 
 
 class Topic(StrEnum):
+    """What kind of memory a statement becomes."""
+
     FACT = "fact"
     PREFERENCE = "preference"
     OUTCOME = "outcome"
@@ -112,7 +119,7 @@ class Topic(StrEnum):
 
 
 class MemoryProposal(NamedTuple):
-    """What a turn of a conversation tells. `subject` and `attribute` together are a key: a later value replaces."""
+    """A memory in a turn of a conversation. A later value with the same `subject` and `attribute` replaces it."""
 
     turn: int
     topic: Topic
@@ -139,13 +146,15 @@ class Repair(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What a repair shows. Without a note, the change of the command is not what made it work."""
+    """The lesson of a repair. Without a note, the change of the command did not make it work."""
 
     repair: Repair
     note: str = ""
 
 
 class Task(NamedTuple):
+    """One task of a plan."""
+
     title: str
     description: str = ""
     after: tuple[int, ...] = ()
@@ -153,6 +162,8 @@ class Task(NamedTuple):
 
 
 class TaskPlan(NamedTuple):
+    """The tasks of a request, and the constraints that hold for all of them."""
+
     tasks: tuple[Task, ...]
     constraints: tuple[str, ...] = ()
 
@@ -165,6 +176,8 @@ class Entities(NamedTuple):
 
 
 class Comparer(Protocol):
+    """Compares texts."""
+
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         """Return one relation for each pair, in order."""
         ...
@@ -174,11 +187,11 @@ class Reader(Comparer, Protocol):
     """Reads natural language. It proposes; the engine decides, counts and can undo."""
 
     def find_rules(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
-        """Return what the person of a coding session taught."""
+        """Return the rules that the person of a coding session taught."""
         ...
 
     def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
-        """Return what a conversation tells that is worth keeping."""
+        """Return the memories that a conversation contains."""
         ...
 
     def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:
@@ -212,4 +225,4 @@ def ask_in_time(question: Callable[[], T], seconds: float) -> T:
     try:
         return answer.result(seconds)
     except TimeoutError as error:
-        raise ModelTimeoutError(f"it did not answer within {seconds:g} seconds") from error
+        raise ModelTimeoutError(f"no answer within {seconds:g} seconds") from error

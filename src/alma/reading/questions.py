@@ -66,6 +66,8 @@ _NAME = re.compile(rf"(?P<quote>{_QUOTE})|(?P<code>{_CODE})|(?P<proper>{_PROPER}
 
 
 class Question(NamedTuple):
+    """What a query asks for."""
+
     text: str
     """The words to search for."""
     several: bool
@@ -80,6 +82,7 @@ class Question(NamedTuple):
 
 
 def read_question(prompt: str) -> Question:
+    """Return what a query asks for."""
     text = cut_pasted(prompt)
     names = find_names(text)
     several = _compile_phrases("several").search(_compile_phrases("one").sub(" ", text)) is not None
@@ -187,9 +190,9 @@ class Window(NamedTuple):
 
 def find_windows(question: str, now: datetime) -> list[Window]:
     """Return the past times that a question names, in UTC and in the order of the text."""
-    zone, found = now.tzinfo, _find_local(question, now.replace(tzinfo=None))
-    ends = [[edge.replace(tzinfo=zone).astimezone(UTC) for edge in (one.start, one.end)] for one in found]
-    return [one._replace(start=start, end=end) for one, (start, end) in zip(found, ends, strict=True)]
+    zone, windows = now.tzinfo, _find_local(question, now.replace(tzinfo=None))
+    ends = [[edge.replace(tzinfo=zone).astimezone(UTC) for edge in (one.start, one.end)] for one in windows]
+    return [one._replace(start=start, end=end) for one, (start, end) in zip(windows, ends, strict=True)]
 
 
 def remove_times(question: str) -> str:

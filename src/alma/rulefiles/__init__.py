@@ -1,4 +1,4 @@
-"""Rules in git: written to the files that coding agents read, edited there by people, and read back.
+"""Rules in git: export rules to the files that coding agents read, and import people's edits.
 
 from alma.rulefiles import export, import_
 

@@ -1,9 +1,9 @@
-"""The marked part of a file that is ours, its items, and how a memory reads as one of them.
+"""The marked block of a rule file, its list items, and the conversion of a memory to an item and back.
 
     - **When deploying:** Use blue-green deployment. *Why:* It can be rolled back. <!-- 4kq0m8zt w31x9c -->
 
-The comment names the memory and a digest of the words as they were written: an item whose words no longer fit its
-digest was edited by hand. Everything around the marked part stays as it is, byte for byte.
+The comment holds an id of the memory and a digest of its words as exported. If the words no longer match the digest, a
+person edited the item. Everything outside the block stays unchanged, byte for byte.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import NamedTuple
 from ..engine.escape import remove_unseen
 from ..errors import ValidationError
 
-# -- text as one line of Markdown that is nothing but text, and back
+# -- text as one line of Markdown without structure, and back
 #
-# A backslash stands before what would act as structure: a tag or comment, a heading, a fence, an `@path` that a host
-# would load, the marks of our own lines. Code spans stay as they are, but for one that holds a comment, which is seen
-# there too. `decode_text(encode_text(text))` is `fold_text(text)`.
+# A backslash escapes everything that would act as structure: a tag or comment, a heading, a fence, an `@path` that a
+# host would load, the marks of our own lines. Code spans stay unchanged, except for one that contains a comment, which
+# is recognised there too. `decode_text(encode_text(text))` equals `fold_text(text)`.
 
-# What a backslash may stand before.
+# The characters that a backslash may escape.
 _MEANT = r"\\`@<!>*_#~\[+-"
 _SPACE = re.compile(r"\s+")
 _UNSEEN = ("Cc", "Cf", "Cs", "Co")
 _JOINERS = "\u200c\u200d"  # Persian and Indic spelling and emoji need these.
 _OPENS = re.compile(r"#|~~~|>|[-+*](?:\s|$)|[-*_](?:\s*[-*_]){2,}\s*$|\[[^\]]*\]:|(\*\*|__)(?=.*:\1)")
-# A code span; `{0}` is what may stand between two runs of backticks.
+# A code span; `{0}` is what may occur between two runs of backticks.
 _CODE = r"(?P<ticks>`++){0}(?:(?!(?P=ticks)(?!`))`++{0})*+(?P=ticks)(?!`)"
 _STRUCTURE = (
     rf"(?P<code>{_CODE.format(r'(?:[^`<-]++|<(?!!--)|-(?!->))++')})"
@@ -42,7 +42,7 @@ _WRITTEN = re.compile(rf"{_CODE.format('[^`]++')}|`+|\\(?P<meant>[{_MEANT}])")
 
 
 def fold_text(text: str) -> str:
-    """Return the text on one line, without what nobody sees."""
+    """Return the text on one line, without invisible characters."""
     flat = _SPACE.sub(" ", text).strip()
     if flat.isascii() and flat.isprintable():
         return flat
@@ -51,7 +51,7 @@ def fold_text(text: str) -> str:
 
 
 def encode_text(text: str, *, head: bool = False) -> str:
-    """Return the text on one line of Markdown; as a head, it holds nothing that would end one."""
+    """Return the text as one line of Markdown. With `head`, it contains nothing that would end a bold head."""
 
     def escape(match: re.Match[str]) -> str:
         return match[0] * 2 if match["slashes"] else re.sub(".", r"\\\g<0>", match[0]) if match["mark"] else match[0]
@@ -62,12 +62,13 @@ def encode_text(text: str, *, head: bool = False) -> str:
 
 
 def decode_text(line: str) -> str:
+    """Return the plain text of one line of Markdown."""
     return fold_text(_WRITTEN.sub(lambda match: match["meant"] or match[0], line))
 
 
 # -- items
 
-_MOST = 10_000  # Characters of an item that are looked at; far more than are ever kept.
+_MOST = 10_000  # How many characters of an item are read; far more than are ever stored.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _MARK = re.compile(r"\s*<!--\s*(?P<id>[0-9a-hjkmnp-tv-z]{8})(?:\s+(?P<base>[0-9a-hjkmnp-tv-z]{6}))?\s*-->")
 _HEAD = re.compile(r"(?P<mark>\*\*|__)(?P<head>[^\s].*?):(?P=mark)(?:\s+|$)")
@@ -75,7 +76,7 @@ _LABELS = re.compile(r"(?P<mark>[*_])(?P<name>Why|Instead):(?P=mark)\s*")
 
 
 class Words(NamedTuple):
-    """What an item says: what to do, when it applies or what it is about, why, and what to do instead."""
+    """The parts of an item: what to do, when it applies (`head`), why, and what to do instead."""
 
     text: str
     head: str = ""
@@ -83,13 +84,16 @@ class Words(NamedTuple):
     instead: str = ""
 
     def normalise(self) -> Words:
+        """Return the words with each part on one line, without invisible characters."""
         return Words(*map(fold_text, self))
 
     @property
     def digest(self) -> str:
+        """Return a digest of all parts, to detect edits."""
         return make_digest("\x1f".join((self.head, self.text, self.why, self.instead)), 6)
 
     def line(self) -> str:
+        """Return the words as the Markdown of an item."""
         head = f"**{encode_text(self.head, head=True)}:** " if self.head else ""
         why = f" *Why:* {encode_text(self.why)}" if self.why else ""
         instead = f" *Instead:* {encode_text(self.instead)}" if self.instead else ""
@@ -97,26 +101,27 @@ class Words(NamedTuple):
 
 
 class Item(NamedTuple):
-    """An item of a list as it stands in a file."""
+    """A list item in a file."""
 
     markdown: str  # Its Markdown on one line, without the comment.
-    number: int  # The line of the file it begins in.
+    number: int  # The line of the file where it begins.
     id: str = ""
-    base: str = ""  # The digest of the words it was written with; empty: it was written by hand.
+    base: str = ""  # The digest of the exported words; empty if a person wrote the item.
 
 
 def make_digest(text: str, length: int) -> str:
-    """Return a digest in letters and digits that are not mistaken for each other."""
+    """Return a digest of letters and digits that are not easily confused."""
     value = int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big")
     return "".join(_ALPHABET[value >> 5 * at & 31] for at in range(length))
 
 
 def write_item(words: Words, id: str) -> str:
+    """Return the line of a list for a memory, with its id and digest in a comment."""
     return f"- {words.line()} <!-- {id} {words.digest} -->"
 
 
 def read_item(markdown: str, number: int) -> Item:
-    """Return an item from its Markdown, which may go over several lines."""
+    """Return an item from its Markdown, which may span several lines."""
     flat = fold_text(markdown)
     marks = list(_MARK.finditer(flat))
     if not marks:
@@ -127,24 +132,24 @@ def read_item(markdown: str, number: int) -> Item:
     )
 
 
-def read_words(said: str, parts: Collection[str]) -> Words:
-    """Return the words of an item whose kind has these `parts` (head, why, instead); anything else is text."""
-    # As long as the line, with what only looks like a mark blotted out.
-    blot = _WRITTEN.sub(lambda match: "\0" * len(match[0]), said)
+def read_words(markdown: str, parts: Collection[str]) -> Words:
+    """Return the words of an item whose kind has these `parts` (head, why, instead); the rest is text."""
+    # The same line with code spans and escaped characters blanked, so that only real marks match.
+    blot = _WRITTEN.sub(lambda match: "\0" * len(match[0]), markdown)
     start, head = 0, ""
     if "head" in parts and (match := _HEAD.match(blot)):
-        head, start = said[slice(*match.span("head"))], match.end()
+        head, start = markdown[slice(*match.span("head"))], match.end()
     labels = [one for one in _LABELS.finditer(blot, start) if one["name"].lower() in parts]
-    ends = [*(one.start() for one in labels), len(said)]
+    ends = [*(one.start() for one in labels), len(markdown)]
     values = {"why": "", "instead": ""}
     for label, end in zip(labels, ends[1:], strict=True):
-        values[label["name"].lower()] += f" {said[label.end() : end]}"
-    words = Words(*map(decode_text, (said[start : ends[0]], head, *values.values())))
-    # A head alone says nothing of its own; then it is the text.
-    return words if words.text else Words(decode_text(said))
+        values[label["name"].lower()] += f" {markdown[label.end() : end]}"
+    words = Words(*map(decode_text, (markdown[start : ends[0]], head, *values.values())))
+    # A head without text is read as the text.
+    return words if words.text else Words(decode_text(markdown))
 
 
-# -- the marked part
+# -- the marked block
 
 BEGIN = "<!-- alma:begin Edit, add or remove items, then import this file -->"
 END = "<!-- alma:end -->"
@@ -158,45 +163,45 @@ _MERGE = re.compile(r"^(?:<{7}|>{7})", re.MULTILINE)
 
 
 class Block(NamedTuple):
-    """Where the marked part is in a text, and what stands in it."""
+    """The position of the marked block in a text, and its content."""
 
     start: int
     end: int
     items: tuple[Item, ...] = ()
     title: str = ""  # The first heading.
-    other: tuple[tuple[int, str], ...] = ()  # Lines that are no item: their number and what they say.
+    other: tuple[tuple[int, str], ...] = ()  # Lines that are not items: their numbers and texts.
 
 
 def find_block(text: str, name: str) -> Block | None:
-    """Return the marked part; None when there is none."""
+    """Return the marked block; None if there is none. Raise ValidationError if it is damaged."""
 
-    def refuse(at: int, what: str) -> ValidationError:
+    def make_error(at: int, what: str) -> ValidationError:
         number = text.count("\n", 0, at) + 1
         return ValidationError(f"{name}, line {number}: the block of rules {what}. Nothing was changed.")
 
     edges = list(_EDGE.finditer(_hide_code(text)))
-    for place, edge in enumerate(edges):
+    for index, edge in enumerate(edges):
         is_end = edge["kind"].startswith("end")
-        if is_end and place != 1:
-            raise refuse(edge.start(), "ends without having begun")
-        if not is_end and place:
-            raise refuse(edge.start(), "begins a second time; there may be one block only")
+        if is_end and index != 1:
+            raise make_error(edge.start(), "ends but does not begin; remove this line")
+        if not is_end and index:
+            raise make_error(edge.start(), "begins a second time; a file can have only one block")
     if not edges:
         return None
     begin, end = edges[0], edges[-1]
     if len(edges) == 1:
-        raise refuse(begin.start(), f"begins and never ends; put {END} after its last item")
+        raise make_error(begin.start(), f"begins but does not end; put {END} after its last item")
     if merge := _MERGE.search(text, begin.end(), end.start()):
-        raise refuse(merge.start(), "holds an unfinished merge")
+        raise make_error(merge.start(), "has an unresolved merge conflict")
     inside = text[begin.end() : end.start()].split("\n")
     first = text.count("\n", 0, begin.end()) + 1
     return Block(begin.start(), end.end(), *_read_lines(inside, first, signs="-*+"))
 
 
 def _hide_code(text: str) -> str:
-    """Return the text with spaces for fenced code. A fence in our own part or one that is never closed hides nothing.
+    """Return the text with fenced code replaced by spaces. Fences in our block and unclosed fences are ignored.
 
-    A mark that nothing closes is not looked for again, so that many such marks do not take long.
+    An unclosed kind of fence is not searched again, so that many of them do not take long.
     """
     lines = text.split("\n")
     unclosed: tuple[str, ...] = ()
@@ -223,11 +228,11 @@ def _blank(text: str) -> str:
 
 
 def list_items_outside(text: str, block: Block | None) -> list[Item]:
-    """Return the items of lists that a person wrote around the marked part, not those in code or comments."""
+    """Return the list items that a person wrote outside the block, except those in code or comments."""
     if block is not None:
         text = text[: block.start] + _blank(text[block.start : block.end]) + text[block.end :]
     text = _FRONT.sub(lambda match: _blank(match[0]), text, 1) if _FRONT.match(text) else text
-    # Beyond the last end there is no comment, and looking for one would take long.
+    # After the last `-->` there is no comment, and searching for one would take long.
     last = text.rfind("-->") + len("-->")
     bare = _COMMENT.sub(lambda match: match[0] if _MARK.fullmatch(match[0]) else _blank(match[0]), text[:last])
     text = bare + text[last:]
@@ -237,7 +242,7 @@ def list_items_outside(text: str, block: Block | None) -> list[Item]:
 def _read_lines(
     lines: Sequence[str], first: int, *, signs: str
 ) -> tuple[tuple[Item, ...], str, tuple[tuple[int, str], ...]]:
-    """Return the items, the first heading, and the lines that are no item, with their numbers."""
+    """Return the items, the first heading, and the numbered lines that are not items."""
     points: list[tuple[int, list[str]]] = []
     other: list[tuple[int, str]] = []
     title, depth, is_open = "", 0, False
@@ -246,8 +251,8 @@ def _read_lines(
         plain = line.expandtabs(4)
         indent = len(plain) - len(plain.lstrip())
         if point is not None and point["sign"][-1] in signs:
-            # A point below another says more about that one: "but not in models.py" is no rule of its own. A point that
-            # only names what follows, and one that has a memory of its own, stand for themselves.
+            # A nested point continues the one above: "but not in models.py" is not a rule on its own. A point below one
+            # that ends in a colon, and a point with an id of its own, are separate items.
             is_name = is_open and points[-1][1][0].rstrip().endswith(":")
             if is_open and indent >= depth + 2 and not is_name and "<!--" not in line:
                 points[-1][1].append(f"({point['said'].strip()})")
@@ -267,15 +272,15 @@ def _read_lines(
 
 
 def find_newline(text: str) -> str:
-    """Return what ends the lines of a text: the first of them says it."""
+    """Return the line ending of a text, as its first line has it."""
     return "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
 
 
 def place_block(text: str, block: Block | None, lines: Iterable[str], front: str) -> str:
-    """Return the text with the marked part in its place, or at the end when there was none yet."""
+    """Return the text with the block replaced, or with a new block at the end."""
     end = find_newline(text)
     if block is not None:
-        # The first mark stays as it is: an earlier version may have written it.
+        # Keep the first marker: an earlier version may have written it with other words.
         begin = text[block.start :].split("\n", 1)[0].removesuffix("\r")
         return text[: block.start] + end.join((begin, *lines, END)) + text[block.end :]
     ours = end.join((BEGIN, *lines, END))
@@ -286,10 +291,10 @@ def place_block(text: str, block: Block | None, lines: Iterable[str], front: str
 
 
 def remove_block(text: str, name: str) -> str:
-    """Return the text without the marked part and the empty line that was put before it."""
+    """Return the text without the block and the empty line before it. Raise ValidationError if there is no block."""
     block = find_block(text, name)
     if block is None:
-        raise ValidationError(f"{name} has no block of rules")
+        raise ValidationError(f"{name} has no block of rules to remove")
     end = find_newline(text)
     before, after = text[: block.start], text[block.end :].removeprefix(end)
     return (before.removesuffix(end) if before.endswith(end * 2) else before) + after

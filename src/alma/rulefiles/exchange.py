@@ -1,4 +1,4 @@
-"""Rules into a file, in an order that stays and within what its readers take in; and edits of the file back."""
+"""Export rules to a file in a stable order within its size limit, and import edits of the file."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from .block import (
 operation = Group("rules")
 Root = Annotated[
     str | PathLike[str] | None,
-    About("the repository's folder; by default the one around the current folder", local=True, is_root=True),
+    About("the root of the repository (default: the repository of the current folder)", local=True, is_root=True),
 ]
 OtherProject = Annotated[str | None, About("the project, where it is not the memory's own", for_python=True)]
 
@@ -70,22 +70,23 @@ _MOST = 10_000_000
 
 @contextmanager
 def open_engine(alma: ALMA | None, project_id: str | None) -> Iterator[Engine]:
-    """Open the memory that is configured unless one is given, for the project that is named."""
+    """Return the engine of `alma`, or of the configured memory, for `project_id` or the memory's own project."""
     with OwnsMemory(alma, project_id) as holder:
         engine = holder.alma.engine
         yield engine if project_id is None else replace(engine, project=validate.name("project_id", project_id))
 
 
 def find_agent(engine: Engine, agent: str | None) -> str | None:
+    """Return the valid name of an agent; None if none was passed."""
     return None if agent is None else engine.agent(validate.name("agent", agent))
 
 
-# -- what the memory holds that may stand in a file, and how it reads there
+# -- memories as entries of a file
 
-LONGEST = 1_500  # Characters; a longer memory is a document, and no line of a list.
-# Under this name a rule that came from a file keeps the id it has there, so that all who share the file share it.
+LONGEST = 1_500  # Characters. A longer memory is a document, not a list item.
+# The metadata key for the id that an imported rule has in its file, so that everyone who shares the file shares the id.
 FILE_ID = "file_id"
-_PROVEN = 0.6  # How sure, at the low end of the belief, a strategy or fact must be to stand in a file.
+_PROVEN = 0.6  # The lower bound of the confidence that a strategy or fact needs to be exported.
 _PART_CHARS = 240
 _AVOID = "Avoid: "
 
@@ -97,7 +98,7 @@ HEADINGS: Mapping[str, str] = {
 }
 KINDS = tuple(HEADINGS)
 _PARTS = ("text", "head", "why", "instead")
-# Which fields of a body the parts of an item are, in the order of `Words`.
+# The fields of a body that hold the parts of an item, in the order of `Words`.
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     MemoryType.RULE: ("rule", "trigger", "why"),
     MemoryType.HEURISTIC: ("strategy", "condition"),
@@ -107,7 +108,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 
 
 class Entry(NamedTuple):
-    """A memory as a file holds it."""
+    """A memory in the form of a file item."""
 
     id: str
     record: Record
@@ -116,7 +117,7 @@ class Entry(NamedTuple):
 
 
 def make_entry(record: Record) -> Entry:
-    """Return what a reader needs; a trigger or reason that only says the rule over again is left out."""
+    """Return a memory as an entry. A trigger or reason that only repeats the rule is left out."""
     words = Words(*(str(record.body.get(field) or "") for field in _FIELDS[record.kind]))
     if words.why:
         words = words._replace(why=quoted_why(record))
@@ -132,26 +133,29 @@ def make_entry(record: Record) -> Entry:
 
 
 def read_item_words(item: Item, kind: str = MemoryType.RULE) -> Words:
+    """Return the words of an item, with the parts that memories of this kind have."""
     return read_words(item.markdown, _PARTS[: len(_FIELDS[kind])])
 
 
 def list_changes(entry: Entry, words: Words) -> dict[str, str]:
-    """Return the fields that read otherwise now, as the memory keeps them."""
+    """Return the fields of a memory that an edit changes, with their new values."""
     kind = entry.record.kind
     prefix = _AVOID if kind == MemoryType.ANTI_PATTERN else ""
     new, old = (one._replace(text=one.text.removeprefix(prefix)) for one in (words, entry.words))
     pairs = list(zip(_FIELDS[kind], new, old, strict=False))
     changed = {field: after for field, after, before in pairs if after != before}
     if "rule" in changed:
-        # What only said the old rule over again goes with it.
+        # A trigger or reason that only repeated the old rule is removed with it.
         changed |= {field: "" for field, after, before in pairs if not after + before}
     return changed
 
 
 def find_entries(engine: Engine, kinds: Iterable[str], ids: Iterable[str]) -> dict[str, Entry]:
-    """Return all of these kinds that could ever have stood in a file, whatever became of it, by its id there; when some
-    of the ids are none of those, of every kind."""
-    # The files are the project's: what belongs to one user is not written there.
+    """Return all memories of these kinds that could be in a file, whatever their status, by their id there.
+
+    If some of the `ids` are missing, return memories of every kind.
+    """
+    # Files belong to the project, so memories of a single user are not written to them.
     where = Where(kinds={MemoryType.RULE, *kinds}, projects={engine.project, EVERYWHERE}, users={""})
     entries: dict[str, Entry] = {}
     for record in sorted(engine.store.scan(where), key=lambda one: (one.status is not Status.ACTIVE, one.id)):
@@ -170,39 +174,41 @@ def find_reason(
     *,
     everywhere: bool = True,
 ) -> str | None:
-    """Return why a memory is left out of a file; empty: it is none of what was asked for; None: it stands there."""
+    """Return why a memory is left out of a file; None if it is included, empty if it was not requested."""
     record, now = one.record, engine.clock()
     is_over = record.valid_to is not None and record.valid_to <= now
     is_other = record.kind not in kinds or agent not in (None, record.agent)
     if record.status is not Status.ACTIVE or is_other or record.session or is_over:
         return ""
     trust, size = record.provenance.trust, len(one.words.line())
-    # A person said it, or it came out well often enough.
+    # A person stated it, or its outcomes prove it.
     is_proven = record.provenance.origin is Origin.USER or believe(record, now).low >= _PROVEN
     is_hostile = trust is not Trust.TRUSTED and find_suspicion(one.words.line())
     reasons = {
-        "an agent worked it out, and no person accepted it": is_old_fix(record),
+        "an agent derived it and no person accepted it": is_old_fix(record),
         "it comes from an untrusted source": trust is Trust.UNTRUSTED,
-        "nobody said it, and it reads like an instruction that was planted": is_hostile,
-        "it holds in all projects, not only in this one": record.project == EVERYWHERE and not everywhere,
-        "it is not proven enough": record.kind != MemoryType.RULE and not is_proven,
-        f"it has {size:,} characters, and an item has at most {LONGEST:,}": size > LONGEST,
-        "it stands in the file already, written by hand": one.digest in by_hand,
+        "no person stated it and it reads like a planted instruction": is_hostile,
+        "it applies in all projects, not only in this one": record.project == EVERYWHERE and not everywhere,
+        "it has too little evidence": record.kind != MemoryType.RULE and not is_proven,
+        f"it has {size:,} characters; the limit for an item is {LONGEST:,}": size > LONGEST,
+        "the file already has it, written by hand": one.digest in by_hand,
     }
     return next((reason for reason, is_true in reasons.items() if is_true), None)
 
 
-# -- how a file differs from the memory
+# -- differences between a file and the memory
 
 
 class Side(StrEnum):
-    """Who is right when both changed."""
+    """Which side wins if the file and the memory both changed."""
 
     FILE = "file"
     MEMORY = "memory"
 
 
 class Verb(StrEnum):
+    """What happened to an item of a file."""
+
     ADDED = "added"
     CHANGED = "changed"
     REMOVED = "removed"
@@ -212,29 +218,29 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One thing that is different in the file, and what comes of it."""
+    """A difference between the file and the memory, and whether it was imported."""
 
     verb: Verb
-    line: int = 0  # In the file; 0: it is not there any more.
+    line: int = 0  # In the file; 0 if it is no longer there.
     memory_id: str | None = None
     before: str = ""
     after: str = ""
-    done: bool = False  # It was taken over, or would be.
-    waits: bool = False  # Taken over as a candidate, which holds when a person says so.
+    done: bool = False  # It was imported, or would be with `dry_run`.
+    waits: bool = False  # Imported as a candidate, which a person has to accept.
     why: str = ""
 
     def __str__(self) -> str:
-        title = f"@@ {self.verb}{'' if self.done else ', left as it is'}{self.why and f': {self.why}'} @@"
+        title = f"@@ {self.verb}{'' if self.done else ', not imported'}{self.why and f': {self.why}'} @@"
         words = {"-": self.before, "+": self.after}
         return "\n".join([title, *(f"{sign}{line}" for sign, line in words.items() if line)])
 
 
-# A change, what the file says there, and which memory it is about.
+# A change, the item and its words in the file, and the memory that it is about.
 Difference = tuple[Change, Item | None, Words | None, Entry | None]
 
 
 class Comparison:
-    """A file beside the memory as it is now."""
+    """The differences between a file and the current memory."""
 
     def __init__(
         self,
@@ -251,17 +257,17 @@ class Comparison:
     ) -> None:
         self._is_trusted, self._prefer = is_trusted, prefer
         items = block.items if block else ()
-        # The marker of what stood in the file when it was last written or read: the ids and the digests of their words.
-        # Before all else: who writes it between now and then makes us look again.
+        # The marker holds the ids and digests of the items when the file was last written or read. It is read first, so
+        # that a concurrent write makes this transaction run again.
         self.ledger_id = "mrk_rules_" + make_digest(f"{tx.engine.project}\x1f{name}", 12)
         marker = tx.find(self.ledger_id)
         self.last: dict[str, str] = dict(marker.body["value"]) if marker else {}
-        self.known = find_entries(tx.engine, kinds, {*(item.id for item in items if item.id), *self.last})
-        active = {one.id: one for one in self.known.values() if one.record.status is Status.ACTIVE}
+        self.entries = find_entries(tx.engine, kinds, {*(item.id for item in items if item.id), *self.last})
+        active = {one.id: one for one in self.entries.values() if one.record.status is Status.ACTIVE}
         self._by_words = {one.digest: one for one in active.values()}
-        agents = Counter(self.known[item.id].record.agent for item in items if item.id in self.known)
+        agents = Counter(self.entries[item.id].record.agent for item in items if item.id in self.entries)
         self.agent = agent or next((one for one, _ in agents.most_common(1)), AGENT)
-        rules = [one for one in self.known.values() if one.record.kind == MemoryType.RULE and not one.record.session]
+        rules = [one for one in self.entries.values() if one.record.kind == MemoryType.RULE and not one.record.session]
         self._keys = {
             one.record.key: one
             for status in (Status.ARCHIVED, Status.CANDIDATE, Status.ACTIVE)
@@ -270,15 +276,15 @@ class Comparison:
         }
         self.differences: list[Difference] = []
         self.unchanged = self.newer = 0
-        self.standing: dict[str, str] = {}  # What is both in the file and in the memory, for the ledger.
-        self.present: set[str] = set()  # The ids of the memories that stand in the file.
+        self.ledger: dict[str, str] = {}  # The digests of items that are both in the file and in the memory, by id.
+        self.present: set[str] = set()  # The ids of the memories that are in the file.
         self._added: set[str] = set()
         seen: set[str] = {""}
         fresh: list[Item] = []
         for item in items:
-            one = self.known.get(item.id)
+            one = self.entries.get(item.id)
             if one is None or item.id in seen:
-                # It may be a copy of another item, id and all.
+                # It may be a copy of another item, including its id.
                 fresh.append(item if item.id not in seen else item._replace(id="", base=""))
             else:
                 self.present.add(one.record.id)
@@ -290,23 +296,23 @@ class Comparison:
             self._note_removed(tx.engine, active, done=retire and is_trusted)
 
     def _note_removed(self, engine: Engine, active: Mapping[str, Entry], *, done: bool) -> None:
-        """Note what stood in the file and does not any more."""
+        """Add the items that were removed from the file."""
         for id, digest in self.last.items():
             one = active.get(id)
             if one is not None and one.record.id not in self.present and find_reason(engine, one) is None:
                 if not done:
-                    self.standing[id] = digest
+                    self.ledger[id] = digest
                 self._add_difference(Verb.REMOVED, entry=one, done=done, why="" if done else "it stays in the memory")
 
     def _compare_known(self, item: Item, one: Entry) -> None:
         words = read_item_words(item, one.record.kind)
-        # What both last agreed on: others may have written to the file since.
+        # The last state that both agreed on; others may have written to the file since.
         base = self.last.get(item.id, item.base)
         is_active = one.record.status is Status.ACTIVE
         if is_active:
-            self.standing[one.id] = base
+            self.ledger[one.id] = base
         if is_active and words.digest == one.digest:
-            self.standing[one.id] = one.digest
+            self.ledger[one.id] = one.digest
             self.unchanged += 1
         elif words.digest == base:
             # The memory changed or removed it; the next export updates the file.
@@ -314,43 +320,43 @@ class Comparison:
         elif self._prefer is Side.FILE or (is_active and base in ("", one.digest)):
             self._compare_changed(item, one, words)
         else:
-            why = "the memory has changed it too since the export" if is_active else "the memory has let go of it since"
+            why = "it also changed in the memory since the export" if is_active else "it is no longer in the memory"
             if self._prefer is Side.MEMORY:
-                # Seen and decided: the next export may write over it.
-                self.standing[one.id] = words.digest
-                why = f"{why}; the memory's words are kept"
+                # The person decided, so the next export may overwrite the item.
+                self.ledger[one.id] = words.digest
+                why = f"{why}; the memory's version is kept"
             self._add_difference(Verb.CONFLICT, item, words, one, why=why)
 
     def _compare_new(self, item: Item) -> None:
         words = read_item_words(item)
         if not words.text:
             return
-        known, key = self._by_words.get(words.digest), self._make_key(words)
+        equal, key = self._by_words.get(words.digest), self._make_key(words)
         same = self._keys.get(key)
-        if known is not None:
-            self.present.add(known.record.id)
-            self.standing[known.id] = known.digest
+        if equal is not None:
+            self.present.add(equal.record.id)
+            self.ledger[equal.id] = equal.digest
             self.unchanged += 1
         elif problem := _find_problem(words, MemoryType.RULE):
             self._add_difference(Verb.REFUSED, item, words, why=problem)
         elif self.last.get(item.id) in [read_item_words(item, kind).digest for kind in KINDS]:
-            # It was deleted from the memory, and nobody touched it here.
+            # It was deleted from the memory and is unchanged in the file.
             self.newer += 1
         elif key in self._added or (same is not None and same.record.id in self.present):
-            self._add_difference(Verb.REFUSED, item, words, same, why="the file says the same twice")
+            self._add_difference(Verb.REFUSED, item, words, same, why="the file contains it twice")
         elif same is not None:
-            # The memory has it under another id, waiting or put away, or with another occasion or reason.
+            # The memory has it under another id, as a candidate or archived, or with another trigger or reason.
             self.present.add(same.record.id)
             self._compare_changed(item, same, words)
         else:
             self._added.add(key)
             if item.id:
-                self.standing[item.id] = words.digest
+                self.ledger[item.id] = words.digest
             self._add_difference(Verb.ADDED, item, words, done=True)
 
     def _compare_changed(self, item: Item, one: Entry, words: Words) -> None:
         same, must_wait = self._keys.get(self._make_key(words)), self._must_wait(words)
-        # These words wait for a person already.
+        # The same words are a candidate already.
         is_waiting = must_wait and same is not None and same.record.status is Status.CANDIDATE
         if problem := _find_problem(words, one.record.kind):
             self._add_difference(Verb.REFUSED, item, words, one, why=problem)
@@ -358,11 +364,11 @@ class Comparison:
             self.unchanged += 1
         else:
             if not must_wait:
-                self.standing[one.id] = words.digest
+                self.ledger[one.id] = words.digest
             self._add_difference(Verb.CHANGED, item, words, one, done=True)
 
     def _must_wait(self, words: Words) -> bool:
-        """Whether a person has to see it first: an untrusted file, or words that read like a planted instruction."""
+        """Return whether a person must accept it: the file is untrusted, or it reads like a planted instruction."""
         return not self._is_trusted or bool(find_suspicion(words.line()))
 
     def _make_key(self, words: Words) -> str:
@@ -380,7 +386,7 @@ class Comparison:
     ) -> None:
         waits = done and words is not None and self._must_wait(words)
         if waits and self._is_trusted:
-            why = "it reads like a planted instruction and waits for your review"
+            why = "it reads like a planted instruction and is a candidate until you accept it"
         change = Change(
             verb=verb,
             line=item.number if item else 0,
@@ -395,15 +401,15 @@ class Comparison:
 
 
 def _find_problem(words: Words, kind: str) -> str:
-    """Return why these words cannot be kept as they are; empty when they can."""
+    """Return why these words cannot be stored; empty if they can."""
     if not words.text:
-        return "it says nothing"
+        return "it has no text"
     if kind != MemoryType.RULE:
         return "" if len(words.line()) <= LONGEST else f"it is longer than {LONGEST:,} characters"
     limits = {"the rule": RULE_CHARS, "when": _PART_CHARS, "why": _PART_CHARS}
     for (what, most), text in zip(limits.items(), words, strict=False):
         if len(text) > most:
-            return f"{what} has {len(text):,} characters, and at most {most:,} are kept: make two of it"
+            return f"{what} has {len(text):,} characters; the limit is {most:,}. Split it into two items"
     return ""
 
 
@@ -412,7 +418,7 @@ def _find_problem(words: Words, kind: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A memory that holds, and does not stand in the file."""
+    """An active memory that is not in the file, and why."""
 
     memory_id: str
     text: str
@@ -421,15 +427,17 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
+    """The result of an export."""
+
     to: str
     path: str  # The file, below the root of its repository.
     root: str
-    items: int  # How many memories stand in the file now, or would.
-    changed: bool  # The file is not what it should be (with `check`), or was not until now.
+    items: int  # How many memories the file contains now, or would with `check`.
+    changed: bool  # The file differs from the memory (with `check`), or did before the export.
     written: bool
     diff: str  # A unified diff; empty when nothing changes.
     left_out: tuple[LeftOut, ...] = ()
-    # What was edited by hand and not imported yet, a sentence each; an export would take it away.
+    # Edits in the file that were not imported yet, one sentence each. An export would overwrite them.
     hand_edits: tuple[str, ...] = ()
     size: str
     limit: str
@@ -438,32 +446,34 @@ class ExportReport:
 @operation(Effect.CHANGES, "export_rules", idempotent=True, on_files=True)
 def export(
     alma: ALMA | None,
-    to: Annotated[str, About("which agent's file", tuple(targets.TARGETS))],
+    to: Annotated[str, About("the agent whose file is written", tuple(targets.TARGETS))],
     path: Annotated[
         str | PathLike[str] | None,
-        About("another file than that agent's usual one", local=True, is_rule_file=targets.is_rule_file),
+        About("another file than the agent's default", local=True, is_rule_file=targets.is_rule_file),
     ] = None,
     *,
     project_id: OtherProject = None,
     root: Root = None,
     agent: AnyAgent = None,
-    everywhere: Annotated[bool, About("rules of all projects, too; they are personal")] = False,
-    include: Annotated[Iterable[str] | None, About("what else that is proven, beside rules", KINDS)] = None,
-    name: Annotated[str, About("the name of a skill or of a file among others")] = targets.NAME,
-    limit: Annotated[int | None, About("another limit than that agent's, in its own unit")] = None,
-    check: Annotated[bool, About("write nothing, only say whether the file is current")] = False,
-    force: Annotated[bool, About("overwrite what was edited by hand and not imported")] = False,
-    remove: Annotated[bool, About("take the block out of the file", for_python=True)] = False,
+    everywhere: Annotated[bool, About("also export your personal rules of all projects")] = False,
+    include: Annotated[
+        Iterable[str] | None, About("memory types to export; other than rules, only proven ones", KINDS)
+    ] = None,
+    name: Annotated[str, About("the name of the skill, or of the file in a rules folder")] = targets.NAME,
+    limit: Annotated[int | None, About("another size limit, in the unit of the agent's limit")] = None,
+    check: Annotated[bool, About("report whether the file is up to date, and write nothing")] = False,
+    force: Annotated[bool, About("overwrite edits that were not imported")] = False,
+    remove: Annotated[bool, About("remove the block from the file", for_python=True)] = False,
 ) -> ExportReport:
     """Write the rules of this project to AGENTS.md, CLAUDE.md or another agent's file, inside a marked block.
 
     Notes:
-    `to` is 'agents-md', 'claude-md', 'cursor', 'windsurf', 'copilot' or 'skill'; without `path` it is that agent's
-    usual file at the root of the repository. `include` may name 'heuristic', 'anti_pattern' and 'domain_knowledge'
-    too, of which the proven ones are taken, and `everywhere` takes in rules of all projects. What the limit leaves no
-    room for is left out, the least proven first. With `check` nothing is written. What was edited by hand and not
-    imported is not overwritten unless `force`. With `remove` the block is taken out of the file instead; a file that
-    holds nothing else is deleted.
+    `to` is 'agents-md', 'claude-md', 'cursor', 'windsurf', 'copilot' or 'skill'. Without `path`, the agent's default
+    file at the root of the repository is written. `include` lists memory types: 'rule' (the default), 'heuristic',
+    'anti_pattern' and 'domain_knowledge'; of the last three, only proven ones are exported. `everywhere` adds rules of
+    all projects. Items beyond the size limit are left out, those with the least evidence first. With `check`, nothing
+    is written. Edits in the block that were not imported are overwritten only with `force`. With `remove`, the block
+    is removed instead, and a file without other content is deleted.
     """
     host = validate.choice("target", to, targets.Host)
     kinds = validate.names("include", include or (MemoryType.RULE,))
@@ -474,49 +484,49 @@ def export(
     file = targets.find_file(path, root, targets.TARGETS[host].path.format(name=targets.check_name(name)))
     if path is None and not targets.is_rule_file(PurePosixPath(file.name)):
         raise ValidationError(
-            f"{file.path} is a link to {file.name}, which is no file for rules; pass a path to write there"
+            f"{file.path} is a link to {file.name}, which is not a rule file; pass its path to write there"
         )
     if host is targets.Host.SKILL and file.real.name == "SKILL.md":
-        # A skill is called what its folder is called.
+        # A skill has the name of its folder.
         name = targets.check_name(file.real.parent.name)
     with open_engine(alma, project_id) as engine:
         before = targets.read_file(file)
         block = find_block(before or "", file.name)
         comparison = Comparison(Transaction(engine), file.name, block, kinds=kinds)
         by_hand = {read_item_words(one).digest for one in list_items_outside(before or "", block)}
-        owner, known = find_agent(engine, agent), comparison.known
+        owner, entries = find_agent(engine, agent), comparison.entries
         reasons = {
-            id: find_reason(engine, one, kinds, owner, by_hand, everywhere=everywhere) for id, one in known.items()
+            id: find_reason(engine, one, kinds, owner, by_hand, everywhere=everywhere) for id, one in entries.items()
         }
-        fitting = [one for id, one in known.items() if reasons[id] is None and one.words.text]
+        fitting = [one for id, one in entries.items() if reasons[id] is None and one.words.text]
         left_out = {id: why for id, why in reasons.items() if why}
         front = targets.make_front(host, file.name, name)
-        after, standing = before, dict[str, str]()
+        after, ledger = before, dict[str, str]()
         if remove:
-            # The file goes too when nothing else is in it.
+            # A file without other content is deleted.
             rest = remove_block(before or "", file.name)
             after = "" if rest.strip() == front.strip() else rest
         elif block or fitting:
-            after, standing = _fill_block(engine, before or "", block, front, fitting, most)
-            left_out |= {one.id: f"the file has room for {most}" for one in fitting if one.id not in standing}
+            after, ledger = _fill_block(engine, before or "", block, front, fitting, most)
+            left_out |= {one.id: f"the file is limited to {most}" for one in fitting if one.id not in ledger}
         edits = _list_hand_edits(block, comparison, fitting) if block else []
         if edits and after != before and not (check or force):
             raise _refuse_edits(file.name, edits)
         if not check and after is not None:
             if after != before:
                 targets.change_file(file, after or None, before)
-            if standing != comparison.last:
-                write(engine, lambda tx: tx.set_marker(comparison.ledger_id, {"value": standing}))
+            if ledger != comparison.last:
+                write(engine, lambda tx: tx.set_marker(comparison.ledger_id, {"value": ledger}))
     old, new = ([row.removesuffix("\r") for row in one.split("\n")] if one else [] for one in (before, after))
     return ExportReport(
         to=host,
         path=file.name,
         root=str(file.root),
-        items=len(standing),
+        items=len(ledger),
         changed=(before or "") != (after or ""),
         written=not check and after != before,
         diff="\n".join(difflib.unified_diff(old, new, f"a/{file.name}", f"b/{file.name}", n=2, lineterm="")),
-        left_out=tuple(LeftOut(known[id].record.id, known[id].words.text, why) for id, why in left_out.items()),
+        left_out=tuple(LeftOut(entries[id].record.id, entries[id].words.text, why) for id, why in left_out.items()),
         hand_edits=tuple(edits),
         size=str(most._replace(most=most.unit.of(after or ""))),
         limit=str(most),
@@ -524,20 +534,20 @@ def export(
 
 
 def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
-    listed = "\n".join(f"  {one}" for one in edits)
-    removed = "; --retire also puts away what was removed" if any(one.endswith("(removed)") for one in edits) else ""
+    edit_lines = "\n".join(f"  {one}" for one in edits)
+    removed = "; --retire archives removed rules" if any(one.endswith("(removed)") for one in edits) else ""
     return ValidationError(
-        f"{name} was edited by hand, and an export would take that away:\n{listed}\n"
-        f"Import it first (alma rules import {name}{removed}), or export with force."
+        f"{name} has edits that were not imported, and an export would overwrite them:\n{edit_lines}\n"
+        f"Import them first (alma rules import {name}{removed}), or export with --force."
     )
 
 
 def _list_hand_edits(block: Block, comparison: Comparison, fitting: Sequence[Entry]) -> list[str]:
-    """Return what an export would take away although nobody imported it."""
-    edits = [f"line {number}: {shorten(line, _SAMPLE)} (no item of a list)" for number, line in block.other]
+    """Return the edits that an export would overwrite although they were not imported."""
+    edits = [f"line {number}: {shorten(line, _SAMPLE)} (not a list item)" for number, line in block.other]
     for change, item, _, entry in comparison.differences:
         if item is not None:
-            what = "changed" if item.id in comparison.known else "new"
+            what = "changed" if item.id in comparison.entries else "new"
             edits.append(f"line {change.line}: {shorten(item.markdown, _SAMPLE)} ({what})")
         elif entry is not None and entry in fitting:
             edits.append(f"{shorten(entry.words.text, _SAMPLE)} (removed)")
@@ -547,9 +557,9 @@ def _list_hand_edits(block: Block, comparison: Comparison, fitting: Sequence[Ent
 def _fill_block(
     engine: Engine, text: str, block: Block | None, front: str, entries: Sequence[Entry], most: targets.Limit
 ) -> tuple[str, dict[str, str]]:
-    """Return the file with as many entries as the limit has room for, the most proven first, and their digests."""
-    # The ids that are in the file, in its order, matched by id or, failing that, by text. What is new goes to the end,
-    # so that a diff shows it and nothing else.
+    """Return the file with as many entries as fit in the limit, those with most evidence first, and their digests."""
+    # The ids in the file, in its order, matched by id or by text. New entries go to the end, so that a diff shows only
+    # them.
     by_name = {name: one.id for one in entries for name in (one.digest, one.id)}
     ids = [by_name.get(item.id) or by_name.get(read_item_words(item).digest) for item in (block.items if block else ())]
     places = {id: at for at, id in enumerate(dict.fromkeys(ids))}
@@ -566,21 +576,21 @@ def _fill_block(
 
     chosen: dict[str, str] = {}
     headed: set[str] = {MemoryType.RULE}
-    spent = most.unit.of(write_file({})) + most.unit.of(end)
+    size = most.unit.of(write_file({})) + most.unit.of(end)
     now = engine.clock()
     for one in sorted(entries, key=lambda one: _rank_by_proof(one, now)):
         kind = one.record.kind
         cost = most.unit.of(lines[one.id] + end)
         cost += 0 if kind in headed else most.unit.of(f"{end}{HEADINGS[kind]}{end}{end}")
-        if spent + cost <= most.most:
+        if size + cost <= most.most:
             chosen[one.id] = one.digest
-            spent += cost
+            size += cost
             headed.add(kind)
     return write_file(chosen), chosen
 
 
 def _rank_by_proof(one: Entry, now: datetime) -> tuple[Any, ...]:
-    """Return a sort key, the most proven first. Nothing that changes by the hour counts, so that the same ones stay."""
+    """Return a sort key, most evidence first. It does not depend on the time of day, so the selection is stable."""
     record = one.record
     is_said = record.provenance.origin in (Origin.USER, Origin.CORRECTION)
     repeats = int(record.body.get("metadata", {}).get("repeats", 0))
@@ -594,16 +604,19 @@ def _rank_by_proof(one: Entry, now: datetime) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
+    """The result of an import."""
+
     path: str
     dry_run: bool
     changes: tuple[Change, ...] = ()
     unchanged: int = 0
-    newer: int = 0  # Items that the memory knows better by now; an export brings them into the file.
-    replaced: tuple[str, ...] = ()  # The ids of rules that are not in the file and that a new one contradicts.
-    ignored: tuple[str, ...] = ()  # What is in the block and is no item of a list, a sentence each.
-    diff: str = ""  # What becomes of the memory, one item after the other.
+    newer: int = 0  # Items that changed in the memory only; an export updates them in the file.
+    replaced: tuple[str, ...] = ()  # The ids of rules outside the file that an imported rule superseded.
+    ignored: tuple[str, ...] = ()  # Lines of the block that are not list items, one sentence each.
+    diff: str = ""  # The changes of the memory, item by item.
 
     def of(self, verb: Verb) -> tuple[Change, ...]:
+        """Return the changes with this verb."""
         return tuple(one for one in self.changes if one.verb is verb)
 
     added = property(lambda self: self.of(Verb.ADDED))
@@ -621,21 +634,21 @@ def import_(
     project_id: OtherProject = None,
     root: Root = None,
     agent: AnyAgent = None,
-    all: Annotated[bool, About("items of lists outside the block become rules, too", shown_as="all_items")] = False,
+    all: Annotated[bool, About("also make rules of list items outside the block", shown_as="all_items")] = False,
     trusted: Annotated[
-        bool, About("whether the file is your own; what is new in a file of others waits for a person", vouches=True)
+        bool, About("whether the file is your own; changes in an untrusted file become candidates", vouches=True)
     ] = True,
     retire: Annotated[bool, About("archive rules whose items were removed")] = False,
-    prefer: Annotated[str | None, About("who is right where both changed", tuple(Side))] = None,
-    dry_run: Annotated[bool, About("write nothing, only say what would change")] = False,
+    prefer: Annotated[str | None, About("which side wins if both changed", tuple(Side))] = None,
+    dry_run: Annotated[bool, About("report what would change, and write nothing")] = False,
 ) -> ImportReport:
-    """Take over what people edited in a file that export_rules wrote: changed items, new ones, removed ones.
+    """Import the changed, new and removed items of a file that export_rules wrote.
 
     Notes:
-    A removed item is only reported unless `retire` puts its rule away. An item that was changed both here and in the
-    memory is a conflict: nothing comes of it unless `prefer` says 'file' or 'memory'. With `all` the items of lists
-    outside the block become rules too. Of a file that is not `trusted` whatever is new or changed waits as a candidate
-    for a person, and nothing else happens. With `dry_run` nothing is written.
+    A removed item is only reported, unless `retire` archives its rule. An item that changed both in the file and in the
+    memory is a conflict, which is skipped unless `prefer` is 'file' or 'memory'. With `all`, list items outside the
+    block become rules too. New and changed items of a file that is not `trusted` become candidates, and nothing else
+    is imported. With `dry_run`, nothing is written.
     """
     side = None if prefer is None else validate.choice("prefer", prefer, Side)
     file = targets.find_file(path, root, "AGENTS.md")
@@ -645,8 +658,8 @@ def import_(
     block = find_block(text, file.name)
     if block is None and not all:
         raise ValidationError(
-            f"{file.name} has no block of rules; alma rules export writes one, and --all takes the items of lists "
-            "that were written by hand"
+            f"{file.name} has no block of rules; write one with alma rules export, or import list items outside a "
+            "block with --all"
         )
     beside = list_items_outside(text, block) if all else []
     with open_engine(alma, project_id) as engine:
@@ -673,12 +686,12 @@ def import_(
 
 
 def plan(alma: ALMA | None, path: str | PathLike[str], **options: Any) -> ImportReport:
-    """What `import_` would do with these options; nothing is written."""
+    """Return what `import_` would do with these options. Nothing is written."""
     return import_(alma, path, **{**options, "dry_run": True})
 
 
 def _make_changes(tx: Transaction, comparison: Comparison, name: str) -> list[str]:
-    """Put the rules, their history and what the file held; return the ids of the rules that are contradicted."""
+    """Store the changes, their history and the state of the file; return the ids of the rules that are superseded."""
     teachings: list[Teaching] = []
     for change, item, words, entry in comparison.differences:
         if change.done and words and (entry is None or change.waits):
@@ -692,16 +705,16 @@ def _make_changes(tx: Transaction, comparison: Comparison, name: str) -> list[st
     for rule in (record for record in rules if record.status is Status.ACTIVE):
         similar = [one for one in find_similar_rules(tx, rule, tx.engine.project) if one.id not in there]
         replaced += supersede_rules(tx, rule, similar)
-    # Put in any case with something new: of two who read the same file at once, one comes second and looks again,
-    # instead of adding the same things twice.
-    if teachings or comparison.last != comparison.standing:
-        tx.set_marker(comparison.ledger_id, {"value": comparison.standing})
+    # Write the marker whenever something is new: if two processes import the same file at once, the second one runs
+    # again instead of adding everything twice.
+    if teachings or comparison.last != comparison.ledger:
+        tx.set_marker(comparison.ledger_id, {"value": comparison.ledger})
     return list(dict.fromkeys(replaced))
 
 
 def _teach_rule(words: Words, name: str, agent: str, ids: Mapping[str, str | None], *, must_wait: bool) -> Teaching:
     prefer, avoid = find_choice(words.text)
-    # That it comes from a person's own file makes it theirs; from anybody else's it waits.
+    # A rule from a person's own file counts as theirs; one from another file becomes a candidate.
     origin = Provenance(Origin.IMPORT, Trust.UNTRUSTED) if must_wait else Provenance(Origin.USER)
     return Teaching(
         id=f"file:{name}:{words.digest}",
@@ -719,9 +732,9 @@ def _teach_rule(words: Words, name: str, agent: str, ids: Mapping[str, str | Non
 
 
 def _edit_memory(tx: Transaction, entry: Entry, words: Words | None, name: str) -> None:
-    """Store a memory as it is edited in the file, or put away, and the change for its history.
+    """Update a memory to the words in the file, or archive it if `words` is None, and add the change to its history.
 
-    A rule that is put away does not come back by itself; stated anew by a person, it holds again.
+    An archived rule is not learned again by itself. If a person states it again, it becomes active.
     """
     record = entry.record
     before: dict[str, Any] = {"status": str(record.status)}
@@ -737,7 +750,7 @@ def _edit_memory(tx: Transaction, entry: Entry, words: Words | None, name: str) 
     fresh = tx.update(
         record,
         **reword(tx.engine, record, body),
-        # What a person has edited is theirs; learning moves its evidence, not its words.
+        # A person's edit is theirs; learning changes its evidence, not its words.
         provenance=replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED),
         status=Status.ACTIVE,
         valid_to=None,

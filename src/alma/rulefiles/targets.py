@@ -1,6 +1,6 @@
-"""The files that coding agents read their rules from: where they are, what they begin with, and how much is read.
+"""The rule files of coding agents: their paths, front matter and size limits.
 
-A file is read and written inside its repository, and never outside of it.
+A file is read and written only inside its repository.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..errors import ALMAError, ValidationError
 from ..files import FileChange, apply_changes
 
 NAME = "project-rules"
+# Part of files that exist already: export --remove deletes a file only if nothing but this front matter is left.
 _DESCRIPTION = "What was learned about working in this project: its conventions, corrections and pitfalls."
 _CURSOR = f'description: "{_DESCRIPTION}"\nalwaysApply: true'
 _USE = "Use it before writing, changing, testing or running anything here."
@@ -26,18 +27,21 @@ _SKILL_NAME_CHARS = 64
 
 
 class Unit(StrEnum):
+    """The unit of a size limit."""
+
     CHARACTERS = "characters"
     BYTES = "bytes"
     LINES = "lines"
 
     def of(self, text: str) -> int:
+        """Return the size of a text in this unit."""
         if self is Unit.LINES:
             return text.count("\n") + (not text.endswith("\n"))
         return len(text.encode("utf-8") if self is Unit.BYTES else text)
 
 
 class Limit(NamedTuple):
-    """How much of a file its readers take in."""
+    """How much of a file an agent reads."""
 
     most: int
     unit: Unit
@@ -47,7 +51,7 @@ class Limit(NamedTuple):
 
 
 class Host(StrEnum):
-    """Whose file is written."""
+    """The agent whose rule file is written."""
 
     AGENTS_MD = "agents-md"
     CLAUDE_MD = "claude-md"
@@ -58,20 +62,22 @@ class Host(StrEnum):
 
 
 class Target(NamedTuple):
-    path: str  # Where the file is in a repository; `{name}` is what the caller calls it.
+    """The rule file of an agent."""
+
+    path: str  # The path in a repository; `{name}` is replaced by the name that the caller passes.
     limit: Limit
-    fields: str = ""  # The fields that a new file begins with, as YAML.
+    fields: str = ""  # The front matter of a new file, as YAML.
 
 
 TARGETS = {
-    # What Codex takes in of all such files together.
+    # Codex reads this much of all such files together.
     Host.AGENTS_MD: Target("AGENTS.md", Limit(32_768, Unit.BYTES)),
     # Longer files are followed less well.
     Host.CLAUDE_MD: Target("CLAUDE.md", Limit(200, Unit.LINES)),
     Host.CURSOR: Target(".cursor/rules/{name}.mdc", Limit(500, Unit.LINES), _CURSOR),
-    # Later versions read 12,000; the rest is cut off without a word.
+    # Later versions read 12,000; the rest is cut off silently.
     Host.WINDSURF: Target(".windsurf/rules/{name}.md", Limit(6_000, Unit.CHARACTERS), "trigger: always_on"),
-    # So much is read in code reviews.
+    # Code reviews read this much.
     Host.COPILOT: Target(".github/copilot-instructions.md", Limit(4_000, Unit.CHARACTERS), 'applyTo: "**"'),
     Host.SKILL: Target(".claude/skills/{name}/SKILL.md", Limit(500, Unit.LINES), _SKILL),
 }
@@ -85,28 +91,28 @@ _RULE_FILES = re.compile(
 
 
 def make_front(host: Host, path: str, name: str) -> str:
-    """Return what a new file begins with."""
+    """Return the front matter of a new file; empty if it has none."""
     fields = TARGETS[host].fields
-    # Only the files beside Copilot's main one say which files of code they are about.
+    # Of Copilot's files, only `*.instructions.md` have front matter.
     if not fields or (host is Host.COPILOT and not path.endswith(".instructions.md")):
         return ""
     return f"---\n{fields.format(name=name)}\n---\n\n"
 
 
 def is_rule_file(path: PurePath) -> bool:
-    """Whether coding agents read rules from a file of this path, at the top of a repository or in a folder of it."""
+    """Return whether coding agents read rules from this path, at the root of a repository or in a subfolder."""
     parts = path.parts
     at = next((at for at, part in enumerate(parts) if part.startswith(".")), len(parts) - 1)
     return _RULE_FILES.fullmatch("/".join(parts[at:])) is not None
 
 
 def check_name(value: str) -> str:
-    """Return a name for a file or a skill: small letters, digits and single hyphens, at most 64 of them."""
+    """Return a valid name for a file or a skill. Raise ValidationError for any other."""
     name = validate.name("name", value)
     if not _SKILL_NAME.fullmatch(name) or len(name) > _SKILL_NAME_CHARS:
         raise ValidationError(
-            f"name must be small letters, digits and single hyphens, at most {_SKILL_NAME_CHARS} of them, such as "
-            f"{NAME!r}; not {value!r}"
+            f"name must consist of lowercase letters, digits and single hyphens, at most {_SKILL_NAME_CHARS} "
+            f"characters, such as {NAME!r}, not {value!r}"
         )
     return name
 
@@ -119,52 +125,55 @@ MOST_BYTES = 1_000_000
 class RuleFile(NamedTuple):
     """A file in a repository."""
 
-    path: Path  # As it was named.
+    path: Path  # As the caller passed it.
     root: Path
-    real: Path  # Where it really is, links followed.
+    real: Path  # With links resolved.
 
     @property
     def name(self) -> str:
-        """Below the root, with slashes, the same on every machine."""
+        """Return the path below the root, with slashes, the same on every machine."""
         return self.real.relative_to(self.root).as_posix()
 
 
 def find_repository(folder: Path) -> Path:
-    """Return the root of the repository that a folder is in; or the folder itself, or the first above that exists."""
+    """Return the root of the repository around a folder; without one, the folder or its first existing parent."""
     here = next(above for above in (folder.absolute(), *folder.absolute().parents) if above.is_dir()).resolve()
     return next((above for above in (here, *here.parents) if (above / ".git").exists()), here)
 
 
 def find_file(path: str | PathLike[str] | None, root: str | PathLike[str] | None, usual: str) -> RuleFile:
-    """Find a file by its path, which may be a folder; without a path, the usual one at the root of the repository."""
+    """Return the file at a path, which may be a folder; without a path, the usual file at the root of the repository.
+
+    Raise ValidationError for a path outside of the repository.
+    """
     try:
         if root is not None and not Path(root).is_dir():
-            raise ValidationError(f"root must be a folder, and {os.fspath(root)!r} is none")
+            raise ValidationError(f"root must be an existing folder, not {os.fspath(root)!r}")
         here = find_repository(Path.cwd())
         base = None if root is None else Path(root).resolve()
-        named = Path(path or usual)
-        if path is not None and (named.is_dir() or os.fspath(path).endswith(("/", os.sep))):
-            named /= Path(usual).name
-        named = (base or (Path() if path else here)) / named
-        # The repository that it is in by its name: where links on the way lead is checked against it.
-        is_here = Path(os.path.abspath(named)).is_relative_to(here)
-        top, real = base or (here if is_here else find_repository(named.parent)), named.resolve()
+        target = Path(path or usual)
+        if path is not None and (target.is_dir() or os.fspath(path).endswith(("/", os.sep))):
+            target /= Path(usual).name
+        target = (base or (Path() if path else here)) / target
+        # The repository is found by the unresolved path; the resolved one must be inside it.
+        is_here = Path(os.path.abspath(target)).is_relative_to(here)
+        top, real = base or (here if is_here else find_repository(target.parent)), target.resolve()
         is_other = real.exists() and not real.is_file()
     except (OSError, RuntimeError, UnicodeEncodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ValidationError(f"no file can have this name: {reason}") from None
+        raise ValidationError(f"not a valid file name: {reason}") from None
     if not real.is_relative_to(top):
-        raise ValidationError(f"{named} lies outside of {top}; a link must not lead out of the repository")
+        raise ValidationError(f"{target} is outside of {top}; a link must not lead out of the repository")
     if is_other:
-        raise ValidationError(f"{named} is not a file")
-    return RuleFile(named, top, real)
+        raise ValidationError(f"{target} is not a file")
+    return RuleFile(target, top, real)
 
 
 def read_file(file: RuleFile) -> str | None:
-    """Return what the file holds, every line break as it is; None when there is none."""
+    """Return the text of the file with its line endings unchanged; None if it does not exist."""
     try:
         if file.real.stat().st_size > MOST_BYTES:
-            raise ValidationError(f"{file.path} has more than {MOST_BYTES:,} bytes; that is no file of rules")
+            raise ValidationError(f"{file.path} has more than {MOST_BYTES:,} bytes; a rule file must be smaller")
         return file.real.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None
@@ -175,7 +184,7 @@ def read_file(file: RuleFile) -> str | None:
 
 
 def change_file(file: RuleFile, text: str | None, before: str | None) -> None:
-    """Put the text in place of `before`, all of it or nothing; None deletes the file."""
+    """Replace the content `before` with the text atomically; None deletes the file."""
     old, new = (None if one is None else one.encode("utf-8") for one in (before, text))
     try:
         apply_changes([FileChange(file.real, old, new, mode=0o644)])

@@ -17,7 +17,7 @@ STORES = {"sqlite": "SQLiteStore", "memory": "MemoryStore", "file": "FileStore"}
 
 
 def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
-    """The store of that name. `path` is its file; the in-memory store needs none."""
+    """Return the store of that name. `path` is its file; the in-memory store needs none."""
     if name in PLANNED:
         raise ConfigError(f"storage {name!r} is not available in this version. Available: {', '.join(STORES)}.")
     if name not in STORES:

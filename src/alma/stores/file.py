@@ -2,7 +2,7 @@
 
 A line is a record, `{"deleted": id}`, or an array of these (what was written together is one line, so that it is
 there as a whole or not at all); the last word about an id counts. Writers take turns by a lock on a file beside it.
-Before every operation what others appended is read; a new inode means that somebody wrote the file anew without its
+Before every operation what others appended is read; a new inode means that another process rewrote the file without its
 garbage. A last line without an end is what a crash left: it is not read, and cut off by the next write.
 """
 
@@ -25,11 +25,13 @@ from .memory import DictStore
 
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _LOCK_SECONDS = 60.0
-_FEW = 64  # A file with so few entries is not worth writing anew.
+_FEW = 64  # A file with so few entries is not worth rewriting.
 _MARK = 64  # So many bytes before the place reached tell that it is still the same file.
 
 
 class FileStore(DictStore):
+    """A store in one file of JSON lines, for small memories."""
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).expanduser()
         self._mutex = hold_at_fork(threading.RLock())
@@ -53,11 +55,12 @@ class FileStore(DictStore):
             progress(1, 1)
 
     def vacuum(self) -> None:
-        """Write the file anew without deleted records and old versions."""
+        """Rewrite the file without deleted records and old versions."""
         with self._open(to_write=True):
             self._compact()
 
     def close(self) -> None:
+        """Close the store."""
         with self._mutex:
             self._closed = True
             self._forget()
@@ -74,7 +77,7 @@ class FileStore(DictStore):
                 raise StorageError(f"{self.path} is closed; open the store again")
             for place in (self.path, self.path.parent) if to_write else ():
                 if place.exists() and not os.access(place, os.W_OK):
-                    raise ReadOnlyError(f"{place} cannot be written; check its owner and mode")
+                    raise ReadOnlyError(f"{place} is not writable; check its owner and permissions")
             with lock_file(f"{self.path}.lock", _LOCK_SECONDS) if to_write else nullcontext():
                 self._catch_up()
                 yield self._records
@@ -133,7 +136,7 @@ class FileStore(DictStore):
             self._compact()
 
     def _compact(self) -> None:
-        """Write the file anew without its garbage; a reader sees either the old or the new one."""
+        """Rewrite the file without its garbage; a reader sees either the old or the new one."""
         write_atomic(self.path, _encode_records(self._records), sync=True)
         sync_folder(self.path.parent)
         self._forget()
@@ -156,7 +159,9 @@ def _translate_errors(path: Path) -> Iterator[None]:
         raise ValidationError(f"a value cannot be stored: {error}") from error
     except OSError as error:
         if error.errno in _READ_ONLY:
-            raise ReadOnlyError(f"{path} cannot be written ({error.strerror}); check its owner and mode") from error
+            raise ReadOnlyError(
+                f"{path} cannot be written ({error.strerror}); check its owner and permissions"
+            ) from error
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             problem = f"no room left to write {path}; nothing was changed; free some space and try again"
             raise StorageFullError(problem) from error

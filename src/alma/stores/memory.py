@@ -1,4 +1,4 @@
-"""The model: a dict and a lock. Every other store must agree with this one."""
+"""The reference store: a dict and a lock. Every other store must behave like this one."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from ..types.times import utc
 
 
 class DictStore(ABC):
-    """What a store means, over records that are held in a dict."""
+    """The reference implementation of a store, over a dict of records."""
 
     @abstractmethod
     def _open(self, *, to_write: bool = False) -> AbstractContextManager[dict[str, Record]]:
-        """The records as they are now; nobody changes them inside, and with `to_write` nobody else stores any."""
+        """Yield the current records, which must not be changed; `to_write` locks out other writers."""
 
     @abstractmethod
     def _keep(self, records: Mapping[str, Record | None]) -> None:
         """Store all of these, or none; None deletes a record. Called inside `_open(to_write=True)`."""
 
     def put(self, records: Sequence[Record]) -> None:
+        """Store new or newer records, all or none."""
         fresh = [_own(record) for record in records]
         with self._open(to_write=True) as stored:
             changed: dict[str, Record] = {}
@@ -42,23 +43,27 @@ class DictStore(ABC):
                 self._keep(changed)
 
     def get(self, ids: Sequence[str]) -> list[Record]:
+        """Return the records with these ids, in order; unknown ids are left out."""
         with self._open() as stored:
             return [_copy(stored[id]) for id in ids if id in stored]
 
     def delete(self, ids: Sequence[str]) -> int:
+        """Delete the records with these ids and return how many existed."""
         with self._open(to_write=True) as stored:
-            gone = {id: None for id in ids if id in stored}
-            if gone:
-                self._keep(gone)
-            return len(gone)
+            deleted = {id: None for id in ids if id in stored}
+            if deleted:
+                self._keep(deleted)
+            return len(deleted)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        """Yield the records that meet the conditions, newest first."""
         with self._open() as stored:
             matching = [record for record in stored.values() if where.accepts(record)]
             most = len(matching) if limit is None else limit
             return map(_copy, nlargest(most, matching, key=lambda record: (record.created_at, record.id)))
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        """Return the records whose vectors are nearest, best first."""
         hits = []
         with self._open() as stored:
             for record in stored.values():
@@ -69,11 +74,14 @@ class DictStore(ABC):
 
 
 class MemoryStore(DictStore):
+    """A store in memory, which is lost when the process ends."""
+
     def __init__(self) -> None:
         self._records: dict[str, Record] | None = {}
         self._lock = hold_at_fork(threading.RLock())
 
     def close(self) -> None:
+        """Close the store and discard its records."""
         with self._lock:
             self._records = None
 
@@ -94,12 +102,14 @@ class MemoryStore(DictStore):
 
 
 def refuse_version(record: Record, version: int) -> ConflictError:
+    """Return the error for a record whose version is not newer than the stored one."""
     return ConflictError(
-        f"{record.id}: version {record.version} was put, but version {version} is held; read it again and retry"
+        f"{record.id}: version {version} is stored, so version {record.version} is refused; read it again and retry"
     )
 
 
 def refuse_record(record: Record, problem: object) -> ValidationError:
+    """Return the error for a record that cannot be stored."""
     return ValidationError(f"{record.id!r} cannot be stored: {problem}")
 
 

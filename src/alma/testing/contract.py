@@ -62,6 +62,7 @@ class FakeEmbedder:
         self.name = f"fake-{dim}"
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one vector for each text."""
         vectors = []
         for text in texts:
             values = [0.0] * self.dim
@@ -77,8 +78,8 @@ class FakeEmbedder:
 
 def make_record(id: str = "a", **fields: Any) -> Record:
     """A record with as little in it as possible."""
-    given: dict[str, Any] = {"kind": "heuristic", "project": "p", "created_at": MOMENT, "updated_at": MOMENT} | fields
-    return Record(id=id, **given)
+    values: dict[str, Any] = {"kind": "heuristic", "project": "p", "created_at": MOMENT, "updated_at": MOMENT} | fields
+    return Record(id=id, **values)
 
 
 # --- the contract
@@ -113,10 +114,12 @@ class Room:
     """Gives each test a folder of its own, and an empty one for everything that is made in it."""
 
     def setup_method(self) -> None:
+        """Create the temporary folder of a test."""
         self._room = tempfile.TemporaryDirectory()
         self._folders = 0
 
     def teardown_method(self) -> None:
+        """Delete the temporary folder of a test."""
         self._room.cleanup()
 
     def _make_folder(self) -> None:
@@ -130,20 +133,25 @@ class Room:
 
 
 class StoreContract(Room):
+    """The tests that every store must pass. Subclass it and define `make_store`."""
+
     histories = 40  # How many random histories are compared with the in-memory store.
 
     def make_store(self) -> Store:
-        raise NotImplementedError("say how an empty store is made, below self.folder")
+        """Return a new, empty store."""
+        raise NotImplementedError("return a new, empty store in a folder below self.folder")
 
     def open_again(self, store: Store) -> Store:
         """Another handle on the same records, while `store` is open or after it was closed."""
-        raise SkipTest("does not outlive its handle")
+        raise SkipTest("the store does not persist after it is closed")
 
     def setup_method(self) -> None:
+        """Open an empty store."""
         super().setup_method()
         self.store = self._make_empty()
 
     def teardown_method(self) -> None:
+        """Close the store."""
         self.store.close()
         super().teardown_method()
 
@@ -162,7 +170,7 @@ class StoreContract(Room):
 
     def _match(self, words: str, limit: int = 10, /, **conditions: Any) -> list[str]:
         if not isinstance(self.store, Searchable):
-            raise SkipTest("does not rank by words")
+            raise SkipTest("the store does not rank by words")
         hits = self.store.match(words, Where(**conditions), limit)
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
         return [hit.id for hit in hits]
@@ -170,6 +178,7 @@ class StoreContract(Room):
     # --- put, get and delete
 
     def test_every_record_comes_back(self) -> None:
+        """Every record comes back."""
         text = "naïve 日本語 🙂 \x00 \u200b ' \" \\ % _ ; -- \n\r\t"
         for record in (
             full_record(),
@@ -184,6 +193,7 @@ class StoreContract(Room):
         assert list(self.store.scan(Where(keys=["k"]))) == [full_record()]
 
     def test_what_the_caller_changes_later_is_not_changed_in_the_store(self) -> None:
+        """What the caller changes later is not changed in the store."""
         body: dict[str, Any] = {"list": [1]}
         self._put("a", body=body)
         body["list"].append(2)
@@ -191,12 +201,14 @@ class StoreContract(Room):
         assert self.store.get(["a"])[0].body == {"list": [1]}
 
     def test_what_is_no_json_or_has_no_time_zone_is_refused(self) -> None:
+        """What is no json or has no time zone is refused."""
         naive = MOMENT.replace(tzinfo=None)
         for bad in ({"body": {"x": object()}}, {"body": {"x": float("nan")}}, {"created_at": naive}):
             refused(ValidationError, self.store.put, [make_record("b"), make_record(**bad)])
         assert self._scan() == []
 
     def test_an_id_is_never_taken_for_another(self) -> None:
+        """An id is never taken for another."""
         odd = ["a", "a\0", "a\0b", "A", "á", "a ", "%", "_", "'", '"', "\\", ""]
         self._put(*odd)
         for ids in (*([id] for id in odd), ["A", "a", "A"], []):
@@ -205,6 +217,7 @@ class StoreContract(Room):
         assert set(self._scan()) == set(odd) - {"a\0b"}
 
     def test_many_ids_at_once(self) -> None:
+        """Many ids at once."""
         ids = [f"id{i:05d}" for i in range(3000)]
         self._put(*ids)
         assert [record.id for record in self.store.get(ids)] == ids
@@ -212,6 +225,7 @@ class StoreContract(Room):
         assert self.store.delete(ids) == 3000
 
     def test_a_greater_version_replaces(self) -> None:
+        """A greater version replaces."""
         self._put("a", text="old", tags=("x",), links=("l",), vectors=(EAST,))
         newer = make_record(text="new", version=7, tags=("y",), links=(), vectors=(WEST, NORTH), project="q")
         self.store.put([make_record(version=3), newer])
@@ -220,18 +234,19 @@ class StoreContract(Room):
 
     def test_a_version_that_is_no_greater_conflicts_and_leaves_nothing_of_the_whole_put(self) -> None:
         """Even an equal record: two writers who both count one more would both be told that it was counted."""
-        held = make_record(version=2, text="held")
-        self.store.put([held])
-        stale = (held, make_record(version=2), make_record(version=1), make_record(version=2, vectors=(EAST,)))
+        stored = make_record(version=2, text="held")
+        self.store.put([stored])
+        stale = (stored, make_record(version=2), make_record(version=1), make_record(version=2, vectors=(EAST,)))
         for record in stale:
             fresh = [make_record("b", vectors=(EAST,)), record, make_record("c")]
             assert "a" in str(refused(ConflictError, self.store.put, fresh))
         refused(ConflictError, self.store.put, [make_record("b", version=2), make_record("b", version=1)])
         self.store.put([])
-        assert list(self.store.scan(Where())) == [held]
+        assert list(self.store.scan(Where())) == [stored]
         assert self._near() == []
 
     def test_delete_counts_what_was_there_and_removes_it_everywhere(self) -> None:
+        """Delete counts what was there and removes it everywhere."""
         self._put("a", "b", "c", version=9, text="word", vectors=(EAST,), tags=("t",), links=("l",))
         assert self.store.delete(["a", "c", "?", "a"]) == 2
         assert self.store.delete(["a"]) == self.store.delete([]) == 0
@@ -244,6 +259,7 @@ class StoreContract(Room):
     # --- scan
 
     def test_scan_gives_the_newest_first_and_among_equals_the_greatest_id(self) -> None:
+        """Scan gives the newest first and among equals the greatest id."""
         self._put("a", "c", "ä")
         self._put("b", created_at=MOMENT + timedelta(microseconds=1))
         assert self._scan() == ["b", "ä", "c", "a"]
@@ -252,25 +268,27 @@ class StoreContract(Room):
         assert self._scan(0) == []
 
     def test_scan_tolerates_writes_while_it_is_read(self) -> None:
+        """Scan tolerates writes while it is read."""
         ids = [f"{i:04d}" for i in range(1000)]
         self._put(*ids)
-        seen = []
+        seen_ids = []
         for record in self.store.scan(Where()):
-            seen.append(record.id)
-            if len(seen) == 1:
+            seen_ids.append(record.id)
+            if len(seen_ids) == 1:
                 self._put("new")
                 self.store.delete(ids[:500])
-        assert seen == sorted(seen, reverse=True)
-        assert set(ids[500:]) <= set(seen)
+        assert seen_ids == sorted(seen_ids, reverse=True)
+        assert set(ids[500:]) <= set(seen_ids)
 
     def test_each_condition_filters(self) -> None:
+        """Each condition filters."""
         for name, value in CONDITIONS.items():
             self._put(name, vectors=(EAST,), **{name: value})
         self._put("plain", vectors=(EAST,))
         for name, value in CONDITIONS.items():
             where = {"links": "linked", "tags": "tagged", "status": "statuses"}.get(name, f"{name}s")
-            wanted = [value, "none"] if isinstance(value, str) else value[1:]
-            assert self._scan(**{where: wanted}) == self._near(**{where: wanted}) == [name], name
+            values = [value, "none"] if isinstance(value, str) else value[1:]
+            assert self._scan(**{where: values}) == self._near(**{where: values}) == [name], name
             # An empty collection matches nothing.
             assert self._scan(**{where: []}) == self._near(**{where: set()}) == [], name
         self._put("bodied", vectors=(EAST,), body={"size": 2, "name": 'Say "no"', "gone": None})
@@ -284,6 +302,7 @@ class StoreContract(Room):
         assert self._scan(agents=["x", ""], keys=["x", ""], users=["x"]) == ["user"]
 
     def test_spans_of_time_include_their_beginning_and_exclude_their_end(self) -> None:
+        """Spans of time include their beginning and exclude their end."""
         times: dict[str, dict[str, Any]] = {
             "always": {},
             "from": {"valid_from": MOMENT},
@@ -305,6 +324,7 @@ class StoreContract(Room):
     # --- nearest
 
     def test_nearest_ranks_by_the_cosine_of_the_best_vector(self) -> None:
+        """Nearest ranks by the cosine of the best vector."""
         long = quantize([1.0, 0.0, 0.0])
         vectors = {
             "none": (),
@@ -320,18 +340,20 @@ class StoreContract(Room):
             self._put(id, vectors=some)
         hits = self.store.nearest(EAST, Where(), 10)
         assert [hit.id for hit in hits] == ["east", "several", "north", "zero", "west"]
-        for hit, wanted in zip(hits, (1.0, cosine(EAST, NORTH_EAST), 0.0, 0.0, -1.0), strict=True):
-            assert abs(hit.score - wanted) < 1e-6
+        for hit, expected in zip(hits, (1.0, cosine(EAST, NORTH_EAST), 0.0, 0.0, -1.0), strict=True):
+            assert abs(hit.score - expected) < 1e-6
         assert self.store.nearest(EAST, Where(), 2) == hits[:2]
         assert self.store.nearest(EAST, Where(), 0) == self.store.nearest(quantize([1.0]), Where(), 5) == []
         assert {hit.score for hit in self.store.nearest(bytes(2), Where(), 5)} == {0.0}
 
     def test_equal_scores_come_in_the_order_of_ids(self) -> None:
+        """Equal scores come in the order of ids."""
         self._put(*(f"{i * 7 % 100:02d}" for i in range(100)), vectors=(EAST,))
         assert self._near(3) == ["00", "01", "02"]
         assert self._near(100) == [f"{i:02d}" for i in range(100)]
 
     def test_the_filter_comes_before_the_ranking(self) -> None:
+        """The filter comes before the ranking."""
         many = [str(i) for i in range(500)]
         self._put(*(f"crowd{i}" for i in many), agent="many", vectors=(EAST,))
         self._put(*(f"old{i}" for i in many), agent="few", status=Status.ARCHIVED, vectors=(EAST,))
@@ -340,18 +362,20 @@ class StoreContract(Room):
         assert self._near(5, agents=["few"], statuses=["active"]) == ["far"]
 
     def test_long_vectors_are_ranked_exactly(self) -> None:
+        """Long vectors are ranked exactly."""
         base = bytes([127, 129] * 1000)
         others = [bytes([*base[:i], 126, *base[i + 1 :]]) for i in range(0, 40, 2)] + [base[:-1] + b"\x80"]
         for i, vector in enumerate(others):
             self._put(f"{i:02d}", vectors=(vector,))
-        wanted = sorted((-cosine(base, vector), f"{i:02d}") for i, vector in enumerate(others))
+        expected = sorted((-cosine(base, vector), f"{i:02d}") for i, vector in enumerate(others))
         hits = self.store.nearest(base, Where(), 50)
-        assert [hit.id for hit in hits] == [id for _, id in wanted]
-        assert all(abs(hit.score + score) < 1e-9 for hit, (score, _) in zip(hits, wanted, strict=True))
+        assert [hit.id for hit in hits] == [id for _, id in expected]
+        assert all(abs(hit.score + score) < 1e-9 for hit, (score, _) in zip(hits, expected, strict=True))
 
     # --- words, for a store that is Searchable
 
     def test_match_finds_what_shares_a_word(self) -> None:
+        """Match finds what shares a word."""
         texts = {"a": "The cache was stale", "b": "a STALE, token!", "c": "nothing of it", "d": ""}
         self.store.put([make_record(id, text=text, agent="x") for id, text in texts.items()])
         assert set(self._match("stale unrelated")) == {"a", "b"}
@@ -361,6 +385,7 @@ class StoreContract(Room):
         assert self._match("x p heuristic s1 1") == []
 
     def test_match_takes_any_text_for_words(self) -> None:
+        """Match takes any text for words."""
         self._put("a", text="plain words: NOT a query, c++ x")
         for words in ('"', "*", "-", "( )", "++ --", "\x00", "', ;", "\U0001faf0"):
             assert self._match(words) == [], words
@@ -368,6 +393,7 @@ class StoreContract(Room):
             assert self._match(words) == self._match("pla\0words") == ["a"], words
 
     def test_match_takes_words_of_any_length(self) -> None:
+        """Match takes words of any length."""
         # Scripts without spaces make one word of a whole page; an index may cut it, even inside a character.
         long = "\u6570\u636e\u5e93" * 10_000
         self.store.put([make_record("a", text="alpha"), make_record("long", text=f"x {long}")])
@@ -375,6 +401,7 @@ class StoreContract(Room):
         assert self._match(f"y{long}") == []
 
     def test_match_filters_before_it_ranks(self) -> None:
+        """Match filters before it ranks."""
         many = [str(i) for i in range(300)]
         self._put(*(f"crowd{i}" for i in many), agent="many", text="word word word")
         self._put(*(f"old{i}" for i in many), agent="few", status=Status.ARCHIVED, text="word word")
@@ -383,6 +410,7 @@ class StoreContract(Room):
         assert self._match("word", agents=["none"]) == self._match("word", kinds=[]) == []
 
     def test_rarer_words_weigh_more(self) -> None:
+        """Rarer words weigh more."""
         self._put(*map(str, range(20)), text="common thing")
         self._put("rare", text="unusual thing")
         assert self._match("common unusual", 1) == ["rare"]
@@ -390,6 +418,7 @@ class StoreContract(Room):
     # --- the whole
 
     def test_records_outlive_the_handle(self) -> None:
+        """Records outlive the handle."""
         self.store.put([full_record(), make_record("gone", vectors=(EAST,))])
         self.store.delete(["gone"])
         self.store.close()
@@ -398,6 +427,7 @@ class StoreContract(Room):
         assert self._near() == []
 
     def test_two_handles_see_each_others_writes(self) -> None:
+        """Two handles see each others writes."""
         with closing(self.open_again(self.store)) as other:
             for store, id in ((self.store, "a"), (other, "b"), (self.store, "c"), (other, "d")):
                 store.put([make_record(id, text="word", vectors=(EAST,))])
@@ -411,20 +441,23 @@ class StoreContract(Room):
             refused(ConflictError, self._put, "a", version=1)
 
     def test_a_closed_store_says_so(self) -> None:
+        """A closed store says so."""
         self.store.close()
         self.store.close()
         refused(StorageError, self.store.get, ["a"])
         refused(StorageError, self._put, "a")
 
     def test_counting_agrees_with_scanning(self) -> None:
+        """Counting agrees with scanning."""
         if not isinstance(self.store, Countable):
-            raise SkipTest("cannot count")
+            raise SkipTest("the store cannot count records")
         self.store.put([full_record(), make_record("a"), make_record("b"), make_record("c", status=Status.ARCHIVED)])
         for where in (Where(), Where(statuses=[Status.ACTIVE]), Where(agents=[]), Where(tagged=full_record().tags)):
-            found = Counter((one.kind, one.agent, str(one.status)) for one in self.store.scan(where))
-            assert self.store.count(where) == found
+            expected = Counter((one.kind, one.agent, str(one.status)) for one in self.store.scan(where))
+            assert self.store.count(where) == expected
 
     def test_it_agrees_with_the_in_memory_store_on_random_histories(self) -> None:
+        """It agrees with the in memory store on random histories."""
         self._need_hypothesis()
         agree(self._make_empty, self.histories)
 
@@ -488,6 +521,7 @@ def call_safely(target: object, verb: str, *args: object, **options: object) -> 
 
 
 def draw_some(values: Sequence[Any], *, unique: bool = False) -> SearchStrategy[tuple[Any, ...]]:
+    """Return a strategy for up to two of these values."""
     return st.lists(st.sampled_from(values), max_size=2, unique=unique).map(tuple)
 
 
@@ -509,6 +543,8 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 
 class Ask(NamedTuple):
+    """A query of a random history."""
+
     where: Where
     vector: bytes
     words: str
@@ -526,6 +562,7 @@ ALWAYS = (
 
 
 def records() -> SearchStrategy[Record]:
+    """Return a strategy for records."""
     moments = st.sampled_from(MOMENTS)
     recent = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([0.0, 0.5, 1.0])), max_size=2).map(tuple)
     return st.builds(
@@ -547,6 +584,7 @@ def records() -> SearchStrategy[Record]:
 
 
 def wheres() -> SearchStrategy[Where]:
+    """Return a strategy for conditions."""
     fields = {"statuses" if name == "status" else f"{name}s": draw_some(values) for name, values in NAMES.items()}
     fields |= {"linked": draw_some(IDS[:2]), "tagged": draw_some(("red", "blue"))}
     times: dict[str, Any] = dict.fromkeys(("created_from", "created_to", "valid_at"), st.sampled_from(MOMENTS))
@@ -557,6 +595,7 @@ def wheres() -> SearchStrategy[Where]:
 
 
 def steps() -> SearchStrategy[Step]:
+    """Return a strategy for the steps of a history."""
     put = st.tuples(st.just("put"), st.lists(records(), min_size=1, max_size=3))
     delete = st.tuples(st.just("delete"), st.lists(st.sampled_from((*IDS, "unknown")), max_size=3))
     words = st.lists(st.sampled_from((*WORDS, "unknown", '"', "*")), max_size=3).map(" ".join)
@@ -591,9 +630,9 @@ def agree(make_store: Callable[[], Store], examples: int = 40, *, shrink: bool =
 def _compare_answers(store: Store, model: Store, ask: Ask) -> None:
     for limit in (None, ask.limit):
         assert call_safely(store, "scan", ask.where, limit) == call_safely(model, "scan", ask.where, limit)
-    near, wanted = (one.nearest(ask.vector, ask.where, ask.limit) for one in (store, model))
-    assert [hit.id for hit in near] == [hit.id for hit in wanted]
-    assert all(abs(a.score - b.score) < 1e-6 for a, b in zip(near, wanted, strict=True))
+    near, expected = (one.nearest(ask.vector, ask.where, ask.limit) for one in (store, model))
+    assert [hit.id for hit in near] == [hit.id for hit in expected]
+    assert all(abs(a.score - b.score) < 1e-6 for a, b in zip(near, expected, strict=True))
     if not isinstance(store, Searchable):
         return
     hits, words = store.match(ask.words, ask.where, ask.limit), set(ask.words.split())

@@ -41,31 +41,38 @@ HOSTILE = (
 
 
 def names(entities: Iterable[Entity]) -> list[str]:
+    """Return the names of entities."""
     return [one.name for one in entities]
 
 
 def near(neighbours: Iterable[Neighbour]) -> set[tuple[str, str]]:
+    """Return the relationship type and entity name of each neighbour."""
     return {(one.relationship.type, one.entity.name) for one in neighbours}
 
 
 class GraphContract(Room):
+    """The tests that every graph must pass. Subclass it and define `make_graph`."""
+
     histories = 30  # How many random histories are compared with the in-memory graph.
     hub_size = 10_000
     says_closed = True
 
     def make_graph(self, project_id: str, clock: Clock) -> Graph:
-        raise NotImplementedError("say how an empty graph is made, below self.folder")
+        """Return a new, empty graph."""
+        raise NotImplementedError("return a new, empty graph in a folder below self.folder")
 
     def open_again(self, project_id: str, clock: Clock) -> Graph:
         """Another handle on the same graph after the first was closed."""
-        raise SkipTest("does not outlive its handle")
+        raise SkipTest("the graph does not persist after it is closed")
 
     def setup_method(self) -> None:
+        """Open an empty graph."""
         super().setup_method()
         self.clock = FrozenClock()
         self.graph = self._make_empty()
 
     def teardown_method(self) -> None:
+        """Close the graph."""
         self.graph.close()
         super().teardown_method()
 
@@ -83,6 +90,7 @@ class GraphContract(Room):
         return self.graph.add_relationship(Relationship(subject, kind, object, valid_from=since))
 
     def test_every_field_comes_back(self) -> None:
+        """Every field comes back."""
         attributes = {"team": ["a", {"b": None}], "n": 1.5, "yes": True}
         bob = Entity("Robert Smith", "person", "p-1", ("Bob", "R. Smith"), attributes, ("kno_1", "epi_2"), 0.75)
         acme = Entity("Acme")
@@ -95,6 +103,7 @@ class GraphContract(Room):
         assert self.graph.relationships() == self.graph.relationships("p-1") == [stored]
 
     def test_hostile_names_are_only_names(self) -> None:
+        """Hostile names are only names."""
         for name in HOSTILE:
             self.graph.add_entity(Entity(name, "person", aliases=(name[::-1],), attributes={name: name}))
         self._add("Eve")
@@ -108,6 +117,7 @@ class GraphContract(Room):
         assert len(self.graph.find()) == len(HOSTILE)
 
     def test_many_at_once_all_or_none(self) -> None:
+        """Many at once all or none."""
         entities = [Entity(f"e{number}") for number in range(50)]
         chain = [Relationship(f"e{number}", "next", f"e{number + 1}") for number in range(49)]
         stored, joined = self.graph.add_many([*entities, entities[0]], [*chain, chain[0]])
@@ -117,6 +127,7 @@ class GraphContract(Room):
         assert (self.graph.stats().entities, self.graph.stats().relationships) == (50, 49)
 
     def test_a_hub_is_bounded(self) -> None:
+        """A hub is bounded."""
         size = self.hub_size
         people = [Entity(f"Person {number:05d}", "person") for number in range(size)]
         for start in range(0, size, 2500):
@@ -134,6 +145,7 @@ class GraphContract(Room):
         assert self.graph.stats().relationships == 0
 
     def test_what_is_deleted_is_gone(self) -> None:
+        """What is deleted is gone."""
         self._add("Bob", "Eve", "Carl")
         self._relate("bob", "knows", "eve")
         other = self._relate("eve", "knows", "carl")
@@ -145,6 +157,7 @@ class GraphContract(Room):
         assert self.graph.relationships(history=True) == []
 
     def test_projects_do_not_see_each_other(self) -> None:
+        """Projects do not see each other."""
         other = self.make_graph("q", self.clock)
         try:
             self._add("Bob", "Eve")
@@ -160,6 +173,7 @@ class GraphContract(Room):
             other.close()
 
     def test_what_was_stored_is_there_in_the_next_handle(self) -> None:
+        """What was stored is there in the next handle."""
         self._add("Bob", "Eve")
         edge = self._relate("bob", "knows", "eve")
         self.graph.merge("eve", self.graph.add_entity(Entity("Evelyn")).id)
@@ -169,13 +183,15 @@ class GraphContract(Room):
         assert self.graph.get("evelyn").id == "eve"
 
     def test_a_closed_graph_says_so(self) -> None:
+        """A closed graph says so."""
         if not self.says_closed:
-            raise SkipTest("belongs to somebody else, who closes it")
+            raise SkipTest("the graph belongs to another owner, who closes it")
         self.graph.close()
         self.graph.close()
         refused(StorageError, self.graph.find)
 
     def test_it_agrees_with_the_in_memory_graph_on_random_histories(self) -> None:
+        """It agrees with the in memory graph on random histories."""
         self._need_hypothesis()
         agree_on_graph(self._make_empty, self.clock, self.histories)
 
@@ -192,6 +208,7 @@ GraphCall = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
 def graph_calls() -> SearchStrategy[GraphCall]:
+    """Return a strategy for the calls of a random history."""
     ids, nth, days = st.sampled_from(ENDS), st.integers(0, 3), st.sampled_from(DAYS)
     sources = draw_some("ab", unique=True)
     entity = st.builds(
@@ -204,12 +221,12 @@ def graph_calls() -> SearchStrategy[GraphCall]:
         confidence=st.sampled_from((0.5, 1.0)),
     )
     # Mostly usable: two ends that are known, and an end after the beginning.
-    known = st.sampled_from((*ENDS[:-1] * 3, "nobody"))
+    names = st.sampled_from((*ENDS[:-1] * 3, "nobody"))
     edge = st.builds(
         Relationship,
-        known,
+        names,
         st.sampled_from(("knows", "works_at")),
-        known,
+        names,
         valid_from=st.none() | days,
         valid_to=st.none() | days,
         sources=sources,

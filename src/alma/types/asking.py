@@ -1,4 +1,4 @@
-"""What a language model is asked and answers, and which model may be asked: the section `model` of the settings."""
+"""Prompts and answers of language models, and the section `model` of the settings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
+    """A request to a language model."""
+
     system: str  # What is to be done: our own words.
     text: str  # What it is to be done with. May come from anywhere; secrets are taken out before it leaves.
     schema: Mapping[str, Any]  # The shape of the answer, in the part of JSON Schema that `alma.models.client` knows.
@@ -25,13 +27,15 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
+    """A model's answer, and what it cost."""
+
     value: Any  # Fits the prompt's schema.
     model: str
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float = 0.0  # In US dollars, as the provider counts it.
     seconds: float = 0.0
-    metered: bool = True  # Whether the provider told what it took; otherwise what was set aside counts as spent.
+    metered: bool = True  # Whether the provider reported the usage; otherwise the reserved amount counts as spent.
 
 
 # --- settings --------------------------------------------------------------------------------------
@@ -57,7 +61,7 @@ _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class BudgetLimits:
-    """A day's most. None: as much as you like."""
+    """The limits of a daily budget; None means no limit."""
 
     calls: int | None = 100
     tokens: int | None = None
@@ -69,11 +73,13 @@ class BudgetLimits:
         for name in ("calls", "tokens"):
             value = getattr(self, name)
             if value is not None and not _is_whole(value):
-                raise ConfigError(f"budget.{name} must be a whole number from 0, or none for no limit, not {value!r}")
+                raise ConfigError(
+                    f"budget.{name} must be a whole number of 0 or more, or null for no limit, not {value!r}"
+                )
         for name in ("cost", "cost_of_a_call"):
             value = getattr(self, name)
             if not (_is_number(value) and value >= 0) and not (value is None and name == "cost"):
-                raise ConfigError(f"budget.{name} must be US dollars from 0, not {value!r}")
+                raise ConfigError(f"budget.{name} must be an amount in US dollars of 0 or more, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +93,16 @@ class Prices:
         for name in ("input", "output"):
             value = getattr(self, name)
             if not (_is_number(value) and value >= 0):
-                raise ConfigError(f"prices.{name} must be US dollars for a million tokens, not {value!r}")
+                raise ConfigError(f"prices.{name} must be the price of a million tokens in US dollars, not {value!r}")
 
     def of(self, tokens_in: int, tokens_out: int) -> float:
+        """Return the cost of a call in US dollars."""
         return (tokens_in * self.input + tokens_out * self.output) / 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """The section `model` of the configuration. What is None is the provider's own default."""
+    """The section `model` of the configuration. None stands for the provider's default."""
 
     provider: str = "none"
     model: str | None = None
@@ -126,7 +133,9 @@ class ModelSettings:
         for name in ("timeout", "connect_timeout", "read_timeout"):
             value = getattr(self, name)
             if value is not None and not (_is_number(value) and 0 < value <= LONGEST_TIMEOUT):
-                raise ConfigError(f"the model's `{name}` must be seconds up to {LONGEST_TIMEOUT:g}, not {value!r}")
+                raise ConfigError(
+                    f"the model's `{name}` must be a number of seconds up to {LONGEST_TIMEOUT:g}, not {value!r}"
+                )
         for name in ("repair", "allow_http"):
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"the model's `{name}` must be true or false, not {getattr(self, name)!r}")
@@ -134,9 +143,9 @@ class ModelSettings:
             raise ConfigError(f"the model's `retries` must be a whole number from 0 to 10, not {self.retries!r}")
         if self.structured not in STRUCTURED:
             raise ConfigError(unknown("value of the model's `structured`", self.structured, STRUCTURED))
-        given = self.api_key_env
+        variable = self.api_key_env
         # Not quoted: it may be the key itself, written here by mistake.
-        if given is not None and not (isinstance(given, str) and _VARIABLE.fullmatch(given)):
+        if variable is not None and not (isinstance(variable, str) and _VARIABLE.fullmatch(variable)):
             raise ConfigError(
                 "the model's `api_key_env` must be the name of an environment variable such as MY_API_KEY"
             )
@@ -146,13 +155,13 @@ class ModelSettings:
                 raise ConfigError(describe_unfit_option(self.provider, name))
         needs_model = self.provider not in ("none", "recorded", "claude-cli")
         if needs_model and not self.model:
-            raise ConfigError(f"the model's `model` is missing; it names the model that {self.provider} is to use")
+            raise ConfigError(f"the model's `model` is missing; set it to the name of a model of {self.provider}")
         if needs_model and self.budget.cost is not None and self.prices is None:
             raise ConfigError("a budget of `cost` needs the model's `prices`, such as {input: 1.0, output: 5.0}")
 
 
 def describe_unfit_option(provider: str, option: str) -> str:
-    """The sentence for a setting that a provider does not have."""
+    """Return the error message for an option that a provider does not have."""
     valid = PROVIDERS[provider]
     if not valid:
         return f"the model {provider!r} takes no options, so remove {option!r}"

@@ -1,4 +1,4 @@
-"""Who and what is known, and how they hang together: the values of the graph."""
+"""The values of the graph: entities and the relationships between them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Entity:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What it is found by."""
+        """Return the keys by which the entity is found."""
         return tuple(dict.fromkeys((*map(name_key, (self.name, *self.aliases)), *self.absorbed)))
 
 
@@ -78,15 +78,17 @@ class Relationship:
             object.__setattr__(self, "id", relationship_id(self.subject, self.type, self.object, self.valid_from))
 
     def holds_at(self, moment: datetime) -> bool:
+        """Return whether the relationship held at a moment."""
         begun = self.valid_from is None or self.valid_from <= moment
         return begun and (self.valid_to is None or moment < self.valid_to)
 
     def other(self, id: str) -> str:
-        """The other end."""
+        """Return the other end."""
         return self.object if id == self.subject else self.subject
 
 
 def relationship_id(subject: str, type: str, object: str, since: datetime | None) -> str:
+    """Return the id of a relationship: the same for the same ends, type and beginning."""
     # What is no time is refused when it is to be kept; until then it only needs a name.
     start = to_iso(since) or "" if isinstance(since, datetime | None) else str(since)
     return f"rel_{digest(subject, type, object, start)}"
@@ -94,13 +96,15 @@ def relationship_id(subject: str, type: str, object: str, since: datetime | None
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
+    """An entity next to another one, and the relationship between them."""
+
     entity: Entity
     relationship: Relationship
 
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """What was reached: entities nearest first, and the relationships between them."""
+    """The entities that were reached, nearest first, and the relationships between them."""
 
     entities: tuple[Entity, ...]
     relationships: tuple[Relationship, ...]
@@ -132,6 +136,8 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class GraphStats:
+    """How many entities and relationships a graph has."""
+
     entities: int
     relationships: int  # All that are held, the ended ones too.
     current: int  # Those that hold now.

@@ -1,4 +1,4 @@
-"""The kinds of record: what a body holds, how it reads as text, and the value a person gets to see.
+"""The kinds of record: the fields of a body, its searchable text, and the memory that a user sees.
 
 A kind is declared once. A memory is a dataclass whose fields say where they come from: `stored` in the body of the
 record, `taken` from an attribute of the record, or `derived` from the record by a function. How a record becomes a
@@ -26,7 +26,7 @@ EVERYWHERE = "everywhere"  # The project whose rules hold in all projects.
 
 
 class Reach(StrEnum):
-    """How far a rule goes: this one time, this session, this project, or everything its person does."""
+    """Where a rule applies: once, in this session, in this project, or always."""
 
     ONCE = "once"
     SESSION = "session"
@@ -38,7 +38,7 @@ LASTING = (Reach.PROJECT, Reach.ALWAYS)  # A rule with such a reach holds beyond
 
 
 class RuleSource(StrEnum):
-    """What taught it."""
+    """Where a rule comes from."""
 
     NOTE = "note"
     CORRECTION = "correction"
@@ -190,6 +190,8 @@ def _make_decoder(memory: type[Memory]) -> Decode:
 
 
 class MemoryType(StrEnum):
+    """The types of memories that users see."""
+
     HEURISTIC = "heuristic"
     OUTCOME = "outcome"
     USER_PREFERENCE = "user_preference"
@@ -208,10 +210,13 @@ class Result(StrEnum):
 
     @property
     def value_of(self) -> float:
+        """Return the result as a number: 1 for a success, 0.5 for a partial success, 0 for a failure."""
         return {"success": 1.0, "partial": 0.5, "failure": 0.0}[self]
 
 
 class FeedbackSignal(StrEnum):
+    """Feedback on a memory that was retrieved."""
+
     USED = "used"
     IGNORED = "ignored"
     THUMBS_UP = "thumbs_up"
@@ -232,8 +237,8 @@ def _find_last_result(record: Record) -> datetime:
 
 
 def _measure_success(record: Record) -> float:
-    seen = record.evidence
-    return (seen.successes + 0.5 * seen.partials) / seen.results if seen.results else 0.0
+    evidence = record.evidence
+    return (evidence.successes + 0.5 * evidence.partials) / evidence.results if evidence.results else 0.0
 
 
 _COUNT = re.compile(r"failed \d+ of \d+ times")
@@ -261,12 +266,12 @@ def is_learned_reason(why: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What every memory has, whatever its type."""
+    """The fields that all memories have."""
 
     id: str = record_field("id")
     agent: str = record_field("agent")
     project_id: str = record_field("project")
-    # Whose it is; empty: it belongs to nobody in particular, and every user sees it.
+    # The user it belongs to; empty: every user sees it.
     user_id: str = record_field("user", default="")
     status: str = record_field("status", str, default="active")
     # Where it came from: user, agent, tool, content or import. What comes from tool and content is only quoted.
@@ -306,7 +311,7 @@ class Heuristic(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Memory):
-    """What was tried and how it went."""
+    """One recorded task attempt: the strategy that was used, and the result."""
 
     task_type: str = stored_field(default="")
     task_description: str = stored_field("task", searched=1, embedded=True)
@@ -320,11 +325,14 @@ class Outcome(Memory):
 
     @property
     def success(self) -> bool:
+        """Return whether the task succeeded completely."""
         return self.outcome is Result.SUCCESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPreference(Memory):
+    """A preference that a user stated, such as how answers should look."""
+
     user_id: str = record_field("user")
     category: str = stored_field(searched=1, editable=True, unique=True)
     preference: str = stored_field(searched=2, embedded=True, editable=True, unique=True)
@@ -336,6 +344,8 @@ class UserPreference(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DomainKnowledge(Memory):
+    """A fact about a domain."""
+
     domain: str = stored_field(searched=1, editable=True, unique=True)
     fact: str = stored_field(searched=2, embedded=True, editable=True, unique=True)
     source: str = record_field("provenance.source")
@@ -347,7 +357,7 @@ class DomainKnowledge(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AntiPattern(Memory):
-    """What not to do when `condition`, why, and what to do instead."""
+    """A strategy to avoid when `condition`, with the reason and an alternative."""
 
     pattern: str = stored_field(searched=2, embedded=True, editable=True)
     condition: str = stored_field(searched=1, embedded=True, editable=True, default="")
@@ -361,7 +371,7 @@ class AntiPattern(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Memory):
-    """What a person wants done or not done, taught by a correction, a note or a mistake that was made good."""
+    """A rule that a person taught with a correction or a note, or accepted."""
 
     rule: str = stored_field(searched=2, embedded=True, editable=True, unique=True)
     # When it applies; empty: whenever its words fit.
@@ -379,7 +389,7 @@ class Rule(Memory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn(Memory):
-    """What one speaker said at one point of a conversation."""
+    """One turn of a conversation."""
 
     session_id: str = record_field("session")
     episode_id: str = derived_field(lambda record: record.links[0])

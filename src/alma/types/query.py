@@ -1,4 +1,4 @@
-"""What an agent may learn and read, and what a store is asked: a filter, and what it answers with when it ranks."""
+"""The scopes of agents, the filter for queries to a store, and the hits that it returns."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from .record import Record
 
 
 def plain(name: str) -> str:
+    """Return a name in the form in which names are compared."""
     return name.strip().casefold()
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryScope:
+    """What one agent may learn, and whom it shares memories with."""
+
     agent_name: str
     can_learn: tuple[str, ...] = ()  # Empty: everything that `cannot_learn` does not name.
     cannot_learn: tuple[str, ...] = ()
@@ -31,6 +34,7 @@ class MemoryScope:
         return not self.can_learn or any(plain(name) == plain(category) for name in self.can_learn)
 
     def shares_with(self, other: str) -> bool:
+        """Return whether the agent shares its memories with another one."""
         return other in self.share_with
 
 
@@ -41,14 +45,14 @@ class Scopes:
     agents: Mapping[str, MemoryScope]
 
     def known(self) -> tuple[str, ...]:
-        """Every agent that is declared or named by one that is, in order of appearance."""
+        """Return all agents that are declared, or named in a declaration, in order of appearance."""
         names = dict.fromkeys(self.agents)
         for scope in self.agents.values():
             names |= dict.fromkeys((*scope.share_with, *scope.inherit_from))
         return tuple(names)
 
     def canonical(self, agent: str) -> str | None:
-        """The declared spelling of an agent's name, or None when it is not known."""
+        """Return the declared spelling of an agent's name, or None when it is not known."""
         if not self.agents:
             return agent
         names = self.known()
@@ -57,10 +61,11 @@ class Scopes:
         return {name.lower(): name for name in names}.get(agent.lower())
 
     def of(self, agent: str) -> MemoryScope:
+        """Return the scope of an agent; an undeclared agent may learn everything."""
         return self.agents.get(agent) or MemoryScope(agent)
 
     def readable(self, agent: str) -> tuple[str, ...]:
-        """The agent itself and all who share with it: reading needs the owner's consent, wanting is not enough."""
+        """Return the agent itself and all agents that share with it; `inherit_from` alone gives no access."""
         shared = [name for name, scope in self.agents.items() if name != agent and scope.shares_with(agent)]
         return (agent, *shared)
 
@@ -78,13 +83,13 @@ Names = Collection[str] | None
 
 
 def visible_users(user: str | None) -> frozenset[str]:
-    """Return whose records somebody sees: the user's own and those of nobody in particular."""
+    """Return the users whose records a user sees: their own and those without a user."""
     return frozenset({"", user or ""})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Every given condition must hold. None asks for nothing; an empty collection matches nothing."""
+    """A filter for records. All conditions must hold; None is no condition, an empty collection matches nothing."""
 
     kinds: Names = None
     projects: Names = None
@@ -108,6 +113,7 @@ class Where:
                 raise TypeError(f"Where.{field.name} takes a collection of names, not one string")
 
     def accepts(self, record: Record) -> bool:
+        """Return whether a record meets all conditions."""
         for names, value in (
             (self.kinds, record.kind),
             (self.projects, record.project),
@@ -136,5 +142,7 @@ class Where:
 
 
 class Hit(NamedTuple):
+    """The id of a record that was found, and its score."""
+
     id: str
     score: float  # Higher is better. For `nearest` the cosine; for `match` comparable only within one answer.

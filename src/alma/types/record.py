@@ -1,4 +1,4 @@
-"""The one stored shape: whatever is kept is a `Record` of some kind. Only its kind's codec reads or writes `body`.
+"""The stored form of everything: a `Record` of some kind. Only the codec of its kind reads or writes `body`.
 
 Its vectors are int8 codes: one signed byte per dimension, scaled so that the largest component is 127. Only the
 direction of a vector means anything, so no scale is stored and every store ranks on exactly the same numbers: the dot
@@ -33,25 +33,29 @@ Vector = bytes
 
 
 def quantize(values: Sequence[float]) -> Vector:
+    """Return a vector as one signed byte for each value, scaled to the largest."""
     peak = max(map(abs, values), default=0.0)
     if not math.isfinite(peak) or not all(map(math.isfinite, values)):
-        raise ValueError("a vector holds a value that is not finite")
+        raise ValueError("a vector contains a value that is not finite")
     if peak == 0.0:
         return bytes(len(values))
     return bytes(round(127 * value / peak) & 0xFF for value in values)
 
 
 def codes(vector: Vector) -> memoryview:
+    """Return the signed bytes of a vector."""
     return memoryview(vector).cast("b")
 
 
 @lru_cache(maxsize=1024)
 def norm(vector: Vector) -> float:
+    """Return the length of a vector."""
     own = codes(vector)
     return math.sqrt(sum(map(mul, own, own)))
 
 
 def cosine(a: Vector, b: Vector) -> float:
+    """Return the cosine of two vectors of the same dimension; 0 if one is zero."""
     if len(a) != len(b):
         raise ValueError(f"vectors of {len(a)} and {len(b)} dimensions cannot be compared")
     scale = norm(a) * norm(b)
@@ -73,7 +77,7 @@ def cosines(vectors: Sequence[Vector], others: Sequence[Vector]) -> list[list[fl
 
 
 def unit(vector: Vector) -> list[float]:
-    """The same direction as floats of length one, for people and for stores that want floats."""
+    """Return the vector as floats of length 1."""
     scale = norm(vector)
     return [code / scale for code in codes(vector)] if scale else [0.0] * len(vector)
 
@@ -85,6 +89,8 @@ RECENT = 32
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
+    """The results and feedback that were recorded for a record."""
+
     successes: int = 0
     partials: int = 0
     failures: int = 0
@@ -98,19 +104,22 @@ class Evidence:
 
     @property
     def results(self) -> int:
+        """Return how many results were recorded."""
         return self.successes + self.partials + self.failures
 
     def with_result(self, value: float, at: datetime) -> Evidence:
+        """Return the evidence with one more result."""
         count = "successes" if value >= 1.0 else "failures" if value <= 0.0 else "partials"
         recent = (*self.recent, (int(at.timestamp()), value))[-RECENT:]
         return replace(self, **{count: getattr(self, count) + 1}, recent=recent)
 
     def with_results_of(self, other: Evidence) -> Evidence:
-        """The same uses and thumbs, with the results of another."""
+        """Return this evidence with the results of another one; uses and ratings stay."""
         names = ("successes", "partials", "failures", "recent")
         return replace(self, **{name: getattr(other, name) for name in names})
 
     def to_json(self) -> dict[str, Any]:
+        """Return the evidence as JSON values, without counts that are 0."""
         out: dict[str, Any] = {name: value for name in _COUNTS if (value := getattr(self, name))}
         if self.recent:
             out["recent"] = [list(pair) for pair in self.recent]
@@ -120,6 +129,7 @@ class Evidence:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Evidence:
+        """Return the evidence that `to_json` wrote."""
         if not data:
             return NONE
         last_used = data.get("last_used")
@@ -193,6 +203,8 @@ def find_source(name: str) -> str | None:
 
 
 class Status(StrEnum):
+    """Whether a record is in use."""
+
     CANDIDATE = "candidate"
     ACTIVE = "active"
     SUPERSEDED = "superseded"
@@ -218,7 +230,7 @@ class Origin(StrEnum):
 
 
 class Trust(StrEnum):
-    """How far its content may be believed; what is untrusted never stands where an instruction stands."""
+    """How far a record is trusted. Untrusted text never appears where a prompt gives instructions."""
 
     TRUSTED = "trusted"
     LEARNED = "learned"
@@ -227,12 +239,15 @@ class Trust(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
+    """Where a record came from, and how far it is trusted."""
+
     origin: Origin = Origin.AGENT
     trust: Trust = Trust.TRUSTED
     episodes: tuple[str, ...] = ()
     source: str = ""
 
     def to_json(self) -> dict[str, Any]:
+        """Return the provenance as JSON values."""
         out: dict[str, Any] = {"origin": str(self.origin), "trust": str(self.trust)}
         if self.episodes:
             out["episodes"] = list(self.episodes)
@@ -242,6 +257,7 @@ class Provenance:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Provenance:
+        """Return the provenance that `to_json` wrote."""
         origin, trust, source = Origin(data["origin"]), Trust(data["trust"]), data.get("source", "")
         canonical = find_source(source) if origin is Origin.AGENT and trust is Trust.TRUSTED else None
         if canonical in QUOTED:
@@ -251,12 +267,12 @@ class Provenance:
 
     @property
     def weight(self) -> int:
-        """How much it counts against other statements: a person's word most, untrusted text nothing."""
+        """Return the weight against other statements: highest for a person's, 0 for untrusted text."""
         return 0 if self.trust is Trust.UNTRUSTED else _WEIGHTS.get(self.origin, 1)
 
     @property
     def is_persons(self) -> bool:
-        """Whether a person said it."""
+        """Return whether a person stated it."""
         return self.trust is Trust.TRUSTED and self.origin in (Origin.USER, Origin.CORRECTION)
 
     @property
@@ -273,6 +289,8 @@ _CANONICAL = {Origin.CORRECTION: "user", Origin.OUTCOME: "agent", Origin.MODEL: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
+    """The stored form of everything that a store holds."""
+
     id: str
     kind: str
     project: str
@@ -324,4 +342,5 @@ def to_json(record: Record) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Record:
+    """Return the record that `to_json` wrote."""
     return Record(**{name: decode(data[name]) for name, (_, decode) in _CODECS.items()})

@@ -1,4 +1,4 @@
-"""What a retrieval gives back."""
+"""The result of a retrieval."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 from .kinds import AntiPattern, DomainKnowledge, Episode, Heuristic, Memory, Outcome, Rule, Turn, UserPreference
 
-# The fields of a slice, in the order in which it is gone through.
-_SHOWN = "preferences rules heuristics anti_patterns domain_knowledge outcomes episodes turns".split()
+# The fields of a slice, in the order of iteration.
+_FIELDS = "preferences rules heuristics anti_patterns domain_knowledge outcomes episodes turns".split()
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
+    """The value of one factor of a score, and its weight."""
+
     value: float  # Between 0 and 1.
     weight: float
 
@@ -33,7 +35,7 @@ class Explanation:
 
     @property
     def formula(self) -> str:
-        """How the score comes about. The other factors count only as far as it is similar, which stands before them."""
+        """Return the formula of the score: the similarity multiplies all other factors."""
         others = dict(self.factors)
         similar = others.pop("similarity")
         parts = [f"{name} {one.value:.3f} × {one.weight:.2f}" for name, one in others.items()]
@@ -68,25 +70,26 @@ class MemorySlice:
     renderer: Callable[[MemorySlice, int], str] = field(repr=False, compare=False)
 
     def __repr__(self) -> str:
-        """What was asked, and how many memories of each type there are."""
-        counts = [f"{name}={len(getattr(self, name))}" for name in _SHOWN if getattr(self, name)]
+        """Return the query, and how many memories of each type there are."""
+        counts = [f"{name}={len(getattr(self, name))}" for name in _FIELDS if getattr(self, name)]
         return f"MemorySlice({', '.join([repr(self.query[:60]), f'agent={self.agent!r}', *counts])})"
 
     @property
     def total_items(self) -> int:
+        """Return how many memories match the task."""
         return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[Memory]:
-        for name in _SHOWN:
+        for name in _FIELDS:
             yield from getattr(self, name)
 
     def __len__(self) -> int:
         return self.total_items
 
     def to_prompt(self, max_tokens: int = 2000) -> str:
-        """The memories as Markdown for a prompt, best first, within the budget; empty when there is nothing."""
+        """Return the memories as Markdown for a prompt, best first, within the budget; empty when there is nothing."""
         return self.renderer(self, max_tokens)
 
     def explain(self) -> tuple[Explanation, ...]:
-        """Why each memory is here, factor by factor, in the order of `iter(slice)`."""
+        """Return why each memory was retrieved, factor by factor, in the order of iteration."""
         return self.explanations

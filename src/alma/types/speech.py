@@ -1,4 +1,4 @@
-"""What somebody said, as it is searched: who counts as a person, and where a text falls into sentences.
+"""Spoken text as it is searched: which speakers are people, and how a text is split into sentences.
 
 What a program printed is quoted as data: one line, in code marks, short, and labelled as output.
 """
@@ -17,36 +17,37 @@ _BREAK = re.compile(r"(?<=[.!?])\s+(?=[^\W_a-z])|(?<=[。！？])|\n+")  # fmt: 
 
 
 def is_person(speaker: str) -> bool:
+    """Return whether a speaker is a person and not a machine role such as "assistant"."""
     return speaker.casefold() not in _MACHINES
 
 
 def by_name(speaker: str, text: str) -> str:
-    """The words with the name of who said them; a role such as 'user' says nothing about anybody."""
+    """Return the text after its speaker's name; a role such as 'user' is not a name."""
     return text if speaker.casefold() in _NAMELESS else f"{speaker}: {text}"
 
 
 def sentences(text: str) -> list[str]:
-    """The text in pieces of about a sentence; a very short one goes with the next, a very long one is cut."""
-    found: list[str] = []
+    """Return the text in pieces of about a sentence: short ones are joined, long ones are cut."""
+    pieces: list[str] = []
     waiting = ""
     for piece in filter(None, map(str.strip, _BREAK.split(text))):
         waiting = f"{waiting} {piece}" if waiting else piece
         if len(waiting) >= _LEAST:
-            found += split_text(waiting, _MOST)
+            pieces += split_text(waiting, _MOST)
             waiting = ""
-    return [*found, waiting] if waiting else found
+    return [*pieces, waiting] if waiting else pieces
 
 
 def passages(speaker: str, text: str) -> tuple[str, ...]:
-    """What is embedded: of a person each sentence and the whole, of a machine the whole.
+    """Return the passages to embed: each sentence and the whole for a person, only the whole for a machine.
 
     People say the thing that matters in passing, in one sentence among others; a machine writes pages about one thing.
     """
     whole = by_name(speaker, text)
     if not is_person(speaker):
         return (whole,)
-    found = [by_name(speaker, one) for one in sentences(text)]
-    return (*found, whole) if len(found) > 1 else (whole,)
+    parts = [by_name(speaker, one) for one in sentences(text)]
+    return (*parts, whole) if len(parts) > 1 else (whole,)
 
 
 # --- what a program printed ------------------------------------------------------------------------
@@ -66,6 +67,7 @@ def quote_output(*texts: str) -> str:
 
 
 def is_quoted_output(text: str) -> bool:
+    """Return whether a text is labelled program output, as `quote_output` writes it."""
     return _QUOTED.fullmatch(text) is not None
 
 

@@ -64,6 +64,23 @@ def test_the_older_comes_after_the_newer_and_names_it(alma: ALMA, old: str, new:
     assert "may be superseded by a newer one above" in prompt.partition(old)[2]
 
 
+def test_the_explanation_says_that_a_newer_one_was_put_first(alma: ALMA) -> None:
+    old, new, question = UPDATES[1]
+    older, newer = add_facts(alma, old, new)
+    reasons = {one.memory_id: one.reason for one in alma.retrieve(question, "dev").explain()}
+    assert reasons[older].endswith(f"; may be superseded by the newer look-alike {newer}, which comes first")
+    [lunch] = add_facts(alma, "Lunch is served at noon")
+    reasons = {one.memory_id: one.reason for one in alma.retrieve("When is lunch?", "dev").explain()}
+    assert "look-alike" not in reasons[lunch]
+
+
+def test_a_newer_one_that_was_brought_along_says_so(alma: ALMA) -> None:
+    older, newer = add_facts(alma, "Our office is on Harbour Street", "The office moved: we are in Mill Lane now")
+    [explanation] = alma.retrieve("Harbour Street", "dev", top_k=1).explain()
+    assert explanation.memory_id == newer
+    assert explanation.reason.endswith(f"; comes first as the newer look-alike of {older}")
+
+
 @pytest.mark.parametrize(("old", "new", "question"), DIFFERENT)
 def test_facts_about_different_things_are_not_marked(alma: ALMA, old: str, new: str, question: str) -> None:
     add_facts(alma, old, new)

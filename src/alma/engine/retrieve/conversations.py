@@ -35,7 +35,7 @@ from .request import Level, RetrievalContext
 
 
 class RelevanceEvidence(NamedTuple):
-    """What speaks for a conversation."""
+    """How well a conversation matches the query, by each measure."""
 
     cosine: float | None
     # The cosine of the fifth nearest turn of all: what was talked about was talked about more than once.
@@ -52,6 +52,8 @@ class RelevanceEvidence(NamedTuple):
 # What people said in passing is near to many a task, so more is asked of it than of what was kept on purpose: that
 # something else near the task was said as well. Fitted by `tools/fit_ranking.py`.
 class RelevanceFloor(NamedTuple):
+    """How relevant a conversation must be to be shown."""
+
     least: float = 0.60
     # Where little has been said, less is near by chance, and nothing follows from nothing else being near.
     small: float = 0.52
@@ -71,6 +73,7 @@ class RelevanceFloor(NamedTuple):
         return evidence.cosine + self.words * evidence.words - (self.unknown_name if evidence.has_unknown_name else 0.0)
 
     def passes(self, evidence: RelevanceEvidence, strictness: float = 0.0) -> bool:
+        """Return whether the evidence reaches the floor; `strictness` raises it."""
         if evidence.is_titled:
             return True
         more = strictness + (self.unknown_name if evidence.has_unknown_name else 0.0)
@@ -123,6 +126,7 @@ class SearchHits:
     parts: list[SearchHits] = field(default_factory=list)  # The same for each part of the question.
 
     def list_episodes(self) -> set[str]:
+        """Return the ids of all conversations with a hit."""
         own = {*map(episode_of, self.meaning), *map(episode_of, self.words), *self.whole}
         return own.union(*(part.list_episodes() for part in self.parts))
 
@@ -176,7 +180,7 @@ def _limit_period(where: Where, period: Period) -> Where:
 
 def _match_words(context: RetrievalContext, text: str, where: Where, limit: int) -> dict[str, float]:
     store, query = context.engine.store, content_words(text)
-    rare, common = (" ".join(one for one in query if is_common(one) is wanted) for wanted in (False, True))
+    rare, common = (" ".join(one for one in query if is_common(one) is is_rest) for is_rest in (False, True))
     scores = {hit.id: hit.score for hit in by_words(store, rare or common, where, limit)}
     if not rare or not common:
         return scores
@@ -195,7 +199,7 @@ def _merge_scores(scores: dict[str, float], more: Mapping[str, float], limit: in
 
 
 class Blend(NamedTuple):
-    """What counts how much; fitted by `tools/fit_ranking.py`."""
+    """The weights of the ranking, fitted by `tools/fit_ranking.py`."""
 
     meaning: float = 1.0
     turn_words: float = 0.5
@@ -330,21 +334,21 @@ def add_conversations(context: RetrievalContext, memories: MemorySlice) -> Memor
     """Return the slice with the conversations or turns that the question is about."""
     if context.question.idle:
         return memories
-    found = search_conversations(context)
+    search_hits = search_conversations(context)
     is_only_time = _asks_only_for_time(context)
-    if not is_only_time and not found.list_episodes():
+    if not is_only_time and not search_hits.list_episodes():
         return memories
-    hits = weigh_conversations(context, found)
-    shown: list[ConversationHit] = []
+    hits = weigh_conversations(context, search_hits)
+    chosen: list[ConversationHit] = []
     if is_only_time:
         # It is about whatever was said then.
         inside = (TimeFit.INSIDE, TimeFit.NEAR)
-        shown = [one for one in hits if not context.windows or one.ranked.place in inside]
-    shown = shown or _drop_irrelevant(hits, context.mode.strictness)
+        chosen = [one for one in hits if not context.windows or one.ranked.place in inside]
+    chosen = chosen or _drop_irrelevant(hits, context.mode.strictness)
     episodes: list[Episode] = []
     turns: list[Turn] = []
     explanations = list(memories.explanations)
-    for hit in shown:
+    for hit in chosen:
         similarity, ranked = squash(hit.ranked.score), hit.ranked
         shared = list_shared_words(context.question.text, "\n".join(turn.text for turn in hit.excerpt))
         timely = "in the time asked about" if ranked.place in (TimeFit.INSIDE, TimeFit.NEAR) else ""
@@ -364,11 +368,11 @@ def weigh_conversations(context: RetrievalContext, hits: SearchHits) -> list[Con
     ranked = rank_conversations(hits)
     if _asks_only_for_time(context):
         # The newest conversations of that time, too, whatever their words.
-        where, known = context.where("episode"), {one.id for one in ranked}
+        where, ids = context.where("episode"), {one.id for one in ranked}
         periods = [_limit_period(where, (one.start, one.end)) for one in context.windows] or [where]
         records = (record for period in periods for record in context.engine.store.scan(period, context.top_k))
         others = dict.fromkeys(record.id for record in records)
-        ranked += [RankedHit(id, 0.0, None, TimeFit.INSIDE) for id in others if id not in known]
+        ranked += [RankedHit(id, 0.0, None, TimeFit.INSIDE) for id in others if id not in ids]
     if context.request.level is Level.TURN:
         chosen = _choose_turns(context, rank_turns(hits, ranked))
     else:
@@ -422,26 +426,28 @@ def _choose_episodes(
         # Found by its words as a whole, or by its time: its beginning tells what it is about.
         excerpt += [] if excerpt else [turn_id(episode, number) for number in range(_EXCERPT_TURNS)]
     ids = [*excerpts, *(id for excerpt in excerpts.values() for id in excerpt)]
-    held = {record.id: record for record in context.engine.store.get(ids)}
+    turns_by_id = {record.id: record for record in context.engine.store.get(ids)}
     where = context.where("turn")
     # A conversation may have begun before the time that is asked for.
     whole = replace(context.where("episode"), created_from=None, created_to=None)
     chosen = []
     for one in episodes:
-        if one.id in held and whole.accepts(held[one.id]):
-            shown = [held[id] for id in excerpts[one.id] if id in held and where.accepts(held[id])]
-            chosen.append((one, held[one.id], shown[:_EXCERPT_TURNS]))
+        if one.id in turns_by_id and whole.accepts(turns_by_id[one.id]):
+            excerpt_turns = [
+                turns_by_id[id] for id in excerpts[one.id] if id in turns_by_id and where.accepts(turns_by_id[id])
+            ]
+            chosen.append((one, turns_by_id[one.id], excerpt_turns[:_EXCERPT_TURNS]))
     return chosen
 
 
 def _choose_turns(context: RetrievalContext, turns: Sequence[RankedHit]) -> list[Chosen]:
     among = turns[: 2 * context.top_k]
-    held = {record.id: record for record in context.engine.store.get([one.id for one in among])}
+    turns_by_id = {record.id: record for record in context.engine.store.get([one.id for one in among])}
     where = context.where("turn")
-    chosen = [one for one in among if one.id in held and where.accepts(held[one.id])]
+    chosen = [one for one in among if one.id in turns_by_id and where.accepts(turns_by_id[one.id])]
     if context.mode.recency:
-        chosen.sort(key=lambda one: -(one.score + _measure_recency(context, held[one.id].created_at)))
-    return [(one, held[one.id], [held[one.id]]) for one in chosen[: context.top_k]]
+        chosen.sort(key=lambda one: -(one.score + _measure_recency(context, turns_by_id[one.id].created_at)))
+    return [(one, turns_by_id[one.id], [turns_by_id[one.id]]) for one in chosen[: context.top_k]]
 
 
 def _prefer_recent(context: RetrievalContext, ranked: Sequence[RankedHit]) -> list[RankedHit]:
@@ -474,8 +480,8 @@ def _collect_evidence(context: RetrievalContext, hits: SearchHits, chosen: Seque
         # What is not among so many that are near is no nearer than the last of them.
         cosine = nearest[-1] if nearest and ranked.cosine is None else ranked.cosine if nearest else None
         texts = [record.text, *(turn.text for turn in excerpt), *map(str, record.body.get("speakers", ()))]
-        spoken = {word for text in texts for word in words(text)} if names else set()
-        is_named = any(spoken.issuperset(name) for name in names)
+        vocabulary = {word for text in texts for word in words(text)} if names else set()
+        is_named = any(vocabulary.issuperset(name) for name in names)
         evidence = RelevanceEvidence(
             cosine=cosine,
             depth=depth,

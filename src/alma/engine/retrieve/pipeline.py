@@ -65,6 +65,7 @@ _READABLE = 0.9
 
 
 def retrieve(engine: Engine, request: Request) -> MemorySlice:
+    """Return the memories that matter for a task, and record the retrieval."""
     began = time.perf_counter()
     context = prepare(engine, request)
     memories = choose_memories(context)
@@ -138,8 +139,8 @@ def _choose_typed(context: RetrievalContext) -> MemorySlice:
     budget = context.engine.settings.max_preferences
     matching = [item for item in preferences if not item.explanation.standing][: context.top_k]
     standing = [item for item in preferences if item.explanation.standing][:budget]
-    shown = {item.record.id for item in (*matching, *standing)}
-    preferences = [item for item in preferences if item.record.id in shown]
+    shown_ids = {item.record.id for item in (*matching, *standing)}
+    preferences = [item for item in preferences if item.record.id in shown_ids]
     if preferences:
         preferences = _order_lookalikes(context, preferences, pool, len(preferences))
     rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing][: budget - len(standing)]
@@ -177,15 +178,15 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
         meaning += by_meaning(engine, context.vectors, where, limit)
         by_word += by_words(engine.store, task, where, limit)
     ids = dict.fromkeys(hit.id for hit in (*meaning, *by_word))
-    held = {record.id: record for record in (*engine.store.get(list(ids)), *_list_standing(context))}
+    by_id = {record.id: record for record in (*engine.store.get(list(ids)), *_list_standing(context))}
     records = {}
-    for record in held.values():
+    for record in by_id.values():
         is_other_type = task_type and record.kind in _TYPED and plain(record.body.get("task_type") or "") != task_type
         is_undated = record.status is Status.SUPERSEDED and record.valid_to is None
         if not is_other_type and not is_undated and not is_old_fix(record):
             records[record.id] = record
     replaced = _find_replaced(context)
-    records |= {new.id: new for _, new in replaced if new.id not in held}
+    records |= {new.id: new for _, new in replaced if new.id not in by_id}
     everything = [*records.values(), *(old for old, _ in replaced)]
     close = {hit.id: hit.score for hit in meaning}
     close |= find_closeness(engine, [record for record in everything if record.id not in close], context.vectors)
@@ -267,7 +268,7 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
 
 
 def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
-    """Whether it is about the task. However fresh and proven, a memory that is not stays out."""
+    """Return whether a memory is about the task; others are left out, however recent and proven."""
     record, strictness = candidate.record, context.mode.strictness
     if record.kind not in _TYPED or (record.kind == MemoryType.ANTI_PATTERN and not record.body["condition"]):
         return STATED.passes(candidate, strictness)
@@ -275,9 +276,9 @@ def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
         return False
     # A lesson for another action on what the question names is none for it: "Deploy auth", "Why is auth slow?".
     task = str(record.body.get("condition") or record.body.get("task") or "")
-    action, asked = content_words(task, 1), stems(context.question.text)
-    is_other_action = bool(action) and stem(action[0]) not in asked and (candidate.cosine or 0.0) < _OTHER_TASK
-    return not is_other_action or asked.isdisjoint(stems(task))
+    action, query_stems = content_words(task, 1), stems(context.question.text)
+    is_other_action = bool(action) and stem(action[0]) not in query_stems and (candidate.cosine or 0.0) < _OTHER_TASK
+    return not is_other_action or query_stems.isdisjoint(stems(task))
 
 
 def _order_lookalikes(
@@ -300,8 +301,19 @@ def _order_lookalikes(
         ahead = [newest[item.record.id].id] if item.record.id in newest else []
         for id in (*ahead, item.record.id):
             if id not in ordered:
-                ordered[id] = by_id[id]._replace(newer=newest[id].id if id in newest else "")
+                ordered[id] = _explain_order(by_id[id], newest[id].id if id in newest else "", item.record.id)
     return list(ordered.values())[:limit]
+
+
+def _explain_order(item: Scored, newer: str, older: str) -> Scored:
+    """Return a scored memory marked with its newer look-alike, and with the reason for its place among them."""
+    note = f"may be superseded by the newer look-alike {newer}, which comes first" if newer else ""
+    if not newer and older != item.record.id:
+        note = f"comes first as the newer look-alike of {older}"
+    if not note:
+        return item
+    reason = f"{item.explanation.reason}; {note}"
+    return item._replace(newer=newer, explanation=replace(item.explanation, reason=reason))
 
 
 def _put_newest_first(scored: Sequence[Scored]) -> list[Scored]:
@@ -317,11 +329,11 @@ def _put_newest_first(scored: Sequence[Scored]) -> list[Scored]:
 
 def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
     """Return the best that differ: one outcome per strategy and result, no second copy of a text."""
-    taken: list[Scored] = []
+    chosen: list[Scored] = []
     results: set[tuple[str, str]] = set()
     for item in scored:
         record = item.record
-        if len(taken) == limit:
+        if len(chosen) == limit:
             break
         if record.kind == MemoryType.OUTCOME:
             result = (record.links[0] if record.links else record.id, record.body["outcome"])
@@ -334,11 +346,11 @@ def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
             and record.embedder == other.embedder
             and stems(record.text) == stems(other.text)
             and all(cosine(mine, its) >= _SAME_TEXT for mine, its in zip(record.vectors, other.vectors, strict=True))
-            for other in (one.record for one in taken)
+            for other in (one.record for one in chosen)
         ):
             continue
-        taken.append(item)
-    return taken
+        chosen.append(item)
+    return chosen
 
 
 # --- what goes with the first results --------------------------------------------------------------
@@ -360,28 +372,28 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
     if room <= 0 or context.request.mode is Mode.PRECISE or MemoryType.DOMAIN_KNOWLEDGE not in context.types:
         return []
     records = [item.record for item in first[:_LINKED_FROM]]
-    known = _list_entities(context, linked={record.id for record in records}) if records else []
+    entities = _list_entities(context, linked={record.id for record in records}) if records else []
     written = [name for record in records for name in find_names(record.text)]
-    named = {name_key(name): name for name in (*(one.body["name"] for one in known), *written)}
+    names = {name_key(name): name for name in (*(one.body["name"] for one in entities), *written)}
     query_words = set(words(context.question.text))
-    new = [name for name in named.values() if not query_words.issuperset(words(name))]
+    new = [name for name in names.values() if not query_words.issuperset(words(name))]
     if not new and not context.question.names:
         return []
     aliases = _find_aliases(context, (*new, *context.question.names))
     ways = [(other, name) for name in context.question.names for other in aliases.get(name, ())]
     ways += [(other, "") for name in new for other in (name, *aliases.get(name, ()))]
-    seen = {item.record.id for item in first}
+    seen_ids = {item.record.id for item in first}
     facts: list[tuple[Record, float | None, str]] = []
-    for name, asked in ways:
+    for name, query in ways:
         holding = _find_naming(context, name)
         close: Mapping[str, float | None] = find_closeness(context.engine, holding, context.vectors)
         for record in holding:
             near = close.get(record.id)
             # What is said of the very one who is asked about need not sound like the question.
-            if record.id not in seen and (asked or near is None or near >= _MIN_LINKED_COSINE):
-                reason = f"about {name}, " + (f"who is {asked}" if asked else "whom the first results name")
+            if record.id not in seen_ids and (query or near is None or near >= _MIN_LINKED_COSINE):
+                reason = f"about {name}, " + (f"who is {query}" if query else "whom the first results name")
                 facts.append((record, near, reason))
-                seen.add(record.id)
+                seen_ids.add(record.id)
     facts.sort(key=lambda fact: (-(fact[1] or 0.0), fact[0].id))
     linked = []
     for record, near, reason in facts[:room]:
@@ -395,10 +407,10 @@ def _find_linked_facts(context: RetrievalContext, first: Sequence[Scored]) -> li
 def _find_aliases(context: RetrievalContext, names: Sequence[str]) -> dict[str, list[str]]:
     """Return the other names of those of whom the graph knows exactly one."""
     keys = {name: name_key(name) for name in names}
-    known = _list_entities(context, tagged=set(keys.values()))
+    entities = _list_entities(context, tagged=set(keys.values()))
     aliases: dict[str, list[str]] = {}
     for name, key in keys.items():
-        bearers = [one for one in known if key in one.tags]
+        bearers = [one for one in entities if key in one.tags]
         if len(bearers) == 1:
             called = (bearers[0].body["name"], *bearers[0].body["aliases"])
             aliases[name] = [one for one in called if name_key(one) != key]
@@ -412,9 +424,9 @@ def _list_entities(context: RetrievalContext, **conditions: Collection[str]) -> 
 
 def _find_naming(context: RetrievalContext, name: str) -> list[Record]:
     """Return the facts that hold a name; none when many do."""
-    store, wanted = context.engine.store, set(words(name))
+    store, name_words = context.engine.store, set(words(name))
     hits = by_words(store, name, context.where(MemoryType.DOMAIN_KNOWLEDGE), _MAX_NAMING + 1)
-    holding = [one for one in store.get([hit.id for hit in hits]) if wanted <= set(words(one.text))]
+    holding = [one for one in store.get([hit.id for hit in hits]) if name_words <= set(words(one.text))]
     return holding if len(holding) <= _MAX_NAMING else []
 
 
@@ -433,13 +445,13 @@ def _add_similar(
     where = Where(kinds={"strategy"}, projects=readable.projects, agents=readable.agents, users=readable.users)
     hits = by_meaning(engine, context.vectors, where, _SIMILAR_POOL)
     groups = [group for group in engine.store.get([hit.id for hit in hits]) if len(group.vectors) >= 2]
-    shown = {link for item in scored for link in item.record.links}
+    shown_ids = {link for item in scored for link in item.record.links}
     completed = []
     for heuristic, item in zip(heuristics, scored, strict=True):
         own = next((group for group in groups if group.id in item.record.links), None)
         similar: list[tuple[float, Similar]] = []
         for group in groups if own is not None else ():
-            if own is None or group.id in shown or group.user != item.record.user or not group.evidence.results:
+            if own is None or group.id in shown_ids or group.user != item.record.user or not group.evidence.results:
                 continue
             alike = cosine(own.vectors[0], group.vectors[0])
             types = own.body["task_type"], group.body["task_type"]
@@ -460,10 +472,10 @@ def _add_similar(
 def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str | None:
     """Store what was shown, and return the retrieval's id; None where nothing can be written."""
     engine, request = context.engine, context.request
-    shown = [memory.id for memory in memories] + [rule.id for rule in memories.standing_rules]
+    shown_ids = [memory.id for memory in memories] + [rule.id for rule in memories.standing_rules]
     task = shorten(clean(request.task), _NOTE_CHARS)
-    body = clean({"task": task, "mode": str(request.mode)}) | {"shown": shown}
-    place: dict[str, Any] = {"agent": request.agent, "user": request.user or "", "links": tuple(shown)}
+    body = clean({"task": task, "mode": str(request.mode)}) | {"shown": shown_ids}
+    place: dict[str, Any] = {"agent": request.agent, "user": request.user or "", "links": tuple(shown_ids)}
     record = make_record(engine, "retrieval", body, **place)
     try:
         return write(engine, lambda tx: tx.put(record).id, patient=False)
@@ -472,7 +484,7 @@ def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str |
         return record.id
     except (ReadOnlyError, StorageFullError) as error:
         # What was found is worth more than the note that it was looked for; the missing id tells the caller.
-        _LOG.warning("this retrieval could not be recorded: %s", error)
+        _LOG.warning("could not record this retrieval: %s", error)
         return None
 
 
@@ -481,6 +493,8 @@ _MAX_PLACES = 50
 
 @dataclass(frozen=True, slots=True)
 class Why:
+    """How the score of one memory for a query comes about."""
+
     memory_id: str
     retrieved: bool
     rank: int | None  # Its place among the memories of its type, from 1; None when it is not retrieved.
@@ -525,9 +539,9 @@ def _list_obstacles(context: RetrievalContext, record: Record) -> Iterator[str]:
         statuses = ", ".join(sorted(map(str, where.statuses)))
         yield f"its status is {str(record.status)!r}, and only {statuses} are retrieved"
     if record.kind == MemoryType.USER_PREFERENCE and record.user != user:
-        yield f"it is a preference of {record.user!r}, and the task is for {user or 'nobody named'!r}"
+        yield f"it is a preference of {record.user!r}, and the task is for {user or 'no user'!r}"
     elif where.users is not None and record.user not in where.users:
-        yield f"it belongs to the user {record.user!r}, and the task is for {user or 'nobody named'!r}"
+        yield f"it belongs to the user {record.user!r}, and the task is for {user or 'no user'!r}"
     elif record.kind != MemoryType.USER_PREFERENCE and where.agents is not None and record.agent not in where.agents:
         yield f"it belongs to the agent {record.agent!r}, whose memories {context.request.agent!r} does not read"
     if where.sessions is not None and record.session not in where.sessions:

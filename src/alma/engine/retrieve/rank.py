@@ -46,6 +46,7 @@ def _fold_accents(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def mark_words(text: str) -> str:
+    """Return the words of a text with their beginnings and ends marked, for comparing parts of words."""
     return f"^{'$^'.join(words(text if text.isascii() else _fold_accents(text)))}$"
 
 
@@ -76,6 +77,7 @@ def measure_overlap(text: str, other: str) -> float:
 
 
 def list_shared_words(query: str, text: str) -> tuple[str, ...]:
+    """Return the content words of the query that occur in the text."""
     theirs = set(map(stem, words(text)))
     return tuple(word for word in content_words(query) if stem(word) in theirs)
 
@@ -84,6 +86,8 @@ def list_shared_words(query: str, text: str) -> tuple[str, ...]:
 
 
 class Candidate(NamedTuple):
+    """A record that may be shown, with its similarity to the query."""
+
     record: Record
     cosine: float | None  # None: there is no vector to compare.
     words: float  # Which share of the query's words it holds, from 0 to 1.
@@ -104,6 +108,7 @@ class RelevanceGate(NamedTuple):
     all_words: float = 0.9  # What holds so much of the query's words passes unless its meaning is quite another.
 
     def passes(self, candidate: Candidate, strictness: float = 0.0) -> bool:
+        """Return whether a candidate is relevant enough; `strictness` raises the floor."""
         cosine, words = candidate.cosine, candidate.words
         if cosine is None or not candidate.is_known:
             extra = _UNKNOWN_SHARE * max(0.0, (cosine or 0.0) - _UNKNOWN_COSINE)
@@ -126,6 +131,8 @@ PROMPTED = RelevanceGate(floor=0.50, word_share=0.3, words_floor=0.34)
 
 
 class Prior(NamedTuple):
+    """The mean and deviation that few values are drawn towards."""
+
     mean: float
     deviation: float
     weight: float = 10.0
@@ -146,7 +153,7 @@ def compare_records(
     for record in records:
         marked = mark_words(record.text)
         places[record.id] = [at for at, term in enumerate(terms) if term in marked]
-    counts = Counter(at for held in places.values() for at in held)
+    counts = Counter(at for positions in places.values() for at in positions)
     weights = [math.log(1 + len(places) / (0.5 + counts[at])) for at in range(len(terms))]
     absent = 1.0 if is_known else _ABSENT
     total = sum(weight * (1.0 if at in counts else absent) for at, weight in enumerate(weights))
@@ -166,15 +173,17 @@ def measure_similarity(pool: Sequence[Candidate]) -> list[float]:
 
 
 def standardise(values: Sequence[float | None], prior: Prior) -> list[float]:
-    known = [value for value in values if value is not None]
-    total = len(known) + prior.weight
-    mean = (sum(known) + prior.weight * prior.mean) / total
-    spread = sum((value - mean) ** 2 for value in known) + prior.weight * prior.deviation**2
+    """Return values as deviations from their mean, in standard deviations; 0 for a missing value."""
+    present = [value for value in values if value is not None]
+    total = len(present) + prior.weight
+    mean = (sum(present) + prior.weight * prior.mean) / total
+    spread = sum((value - mean) ** 2 for value in present) + prior.weight * prior.deviation**2
     deviation = math.sqrt(spread / total)
     return [0.0 if value is None else (value - mean) / deviation for value in values]
 
 
 def squash(z: float) -> float:
+    """Return a standardised value as a number between 0 and 1."""
     return 1.0 / (1.0 + math.exp(-(z - 1.0) / 1.2))
 
 
@@ -182,6 +191,8 @@ def squash(z: float) -> float:
 
 
 class Scored(NamedTuple):
+    """A record with its score and the explanation of the score."""
+
     record: Record
     score: float
     explanation: Explanation
@@ -217,8 +228,8 @@ def score_candidate(
     if expected is not None:
         after = f"expected to {'fail' if record.kind == MemoryType.ANTI_PATTERN else 'work'} here {expected:.2f}"
     factors = {name: Factor(value, shares[name]) for name, value in values.items()}
-    found = (candidate.cosine, candidate.words, list_shared_words(query, record.text))
-    explanation = explain_score(record, total, factors, *found, before, after, standing=is_standing)
+    match = (candidate.cosine, candidate.words, list_shared_words(query, record.text))
+    explanation = explain_score(record, total, factors, *match, before, after, standing=is_standing)
     return Scored(record, total, explanation)
 
 
@@ -237,8 +248,8 @@ def explain_score(
     """Return why a record is shown: what speaks for it `before` how it was found, and `after`."""
     meaning = "" if cosine is None else f"meaning {cosine:.2f}"
     sharing = f"shares {', '.join(shared_words[:6])}" if shared_words else ""
-    found = "; ".join(filter(None, (before, meaning, sharing))) or "found by words"
-    reason = "; ".join(filter(None, (found, after)))
+    explanation = "; ".join(filter(None, (before, meaning, sharing))) or "found by words"
+    reason = "; ".join(filter(None, (explanation, after)))
     return Explanation(record.id, record.kind, score, factors, cosine, words, shared_words, reason, standing)
 
 
@@ -279,6 +290,8 @@ NEAR = Likeness(0.4, 0.2, is_careful=False)  # Near enough to ask somebody who c
 
 
 class Lookalike(NamedTuple):
+    """Two records that seem to be about the same thing."""
+
     older: Record
     newer: Record
     likeness: float
@@ -300,8 +313,8 @@ def find_newest(
         if older.ups - older.downs > max(0, newer.ups - newer.downs):
             # Somebody looked at it and found it right.
             continue
-        known = newest.get(pair.older.id)
-        if known is None or _order(known) < _order(pair.newer):
+        current = newest.get(pair.older.id)
+        if current is None or _order(current) < _order(pair.newer):
             newest[pair.older.id] = pair.newer
     return newest
 
@@ -328,6 +341,7 @@ def has_lookalikes(record: Record) -> bool:
 
 
 def stated_at(record: Record) -> datetime:
+    """Return when a record was last stated."""
     is_restated = record.kind in (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
     return last_stated(record) if is_restated else record.created_at
 
@@ -337,6 +351,7 @@ def _order(record: Record) -> tuple[datetime, datetime]:
 
 
 def read_words(record: Record) -> str:
+    """Return the main text of a record."""
     return str(record.body[FIELDS[MemoryType(record.kind)]])
 
 

@@ -1,4 +1,4 @@
-"""What a retrieval is asked for, and what every step of it needs to know."""
+"""The request of a retrieval, and the context that its steps share."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from ..search import has_vectors
 
 
 class Mode(StrEnum):
+    """How widely to search."""
+
     DEFAULT = "default"
     PRECISE = "precise"
     BROAD = "broad"
@@ -25,13 +27,15 @@ class Mode(StrEnum):
 
 
 class Level(StrEnum):
-    """What is returned of a conversation: the whole with its best turns, or single turns."""
+    """The form in which conversations are returned: whole with their best turns, or single turns."""
 
     SESSION = "session"
     TURN = "turn"
 
 
 class Request(NamedTuple):
+    """The arguments of one retrieval."""
+
     task: str
     agent: str
     user: str | None = None
@@ -49,6 +53,8 @@ class Request(NamedTuple):
 
 
 class ModeSettings(NamedTuple):
+    """The settings of a retrieval mode."""
+
     top_k: int = 5
     several: int = 20  # `top_k` for a question that wants several memories.
     types: frozenset[MemoryType] = frozenset(MemoryType)
@@ -95,7 +101,7 @@ class RetrievalContext(NamedTuple):
     basis: tuple[str, datetime, Settings]  # What a candidate is scored by.
 
     def where(self, kind: str) -> Where:
-        """Return what may be found of a kind: of this project, readable by the agent, of this user or of nobody."""
+        """Return the filter for a kind: this project, agents it may read, this user or no user."""
         request = self.request
         until = request.until if request.as_of is None else min(request.as_of, request.until or request.as_of)
         past = self.past if request.as_of is None and kind in _REPLACEABLE else None

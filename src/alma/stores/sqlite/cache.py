@@ -78,6 +78,7 @@ class Segment:
         self._signs: Array | None = None
 
     def add(self, batch: Batch) -> None:
+        """Append a batch of vectors."""
         room, end = len(self.columns.n), self.count + len(batch.n)
         if end > room:
             more = min(SEGMENT, max(end, 2 * room)) - room
@@ -89,7 +90,7 @@ class Segment:
         self.count = end
 
     def make_signs(self, middle: Array) -> Array:
-        """A bit for each code, in words of 64, word by word: made when first asked for."""
+        """Return a bit for each code, in words of 64, word by word: made when first asked for."""
         signs = np.empty((-(-len(middle) // 64), 0), "u8") if self._signs is None else self._signs
         if (done := signs.shape[1]) < self.count:
             fresh = _pack_signs(self.columns.codes[done : self.count], middle)
@@ -104,13 +105,14 @@ class SegmentRows(NamedTuple):
     rows: Array | None
 
     def take(self, column: Array, start: int = 0, stop: int | None = None) -> Array:
-        """The values of these rows, or of some of them."""
+        """Return the values of these rows, or of some of them."""
         if self.rows is None:
             return column[: self.segment.count][start:stop]
         return column.take(self.rows[start:stop], axis=0)
 
 
 def count_rows(parts: list[SegmentRows]) -> int:
+    """Return how many rows the parts have together."""
     return sum(part.segment.count if part.rows is None else len(part.rows) for part in parts)
 
 
@@ -141,21 +143,21 @@ class Shelf:
                     del self._last[kind]
 
     def select(self, scopes: Array | None, numbers: Array | None = None) -> list[SegmentRows]:
-        """The vectors in these scopes, and of these records only when they are named."""
+        """Return the vectors in these scopes, and of these records only when they are named."""
         parts = []
         for segment in self.segments:
             columns = segment.columns
             masks = [
-                _find_among(column[: segment.count], wanted)
-                for column, wanted in ((columns.scope, scopes), (columns.n, numbers))
-                if wanted is not None
+                _find_among(column[: segment.count], allowed)
+                for column, allowed in ((columns.scope, scopes), (columns.n, numbers))
+                if allowed is not None
             ]
             mask = np.logical_and.reduce(masks) if masks else None
             parts.append(SegmentRows(segment, None if mask is None or mask.all() else np.flatnonzero(mask)))
         return [part for part in parts if part.rows is None or len(part.rows)]
 
     def is_wide(self, parts: list[SegmentRows], limit: int) -> bool:
-        """Whether to compare signs first. Codes that are mostly the same, such as 0, say little by their sign."""
+        """Return whether to compare signs first; signs of codes that are mostly equal, such as 0, say little."""
         rows = count_rows(parts)
         if rows <= EXACT or rows <= 2 * count_candidates(limit):
             return False
@@ -169,14 +171,14 @@ class Shelf:
     def find_closest(self, parts: list[SegmentRows], vector: Vector, count: int) -> list[SegmentRows]:
         """About `count` of these that are nearest by sign."""
         assert self._middle is not None
-        (asked,) = _pack_signs(np.frombuffer(vector, "i1")[None], self._middle)
+        (query,) = _pack_signs(np.frombuffer(vector, "i1")[None], self._middle)
         distances = []
         for part in parts:
             distance = np.zeros(part.segment.count, "u2")
-            for own, word in zip(part.segment.make_signs(self._middle), asked, strict=True):
+            for own, word in zip(part.segment.make_signs(self._middle), query, strict=True):
                 distance += np.bitwise_count(own ^ word)
             distances.append(part.take(distance))
-        histogram = sum(np.bincount(distance, minlength=64 * len(asked) + 1) for distance in distances)
+        histogram = sum(np.bincount(distance, minlength=64 * len(query) + 1) for distance in distances)
         cut = np.searchsorted(np.cumsum(histogram), count)
         closest = []
         for part, distance in zip(parts, distances, strict=True):
@@ -186,14 +188,15 @@ class Shelf:
 
 
 def count_candidates(limit: int) -> int:
+    """Return how many vectors are compared exactly to find so many."""
     return max(CANDIDATES, BELIEVED * limit)
 
 
-def _find_among(values: Array, wanted: Array) -> Array:
+def _find_among(values: Array, allowed: Array) -> Array:
     """Like `isin`, by a table: for many values of a small range it takes a fraction of the time."""
     top = int(values.max(initial=0))
     table = np.zeros(top + 1, bool)
-    table[wanted[wanted <= top]] = True
+    table[allowed[allowed <= top]] = True
     return table.take(values)
 
 
@@ -204,7 +207,7 @@ def _pack_signs(codes: Array, middle: Array) -> Array:
 
 
 def _score_parts(parts: list[SegmentRows], vector: Vector) -> tuple[Array, Array, Array]:
-    """The cosine of each, with the number of its record and its own."""
+    """Return the cosine of each, with the number of its record and its own."""
     query = np.frombuffer(vector, "i1").astype("f4")
     slices = [slice(at, at + _SLICE) for at in range(0, len(query), _SLICE)]
     dots = [np.empty(0)]
@@ -223,6 +226,8 @@ def _score_parts(parts: list[SegmentRows], vector: Vector) -> tuple[Array, Array
 
 
 class Cache:
+    """The vectors of a database, loaded into memory for nearest-neighbour search."""
+
     def __init__(self) -> None:
         self._shelves: dict[int, Shelf] = {}  # By length.
         self._kinds: dict[str, int] = {}
@@ -314,7 +319,7 @@ def _read_batches(db: sqlite3.Connection, since: int) -> Iterator[tuple[int, Bat
 def _find_best(
     db: sqlite3.Connection, scored: tuple[Array, Array, Array], filter: Filter, limit: int, depth: int | None
 ) -> dict[str, float] | None:
-    """The best score by id, for as many records as asked for; None when it gave up."""
+    """Return the best score by id, for as many records as asked for; None when it gave up."""
     # CROSS JOIN keeps the planner from starting at all the records of a status.
     select = (
         "SELECT r.n, r.id, r.v_first, r.v_first + r.v_count FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"

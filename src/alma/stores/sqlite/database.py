@@ -55,6 +55,8 @@ _left_to_parents: list[sqlite3.Connection] = []
 
 
 class Database:
+    """The connections of a process to one database file."""
+
     def __init__(self, path: Path, *, busy_timeout: float, read_only: bool) -> None:
         self.path = path
         self.read_only = read_only
@@ -132,16 +134,17 @@ class Database:
 
     @contextmanager
     def use(self) -> Iterator[sqlite3.Connection]:
-        """The connection outside any transaction."""
+        """Return the connection outside any transaction."""
         with self._lock, self.translate_errors():
             yield self._open()
 
     @property
     def reading_uri(self) -> str:
-        """The address at which others in this process may open the file to read it."""
+        """Return the address at which others in this process may open the file to read it."""
         return self._uri("mode=ro" if self._mode == "mode=rw" else self._mode)
 
     def close(self) -> None:
+        """Close all connections."""
         with self._reading, self._lock:
             self._closed = True
             self._disconnect()
@@ -164,6 +167,7 @@ class Database:
         return True
 
     def release(self) -> None:
+        """Let connections be used again after a fork."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             # Still open only when the thread that forked was in the middle of a transaction, as a signal handler is.
@@ -200,7 +204,7 @@ class Database:
         try:
             if self.read_only:
                 if not self.path.exists():
-                    raise StorageError(f"{self.path} does not exist, and read-only it cannot be made")
+                    raise StorageError(f"{self.path} does not exist and cannot be created in read-only mode")
             else:
                 _create_file(self.path)
                 return self._open_prepared("mode=rw")
@@ -253,6 +257,7 @@ class Database:
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
+        """Raise errors of SQLite as the errors of a store."""
         try:
             yield
         except sqlite3.Error as error:
@@ -311,7 +316,7 @@ def _create_file(path: Path) -> None:
             create_private(path)
     except OSError as error:
         kind = ReadOnlyError if isinstance(error, PermissionError) or error.errno == errno.EROFS else StorageError
-        raise kind(f"{path} cannot be made: {error.strerror}; choose another path for the store") from error
+        raise kind(f"{path} cannot be created: {error.strerror}; choose another path for the store") from error
 
 
 def _get_code(error: sqlite3.Error) -> int:
@@ -319,29 +324,30 @@ def _get_code(error: sqlite3.Error) -> int:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether an error means that the file is damaged."""
     # Text that is no UTF-8 is noticed by Python, which gives no code and quotes the text.
     undecodable = _get_code(error) == 0 and str(error).startswith("Could not decode")
     return undecodable or _get_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _make_error(error: sqlite3.Error, path: Path) -> ALMAError:
-    """The error for people; the original stays as its cause."""
+    """Return the error of a store for an error of SQLite."""
     code = _get_code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return BusyError(f"{path} is in use by another process and stayed locked; try again")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-        return ReadOnlyError(f"{path} cannot be written ({error}); check the owner and mode of the file and its folder")
+        return ReadOnlyError(f"{path} cannot be written ({error}); check the permissions of the file and its folder")
     if code == sqlite3.SQLITE_FULL:
-        return StorageFullError(f"no room left to write {path}; nothing was changed; free some space and try again")
+        return StorageFullError(f"no space left to write {path}; nothing was changed; free some space and try again")
     if is_damage(error):
-        return CorruptStoreError(f"{path} is damaged or no database; restore a backup or run `alma doctor`")
+        return CorruptStoreError(f"{path} is damaged or not a database; restore a backup or run `alma doctor`")
     if code == sqlite3.SQLITE_CANTOPEN and path.exists() and not os.access(path.parent, os.W_OK):
         return ReadOnlyError(
-            f"{path.parent} cannot be written, and the last changes are in {path.name}-wal, which SQLite can only read "
-            "where it can write; copy both files to another folder"
+            f"{path.parent} is not writable, and SQLite can read the last changes in {path.name}-wal only in a "
+            "writable folder; copy both files to another folder"
         )
     if code == sqlite3.SQLITE_CANTOPEN:
-        return StorageError(f"{path} cannot be opened ({error}); check that the folder exists and may be written")
+        return StorageError(f"{path} cannot be opened ({error}); check that the folder exists and is writable")
     if "no such module" in str(error):
         return StorageError("the SQLite of this Python has no full-text search (FTS5); use another Python build")
     return StorageError(f"{path}: {error}; run `alma doctor` to check the file")
@@ -422,25 +428,28 @@ MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create_tables]
 
 
 def read_version(db: sqlite3.Connection, path: Path) -> int:
-    """The version of the file, 0 for a new one; raises when it is not ours or newer than this program."""
+    """Return the version of the file, 0 for a new one; raise if it is not ours or newer than this version."""
     (application,), (version,) = (
         db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
     )
     if application == 0 and version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
         return 0
     if application != APPLICATION_ID:
-        raise CorruptStoreError(f"{path} is not an alma database; name another path for the store")
+        raise CorruptStoreError(f"{path} is not an alma database; choose another path for the store")
     if version > len(MIGRATIONS):
-        raise NewerStoreError(f"{path} has format {version}, this alma knows up to {len(MIGRATIONS)}: update alma")
+        raise NewerStoreError(
+            f"{path} has format {version}, but this version of alma reads up to {len(MIGRATIONS)}; update alma"
+        )
     return int(version)
 
 
 def is_current(db: sqlite3.Connection, path: Path) -> bool:
+    """Return whether a database has the newest format."""
     return read_version(db, path) == len(MIGRATIONS) and _read_views(db) == _digest_views(_define_views())
 
 
 def refuse_old(db: sqlite3.Connection, path: Path) -> None:
-    """What is opened to be read only cannot be brought up to date."""
+    """Raise ReadOnlyError for an older format: a read-only connection cannot migrate it."""
     version = read_version(db, path)
     if version < len(MIGRATIONS):
         raise ReadOnlyError(
@@ -477,7 +486,7 @@ _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 
 
 def _define_views() -> dict[str, str]:
-    """A view per kind, by name."""
+    """Return a view per kind, by name."""
     views = {}
     for kind in KINDS.values():
         if not kind.name.isidentifier():
@@ -485,10 +494,10 @@ def _define_views() -> dict[str, str]:
         is_taken = kind.name in _TABLES or kind.name.startswith(("sqlite_", "vector_", "words_"))
         name = f"{kind.name}_view" if is_taken else kind.name
         columns = ["r.id", "s.project", "s.agent", "s.user", "r.session", "r.status", "r.text"]
-        taken = {column.split(".")[1] for column in columns} | {*_COUNTS, *_TIMES, "version", "superseded_by"}
+        used_names = {column.split(".")[1] for column in columns} | {*_COUNTS, *_TIMES, "version", "superseded_by"}
         for field in kind.fields:
-            shown = f"body_{field}" if field in taken else field
-            columns.append(f"""json_extract(r.body, '$."{field}"') AS "{shown}\"""")
+            alias = f"body_{field}" if field in used_names else field
+            columns.append(f"""json_extract(r.body, '$."{field}"') AS "{alias}\"""")
         columns += [f"coalesce(json_extract(r.evidence, '$.{count}'), 0) AS {count}" for count in _COUNTS]
         for moment in _TIMES:
             seconds = f"strftime('%Y-%m-%dT%H:%M:%S', r.{moment} / 1000000, 'unixepoch')"
@@ -577,10 +586,10 @@ def _check_vectors(db: sqlite3.Connection) -> Iterator[str]:
             yield f"the block of vectors {first_v} to {last_v} is out of order"
         stored.update(row for row in zip(meta.v, meta.n, meta.scope, strict=True) if row[1] != vectors.HOLE)
     select = "SELECT n, scope, v_first, v_count FROM record WHERE v_count > 0"
-    wanted = {(v, n, scope) for n, scope, first, count in db.execute(select) for v in range(first, first + count)}
+    expected = {(v, n, scope) for n, scope, first, count in db.execute(select) for v in range(first, first + count)}
     for count, what in (
-        (len(wanted - stored.keys()), "vectors of records are missing"),
-        (len(stored.keys() - wanted), "vectors without a record"),
+        (len(expected - stored.keys()), "vectors of records are missing"),
+        (len(stored.keys() - expected), "vectors without a record"),
         (sum(count > 1 for count in stored.values()), "vectors are there more than once"),
     ):
         if count:
@@ -588,6 +597,7 @@ def _check_vectors(db: sqlite3.Connection) -> Iterator[str]:
 
 
 def collect_stats(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
+    """Return the path, size and contents of a database."""
     by_kind: dict[str, dict[str, int]] = {}
     select = (
         "SELECT s.kind, r.status, count(*) FROM record r JOIN scope s ON s.id = r.scope"

@@ -38,15 +38,18 @@ class Clause(NamedTuple):
     params: tuple[Any, ...] = ()
 
     def after(self, word: str) -> str:
+        """Return the clause after a keyword such as WHERE; empty for an empty clause."""
         return f" {word} {self.sql}" if self.sql else ""
 
 
 def join_clauses(*clauses: Clause) -> Clause:
+    """Return clauses joined by AND."""
     params = tuple(param for clause in clauses for param in clause.params)
     return Clause(" AND ".join(clause.sql for clause in clauses if clause.sql), params)
 
 
 def match_names(column: str, names: Collection[str] | None) -> Clause:
+    """Return the clause for a column that must be one of these names; empty for None."""
     if names is None:
         return Clause()
     # A member of an enumeration is bound as the plain string it equals.
@@ -63,6 +66,8 @@ def match_names(column: str, names: Collection[str] | None) -> Clause:
 
 
 class Filter(NamedTuple):
+    """The SQL conditions of a query, for each way to run it."""
+
     scope: Clause  # On `s`, where everything is looked up by an index anyway.
     record: Clause  # On `r`.
     shortcut: Clause  # What a session, key, link or tag alone selects; nothing when none is given.
@@ -70,33 +75,34 @@ class Filter(NamedTuple):
     listing: Clause  # The same, never empty, for going through all that is asked for.
 
     def select_numbers(self) -> Clause:
-        """A statement for the numbers of all that is asked for."""
+        """Return a statement for the numbers of all that is asked for."""
         return Clause(f"SELECT r.n FROM record r WHERE {self.listing.sql}", self.listing.params)
 
     def select_superset(self) -> Clause:
-        """The same, and perhaps some numbers more, where those are quicker to list."""
+        """Return the same, and perhaps some numbers more, where those are quicker to list."""
         return self.shortcut if self.shortcut.sql else self.select_numbers()
 
     def scopes(self, db: sqlite3.Connection) -> list[int] | None:
-        """The ids of the scopes that are asked for; None when all are."""
+        """Return the ids of the scopes that are asked for; None when all are."""
         if not self.scope.sql:
             return None
         return [id for (id,) in db.execute(f"SELECT s.id FROM scope s WHERE {self.scope.sql}", self.scope.params)]
 
 
 def compile_filter(where: Where) -> Filter:
+    """Return the SQL conditions for a `Where`."""
     shortcut, conditions = Clause(), []
     for name, (table, column) in _SELECTIVE.items():
         names = getattr(where, name)
-        asked = match_names(column, names)
+        clause = match_names(column, names)
         if names is None:
             continue
         # The indexes leave empty values out, and are used only for a query that says so too.
         is_indexed = "" not in names
         if is_indexed:
-            asked = Clause(f"{asked.sql} AND {column} <> ''", asked.params)
-        listing = Clause(f"SELECT r.n FROM {table} r WHERE {asked.sql}", asked.params)
-        conditions.append(asked if table == "record" else Clause(f"r.n IN ({listing.sql})", asked.params))
+            clause = Clause(f"{clause.sql} AND {column} <> ''", clause.params)
+        listing = Clause(f"SELECT r.n FROM {table} r WHERE {clause.sql}", clause.params)
+        conditions.append(clause if table == "record" else Clause(f"r.n IN ({listing.sql})", clause.params))
         # By an index alone, without looking at any record.
         if is_indexed and not shortcut.sql:
             shortcut = listing
@@ -144,6 +150,8 @@ _GROWTH = 8
 
 
 class Word(NamedTuple):
+    """A word of a query, and in how many records it occurs."""
+
     frequency: int
     quoted: str
 
@@ -159,7 +167,7 @@ class Frequencies:
         self.terms: dict[str, list[bytes]] = {}
 
     def share(self, db: sqlite3.Connection, scopes: Sequence[int] | None) -> float:
-        """The part of all records that is in these scopes."""
+        """Return the part of all records that is in these scopes."""
         # When the number of records has changed by much, what was known is forgotten.
         (records,) = db.execute("SELECT coalesce(max(n), 0) FROM record").fetchone()
         remembered = len(self._known) + len(self._shares) + len(self.terms)
@@ -174,11 +182,12 @@ class Frequencies:
         return self._shares[names]
 
     def weight(self, word: Word) -> float:
-        """How much a word tells, as the index itself weighs it."""
+        """Return the weight of a word, as the index weighs it."""
         others = max(self._records - word.frequency, 0)
         return max(math.log((others + 0.5) / (word.frequency + 0.5)), 1e-6)
 
     def count(self, db: sqlite3.Connection, column: str, term: bytes) -> int:
+        """Return in how many records a term occurs."""
         if (column, term) not in self._known:
             select = "SELECT doc FROM word WHERE term = CAST(? AS TEXT) AND col = ?"
             row = db.execute(select, (term, column)).fetchone()
@@ -186,15 +195,17 @@ class Frequencies:
         return self._known[column, term]
 
 
-def replace_rows(db: sqlite3.Connection, gone: Iterable[Indexed], fresh: Iterable[Indexed] = ()) -> None:
+def replace_rows(db: sqlite3.Connection, removed: Iterable[Indexed], fresh: Iterable[Indexed] = ()) -> None:
     """The text of what goes must be exactly what was indexed: it tells FTS5 which entries to take out."""
     remove = "INSERT INTO words (words, rowid, text, scope) VALUES ('delete', ?, ?, ?)"
     add = "INSERT INTO words (rowid, text, scope) VALUES (?, ?, ?)"
-    for statement, rows in ((remove, gone), (add, fresh)):
+    for statement, rows in ((remove, removed), (add, fresh)):
         db.executemany(statement, ((n, text, f"s{scope}") for n, text, scope in rows if text))
 
 
 class Search(NamedTuple):
+    """One full-text search in progress."""
+
     db: sqlite3.Connection
     filter: Filter
     scopes: list[int] | None  # What the index is asked for; None: its answer has to be looked at.
@@ -203,7 +214,9 @@ class Search(NamedTuple):
     first: int  # So many of the best are looked at first.
 
 
-def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter, limit: int, many: int) -> list[Hit]:
+def match(
+    db: sqlite3.Connection, frequencies: Frequencies, words: str, filter: Filter, limit: int, many: int
+) -> list[Hit]:
     """More than `many` scopes are not looked for in the index."""
     scopes = filter.scopes(db)
     if scopes == []:
@@ -212,7 +225,7 @@ def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter
         scopes = None
     rest = filter.whole if scopes is None else filter.record
     search = Search(db, filter, scopes, rest, limit, max(_FIRST, 4 * limit))
-    share, terms = known.share(db, scopes), _read_words(db, known, words)
+    share, terms = frequencies.share(db, scopes), _read_words(db, frequencies, words)
     rare, common = _split_by_cost(terms, 1.0 if share >= _MOST else 2 * share + _PASSING)
     # The best of all, among equals the newest; None when too little of the best is asked for.
     hits: list[Hit] | None = None
@@ -225,7 +238,7 @@ def match(db: sqlite3.Connection, known: Frequencies, words: str, filter: Filter
         hits = _rank_within(search, _make_query(rare, None))
     if common and len(hits) < limit:
         present = {hit.id for hit in hits}
-        hits += [hit for hit in _rank_newest(search, known, common, limit + len(hits)) if hit.id not in present]
+        hits += [hit for hit in _rank_newest(search, frequencies, common, limit + len(hits)) if hit.id not in present]
         hits.sort(key=lambda hit: -hit.score)
     return hits[:limit]
 
@@ -237,13 +250,13 @@ def _split_by_cost(words: list[Word], cost: float) -> tuple[list[Word], list[Wor
     return words[:affordable], words[affordable:]
 
 
-def _read_words(db: sqlite3.Connection, known: Frequencies, words: str) -> list[Word]:
+def _read_words(db: sqlite3.Connection, frequencies: Frequencies, words: str) -> list[Word]:
     """Each word once, with its frequency; one that the tokenizer sees nothing in is out.
 
     To FTS5 an expression without any token is no condition at all, and would match everything.
     """
     distinct = dict.fromkeys(words.replace("\0", " ").split())
-    new = [word for word in distinct if word not in known.terms]
+    new = [word for word in distinct if word not in frequencies.terms]
     if new:
         # The index's own tokenizer says what it makes of them.
         db.execute(
@@ -251,15 +264,15 @@ def _read_words(db: sqlite3.Connection, known: Frequencies, words: str) -> list[
         )
         db.execute("CREATE VIRTUAL TABLE IF NOT EXISTS temp.asked_token USING fts5vocab (temp, asked, instance)")
         db.executemany("INSERT INTO temp.asked (rowid, w) VALUES (?, ?)", enumerate(new))
-        known.terms |= {word: [] for word in new}
+        frequencies.terms |= {word: [] for word in new}
         for i, term in db.execute("SELECT doc, CAST(term AS BLOB) FROM temp.asked_token").fetchall():
-            known.terms[new[i]].append(term)
+            frequencies.terms[new[i]].append(term)
         db.execute("INSERT INTO temp.asked (asked) VALUES ('delete-all')")
     result = []
     for word in distinct:
-        if terms := known.terms[word]:
+        if terms := frequencies.terms[word]:
             quoted = word.replace('"', '""')
-            result.append(Word(min(known.count(db, "text", term) for term in terms), f'"{quoted}"'))
+            result.append(Word(min(frequencies.count(db, "text", term) for term in terms), f'"{quoted}"'))
     return result
 
 
@@ -273,7 +286,7 @@ _SCORE = "-bm25(words, 1.0, 0.0)"
 _BEST = f"SELECT rowid, {_SCORE} AS score FROM words WHERE words MATCH ?{{}} ORDER BY score DESC, rowid DESC LIMIT ?"
 _LATEST = "SELECT rowid FROM words WHERE words MATCH ?{} ORDER BY rowid DESC LIMIT ?"
 # CROSS JOIN keeps the planner from starting at the records and asking about each of them.
-_HELD = "SELECT r.n, r.id FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"
+_SELECT_STORED = "SELECT r.n, r.id FROM json_each(?) j CROSS JOIN record r ON r.n = j.value"
 
 
 def _limit_to(numbers: Clause) -> Clause:
@@ -282,7 +295,7 @@ def _limit_to(numbers: Clause) -> Clause:
 
 
 def _rank_within(search: Search, query: str) -> list[Hit]:
-    """The best among those that are asked for, listed before."""
+    """Return the best among those that are asked for, listed before."""
     if search.filter.shortcut.sql:
         hits = _find_best(search, query, search.filter.whole, _limit_to(search.filter.shortcut))
         if hits is not None:
@@ -295,7 +308,7 @@ def _rank_within(search: Search, query: str) -> list[Hit]:
 
 
 def _find_best(search: Search, query: str, rest: Clause, within: Clause = Clause()) -> list[Hit] | None:  # noqa: B008
-    """The best that `rest` allows; None when there may be more of them than were looked at."""
+    """Return the best that `rest` allows; None when there may be more of them than were looked at."""
     if not query:
         return []
     most = _GROWTH * search.first
@@ -310,12 +323,12 @@ def _keep_wanted(search: Search, best: list[tuple[int, float]], rest: Clause, en
     for some in (best[: search.first], best[search.first :]):
         if some and len(hits) < enough:
             numbers = json.dumps([n for n, _ in some])
-            ids = dict(search.db.execute(f"{_HELD}{rest.after('WHERE')}", (numbers, *rest.params)))
+            ids = dict(search.db.execute(f"{_SELECT_STORED}{rest.after('WHERE')}", (numbers, *rest.params)))
             hits += [Hit(ids[n], score) for n, score in some if n in ids]
     return hits[:enough]
 
 
-def _rank_newest(search: Search, known: Frequencies, words: list[Word], enough: int) -> list[Hit]:
+def _rank_newest(search: Search, frequencies: Frequencies, words: list[Word], enough: int) -> list[Hit]:
     """By the weight of the words that each of the newest holds; how often it holds them is not counted."""
     query, hits = _make_query(words, search.scopes), []
     for within, rest in ((Clause(), search.rest), (_limit_to(search.filter.select_numbers()), Clause())):
@@ -325,9 +338,9 @@ def _rank_newest(search: Search, known: Frequencies, words: list[Word], enough: 
         among = _limit_to(Clause("SELECT value FROM json_each(?)", (json.dumps(latest),)))
         select = f"SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?{among.sql}"
         for word in words if latest else ():
-            asked = _make_query([word], search.scopes)
-            for (n,) in search.db.execute(select, (asked, latest[-1], latest[0], *among.params)):
-                scores[n] += known.weight(word)
+            word_query = _make_query([word], search.scopes)
+            for (n,) in search.db.execute(select, (word_query, latest[-1], latest[0], *among.params)):
+                scores[n] += frequencies.weight(word)
         best = sorted(scores.items(), key=lambda item: (-item[1], -item[0]))
         hits = _keep_wanted(search, best, rest, enough)
         if len(hits) >= enough or len(latest) < POOL or not search.rest.sql:

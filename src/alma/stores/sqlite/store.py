@@ -49,7 +49,7 @@ _STATUSES = {str(status): status for status in Status}
 
 
 class StoredRow(NamedTuple):
-    """What is known of a record before it is overwritten or deleted."""
+    """The stored row of a record before it is overwritten or deleted."""
 
     id: str
     n: int
@@ -62,7 +62,7 @@ class StoredRow(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What is written of a record, made before the write lock is taken."""
+    """The row of a record, encoded before the write lock is taken."""
 
     record: Record
     v_hash: str
@@ -71,6 +71,8 @@ class Row(NamedTuple):
 
 
 class RowChange(NamedTuple):
+    """A row to write, and the row that it replaces."""
+
     row: Row
     n: int
     scope: int
@@ -87,6 +89,7 @@ class SQLiteStore:
         self._forget(0)
 
     def put(self, records: Sequence[Record]) -> None:
+        """Store new or newer records, all or none."""
         rows = [_to_row(record) for record in records]
         if not rows:
             return
@@ -95,6 +98,7 @@ class SQLiteStore:
             _write_changes(db, _plan_changes(db, rows))
 
     def get(self, ids: Sequence[str]) -> list[Record]:
+        """Return the records with these ids, in order; unknown ids are left out."""
         with self._db.read() as db:
             clause = search.match_names("id", ids)
             numbers = dict(db.execute(f"SELECT id, n FROM record WHERE {clause.sql}", clause.params))
@@ -106,6 +110,7 @@ class SQLiteStore:
         return self._db.snapshot()
 
     def delete(self, ids: Sequence[str]) -> int:
+        """Delete the records with these ids and return how many existed."""
         with self._db.write() as db:
             stored = _find_stored(db, ids)
             vectors.remove_spans(db, [one.span for one in stored])
@@ -131,6 +136,7 @@ class SQLiteStore:
         return read_pages()
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        """Return the records whose vectors are nearest, best first."""
         condition = search.compile_filter(where)
         if limit <= 0:
             return []
@@ -143,6 +149,7 @@ class SQLiteStore:
             return self._cache.nearest(db, vector, condition, limit)
 
     def match(self, words: str, where: Where, limit: int) -> list[Hit]:
+        """Return the records that best match the words, best first."""
         condition = search.compile_filter(where)
         if limit <= 0:
             return []
@@ -151,6 +158,7 @@ class SQLiteStore:
             return search.match(db, self._frequencies, words, condition, limit, _MANY_SCOPES)
 
     def count(self, where: Where) -> dict[tuple[str, str, str], int]:
+        """Return how many records there are of each kind, agent and status."""
         condition = search.compile_filter(where)
         clause = search.join_clauses(condition.scope, condition.record)
         select = (
@@ -170,14 +178,14 @@ class SQLiteStore:
                 return database.find_problems(db, self.path, can_write=False)
 
     def stats(self) -> dict[str, Any]:
-        """What a person wants to know about the file."""
+        """Return the path, size and contents of the file."""
         with self._db.read() as db:
             return database.collect_stats(db, self.path)
 
     def vacuum(self) -> None:
         """Leave no byte of deleted records in the file, and give unused space back.
 
-        The word index is built anew (its segments keep deleted terms until they are merged), every page is rewritten,
+        The word index is rebuilt (its segments keep deleted terms until they are merged), every page is rewritten,
         and the write-ahead log is emptied. BusyError when another connection still reads from that log.
         """
         with self._db.use() as db:
@@ -186,7 +194,7 @@ class SQLiteStore:
             busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise BusyError(
-                f"another process reads {self.path}, so its log still holds old content; vacuum again later"
+                f"another process is reading {self.path}, so its log still contains deleted content; vacuum again later"
             )
 
     def backup(self, target: str | os.PathLike[str], progress: Progress | None = None) -> None:
@@ -197,6 +205,7 @@ class SQLiteStore:
             database.copy_file(self._db.reading_uri, self.path, Path(target), progress)
 
     def close(self) -> None:
+        """Close the store."""
         self._db.close()
         self._forget(0)
 
@@ -240,7 +249,7 @@ def _find_stored(db: sqlite3.Connection, ids: Collection[str]) -> list[StoredRow
 
 
 def _plan_changes(db: sqlite3.Connection, rows: list[Row]) -> list[RowChange]:
-    """What has to be written, by the port's rules about versions; ConflictError if they forbid it."""
+    """Return the rows to write; raise ConflictError for a version that is not newer."""
     stored = {one.id: one for one in _find_stored(db, [row.record.id for row in rows])}
     versions = {id: one.version for id, one in stored.items()}
     latest: dict[str, Row] = {}
@@ -291,10 +300,10 @@ def _write_changes(db: sqlite3.Connection, changes: list[RowChange]) -> None:
     search.replace_rows(db, unindexed, indexed)
     for statement, values in ((_INSERT, inserts), (_UPDATE, updates), (_MOVE, moves)):
         db.executemany(statement, values)
-    known = [change.n for change in changes if change.before]
+    replaced = [change.n for change in changes if change.before]
     for table, (_, field) in _SIDES.items():
         # Links or tags, where they changed.
-        stored = _read_side(db, table, json.dumps(known)) if known else {}
+        stored = _read_side(db, table, json.dumps(replaced)) if replaced else {}
         fresh = {change.n: getattr(change.row.record, field) for change in changes}
         changed = {n: values for n, values in fresh.items() if values != stored.get(n, ())}
         db.executemany(f"DELETE FROM {table} WHERE n = ?", [(n,) for n in changed if n in stored])
@@ -375,10 +384,10 @@ _SELECT = (
 
 
 def _read_rows(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Record]:
-    """The records with these numbers, by number; those that are gone are left out."""
-    wanted = json.dumps(list(numbers))
-    rows = db.execute(_SELECT, (wanted,)).fetchall()
-    links, tags = _read_side(db, "link", wanted), _read_side(db, "tag", wanted)
+    """Return the records with these numbers, by number; those that are gone are left out."""
+    wanted_json = json.dumps(list(numbers))
+    rows = db.execute(_SELECT, (wanted_json,)).fetchall()
+    links, tags = _read_side(db, "link", wanted_json), _read_side(db, "tag", wanted_json)
     codes = vectors.read_spans(db, {row[0]: (row[1], row[2]) for row in rows if row[2]})
     try:
         return {n: _to_record(row, links.get(n, ()), tags.get(n, ()), codes.get(n, ())) for n, _, _, *row in rows}
@@ -386,11 +395,11 @@ def _read_rows(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Reco
         raise CorruptStoreError("a record is damaged; restore a backup or run `alma doctor`") from error
 
 
-def _read_side(db: sqlite3.Connection, table: str, wanted: str) -> dict[int, tuple[str, ...]]:
+def _read_side(db: sqlite3.Connection, table: str, wanted_json: str) -> dict[int, tuple[str, ...]]:
     """Links or tags, by the number of their record."""
     values: dict[int, tuple[str, ...]] = {}
     select = f"SELECT n, {_SIDES[table][0]} FROM {table} WHERE n IN (SELECT value FROM json_each(?)) ORDER BY n, i"
-    for n, value in db.execute(select, (wanted,)):
+    for n, value in db.execute(select, (wanted_json,)):
         values[n] = (*values.get(n, ()), value)
     return values
 

@@ -35,6 +35,8 @@ Span = tuple[int, int]  # v_first, v_count
 
 
 class VectorEntry(NamedTuple):
+    """One stored vector and the record it belongs to."""
+
     v: int
     n: int
     scope: int
@@ -42,28 +44,35 @@ class VectorEntry(NamedTuple):
 
 
 class VectorBlock(NamedTuple):
+    """A block of vectors that are stored in one row."""
+
     first_v: int
     last_v: int
     dim: int
 
 
 class Meta(NamedTuple):
+    """The record, number and scope of each vector of a block."""
+
     n: list[int]
     v: list[int]
     scope: list[int]
 
     def pack(self) -> bytes:
+        """Return the columns as bytes."""
         count = len(self.n)
         return struct.pack(f"<{count}q{count}q{count}i", *self.n, *self.v, *self.scope)
 
 
 def unpack_meta(rows: bytes) -> Meta:
+    """Return the columns that `Meta.pack` wrote."""
     count = len(rows) // ROW_BYTES
     values = struct.unpack(f"<{count}q{count}q{count}i", rows)
     return Meta(list(values[:count]), list(values[count : 2 * count]), list(values[2 * count :]))
 
 
 def add_entries(db: sqlite3.Connection, entries: Iterable[VectorEntry]) -> None:
+    """Store vectors; full tails become blocks."""
     by_dim: dict[int, list[VectorEntry]] = defaultdict(list)
     for entry in entries:
         by_dim[len(entry.codes)].append(entry)
@@ -83,10 +92,11 @@ def add_entries(db: sqlite3.Connection, entries: Iterable[VectorEntry]) -> None:
 
 
 def remove_spans(db: sqlite3.Connection, spans: Iterable[Span]) -> None:
+    """Delete the vectors of these spans."""
     ranges = [(first, first + count) for first, count in spans if count]
     db.executemany("DELETE FROM vector_tail WHERE v >= ? AND v < ?", ranges)
-    gone = sorted(v for first, end in ranges for v in range(first, end))
-    for block, numbers in _find_blocks(db, gone):
+    removed = sorted(v for first, end in ranges for v in range(first, end))
+    for block, numbers in _find_blocks(db, removed):
         meta = _read_meta(db, block)
         places = [place for _, place in _find_places(meta, numbers)]
         for place in places:
@@ -103,7 +113,7 @@ def remove_spans(db: sqlite3.Connection, spans: Iterable[Span]) -> None:
 
 
 def _find_blocks(db: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[VectorBlock, Sequence[int]]]:
-    """The blocks that may hold some of the numbers, and which. Blocks of different lengths may overlap."""
+    """Return the blocks that may hold some of the numbers, and which. Blocks of different lengths may overlap."""
     if not numbers:
         return
     select = "SELECT first_v, last_v, dim FROM vector_block WHERE last_v >= ? AND first_v <= ?"
@@ -141,15 +151,15 @@ def _unpack_block(db: sqlite3.Connection, block: VectorBlock, meta: Meta) -> Non
 
 
 def read_spans(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, tuple[Vector, ...]]:
-    """The vectors of records, by the record's number."""
-    wanted = sorted(v for first, count in spans.values() for v in range(first, first + count))
-    if not wanted:
+    """Return the vectors of records, by the record's number."""
+    rows = sorted(v for first, count in spans.values() for v in range(first, first + count))
+    if not rows:
         return {}
     select = "SELECT v, codes FROM vector_tail WHERE v IN (SELECT value FROM json_each(?))"
-    stored: dict[int, Vector] = dict(db.execute(select, (json.dumps(wanted),)))
-    for block, some in _find_blocks(db, [v for v in wanted if v not in stored]):
+    stored: dict[int, Vector] = dict(db.execute(select, (json.dumps(rows),)))
+    for block, some in _find_blocks(db, [v for v in rows if v not in stored]):
         stored |= _read_block(db, block, some)
-    if len(stored) < len(wanted):
+    if len(stored) < len(rows):
         raise CorruptStoreError("vectors of records are missing; restore a backup or run `alma doctor`")
     return {n: tuple(stored[v] for v in range(first, first + count)) for n, (first, count) in spans.items()}
 
