@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import yaml
 from tools.generate_docs import PAGES, rendered
 
 from alma.config import load
