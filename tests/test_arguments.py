@@ -57,7 +57,7 @@ ASKED: list[tuple[str, dict[str, Any], str]] = [
     ("since", {"since": "last week"}, "since must be a time such as 2026"),
     ("until", {"until": datetime(2026, 5, 7)}, "until has no time zone"),
     ("as_of", {"as_of": 7}, "as_of must be a datetime or ISO 8601"),
-    ("an empty span", {"since": "2026-05-07", "until": "2026-05-07"}, "since .* must lie before until"),
+    ("an empty span", {"since": "2026-05-07", "until": "2026-05-07"}, "since .* must be before until"),
 ]
 
 

@@ -140,7 +140,7 @@ def test_agents_in_both_places_must_be_the_same(config: Path) -> None:
     config.write_text("alma: {project_id: p, agents: {a: {}}}\nagents: {a: {}}\n")
     assert [agent.agent_name for agent in load(config).agents] == ["a"]
     config.write_text("alma: {project_id: p, agents: {a: {}}}\nagents: {b: {}}\n")
-    with pytest.raises(ConfigError, match="`agents` is at the top of the file and under `alma`"):
+    with pytest.raises(ConfigError, match="`agents` is set at the top level and under `alma`"):
         load(config)
 
 

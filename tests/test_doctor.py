@@ -50,7 +50,7 @@ def test_a_healthy_memory_passes_every_check(config: Path) -> None:
         "versions", "configuration", "sharing", "permissions", "disk space", "model", "embedder", "store", "integrity",
         "vectors", "graph", "round trip",
     ]  # fmt: skip
-    assert "4 memories" in checks["store"].detail
+    assert "4 active memories" in checks["store"].detail
     assert "format" in checks["store"].detail
 
 
@@ -62,7 +62,7 @@ def test_the_shipped_model_is_verified(config: Path) -> None:
 def test_looking_does_not_make_a_store(config: Path) -> None:
     configure(config, "embedding_provider: hash\nstorage_dir: elsewhere")
     checks = found(config)
-    assert "will be made" in checks["store"].detail
+    assert "will be created" in checks["store"].detail
     assert not (config.parent.parent / "elsewhere").exists()
     assert checks["round trip"].state == "ok"
 
@@ -97,7 +97,7 @@ def test_no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ALMA_CONFIG", raising=False)
     *_, check = diagnose()
-    assert (check.name, check.state, check.fix) == ("configuration", "failed", "alma init")
+    assert (check.name, check.state, check.fix) == ("configuration", "failed", "run: alma init")
 
 
 @posix
@@ -124,13 +124,13 @@ def test_tokens_that_others_may_read(config: Path) -> None:
 
 
 def test_a_model_whose_key_is_missing(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(config)["model"].detail == "none is asked, as configured"
+    assert found(config)["model"].detail == "none, as configured"
     configure(config, "embedding_provider: hash\nmodel: {provider: anthropic, model: m, api_key_env: KEY_OF_OURS}")
     monkeypatch.delenv("KEY_OF_OURS", raising=False)
     assert "KEY_OF_OURS is not set" in failed(config)["model"].detail
     monkeypatch.setenv("KEY_OF_OURS", "sk-nothing")
     check = found(config)["model"]
-    assert (check.state, check.detail) == ("ok", "anthropic:m (not asked)")
+    assert (check.state, check.detail) == ("ok", "anthropic:m (not called)")
 
 
 def test_claude_that_is_not_there(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,7 @@ def test_the_graph_is_counted(config: Path) -> None:
     with ALMA.from_config(config) as alma:
         alma.add_domain_knowledge("ops", "people", "Tom works at Globex.")
         build(alma)
-    assert found(config)["graph"].detail == "2 entities, 1 relations"
+    assert found(config)["graph"].detail == "entities: 2, relations: 1"
 
 
 def test_a_file_that_is_no_database(config: Path) -> None:
@@ -184,7 +184,7 @@ def test_another_embedder(config: Path) -> None:
     configure(config, "embedding_provider: hash\nembedding_dim: 64")
     vectors = failed(config)["vectors"]
     assert "'hash-384', but 'hash-64' is configured" in vectors.detail
-    assert vectors.fix.startswith("alma reindex")
+    assert vectors.fix.startswith("run: alma reindex")
 
 
 def test_memories_without_vectors(tmp_path: Path) -> None:
@@ -195,8 +195,8 @@ def test_memories_without_vectors(tmp_path: Path) -> None:
     assert found(file)["vectors"].state == "ok"
     configure(file)
     vectors = found(file)["vectors"]
-    assert (vectors.state, vectors.fix) == ("warning", "alma reindex")
-    assert vectors.detail == "1 records are not embedded by hash-384"
+    assert (vectors.state, vectors.fix) == ("warning", "run: alma reindex")
+    assert vectors.detail == "records not embedded with hash-384: 1"
 
 
 def test_a_damaged_model(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

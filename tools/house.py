@@ -119,11 +119,21 @@ def find_repeated_classes(trees: Trees) -> dict[str, list[str]]:
     return {name: paths for name, paths in modules.items() if len(paths) > 1}
 
 
-def find_definitions(trees: Trees) -> set[str]:
-    """Return the names of all functions and classes."""
-    return {
-        node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef | Function)
-    }
+def find_definitions(tree: ast.Module) -> set[str]:
+    """Return the names that a module defines at its top, and those of its classes as `Class.name`."""
+    names: set[str] = set()
+
+    def visit(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names.update(prefix + one.id for one in targets if isinstance(one, ast.Name))
+            if isinstance(node, ast.ClassDef | Function):
+                names.add(prefix + node.name)
+            if isinstance(node, ast.ClassDef):
+                visit(node.body, f"{node.name}.")
+
+    visit(tree.body, "")
+    return names
 
 
 def describe_names() -> Iterator[str]:

@@ -15,9 +15,9 @@ from .memory import ALMA
 
 
 class AsyncALMA:
-    """The same memory for asyncio: every method of `ALMA`, awaited, run in a worker thread; `learns` decorates.
+    """The same memory for asyncio: every method of `ALMA` is awaited and runs in a worker thread.
 
-    It takes a memory that is open here, or one that is served elsewhere: `AsyncALMA(ALMA.connect(url, token))`.
+    Takes an open memory, local or remote: `AsyncALMA(ALMA.connect(url, token))`.
     """
 
     def __init__(self, alma: ALMA) -> None:
@@ -25,14 +25,17 @@ class AsyncALMA:
 
     @property
     def project_id(self) -> str:
+        """The project this memory belongs to."""
         return self.alma.project_id
 
     @property
     def model(self) -> Any:
+        """The configured language model; None if there is none."""
         return getattr(self.alma, "model", None)
 
     @functools.wraps(ALMA.learns)
     def learns(self, *args: Any, **options: Any) -> Any:
+        """Decorate a function so that its calls are recorded; see `ALMA.learns`."""
         return self.alma.learns(*args, **options)
 
     async def __aenter__(self) -> AsyncALMA:
@@ -43,7 +46,7 @@ class AsyncALMA:
 
 
 def _make_awaitable(name: str, method: Callable[..., Any]) -> Any:
-    """Return a method that runs in a thread; one that opens a memory returns the async face of it."""
+    """Return a method that runs in a thread. A method that opens a memory returns an `AsyncALMA`."""
     if inspect.ismethod(method):
 
         @functools.wraps(method.__func__)

@@ -1,4 +1,4 @@
-"""Wiring: from a configuration to a memory that works. The only place that knows every part."""
+"""Composition root: open a memory from a configuration."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ from .types import times
 from .types.asking import ModelSettings
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
-"""What the servers keep beside a configuration."""
+"""Token files that the servers store beside a configuration."""
 IN_A_FILE = ("sqlite", "file")
 _BESIDE_A_STORE = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a database, and reads as part of it."""
+"""Suffixes of files that SQLite stores beside a database."""
 
 
 def open_config(path: str | PathLike[str]) -> ALMA:
+    """Open the memory that a configuration file describes."""
     return open_memory(load(path))
 
 
 def open_quickstart(project_id: str, storage_dir: str | PathLike[str], *, clock: Clock = times.now) -> ALMA:
+    """Open a SQLite memory in a folder."""
     return open_memory(Config(project_id=project_id, storage_dir=Path(storage_dir).resolve()), clock=clock)
 
 
 def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.now) -> ALMA:
-    """Open what a configuration describes; `matching=False` also opens a store that another embedder filled."""
+    """Open the memory that a configuration describes. `matching=False` allows a store of another embedder."""
     embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
     if config.storage in IN_A_FILE and not config.path.exists():
-        # Before it exists: another process that finds it must not take it for a stranger's.
+        # Before the file exists, so that another process does not treat it as foreign.
         trust_register.record_created_files(config.path)
     store = stores.create(config.storage, path=config.path, options=config.storage_options)
     alma = ALMA(
@@ -64,18 +66,18 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
 
 
 def _open_model(settings: ModelSettings, engine: Engine) -> Model | None:
-    from .models.registry import open_model  # Loaded when a model is asked.
+    from .models.registry import open_model  # Loaded on first use.
 
     return open_model(settings, engine, os.environ)
 
 
 def model_usage(alma: ALMA, config: Config, *, days: int = 30) -> Usage:
-    """What models were asked for in this store, and what is left of today's budget."""
+    """Return the model calls recorded in this store, and what is left of today's budget."""
     return usage(alma.engine, config.model, days=days)
 
 
 def open_default(project_id: str | None = None) -> ALMA:
-    """What is configured here (as for the command line), perhaps for another project; else a folder `.alma`."""
+    """Open the memory that is configured here, optionally for another project; otherwise one in `.alma`."""
     if os.environ.get("ALMA_CONFIG") or _find_nearest() is not None:
         _, config = read_config()
     else:
@@ -85,19 +87,21 @@ def open_default(project_id: str | None = None) -> ALMA:
     return open_memory(config if project_id is None else replace(config, project_id=project_id))
 
 
-def find_config(given: str | None = None) -> Path:
-    """The configuration file: the one given, $ALMA_CONFIG, or the nearest `.alma/config.yaml` up from here."""
-    named = given or os.environ.get("ALMA_CONFIG")
-    path = Path(named) if named else _find_nearest()
+def find_config(config: str | None = None) -> Path:
+    """Return the configuration file: `config`, $ALMA_CONFIG, or the nearest `.alma/config.yaml` from here up."""
+    name = config or os.environ.get("ALMA_CONFIG")
+    path = Path(name) if name else _find_nearest()
     if path is None:
-        raise ConfigError(f"there is no {DEFAULT_PATH} here or above; `alma init` writes one, --config names another")
+        raise ConfigError(
+            f"no {DEFAULT_PATH} in this folder or a parent folder; create one with `alma init`, or pass --config"
+        )
     return path
 
 
-def read_config(given: str | None = None) -> tuple[Path, Config]:
-    """Find the configuration and load it: a file that the user named in full, a found one as far as it is trusted."""
-    path = find_config(given)
-    is_named = bool(given or os.environ.get("ALMA_CONFIG"))
+def read_config(name: str | None = None) -> tuple[Path, Config]:
+    """Find and load the configuration. A file that the user did not name is loaded only as far as it is trusted."""
+    path = find_config(name)
+    is_named = bool(name or os.environ.get("ALMA_CONFIG"))
     config = load(path) if is_named else load_found(path)
     folder = path.absolute().parent.parent
     if path.absolute() == folder / DEFAULT_PATH:
@@ -106,7 +110,7 @@ def read_config(given: str | None = None) -> tuple[Path, Config]:
 
 
 def list_data_files(path: Path, config: Config) -> list[Path]:
-    """The files inside a project's folder that hold its memory or its tokens."""
+    """Return the files in a project's folder that hold its memory or its tokens."""
     files = [*_list_store_files(config.path), *(path.parent / name for name in TOKEN_FILES)]
     return [file for file in files if file.is_file() and _is_inside(file, path.parent.parent)]
 
@@ -122,24 +126,24 @@ def _is_inside(path: Path, folder: Path) -> bool:
 def _refuse_files(files: list[Path], folder: Path, *, is_named: bool = False) -> None:
     """Raise UntrustedConfigError for memories and tokens that may have come with a repository.
 
-    What git tracks is whatever the last `git pull` brought. What alma did not create here may be a stranger's, unless
-    the user named its configuration.
+    A tracked file may have changed with the last `git pull`. A file that alma did not create here may be from somebody
+    else, unless the user named its configuration.
     """
     if tracked := trust_register.find_unexpected_files(files):
         names = " ".join(shlex.quote(str(file)) for file in tracked)
         raise UntrustedConfigError(
-            f"git tracks {', '.join(map(str, tracked))}: a pull may have replaced it with somebody else's. Remove it "
-            f"with `git rm {names}`. If it is your own, stop tracking it with `git rm --cached {names}`; if you trust "
+            f"git tracks {', '.join(map(str, tracked))}, so a pull may have replaced it. Remove it "
+            f"with `git rm {names}`. If it is your own, stop tracking it with `git rm --cached {names}`. If you trust "
             "everybody who commits it, leave it tracked. In both cases run: alma trust "
             f"{shlex.quote(str(folder))}"
         )
-    # Those that SQLite keeps beside a database are not created by alma.
+    # Files that SQLite creates beside a database are not in the register.
     own = [file for file in files if not file.name.endswith(_BESIDE_A_STORE)]
     outside = [file for file in own if not _is_inside(file, folder)]
     foreign = outside or trust_register.find_foreign_files(file for file in own if file.exists())
     if foreign and not is_named:
         raise UntrustedConfigError(
-            f"alma has no record of creating {', '.join(map(str, foreign))} on this machine: it may have come with the "
+            f"alma has no record of creating {', '.join(map(str, foreign))} on this machine; it may have come with the "
             f"folder. If you trust it, run: alma trust {shlex.quote(str(folder))}"
         )
 

@@ -1,4 +1,4 @@
-"""How likely a strategy is to work in the context at hand, and how far such predictions can be trusted."""
+"""Estimate how likely a strategy is to work for a task, and check how good such estimates were."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .types.speech import quote_output
 
 __all__ = ["Bin", "ConfidenceEngine", "ConfidenceSignal", "OpportunitySignal", "Report", "RiskSignal"]
 
-_LEAN = 0.15  # Of two equal predictions the surer one comes first.
+_LEAN = 0.15  # Of two equal predictions, the more certain one ranks first.
 _SURELY_WORKS, _SURE = 0.75, 0.5
 _SURELY_FAILS, _UNSURE = 0.25, 0.5
 _SOURCES = 8
 _TELLING = 0.01
-_SIMILAR = 0.55  # From here on a task is spoken of as a similar one.
+_SIMILAR = 0.55  # Tasks at least this similar count as similar.
 _THE_SAME = 0.9
 _PROVEN = 3
 _CITED = 5
@@ -43,59 +43,61 @@ Recommendation = Literal["strong_yes", "yes", "neutral", "caution", "avoid"]
 
 @dataclass(frozen=True, slots=True)
 class RiskSignal:
-    """Why it may go wrong."""
+    """A reason why a strategy may fail."""
 
     # 'similar_to_failure', 'recent_failure', 'poor_record', 'warned_against', 'untested_context' or
     # 'high_complexity'.
     signal_type: str
     description: str
     severity: float  # From 0 to 1.
-    # The ids of the memories it comes from, with commas between; empty when it comes from there being none.
+    # Ids of the memories behind it, separated by commas; empty if it comes from missing evidence.
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class OpportunitySignal:
-    """Why it may go well."""
+    """A reason why a strategy may work."""
 
     signal_type: str  # 'proven_pattern', 'high_similarity', 'recent_success' or 'recommended'.
     description: str
     strength: float  # From 0 to 1.
-    source: str  # The ids of the memories it comes from, with commas between.
+    source: str  # Ids of the memories behind it, separated by commas.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfidenceSignal:
-    """How sure it is that a strategy will work in a context."""
+    """An assessment of a strategy for a task."""
 
     heuristic_id: str | None
     strategy: str
     context: str
 
-    historical_success_rate: float  # Looking back: the share of successes wherever it was tried; 0 when it never was.
+    historical_success_rate: float  # Share of successes over all trials; 0 if there are none.
     occurrence_count: int
 
-    predicted_success: float  # Looking forward: the chance of success in this context.
+    predicted_success: float  # Probability of success for this task.
     uncertainty: float  # The width of the interval.
-    context_similarity: float  # How like this context is to the most similar one it succeeded in; 0 when it never did.
+    context_similarity: float  # Similarity to the closest task it succeeded in; 0 if there is none.
 
     risk_signals: list[RiskSignal] = field(default_factory=list)
     opportunity_signals: list[OpportunitySignal] = field(default_factory=list)
 
-    confidence_score: float  # The predicted success, leaning a little to the low end of the interval.
+    confidence_score: float  # The prediction, shifted slightly toward the low end of the interval.
     recommendation: Recommendation
 
-    interval: tuple[float, float]  # What holds nine tenths of the belief about the chance.
-    sources: list[str] = field(default_factory=list)  # The ids of the memories that weighed most.
+    interval: tuple[float, float]  # The 90 % credible interval of the probability.
+    sources: list[str] = field(default_factory=list)  # Ids of the memories with the most weight.
 
 
 operation = Group("confidence", lambda alma: ConfidenceEngine(alma))
-Strategy = Annotated[str, About("what one thinks of doing")]
-Context = Annotated[str, About("the task or situation at hand")]
+Strategy = Annotated[str, About("the strategy to assess")]
+Context = Annotated[str, About("the task or situation")]
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
+    """Assessed strategies, best first."""
+
     strategies: list[ConfidenceSignal]  # Best first.
 
 
@@ -108,11 +110,10 @@ def _show_ranking(ranking: list[tuple[str, ConfidenceSignal]]) -> Ranked:
 
 
 class ConfidenceEngine:
-    """Looks forward from the outcomes an agent has learned. It keeps nothing and changes nothing.
+    """Predicts outcomes from what an agent has learned. It stores and changes nothing.
 
-    What other users than `user_id` did is left out; without `user_id` only what belongs to nobody in particular counts.
-
-    `seed` makes repeatable how `explore` decides between equals.
+    Outcomes of other users than `user_id` are left out; without `user_id`, only shared outcomes count. `seed` makes
+    `explore` repeatable.
     """
 
     def __init__(self, alma: ALMA, seed: int | None = None) -> None:
@@ -128,12 +129,12 @@ class ConfidenceEngine:
         heuristic: Annotated[Heuristic | None, About("", check=take_as_given, for_python=True)] = None,
         user_id: words.User = None,
     ) -> ConfidenceSignal:
-        """How likely a strategy is to work in this situation, from what was tried before.
+        """Estimate how likely a strategy is to work for a task, from past outcomes.
 
-        Gives the chance with its interval, risks, opportunities, and a recommendation from strong_yes to avoid.
+        Returns the success probability with its interval, risks, opportunities and a recommendation.
 
         Notes:
-            A heuristic that is given says how the strategy did so far; else its outcomes do.
+            If you pass a heuristic, its record counts as the strategy's history; otherwise the strategy's outcomes do.
         """
         if heuristic is not None and not isinstance(heuristic, Heuristic):
             raise ValidationError(f"heuristic must be a Heuristic or None, got {type(heuristic).__name__}")
@@ -142,17 +143,17 @@ class ConfidenceEngine:
     @operation(Effect.READS, answer=_show_ranking)
     def rank_strategies(
         self,
-        strategies: Annotated[Iterable[str], About("what one thinks of doing", check=_check_strategies)],
+        strategies: Annotated[Iterable[str], About("the strategies to compare", check=_check_strategies)],
         context: Context,
         agent: words.Agent,
-        explore: Annotated[bool, About("give what was tried little its turn")] = False,
+        explore: Annotated[bool, About("give strategies with few trials a chance")] = False,
         user_id: words.User = None,
     ) -> list[tuple[str, ConfidenceSignal]]:
-        """Which of several strategies to take in this situation, best first.
+        """Rank strategies for a task by how likely they are to work, best first.
 
         Notes:
-            One that is named twice stands once. With `explore` they stand by what they may well turn out to be worth:
-            what was tried little gets its turn, what is known to fail does not.
+            A strategy that is passed twice is ranked once. With `explore`, strategies are ranked by how well they may
+            turn out: strategies with few trials get a chance, strategies that are known to fail do not.
         """
         names = list(dict.fromkeys(strategies))
         if not names:
@@ -168,21 +169,21 @@ class ConfidenceEngine:
     def calibrate(
         self,
         agent: words.AnyAgent = None,
-        limit: Annotated[int, About("the newest so many outcomes", least=1, most=1_000_000)] = _NEWEST,
+        limit: Annotated[int, About("number of most recent outcomes to check", least=1, most=1_000_000)] = _NEWEST,
         progress: Progress | None = None,
     ) -> Report:
-        """Were the predictions right? Each outcome of the past is predicted from what was known before it.
+        """Check past predictions: each outcome is predicted from what was known before it.
 
         Notes:
-            What went half well counts as half a success. `progress` gets how many are done, and of how many.
+            A partial outcome counts as half a success. `progress` is called with the number done and the total.
         """
         engine, agents = self._engine, None if agent is None else {self._engine.agent(agent)}
         records = scan_records(engine, MemoryType.OUTCOME, limit, agents=agents, statuses={Status.ACTIVE})[::-1]
         pairs, running, good = list[Pair](), list[Pair](), 0.0
         for at, record in enumerate(records):
-            known = read_task(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
+            task = read_task(engine, record.agent, record.body["task"], before=record.created_at, user=record.user)
             value = Result(record.body["outcome"]).value_of
-            pairs.append((forecast(survey_strategy(known, record.body["strategy"]).trials).mean, value))
+            pairs.append((forecast(survey_strategy(task, record.body["strategy"]).trials).mean, value))
             running.append(((1.0 + good) / (2.0 + at), value))
             good += value
             if progress is not None:
@@ -193,13 +194,13 @@ class ConfidenceEngine:
         return Report(len(pairs), brier, error, accuracy, running_brier, running_error, bins)
 
     def detect_risks(self, strategy: str, context: str, agent: str, user_id: str | None = None) -> list[RiskSignal]:
-        """Why the strategy may go wrong in this context, the gravest reason first."""
+        """Return why the strategy may fail, most severe first."""
         return self.assess_strategy(strategy, context, agent, user_id=user_id).risk_signals
 
     def detect_opportunities(
         self, strategy: str, context: str, agent: str, user_id: str | None = None
     ) -> list[OpportunitySignal]:
-        """Why the strategy may go well in this context, the strongest reason first."""
+        """Return why the strategy may work, strongest first."""
         return self.assess_strategy(strategy, context, agent, user_id=user_id).opportunity_signals
 
     def _ground(self, context: str, agent: str, user_id: str | None) -> TaskContext:
@@ -207,7 +208,7 @@ class ConfidenceEngine:
 
 
 class _Look:
-    """One strategy seen from one context: its trials, those of other strategies, and what people said."""
+    """One strategy for one task: its trials, those of other strategies, and statements of people."""
 
     def __init__(self, task: TaskContext, strategy: str) -> None:
         self.strategy = strategy
@@ -226,16 +227,17 @@ class _Look:
         self.latest = sorted(self.own, key=lambda one: (one.days, one.id))
 
     def make_signal(self, heuristic: Heuristic | None = None) -> ConfidenceSignal:
+        """Return the assessment."""
         tried, worked, trials = self.survey.tried, self.survey.worked, self.survey.trials
         rate = worked / tried if tried else 0.0
-        known = next((one.id for one in self.survey.lessons if one.kind == MemoryType.HEURISTIC), None)
+        heuristic_id = next((one.id for one in self.survey.lessons if one.kind == MemoryType.HEURISTIC), None)
         alike = [one.alike for one in trials if one.own and one.value > 0.5 and not one.said]
-        # By how much each weighed: the strategy's own trials before those of others.
+        # By weight, the strategy's own trials before those of others.
         weighed = sorted(trials, key=lambda one: (-one.own - one.said, -weigh_likeness(one.alike), one.days))
         sources = [one.id for one in weighed if one.id and (one.own or weigh_likeness(one.alike) > _TELLING)]
         low, high = self.interval
         return ConfidenceSignal(
-            heuristic_id=known if heuristic is None else heuristic.id,
+            heuristic_id=heuristic_id if heuristic is None else heuristic.id,
             strategy=self.strategy,
             context=self.context,
             historical_success_rate=rate if heuristic is None else heuristic.success_rate,
@@ -260,7 +262,7 @@ class _Look:
         return "neutral"
 
     def _find_risks(self) -> list[RiskSignal]:
-        """Return why the strategy may go wrong, the gravest reason first."""
+        """Return why the strategy may fail, most severe first."""
         risks = []
         rate = _rate(self.own)
         failed = _select_failed(self.own)
@@ -269,7 +271,7 @@ class _Look:
             text = f"failed {len(failed)} of {len(self.own)} times on similar tasks"
             text += f"; {quote_output(error)}" if error else ""
             risks.append(RiskSignal("similar_to_failure", text, _weigh(1.0 - rate, len(self.own)), _cite(failed)))
-        # Only where it used to work: else its failures are reported already.
+        # Only if it used to work: otherwise its failures are already reported.
         row = list(takewhile(lambda one: one.value < 0.5, self.latest))
         if row and rate > WORKS:
             text = f"it used to work here, but the last {_count_times(len(row))} it failed"
@@ -293,7 +295,7 @@ class _Look:
         return sorted(risks, key=lambda signal: -signal.severity)
 
     def _find_opportunities(self) -> list[OpportunitySignal]:
-        """Return why the strategy may go well, the strongest reason first."""
+        """Return why the strategy may work, strongest first."""
         chances = []
         rate = _rate(self.own)
         worked = [one for one in self.own if one.value > 0.5]
@@ -322,7 +324,7 @@ def _rate(trials: Sequence[Trial]) -> float:
 
 
 def _weigh(share: float, count: int) -> float:
-    """A share of one trial says less than the same share of ten."""
+    """Return a share, reduced if it comes from few trials."""
     return share * count / (count + 1.0)
 
 
@@ -338,12 +340,12 @@ def _cite(trials: Sequence[Trial]) -> str:
     return ", ".join(list(dict.fromkeys(one.id for one in trials if one.id))[:_CITED])
 
 
-# -- were the predictions right? each outcome of the past is predicted from what was known before it
+# -- calibration: each past outcome is predicted from what was known before it
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The predictions between two tenths, and what became of them."""
+    """The predictions between two tenths, and the observed outcomes."""
 
     low: float
     high: float
@@ -354,22 +356,24 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    count: int  # How many outcomes were predicted.
-    brier: float  # The mean square of the error: 0 is perfect, 0.25 is what always saying one half gives.
-    calibration_error: float  # How far the predictions lie from what happened, over the bins.
-    accuracy: float  # The share of outcomes on the side of one half where they were predicted.
-    # The same for the share of successes so far, which knows nothing of tasks and strategies.
+    """How well past outcomes were predicted."""
+
+    count: int  # Number of predicted outcomes.
+    brier: float  # Mean squared error: 0 is perfect, 0.25 is always predicting one half.
+    calibration_error: float  # Mean distance between predictions and outcomes, over the bins.
+    accuracy: float  # Share of outcomes on the predicted side of one half.
+    # The same for a baseline: the share of successes so far.
     running_rate_brier: float
     running_rate_calibration_error: float
-    bins: tuple[Bin, ...]  # Those that hold any prediction, lowest first.
+    bins: tuple[Bin, ...]  # Bins with predictions, lowest first.
 
 
 Progress = Callable[[int, int], None]
-Pair = tuple[float, float]  # What was predicted, and what happened.
+Pair = tuple[float, float]  # A prediction and the outcome.
 
 
 def _score(pairs: Sequence[Pair]) -> tuple[float, float, tuple[Bin, ...]]:
-    """Return the mean square of the error, how far predictions lie from what happened, and the bins."""
+    """Return the Brier score, the calibration error and the bins."""
     bins = []
     for at in range(_BINS):
         inside = [pair for pair in pairs if min(_BINS - 1, int(pair[0] * _BINS)) == at]

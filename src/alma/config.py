@@ -1,4 +1,4 @@
-"""The configuration file: read, expanded and checked. Whatever it does not know is an error that lists what it does.
+"""The configuration file: read, expanded and checked. Unknown settings are errors that list the valid ones.
 
 The fields of `Config`, and of the dataclasses in it, are the keys of the file.
 """
@@ -29,7 +29,7 @@ _BRACKET = re.compile(rb"[\[\]{}]")
 _LARGEST = 1_000_000
 _LARGEST_WITHOUT_TRUST = 64_000
 _DEEPEST = 32
-"""So many levels; the settings need five."""
+"""Maximum nesting; the settings need five levels."""
 _WITH_TRUST = ("storage_options", "embedding", "model")
 _VALUES_WITHOUT_TRUST = {
     "storage": ("sqlite", "file"),
@@ -41,6 +41,8 @@ _LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
+    """The content of a configuration file."""
+
     project_id: str
     storage: str = "sqlite"
     storage_dir: Path = Path(".alma")
@@ -52,26 +54,27 @@ class Config:
     model: ModelSettings = field(default_factory=ModelSettings)
     agents: tuple[MemoryScope, ...] = ()
     default_agent: str | None = None
-    """Who is meant on the command line when nobody is named."""
+    """The default of --agent on the command line."""
     settings: Settings = field(default_factory=Settings)
 
     @property
     def path(self) -> Path:
+        """The path of the store."""
         return self.storage_dir / self.db_name
 
 
 def load(path: str | os.PathLike[str]) -> Config:
-    """Load a YAML file that the user named: it may set everything and read the environment."""
+    """Load a YAML file that the user named. It may use every setting and environment variables."""
     file = Path(path)
     with _naming(file):
         return _build_config(expand(_parse_yaml(_read_file(file)), os.environ), file)
 
 
 def load_found(path: str | os.PathLike[str]) -> Config:
-    """Load the `.alma/config.yaml` of a folder in which nobody named it.
+    """Load the `.alma/config.yaml` of a folder that the user did not name explicitly.
 
-    Unless the user trusts the folder with this content, the file may only set what stays inside the folder: anything
-    else is an UntrustedConfigError.
+    Unless the user trusts the folder with this content, raise UntrustedConfigError for settings that reach outside the
+    folder.
     """
     file = Path(path)
     content, folder = _read_file(file), file.parent.parent
@@ -81,14 +84,14 @@ def load_found(path: str | os.PathLike[str]) -> Config:
         top = _parse_yaml(content, is_trusted=False)
         if restricted := _find_restricted_settings(top, file):
             raise UntrustedConfigError(
-                f"its folder is not trusted with this content, so it may not set {', '.join(restricted)}. "
-                f"Read it; if you trust it, run: alma trust {shlex.quote(str(folder))}"
+                f"its folder is not trusted, so it may not set {', '.join(restricted)}. "
+                f"Read the file; if you trust it, run: alma trust {shlex.quote(str(folder))}"
             )
         return _build_config(top, file)
 
 
 def list_restricted_settings(path: str | os.PathLike[str]) -> list[str]:
-    """Return what a configuration sets that it may set only in a trusted folder, or when the user names it."""
+    """Return the settings of a file that need a trusted folder or an explicit --config."""
     file = Path(path)
     with _naming(file):
         return _find_restricted_settings(_parse_yaml(_read_file(file)), file)
@@ -102,17 +105,19 @@ def _find_restricted_settings(top: Mapping[str, Any], file: Path) -> list[str]:
     restricted += dict.fromkeys(f"${{{variable[1]}}}" for variable in _VARIABLE.finditer(repr(top)))
     for key, valid in _VALUES_WITHOUT_TRUST.items():
         if top.get(key, valid[0]) not in valid:
-            restricted.append(f"{key}: {top[key]!r} (without trust: {', '.join(valid)})")
+            restricted.append(f"{key}: {top[key]!r} (allowed without trust: {', '.join(valid)})")
     own = folder / DEFAULT_PATH.parent
     if os.path.realpath(file) != str(folder / DEFAULT_PATH):
-        restricted.append("settings of another folder, to which it is a symbolic link")
+        restricted.append("settings of another folder (the file is a symbolic link)")
     db_name = str(top.get("db_name", "alma.db"))
     store = _under(folder, str(top.get("storage_dir", ".alma"))) / db_name
     if not Path(os.path.realpath(store.parent)).is_relative_to(own):
         restricted.append(f"a store outside {own} ({store})")
     elif db_name.startswith(".") or not db_name.endswith(_STORE_NAME_WITHOUT_TRUST):
         endings = ", ".join(_STORE_NAME_WITHOUT_TRUST)
-        restricted.append(f"db_name: {db_name!r} (without trust: it ends in {endings} and does not begin with a dot)")
+        restricted.append(
+            f"db_name: {db_name!r} (allowed without trust: names that end in {endings} and do not start with a dot)"
+        )
     elif any(Path(f"{store}{suffix}").is_symlink() for suffix in ("", "-wal", "-shm", "-journal")):
         restricted.append(f"a store whose files are symbolic links ({store})")
     return restricted
@@ -123,7 +128,7 @@ def _find_restricted_settings(top: Mapping[str, Any], file: Path) -> list[str]:
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Name the file in what is wrong with it."""
+    """Prefix errors with the name of the file."""
     try:
         yield
     except (ConfigError, ValidationError) as error:
@@ -135,19 +140,19 @@ def _read_file(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except FileNotFoundError:
-        raise ConfigError(f"there is no configuration file {file}; `alma init` writes one") from None
+        raise ConfigError(f"no configuration file {file}; create one with `alma init`") from None
     except OSError as error:
-        raise ConfigError(f"the configuration file {file} cannot be read: {error}") from error
+        raise ConfigError(f"cannot read the configuration file {file}: {error}") from error
 
 
 def _parse_yaml(content: bytes, *, is_trusted: bool = True) -> dict[str, Any]:
-    """Return the keys of the file, whether they are under `alma` or at the top; `agents` may be beside `alma`.
+    """Return the settings, whether they are under `alma` or at the top level; `agents` may be beside `alma`.
 
-    What is not trusted has no aliases, with which a few lines stand for millions of values.
+    Aliases are refused in an untrusted file, because a few lines can expand to millions of values.
     """
     most = _LARGEST if is_trusted else _LARGEST_WITHOUT_TRUST
     if len(content) > most:
-        raise ConfigError(f"a configuration has at most {most:,} bytes, and this one has {len(content):,}")
+        raise ConfigError(f"a configuration may have at most {most:,} bytes, not {len(content):,}")
     _refuse_depth(content)
     data = load_yaml(content, may_alias=is_trusted) or {}
     valid = [*(one.name for one in fields(Config) if one.name != "settings"), "retrieval", "learning"]
@@ -156,29 +161,30 @@ def _parse_yaml(content: bytes, *, is_trusted: bool = True) -> dict[str, Any]:
     for key in data:
         if key not in ("alma", "agents"):
             hint = unknown("key at the top", key, ("alma", "agents"))
-            raise ConfigError(f"{hint} Other keys belong under `alma`.")
+            raise ConfigError(f"{hint} Put other keys under `alma`.")
     top = _read_section("alma", data["alma"], valid)
     if "agents" in data and top.setdefault("agents", data["agents"]) != data["agents"]:
-        raise ConfigError("`agents` is at the top of the file and under `alma`, with different content; keep one")
+        raise ConfigError("`agents` is set at the top level and under `alma`, with different content; keep one")
     return top
 
 
 def load_yaml(content: bytes, *, may_alias: bool = True) -> Any:
+    """Parse YAML. Raise ConfigError if it is invalid."""
     import yaml
 
     try:
         text = content.decode("utf-8")
         if not may_alias and any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
-            raise UntrustedConfigError("aliases (`*name`) are not read from a file that is not trusted")
+            raise UntrustedConfigError("YAML aliases (`*name`) are not allowed in an untrusted file")
         return yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"not valid YAML: {error}") from error
 
 
 def _refuse_depth(content: bytes) -> None:
-    """Raise ConfigError for what is nested deep: the time to parse it grows with the square of the depth.
+    """Raise ConfigError for deep nesting, because parsing time grows with the square of the depth.
 
-    An estimate: brackets in texts and comments count as well, as long as they are not closed.
+    This is an estimate: unclosed brackets in texts and comments count too.
     """
     brackets, indents = 0, [0]
     for line in content.splitlines():
@@ -190,17 +196,17 @@ def _refuse_depth(content: bytes) -> None:
         for sign in [b"", *_BRACKET.findall(inner)]:
             brackets = max(brackets + (0 if not sign else 1 if sign in b"[{" else -1), 0)
             if levels + brackets > _DEEPEST:
-                raise ConfigError(f"a configuration is nested at most {_DEEPEST} levels deep, and this one is deeper")
+                raise ConfigError(f"a configuration may be nested at most {_DEEPEST} levels deep")
 
 
 def expand(value: Any, environment: Mapping[str, str]) -> Any:
-    """Replace `${NAME}` and `${NAME:-default}` in texts by the environment's values."""
+    """Replace `${NAME}` and `${NAME:-default}` in texts by environment variables."""
 
     def read_variable(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         text = environment.get(name, default)
         if text is None:
-            raise ConfigError(f"the environment variable {name} is not set; set it or write ${{{name}:-default}}")
+            raise ConfigError(f"environment variable {name} is not set; set it, or write ${{{name}:-default}}")
         return str(text)
 
     if isinstance(value, str):
@@ -210,13 +216,13 @@ def expand(value: Any, environment: Mapping[str, str]) -> Any:
     return [expand(item, environment) for item in value] if isinstance(value, list) else value
 
 
-# -- from its keys to settings
+# -- building the settings
 
 
 def _build_config(top: Mapping[str, Any], file: Path) -> Config:
     if top.get("project_id") is None:
-        raise ConfigError("project_id is missing; it names the project whose memory this is")
-    # Relative folders start where the project is: beside the configuration, or above the `.alma` folder it lies in.
+        raise ConfigError("project_id is missing; add the name of the project")
+    # Relative paths start at the project: the folder of the configuration, or the parent of its `.alma` folder.
     folder = file.resolve().parent
     base = folder.parent if folder.name == ".alma" else folder
     retrieval = _read_section(
@@ -224,9 +230,9 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
     )
     weights = Weights(**_read_section("retrieval.weights", retrieval.pop("weights", None), Weights.__slots__))
     learning = _read_section("learning", top.get("learning"), _LEARNING)
-    given, agents = top.get("agents"), {}
-    _check("agents", "Mapping[str, object]", {} if given is None else given)
-    for name, settings in (given or {}).items():
+    declared, agents = top.get("agents"), {}
+    _check("agents", "Mapping[str, object]", {} if declared is None else declared)
+    for name, settings in (declared or {}).items():
         own = {"domain": "general"} | _read_section(f"agents.{name}", settings, MemoryScope.__slots__[1:])
         agents[name] = _build(MemoryScope, f"agents.{name}.", own, agent_name=_check("agent name", "str", name))
     for heir, owner in Scopes(agents).unanswered():
@@ -235,7 +241,9 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
             f"agents.{owner}.share_with, or remove {owner!r} from agents.{heir}.inherit_from"
         )
     if Path(db_name := str(top.get("db_name", ""))).name != db_name:
-        raise ConfigError(f"db_name must be a file name without folders, not {db_name!r}; folders go to storage_dir")
+        raise ConfigError(
+            f"db_name must be a file name without folders, not {db_name!r}; set the folder in storage_dir"
+        )
     return _build(
         Config,
         "",
@@ -249,60 +257,62 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
 
 def _build_model(data: Any, base: Path) -> ModelSettings:
     if isinstance(data, Mapping) and "api_key" in data:
-        # Not quoted: it is the key.
-        raise ConfigError("model.api_key: a key is never in the configuration; name its variable in `api_key_env`")
-    given = _read_section("model", data, ModelSettings.__slots__)
-    given["budget"] = BudgetLimits(**_read_section("model.budget", given.get("budget"), BudgetLimits.__slots__))
-    if given.get("prices") is not None:
+        # The value is not quoted, because it is the key.
+        raise ConfigError(
+            "model.api_key: keys do not belong in the configuration; name an environment variable in `api_key_env`"
+        )
+    values = _read_section("model", data, ModelSettings.__slots__)
+    values["budget"] = BudgetLimits(**_read_section("model.budget", values.get("budget"), BudgetLimits.__slots__))
+    if values.get("prices") is not None:
         names = Prices.__slots__
-        prices = _read_section("model.prices", given["prices"], names)
+        prices = _read_section("model.prices", values["prices"], names)
         if len(prices) < len(names):
-            raise ConfigError(f"model.prices must name both {' and '.join(names)}, in US dollars a million tokens")
-        given["prices"] = Prices(**prices)
-    if given.get("log") is not None:
-        given["log"] = _under(base, _check("model.log", "str", given["log"]))
-    return ModelSettings(**given)
+            raise ConfigError(f"model.prices must set both {' and '.join(names)}, in US dollars per million tokens")
+        values["prices"] = Prices(**prices)
+    if values.get("log") is not None:
+        values["log"] = _under(base, _check("model.log", "str", values["log"]))
+    return ModelSettings(**values)
 
 
 def _read_section(name: str, data: Any, valid: Sequence[str]) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{name} must be a mapping with some of: {', '.join(valid)}; not {data!r}")
+        raise ConfigError(f"{name} must be a mapping with keys from: {', '.join(valid)}; not {data!r}")
     for key in data:
         if key not in valid:
             raise ConfigError(unknown(f"key in {name}", key, valid))
     return dict(data)
 
 
-def _build(kind: Callable[..., T], prefix: str, given: Mapping[str, Any], **parts: Any) -> T:
-    """Return a dataclass: values are checked by the types of its fields, but for `parts`, which are built already."""
-    types = {one.name: str(one.type) for one in fields(kind) if one.name in given}  # type: ignore[arg-type]
+def _build(kind: Callable[..., T], prefix: str, values: Mapping[str, Any], **parts: Any) -> T:
+    """Return a dataclass from checked values. `parts` are fields that are already built."""
+    types = {one.name: str(one.type) for one in fields(kind) if one.name in values}  # type: ignore[arg-type]
     checked = {
-        name: _check(f"{prefix}{name}", kind, given[name])
+        name: _check(f"{prefix}{name}", kind, values[name])
         for name, kind in types.items()
-        if name not in parts and given[name] is not None
+        if name not in parts and values[name] is not None
     }
     return kind(**checked, **parts)
 
 
 def _check(label: str, kind: str, value: Any) -> Any:
-    wanted = "a non-empty text"
+    expected = "a non-empty text"
     if kind == "tuple[str, ...]":
         if isinstance(value, list):
             return tuple(_check(label, "str", one) for one in value)
-        wanted = "a list of names"
+        expected = "a list of names"
     elif kind == "int | None":
         if type(value) is int and value >= 1:
             return value
-        wanted = "a whole number of at least 1"
+        expected = "a whole number of at least 1"
     elif kind == "Mapping[str, object]":
         if isinstance(value, Mapping):
             return {str(name): item for name, item in value.items()}
-        wanted = "a mapping"
+        expected = "a mapping"
     elif isinstance(value, str) and value.strip():
         return value.strip()
-    raise ConfigError(f"{label} must be {wanted}, not {value!r}")
+    raise ConfigError(f"{label} must be {expected}, not {value!r}")
 
 
 def _under(base: Path, name: str) -> Path:

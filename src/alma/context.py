@@ -1,23 +1,22 @@
-"""Only as much memory as is needed: four layers, each within its budget.
+"""Four layers of memory, each with its own token budget.
 
 from alma.context import MemoryStack
 
 stack = MemoryStack(alma, agent="helena")
 prompt = stack.wake_up()
 
-| layer           | about        | when                                    |
-|-----------------|--------------|-----------------------------------------|
-| identity        | 100 tokens   | at wake-up                              |
-| essential story | 800 tokens   | at wake-up                              |
-| on demand       | 600 tokens   | when a topic comes up                   |
-| deep            | 3,000 tokens | when everything about something matters |
+| layer           | budget       | use                              |
+|-----------------|--------------|----------------------------------|
+| identity        | 100 tokens   | at wake-up                       |
+| essential story | 800 tokens   | at wake-up                       |
+| on demand       | 600 tokens   | when a topic comes up            |
+| deep            | 3,000 tokens | for everything about one subject |
 
-The first two read what is held and rank it by what is known of each memory; nothing is searched and nothing is written,
-so the text stays the same, byte by byte, while nothing changes. The other two are retrievals.
+The first two layers rank stored memories without searching or writing, so their text stays the same, byte for byte,
+while the memory does not change. The other two are retrievals.
 
-In the essential story each sort of memory has its place, and lines are taken in turns, so that many long ones of one
-sort leave room for the others. Within a sort the strongest come first: what is believed, and was confirmed or used
-lately.
+The essential story has a section for each type of memory. Lines are taken in rounds, so that no section crowds out the
+others. Within a section, memories that are confident and recently used or confirmed come first.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ LEAST, MOST = 30, 100_000
 _WIDE = 30
 _NAMES = 6
 _NAME_CHARS = 40
-_WEIGHED = 10_000  # So many of each sort are weighed, the newest: some 40 µs each.
-_TOLD = 40  # Of each sort at most so many lines.
+_WEIGHED = 10_000  # The newest of each type to rank; about 40 µs each.
+_MAX_LINES = 40  # Maximum lines per section.
 _LINE_CHARS = 220
 
 
 class MemoryStack:
-    """The memory of one agent, perhaps as it serves one user, in layers."""
+    """The memory of an agent, optionally for one user, in layers."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class MemoryStack:
         self._deep = validate.whole("deep_tokens", deep_tokens, LEAST, MOST)
 
     def identity(self) -> str:
-        """Who the agent is, where it works, for whom, and what it may learn: the sentences there is room for."""
+        """Return who the agent is, its project, user, domain and what it may learn, within the budget."""
         scope = self._engine.scope(self.agent)
         learns = [one for one in scope.can_learn if scope.is_allowed(one)]
         sentences = [
@@ -96,25 +95,25 @@ class MemoryStack:
         return "\n".join(lines)
 
     def essential(self) -> str:
-        """What matters most of all that is remembered."""
+        """Return the most important memories."""
         return _write_story(self._engine, self.agent, self.user, self._essential)
 
     def wake_up(self) -> str:
-        """The first two layers: what a prompt begins with."""
-        # The line between the two is paid for by the second.
+        """Return the first two layers, to start a prompt with."""
+        # The line break between the two counts toward the second.
         return f"{self.identity()}\n{_write_story(self._engine, self.agent, self.user, self._essential - 1)}"
 
     def on_demand(self, topic: str) -> str:
-        """What is known about a topic."""
+        """Return what is known about a topic."""
         return self._recall(validate.text("topic", topic), "default", None, self._on_demand)
 
     def deep(self, query: str) -> str:
-        """All that has to do with a question, far-fetched things too."""
+        """Return everything related to a question, including loosely related memories."""
         return self._recall(validate.text("query", query), "broad", _WIDE, self._deep)
 
     def _recall(self, about: str, mode: str, top_k: int | None, max_tokens: int) -> str:
-        given = {"task": about, "agent": self.agent, "user_id": self.user, "mode": mode, "level": "session"}
-        memories = retrieve(self._engine, build_request(self._engine, {**given, "top_k": top_k}))
+        request = {"task": about, "agent": self.agent, "user_id": self.user, "mode": mode, "level": "session"}
+        memories = retrieve(self._engine, build_request(self._engine, {**request, "top_k": top_k}))
         nothing = f"Nothing is remembered about: {escape(shorten(about, 80))}"
         fits = count_tokens(nothing) <= max_tokens
         return memories.to_prompt(max_tokens) or (nothing if fits else "Nothing is remembered about this.")
@@ -129,18 +128,18 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def _write_story(engine: Engine, agent: str, user: str | None, max_tokens: int) -> str:
-    """Return the lines there is room for; what cannot be told any shorter is left out."""
+    """Return as many lines as fit the budget."""
     sorts = _list_sorts(engine, agent, user)
     chosen: dict[str, list[str]] = {heading: [] for heading, _, _ in sorts}
     turns = [
         (heading, line)
-        for start in range(_TOLD)
+        for start in range(_MAX_LINES)
         for heading, each, lines in sorts
         for line in lines[start * each : (start + 1) * each]
     ]
     room = max_tokens
     for heading, line in turns:
-        # Each with the line break after it.
+        # Including the line break.
         cost = count_tokens(f"- {line}\n") + (0 if chosen[heading] else count_tokens(f"## {heading}\n"))
         if cost <= room:
             chosen[heading].append(f"- {line}")
@@ -150,13 +149,13 @@ def _write_story(engine: Engine, agent: str, user: str | None, max_tokens: int) 
 
 
 def _list_sorts(engine: Engine, agent: str, user: str | None) -> list[tuple[str, int, list[str]]]:
-    """Return each sort of memory: its heading, how many lines it gets in each round, and its lines."""
+    """Return each section: its heading, lines per round, and all its lines."""
 
     def list_lines(kind: MemoryType, describe: Callable[[Record], str]) -> list[str]:
         lines: dict[str, None] = {}
-        for one in rank_memories(engine, kind, agent, user, _WEIGHED)[:_TOLD]:
+        for one in rank_memories(engine, kind, agent, user, _WEIGHED)[:_MAX_LINES]:
             origin = one.provenance.canonical_source
-            # What comes from programs and files is quoted; a rule from there was accepted by a person.
+            # Content from programs and files is quoted, except rules, which a person accepted.
             is_quoted = origin in QUOTED and kind is not MemoryType.RULE
             lines[quote_data(describe(one), origin, _LINE_CHARS) if is_quoted else _write_line(describe(one))] = None
         return list(lines)
@@ -211,8 +210,8 @@ def wake_up(
     alma: Any,
     agent: words.Agent,
     user_id: words.User = None,
-    topic: Annotated[str | None, About("instead: what is known about this, within 600 tokens")] = None,
-    deep: Annotated[bool, About("with a topic: everything, far-fetched things too, within 3,000 tokens")] = False,
+    topic: Annotated[str | None, About("return what is known about this instead, in up to 600 tokens")] = None,
+    deep: Annotated[bool, About("with a topic: include loosely related memories, in up to 3,000 tokens")] = False,
 ) -> Text:
     """Who an agent is and what matters most of all it remembers, within 900 tokens: what a prompt begins with.
 
@@ -220,5 +219,5 @@ def wake_up(
     """
     stack = MemoryStack(alma, agent, user_id)
     if deep and not topic:
-        raise ValidationError("deep goes with a topic")
+        raise ValidationError("deep requires a topic")
     return Text(stack.wake_up() if not topic else stack.deep(topic) if deep else stack.on_demand(topic))

@@ -1,7 +1,7 @@
-"""Check that a memory works, and say how to fix what does not.
+"""Check that a memory works, and suggest fixes.
 
-A check that depends on a broken one is left out, so that what is listed first is what to fix first. Nothing is
-changed: a store that is not there is not made, and the round trip runs on a scratch store.
+Checks that depend on a failed one are skipped. Nothing is changed: a missing store is not created, and the round trip
+uses a temporary store.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ OK, WARNING, FAILED = "ok", "warning", "failed"
 
 _LITTLE_ROOM = 500 * 2**20
 _NO_ROOM = 50 * 2**20
-# What reading a damaged store may raise besides our own errors.
+# Errors that reading a damaged store may raise.
 _DAMAGE = (ALMAError, sqlite3.Error, OSError, ValueError, LookupError, TypeError)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
+    """The result of one check."""
+
     name: str
     state: str
     """ok, warning or failed."""
@@ -61,23 +63,23 @@ class Check:
 
 
 Finding = tuple[str, str] | tuple[str, str, str]
-"""The state, what was found, and what to do about it."""
+"""The state, a description, and a fix."""
 
 _FIXES: tuple[tuple[type[BaseException], str], ...] = (
-    (UntrustedConfigError, "read the configuration; if you trust it, run `alma trust`"),
-    (ConfigError, "correct the configuration, or write a new one: alma init --force"),
-    (MissingExtraError, "install it as the message says, or set embedding_provider: auto"),
+    (UntrustedConfigError, "read the configuration; if you trust it, run: alma trust"),
+    (ConfigError, "correct the configuration, or create a new one: alma init --force"),
+    (MissingExtraError, "install the package, or set embedding_provider: auto"),
     (NewerStoreError, "update alma: git pull, then pip install . (in the checkout of alma)"),
-    (ReadOnlyError, "make the file and its folder yours: chown, chmod 700 the folder, chmod 600 the file"),
-    (CorruptStoreError, "restore a backup, or move the file away to begin with an empty memory"),
-    (StorageError, "check the path, its owner and its mode"),
-    (sqlite3.Error, "restore a backup, or move the file away to begin with an empty memory"),
-    (ALMAError, "do what the message says, then run `alma doctor` again"),
+    (ReadOnlyError, "own the file and its folder (chown), then chmod 700 the folder and chmod 600 the file"),
+    (CorruptStoreError, "restore a backup, or move the file away to start with an empty memory"),
+    (StorageError, "check the path, its owner and its permissions"),
+    (sqlite3.Error, "restore a backup, or move the file away to start with an empty memory"),
+    (ALMAError, "fix the reported problem, then run `alma doctor` again"),
 )
 
 
 def diagnose(config_path: str | PathLike[str] | None = None) -> Iterator[Check]:
-    """Make every check that can be made, in the order in which to fix what fails."""
+    """Run all checks, in the order in which to fix what fails."""
     running = f"Python {platform.python_version()}, alma {__version__}, SQLite {sqlite3.sqlite_version}"
     yield Check("versions", OK, running)
     try:
@@ -86,7 +88,7 @@ def diagnose(config_path: str | PathLike[str] | None = None) -> Iterator[Check]:
         yield _fail("configuration", error)
         return
     yield Check("configuration", OK, f"{path} (project {config.project_id!r})")
-    yield Check("sharing", OK, f"{len(config.agents)} agents declared" if config.agents else "any agent may learn")
+    yield Check("sharing", OK, f"declared agents: {len(config.agents)}" if config.agents else "any agent may learn")
     yield from _guard("permissions", _check_permissions(config))
     yield from _guard("tokens", _check_tokens(path.resolve().parent))
     yield from _guard("disk space", check_space(config.storage_dir))
@@ -119,7 +121,7 @@ def _guard(name: str, findings: Iterable[Finding]) -> list[Check]:
 def _fail(name: str, error: BaseException) -> Check:
     fix = next((fix for kind, fix in _FIXES if isinstance(error, kind)), "restore a backup of the store")
     if isinstance(error, ConfigError) and "alma init" in str(error):
-        fix = "alma init"
+        fix = "run: alma init"
     return Check(name, FAILED, str(error) or type(error).__name__, fix)
 
 
@@ -127,10 +129,10 @@ def _fail(name: str, error: BaseException) -> Check:
 
 
 def check_modes(state: str, fix: str, files: Iterable[Path]) -> list[Finding]:
-    """Find the files that others can read. `fix` is the command that ends it, with `{}` for the file."""
+    """Find files that other users can read. `fix` is the command to run, with `{}` for the file."""
     modes = {file: stat.S_IMODE(file.stat().st_mode) for file in files if os.name == "posix" and file.exists()}
     return [
-        (state, f"{file} can be read by others (mode {mode:04o})", fix.format(shlex.quote(str(file))))
+        (state, f"{file} is readable by other users (mode {mode:04o})", fix.format(shlex.quote(str(file))))
         for file, mode in modes.items()
         if mode & 0o077
     ]
@@ -139,9 +141,9 @@ def check_modes(state: str, fix: str, files: Iterable[Path]) -> list[Finding]:
 def _check_permissions(config: Config) -> Iterator[Finding]:
     folder = config.storage_dir
     if config.storage == "memory":
-        yield WARNING, "storage is 'memory': all is lost when the process ends", "storage: sqlite"
+        yield WARNING, "storage is 'memory': everything is lost when the process ends", "storage: sqlite"
     elif os.name != "posix" or not folder.exists():
-        yield OK, f"{folder} will be made when something is stored"
+        yield OK, f"{folder} will be created on first use"
     else:
         problems = check_modes(WARNING, "chmod 700 {}", [folder])
         problems += check_modes(FAILED, "chmod 600 {}", sorted(folder.glob(f"{config.db_name}*")))
@@ -149,46 +151,47 @@ def _check_permissions(config: Config) -> Iterator[Finding]:
 
 
 def _check_tokens(folder: Path) -> Iterator[Finding]:
-    """Check the token files; skipped where there are none."""
+    """Check the permissions of the token files, if there are any."""
     files = [folder / name for name in TOKEN_FILES if (folder / name).is_file()]
     if files:
-        problems = check_modes(FAILED, "chmod 600 {}, and better make new tokens: alma token add", files)
+        problems = check_modes(FAILED, "chmod 600 {}, then replace the tokens: alma token add", files)
         yield from problems or [(OK, f"{', '.join(file.name for file in files)}: private")]
 
 
 def check_space(folder: Path) -> Iterator[Finding]:
+    """Check the free disk space of a folder."""
     folder = next(place for place in (folder, *folder.parents) if place.exists())
     free = shutil.disk_usage(folder).free
     state = FAILED if free < _NO_ROOM else WARNING if free < _LITTLE_ROOM else OK
-    yield state, f"{free / 2**30:.1f} GiB free at {folder}", "" if state == OK else "free some space"
+    yield state, f"{free / 2**30:.1f} GiB free at {folder}", "" if state == OK else "free disk space"
 
 
 def _check_model(config: Config) -> Iterator[Finding]:
-    """Open the language model, so that what is missing shows; it is not asked."""
+    """Open the language model to find missing settings, without calling it."""
     settings = config.model
     if settings.provider == "none":
-        yield OK, "none is asked, as configured"
+        yield OK, "none, as configured"
         return
     try:
         model = build_model(settings, os.environ)
     except ALMAError as error:
-        yield FAILED, str(error), "set what is missing, or set model: {provider: none}"
+        yield FAILED, str(error), "add the missing setting, or set model: {provider: none}"
         return
     program = settings.path or os.environ.get(PATH_VARIABLE) or "claude"
     if settings.provider == "claude-cli" and not shutil.which(os.path.expanduser(program)):
-        yield WARNING, f"{program} is not found, so that rules do without it", "install Claude Code"
+        yield WARNING, f"{program} not found; the built-in rules are used instead", "install Claude Code"
     else:
-        yield OK, f"{model.name if model is not None else settings.provider} (not asked)"
+        yield OK, f"{model.name if model is not None else settings.provider} (not called)"
 
 
 def _check_embedder(config: Config, embedder: Embedder | None) -> Iterator[Finding]:
     if embedder is None and config.embedding_provider == "none":
-        yield OK, "none: memories are found by words only, as configured"
+        yield OK, "none: search uses words only, as configured"
     elif embedder is None:
-        fix = f"{install_command(EXTRA)}, then: alma reindex"
-        yield WARNING, "none installed: memories are found by words only", fix
+        fix = f"{install_command(EXTRA)}, then run: alma reindex"
+        yield WARNING, "none installed: search uses words only", fix
     else:
-        # Hashes first: a damaged model should be called damaged.
+        # Verify hashes first, so that a damaged model is reported as damaged.
         verify = getattr(embedder, "verify", None)
         if verify is not None:
             verify()
@@ -202,7 +205,7 @@ def _check_embedder(config: Config, embedder: Embedder | None) -> Iterator[Findi
 
 def _check_store(config: Config, embedder: Embedder | None, *, is_usable: bool) -> Iterator[Check]:
     if config.storage in IN_A_FILE and not config.path.exists():
-        yield Check("store", OK, f"{config.path} will be made when something is stored")
+        yield Check("store", OK, f"{config.path} will be created on first use")
         return
     try:
         store = stores.create(config.storage, path=config.path, options=config.storage_options)
@@ -224,41 +227,42 @@ def _check_figures(config: Config, alma: ALMA) -> Iterator[Finding]:
     total = alma.get_stats()["total_count"]
     stats = getattr(alma.engine.store, "stats", None)
     version = f", format {stats()['format']}" if stats is not None else ""
-    yield OK, f"{config.storage} at {config.path}{version}: {total} memories in use"
+    yield OK, f"{config.storage} at {config.path}{version}: {total} active {'memory' if total == 1 else 'memories'}"
 
 
 def check_integrity(store: Store) -> Iterator[Finding]:
+    """Check a store for damage."""
     if not isinstance(store, Checkable):
-        yield OK, "all of it could be read"
+        yield OK, "all records are readable"
         return
-    # Who may read the file is a check of its own.
+    # Permissions are a separate check.
     if problems := [problem for problem in store.check() if "can be read by others" not in problem]:
-        yield FAILED, "; ".join(problems[:5]), "restore a backup; keep this file, most of it can still be read"
+        yield FAILED, "; ".join(problems[:5]), "restore a backup, but keep this file: most of it is still readable"
     else:
-        yield OK, "the file, its words and its vectors agree"
+        yield OK, "the file, its word index and its vectors are consistent"
 
 
 def _check_vectors(alma: ALMA) -> Iterator[Finding]:
     stored, configured = read_embedders(alma)
     waiting = len(find_stale(alma.engine))
     if stored and configured and stored != configured:
-        detail = f"the store was embedded by {stored!r}, but {configured!r} is configured"
-        yield FAILED, detail, "alma reindex, or set the embedder back"
+        detail = f"the store was embedded with {stored!r}, but {configured!r} is configured"
+        yield FAILED, detail, "run: alma reindex (or configure the previous embedder)"
     elif waiting:
-        what = "are not embedded by" if configured else "still have vectors, without"
-        yield WARNING, f"{waiting} records {what} {configured or 'an embedder'}", "alma reindex"
+        what = f"records not embedded with {configured}" if configured else "records with vectors, but no embedder"
+        yield WARNING, f"{what}: {waiting}", "run: alma reindex"
     else:
-        yield OK, f"all by {configured}" if configured else "none, as configured"
+        yield OK, f"all embedded with {configured}" if configured else "none, as configured"
 
 
 def _check_graph(alma: ALMA) -> Iterator[Finding]:
     entities, relations = (count_records(alma, kind) for kind in ("entity", "relation"))
-    empty = "none yet; `alma graph build` reads memories into it"
-    yield OK, f"{entities} entities, {relations} relations" if entities or relations else empty
+    empty = "empty; run `alma graph build` to fill it"
+    yield OK, f"entities: {entities}, relations: {relations}" if entities or relations else empty
 
 
 def _check_round_trip(config: Config) -> Iterator[Finding]:
-    """Learn thrice on a scratch store, see a heuristic formed, find it again, read it in the prompt."""
+    """Learn three outcomes on a temporary store, and check that the heuristic is in the prompt."""
     task, strategy = "Restart the web server", "Drain the connections first"
     with tempfile.TemporaryDirectory(prefix="alma-doctor-") as folder:
         plain = replace(config, project_id="doctor", storage_dir=Path(folder), agents=(), settings=Settings())
@@ -269,10 +273,10 @@ def _check_round_trip(config: Config) -> Iterator[Finding]:
             outcome = {"agent": "doctor", "task": task, "outcome": "success", "strategy_used": strategy}
             alma.learn_many([outcome] * 3)
             memories = alma.retrieve(task, "doctor")
-    bug = "this is a bug in alma: please report it with this output"
+    bug = "this is a bug in alma; please report it with this output"
     if not memories.heuristics:
-        yield FAILED, "three successes did not become a heuristic that is found again", bug
+        yield FAILED, "three successes did not form a heuristic that is retrieved", bug
     elif strategy not in memories.to_prompt():
-        yield FAILED, "the heuristic is missing in the prompt", bug
+        yield FAILED, "the heuristic is missing from the prompt", bug
     else:
-        yield OK, "learned, formed a heuristic, found it, and it is in the prompt"
+        yield OK, "learned outcomes, formed a heuristic and retrieved it"

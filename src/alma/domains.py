@@ -577,9 +577,9 @@ class DeletedDomain:
 
 @operation(Effect.READS)
 def list_domains(
-    alma: Any, name: Annotated[str | None, About("only this schema, with all its parts")] = None
+    alma: Any, name: Annotated[str | None, About("show only this schema, in full")] = None
 ) -> list[Domain]:
-    """List the domain schemas: the presets and those that were created here; or show one."""
+    """List domain schemas, both presets and your own; or show one."""
     factory, used = DomainMemoryFactory(alma), schema_of(alma)
     schemas = {one: factory.get_schema(one) for one in factory.list_schemas()}
     # A deleted schema is still listed in the projects that follow it.
@@ -600,23 +600,27 @@ def create_domain(
     name: Name,
     description: Annotated[str, About("what the domain is about")] = "",
     entity_types: Annotated[
-        Rows | None, About("sorts of things, each with name, and perhaps description and attributes")
+        Rows | None, About("entity types, each with name, optionally description and attributes")
     ] = None,
-    relationship_types: Annotated[Rows | None, About("each with name, source_type and target_type")] = None,
-    learning_categories: Annotated[Iterable[str] | None, About("what may be learned; without them everything")] = None,
-    excluded_categories: Annotated[Iterable[str] | None, About("what may not be learned")] = None,
+    relationship_types: Annotated[
+        Rows | None, About("relationship types, each with name, source_type and target_type")
+    ] = None,
+    learning_categories: Annotated[Iterable[str] | None, About("categories that may be learned; default: all")] = None,
+    excluded_categories: Annotated[Iterable[str] | None, About("categories that may not be learned")] = None,
     min_occurrences_for_heuristic: Annotated[
-        int | None, About("so many similar outcomes make a strategy (default 3)")
+        int | None, About("similar outcomes that form a strategy (default 3)")
     ] = None,
     confidence_decay_days: Annotated[
-        float | None, About("after so many days unused a memory counts half as recent (default 30)")
+        float | None, About("days until an unused memory counts half as recent (default 30)")
     ] = None,
     metadata: words.Metadata = None,
-    replace_existing: Annotated[bool, About("let it take the place of another schema of this name")] = False,
+    replace_existing: Annotated[bool, About("replace an existing schema of this name")] = False,
 ) -> DomainSchema:
-    """Create a domain schema: what there is, what may be learned, and how fast it fades."""
+    """Create a domain schema: entity types, what may be learned, and how fast memories fade."""
     config = {key: value for key, value in locals().items() if key in CONFIG and value is not None}
     schema, existing = from_config(name, config), DomainMemoryFactory(alma).find_stored_schemas().get(name)
+    if existing is None and name in PRESETS and not replace_existing:
+        raise ValidationError(f"{name!r} is a preset; pass `replace_existing` to replace it, or choose another name")
     if existing is None or replace_existing:
         _store_schema(alma.engine, schema)
         return schema
@@ -629,7 +633,7 @@ def create_domain(
 
 @operation(Effect.CHANGES, idempotent=True)
 def use_domain(alma: Any, name: Name) -> DomainSchema:
-    """Let this project follow a domain schema from now on: it gates what may be learned."""
+    """Apply a domain schema to this project. It decides what may be learned from now on."""
     [domain] = list_domains(alma, name)
     schema = cast(DomainSchema, domain.schema)
     # Apply it to this memory, and store it for processes that open this project later.
@@ -640,7 +644,7 @@ def use_domain(alma: Any, name: Name) -> DomainSchema:
 
 @operation(Effect.ERASES)
 def delete_domain(alma: Any, name: Name) -> DeletedDomain:
-    """Take a schema that was created here off the list. Projects that follow it go on doing so."""
+    """Delete a domain schema you created. Projects that use it keep using it."""
     DomainMemoryFactory(alma).delete_schema(name)
     return DeletedDomain(name)
 

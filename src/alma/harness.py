@@ -1,12 +1,12 @@
-"""The harness: memory goes into the prompt of any agent, and how its work went is learned.
+"""The harness: add memories to the prompt of any agent, and learn from the outcome.
 
 from alma import ALMA, Context, create_harness
 
 harness = create_harness("coding", "helena", ALMA.from_config(".alma/config.yaml"))
 result = harness.run(Context(task="Test the login form"), executor=my_agent)
 
-A harness has four parts: the setting is fixed, the context is new each time, the agent does the work, and the memory
-schema says what of the memory belongs to it. `learns` does the same for the calls of a function of one's own.
+A harness has four parts: a fixed setting, a context for each run, an agent, and a memory schema that selects memories.
+`learns` does the same for the calls of a function.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 Executor = Callable[..., Any]
-Judge = Callable[[Any], "bool | str"]  # Whether what was returned is a success: True, False or 'partial'.
-# A text, in which `{name}` stands for an argument; or a function of the call's arguments.
+Judge = Callable[[Any], "bool | str"]  # Judges an output: True, False or 'partial'.
+# A text with `{name}` placeholders for arguments, or a function of the call's arguments.
 Wording = str | Callable[..., str] | None
 
 _LOG = logging.getLogger("alma")
@@ -55,7 +55,7 @@ _READ_CHARS = 2_000
 # Names of `learn` that an executor's dict may use.
 _SHORT_NAMES = {"strategy_used": "strategy", "error_message": "error"}
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
-# Cut only where no secret can be cut in two: what is shown is far shorter.
+# Longer than what is shown, so that no secret is cut in two before it is detected.
 _REPR = reprlib.Repr()
 _REPR.maxlevel = 3
 _REPR.maxstring = _REPR.maxother = _READ_CHARS
@@ -63,6 +63,8 @@ _REPR.maxstring = _REPR.maxother = _READ_CHARS
 
 @dataclass(frozen=True, slots=True)
 class Tool:
+    """A tool that the agent may use."""
+
     name: str
     description: str = ""
 
@@ -72,11 +74,11 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is the same in every run."""
+    """The environment of an agent, which is the same in every run."""
 
     tools: Iterable[Tool | str] = ()
     constraints: Iterable[str] = ()
-    # What the agent should know about where it works, by name: `{"python": "3.12"}`.
+    # Facts about the environment by name, such as `{"python": "3.12"}`.
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -88,18 +90,17 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What one run is about."""
+    """The task of one run, and its circumstances."""
 
     task: str
-    # The project the task is about. It is passed to the executor and kept with the outcome; which memory is used is
-    # decided by the memory that the harness was given.
+    # The project of the task. It is passed to the executor and stored with the outcome. It does not select a memory.
     project_id: str | None = None
     user_id: str | None = None
     session_id: str | None = None
     inputs: Mapping[str, Any] = field(default_factory=dict)
     constraints: Iterable[str] = ()
     task_type: str | None = None  # One of the domain's learning categories.
-    strategy: str | None = None  # How the task is to be done, when that is known before.
+    strategy: str | None = None  # How to do the task, if that is known in advance.
 
     def __post_init__(self) -> None:
         validate.text("task", self.task)
@@ -116,11 +117,11 @@ def _check_texts(label: str, value: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """Who does the work, and what it may learn."""
+    """The agent that does the work, and what it may learn."""
 
     name: str
     role: str = ""
-    scope: MemoryScope | None = None  # None: as it is declared in the memory's configuration.
+    scope: MemoryScope | None = None  # None: as declared in the configuration.
 
     def __post_init__(self) -> None:
         validate.name("agent", self.name)
@@ -128,14 +129,14 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class MemorySchema:
-    """What a domain learns, and what of its memory is put before the agent."""
+    """What a domain learns, and which memories go into the prompt."""
 
     domain: str
-    categories: tuple[str, ...] = ()  # What may be learned; empty: anything that is not excluded.
+    categories: tuple[str, ...] = ()  # What may be learned; empty for anything that is not excluded.
     excluded: tuple[str, ...] = ()
-    inject: Iterable[MemoryType | str] | None = None  # Which types of memory go into the prompt; None: all.
+    inject: Iterable[MemoryType | str] | None = None  # Memory types for the prompt; None for all.
     top_k: int | None = None
-    max_tokens: int = 2000  # So long may the memories in the prompt be.
+    max_tokens: int = 2000  # Token budget of the memories in the prompt.
 
     def __post_init__(self) -> None:
         validate.name("domain", self.domain)
@@ -145,29 +146,29 @@ class MemorySchema:
             object.__setattr__(self, "inject", types)
 
     def allows(self, category: str, scope: MemoryScope) -> bool:
-        """Whether the agent may learn it here: of the domain or declared for the agent, and forbidden by nobody."""
-        known = {plain(one) for one in (*self.categories, *scope.can_learn)}
+        """Return whether the agent may learn a category in this domain."""
+        declared = {plain(one) for one in (*self.categories, *scope.can_learn)}
         excluded = plain(category) in map(plain, self.excluded)
-        return not excluded and scope.is_allowed(category) and (not self.categories or plain(category) in known)
+        return not excluded and scope.is_allowed(category) and (not self.categories or plain(category) in declared)
 
-    def category(self, given: str, scope: MemoryScope) -> str:
-        """A category as the domain spells it, or an error that names the valid ones."""
-        known = {plain(one): one for one in (*scope.can_learn, *self.categories)}
-        if self.allows(given, scope):
-            return known.get(plain(given), given)
-        valid = [one for one in known.values() if self.allows(one, scope)]
+    def category(self, name: str, scope: MemoryScope) -> str:
+        """Return a category as the domain spells it. Raise ValidationError that lists the valid ones."""
+        spellings = {plain(one): one for one in (*scope.can_learn, *self.categories)}
+        if self.allows(name, scope):
+            return spellings.get(plain(name), name)
+        valid = [one for one in spellings.values() if self.allows(one, scope)]
         forbidden = ", ".join((*self.excluded, *scope.cannot_learn))
         what = f"task_type of {scope.agent_name!r} in the domain {self.domain!r}"
-        raise ValidationError(unknown(what, given, valid or [f"anything but {forbidden}"]))
+        raise ValidationError(unknown(what, name, valid or [f"anything but {forbidden}"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HarnessResult:
-    """What an executor may return to say more than its output."""
+    """What an executor may return to report more than its output."""
 
     output: Any = None
     success: bool = True
-    outcome: str | None = None  # 'success', 'partial' or 'failure'; None: as `success` says.
+    outcome: str | None = None  # 'success', 'partial' or 'failure'; None to use `success`.
     strategy: str | None = None
     error: str | None = None
     feedback: str | None = None
@@ -175,23 +176,23 @@ class HarnessResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """How a run went."""
+    """The result of a run."""
 
-    success: bool | None  # None: nothing was executed, or the executor's report could not be understood.
+    success: bool | None  # None if nothing was executed, or the executor's result was invalid.
     output: Any = None
     prompt: str
-    memories: MemorySlice | None = None  # None: they could not be read.
-    outcome: Outcome | None = None  # What was learned; None: nothing was.
+    memories: MemorySlice | None = None  # None if they could not be read.
+    outcome: Outcome | None = None  # The stored outcome; None if nothing was learned.
     strategy: str | None = None
-    error: str | None = None  # Why it failed, without secrets.
-    exception: Exception | None = field(default=None, repr=False)  # What the executor raised.
+    error: str | None = None  # The error message, without secrets.
+    exception: Exception | None = field(default=None, repr=False)  # The exception of the executor.
     duration_ms: int | None = None
     retrieval_id: str | None = None
-    problem: str | None = None  # What the memory could not do. The executor's result is not touched by it.
+    problem: str | None = None  # An error of the memory, which does not affect the executor's result.
 
 
 class Harness(OwnsMemory):
-    """Runs tasks of one domain for one agent, with memory before and learning after."""
+    """Runs tasks of one domain for one agent: retrieves memories before, and learns from the outcome after."""
 
     def __init__(
         self,
@@ -218,15 +219,16 @@ class Harness(OwnsMemory):
         strategy: str | None = None,
         success: Judge | None = None,
     ) -> RunResult:
-        """Put memory into the prompt, let the executor work on it, and learn how it went.
+        """Retrieve memories, call the executor with the prompt, and learn from the outcome.
 
-        The executor is called with the prompt, or with the prompt and the context, and may be async. What it returns
-        is the output of a success, unless it returns a `HarnessResult` or a dict with `success` or `outcome`, or the
-        function `success` judges it otherwise; an exception is a failure, returned as `error` and not raised again.
-        The strategy is the one the result names, else `strategy`, else the context's, else the executor's name.
+        The executor is called with the prompt, or with the prompt and the context, and may be async. A plain return
+        value is the output of a success, unless `success` judges it otherwise; the executor may also return a
+        `HarnessResult`, or a dict with `success` or `outcome`. An exception is a failure: it is returned as `error`,
+        not raised. The strategy is that of the result, `strategy`, the context's, or the executor's name, in this
+        order.
 
-        Without an executor nothing is executed or learned: the result holds the prompt and the memories, `success` is
-        None, and the caller does the work.
+        Without an executor, nothing is executed or learned: the result contains the prompt and the memories, and
+        `success` is None.
         """
         waiting, call, finish = self._begin(context, executor or self.executor, strategy, success)
         if call is None:
@@ -235,7 +237,7 @@ class Harness(OwnsMemory):
             value = call(waiting.prompt)
             is_pending = inspect.isawaitable(value)
             if is_pending and not _has_loop():
-                # Loaded where it is needed: it takes longer to import than all the rest.
+                # Imported late because it is slow to import.
                 import asyncio
 
                 value, is_pending = asyncio.run(_wait_for(value)), False
@@ -244,7 +246,7 @@ class Harness(OwnsMemory):
         if is_pending:
             if inspect.iscoroutine(value):
                 value.close()
-            raise ValidationError("an event loop is running here, and the executor is async: await harness.arun(...)")
+            raise ValidationError("the executor is async and an event loop is running: use `await harness.arun(...)`")
         return finish(value)
 
     async def arun(
@@ -255,8 +257,10 @@ class Harness(OwnsMemory):
         strategy: str | None = None,
         success: Judge | None = None,
     ) -> RunResult:
-        """`run` for asyncio: the memory and an executor that is not async work in threads. Cancelled, it learns
-        nothing."""
+        """Do the same as `run`, for asyncio.
+
+        The memory and a synchronous executor run in threads. If cancelled, nothing is learned.
+        """
         import asyncio
 
         begin = asyncio.to_thread(self._begin, context, executor or self.executor, strategy, success)
@@ -273,9 +277,9 @@ class Harness(OwnsMemory):
     def _begin(
         self, context: Context, executor: Executor | None, strategy: str | None, judge: Judge | None
     ) -> tuple[RunResult, Executor | None, Callable[..., RunResult]]:
-        """Return the prompt with what is known, what does the work, and what learns from its result.
+        """Return the prompt, the executor to call with it, and a function that learns from its result.
 
-        What can be wrong with a run is found before anything is executed.
+        Invalid arguments raise before anything is executed.
         """
         if not isinstance(context, Context):
             raise ValidationError(f"run takes Context(task=...), not {type(context).__name__}")
@@ -290,7 +294,7 @@ class Harness(OwnsMemory):
                 task=context.task, agent=self.agent.name, user_id=context.user_id, top_k=schema.top_k, types=types
             )
         except (StorageError, EmbeddingError) as error:
-            problem = f"the memories could not be read: {error}"
+            problem = f"cannot read the memories: {error}"
             _LOG.warning("%s", problem)
         knowledge, retrieval = ("", None)
         if memories is not None:
@@ -313,7 +317,7 @@ class Harness(OwnsMemory):
         value: Any,
         raised: Exception | None = None,
     ) -> RunResult:
-        """Learn how a run went."""
+        """Learn from the outcome of a run."""
         took = round((time.perf_counter() - began) * 1000)
         report, outcome, flaw = HarnessResult(success=False, output=value), None, ""
         result = Result.FAILURE if raised else None
@@ -354,7 +358,7 @@ class Harness(OwnsMemory):
 
 
 def build_prompt(setting: Setting, agent: Agent, context: Context, knowledge: str) -> str:
-    """Return the prompt of a run: who, where, what, and what was learned before."""
+    """Return the prompt of a run: role, setting, task and memories."""
     tools = [tool for tool in setting.tools if isinstance(tool, Tool)]
     inputs = [
         f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)}"
@@ -405,9 +409,9 @@ def create_harness(
     setting: Setting | None = None,
     executor: Executor | None = None,
 ) -> Harness:
-    """A harness for an agent in a domain: the name of a schema of `alma.domains`, a schema, or a `MemorySchema`.
+    """Create a harness for an agent in a domain: a schema name of `alma.domains`, a schema or a `MemorySchema`.
 
-    Without a memory the one that is configured here is opened, and closed with the harness.
+    Without `alma`, the memory that is configured here is opened, and closed with the harness.
     """
     from .domains import DomainMemoryFactory, DomainSchema
 
@@ -426,18 +430,18 @@ def create_harness(
         raise
 
 
-# -- calling whatever does the work, reading how it went, and recording that
+# -- calling the executor, reading its result, recording the outcome
 
 
 def find_name(function: Callable[..., Any]) -> str:
-    """Return what people would call it; empty when it has no name of its own."""
+    """Return the name of a function; '' if it has none."""
     inner = getattr(function, "func", function)
     name = getattr(inner, "__name__", None) or type(inner).__name__
     return "" if name in ("<lambda>", "function", "partial") else str(name)
 
 
 def find_signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Return the signature; None for builtins that have none."""
+    """Return the signature of a function; None for builtins without one."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
@@ -445,9 +449,9 @@ def find_signature(function: Callable[..., Any]) -> inspect.Signature | None:
 
 
 def bind_executor(executor: object, context: Context) -> Callable[[str], Any]:
-    """Return what takes the prompt and calls it, with the context where there is a place for it."""
+    """Return a function that takes the prompt and calls the executor, with the context if it accepts one."""
     if not callable(executor):
-        raise ValidationError(f"executor must be something that can be called, not {type(executor).__name__}")
+        raise ValidationError(f"executor must be callable, not {type(executor).__name__}")
     signature = find_signature(executor)
     if signature is None:
         return executor
@@ -464,28 +468,32 @@ def bind_executor(executor: object, context: Context) -> Callable[[str], Any]:
 
 
 def read_result(value: Any, judge: Judge | None = None) -> tuple[HarnessResult, Result]:
-    """Return what a result says, and how it went: a plain value is the output of a success, unless `judge` sees it
-    otherwise."""
+    """Return what an executor reported, and the result.
+
+    A plain value is the output of a success, unless `judge` decides otherwise.
+    """
     report = value if isinstance(value, HarnessResult) else HarnessResult(output=value)
     if isinstance(value, Mapping) and ("success" in value or "outcome" in value):
-        given: dict[str, Any] = {_SHORT_NAMES.get(str(name), str(name)): item for name, item in value.items()}
-        given.setdefault("success", given.get("outcome") != Result.FAILURE)
-        report = HarnessResult(**{one.name: given[one.name] for one in fields(HarnessResult) if one.name in given})
+        values: dict[str, Any] = {_SHORT_NAMES.get(str(name), str(name)): item for name, item in value.items()}
+        values.setdefault("success", values.get("outcome") != Result.FAILURE)
+        report = HarnessResult(**{one.name: values[one.name] for one in fields(HarnessResult) if one.name in values})
     texts = (report.strategy, report.feedback)
     if not isinstance(report.success, bool) or not all(one is None or isinstance(one, str) for one in texts):
-        raise ValidationError("the executor's result needs a boolean as success, and texts as strategy and feedback")
+        raise ValidationError(
+            "the executor's result is invalid: success must be a boolean, strategy and feedback must be strings"
+        )
     result = Result.SUCCESS if report.success else Result.FAILURE
     if report.outcome is not None:
         result = validate.choice("outcome", report.outcome, Result)
         if (report.success, result) in ((True, Result.FAILURE), (False, Result.SUCCESS)):
             raise ValidationError(
-                f"the executor's result says success={report.success} and outcome={str(result)!r}: it cannot be both"
+                f"the executor's result contradicts itself: success={report.success}, outcome={str(result)!r}"
             )
     return report, result if judge is None or result is Result.FAILURE else judge_output(judge, report.output)
 
 
 def judge_output(judge: Judge, output: Any) -> Result:
-    """Return how the caller's own function sees it; raise ValidationError when it cannot tell."""
+    """Return the caller's judgement of an output. Raise ValidationError if it fails."""
     try:
         verdict = judge(output)
     except Exception as error:  # noqa: BLE001 - it is the caller's, and the work it judges is done and must not be lost
@@ -496,29 +504,29 @@ def judge_output(judge: Judge, output: Any) -> Result:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an exception in a line, whatever its own text does; without secrets."""
+    """Return an exception in one line, without secrets."""
     from traceback import format_exception_only
 
     return clean_text("".join(format_exception_only(error)))
 
 
 def clean_text(text: str, most: int = _MOST_CHARS) -> str:
-    """Return a text from outside as it may be stored: valid, without colours and secrets, not too long."""
+    """Return a text that is safe to store: valid UTF-8, without colors and secrets, and shortened."""
     valid = text[: 4 * most].encode("utf-8", "replace").decode()
     return shorten(clean(validate.output("text", valid) or ""), most)
 
 
 def record_outcome(alma: ALMA, **fields: Any) -> tuple[Outcome | None, str]:
-    """Return what was learned, or why nothing was: work that is done is not lost because it could not be recorded."""
+    """Learn an outcome. Return it, or the reason why it could not be stored."""
     try:
         return alma.learn(**fields), ""
     except ALMAError as error:
-        problem = f"the outcome could not be learned: {error}"
+        problem = f"cannot learn the outcome: {error}"
         _LOG.warning("%s", problem)
         return None, problem
 
 
-# -- a function of one's own whose calls are learned from
+# -- learning from the calls of a function
 
 
 def learns(
@@ -532,18 +540,18 @@ def learns(
     success: Judge | None = None,
     user_id: str | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Learn from each call of a function, sync or async: returned is a success, raised a failure.
+    """Return a decorator that learns from each call of a function, sync or async. An exception is a failure.
 
-    The task is the first line of its docstring (else its name) with the call's arguments, the strategy its name;
-    give a text in which `{argument}` is filled in, or a function of the arguments, to say it better. `success` judges
-    what is returned: True, False or 'partial'. An exception is raised on unchanged; with `reraise=False` the call
-    returns None instead. A memory that cannot be written never changes what the call gives.
+    The task is the first line of the function's docstring (or its name) with the call's arguments, and the strategy is
+    its name. To change them, pass a text with `{argument}` placeholders or a function of the arguments. `success`
+    judges the returned value: True, False or 'partial'. An exception is raised again; with `reraise=False`, the call
+    returns None instead. A memory that cannot be written never changes the result of the call.
     """
     if not isinstance(agent, str):
-        raise ValidationError(f"learns needs the agent's name: @alma.learns(agent='dev'), not {agent!r}")
+        raise ValidationError(f"agent must be a name, as in @alma.learns(agent='dev'), not {agent!r}")
     name = agent
     if hasattr(alma, "engine"):
-        # Where the memory is served elsewhere, the server says with each outcome whether the agent may learn.
+        # For a remote memory, the server checks with each outcome whether the agent may learn.
         name = alma.engine.agent(agent)
         allow(alma.engine, name, task_type or "")
     common = {"agent": name, "task_type": task_type, "user_id": user_id}
@@ -596,7 +604,7 @@ def _learn_call(
     value: Any,
     error: Exception | None = None,
 ) -> None:
-    # A call whose arguments did not fit is a slip of the caller, and not about the task.
+    # A call with wrong arguments says nothing about the task.
     if not words:
         return
     took = round((time.perf_counter() - began) * 1000)
@@ -612,21 +620,21 @@ def _learn_call(
 def _make_describer(
     function: Callable[..., Any], wordings: Mapping[str, Wording]
 ) -> Callable[[tuple[Any, ...], Mapping[str, Any]], dict[str, str]]:
-    """Return what puts a call of a function into words, from its own words and the arguments.
+    """Return a function that describes a call of `function` as a task and a strategy.
 
-    A text that names an argument which the function does not have is refused now, and not when it is called.
+    A text that names an unknown argument raises ValidationError now, not when the function is called.
     """
     name, signature = find_name(function) or "function", find_signature(function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ValidationError(f"{name} yields; only a function that returns can be learned from")
-    known = dict.fromkeys(signature.parameters if signature else (), "")
+        raise ValidationError(f"{name} is a generator; `learns` supports only functions that return")
+    parameters = dict.fromkeys(signature.parameters if signature else (), "")
     for label, wording in wordings.items():
         try:
             if isinstance(wording, str):
-                wording.format_map(known)
+                wording.format_map(parameters)
         except (LookupError, ValueError, AttributeError) as error:
             raise ValidationError(
-                f"the {label} of {name} must be a text in which {{argument}} names one of {', '.join(known)}: {error!r}"
+                f"{label} of {name} may only use {{argument}} placeholders for {', '.join(parameters)}: {error!r}"
             ) from None
     about = (inspect.getdoc(function) or "").strip().partition("\n")[0] or name.replace("_", " ")
 
@@ -658,9 +666,9 @@ def _make_describer(
 
 
 def _shorten_value(name: str, value: object, quoted: bool = False) -> str:
-    """Return an argument in a few words that are the same for every call with the like: no address, no secret."""
+    """Return an argument in a few words, without addresses and secrets, so that similar calls read the same."""
     if isinstance(value, str):
-        # By name and value together: a password gives itself away by what it is called.
+        # With the name, because a name such as `password` marks a secret.
         text = shorten(str(clean({name: value[:_READ_CHARS]}).get(name, "")), _ARGUMENT_CHARS)
         return repr(text) if quoted else text
     return shorten(str(clean(_ADDRESS.sub("", _REPR.repr(value)))), _ARGUMENT_CHARS)

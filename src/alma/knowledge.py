@@ -1,4 +1,4 @@
-"""Where knowledge comes from: conversations, files and exports; and what language models were asked for it."""
+"""Import files, and report the use of language models."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ operation = Group("knowledge")
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
+    """A file, or a place in it, that was not read."""
+
     path: str
     place: str
     reason: str
@@ -31,12 +33,12 @@ class FileProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestPlan:
-    """What `ingest` would read, and what it would not."""
+    """The files that `ingest` would read, and those it would skip."""
 
     root: str
     bytes: int
     formats: dict[str, int]
-    """How many files there are of each."""
+    """Number of files by format."""
     files: tuple[Planned, ...]
     skipped: list[FileProblem]
 
@@ -44,26 +46,28 @@ class IngestPlan:
 def plan_ingest(
     path: str, only: str = "everything", own: bool | None = None, max_file_bytes: int | None = None
 ) -> IngestPlan:
-    """What `ingest` would read below a path, as what, and what it would not, and why. Only beginnings are looked at.
+    """Return the files that `ingest` would read below a path, their formats, and the skipped ones with reasons.
 
-    No operation: it asks no memory, and it names files.
+    Only the beginning of each file is read. This is not an operation, because it needs no memory.
     """
     from .ingestion import plan
 
     options: dict[str, Any] = {} if max_file_bytes is None else {"max_file_bytes": max_file_bytes}
-    made = plan(path, wanted=only, own=own, **options)
-    return copy_fields(IngestPlan, made, skipped=[copy_fields(FileProblem, one, place="") for one in made.skipped])
+    planned = plan(path, wanted=only, own=own, **options)
+    return copy_fields(
+        IngestPlan, planned, skipped=[copy_fields(FileProblem, one, place="") for one in planned.skipped]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What came of reading files."""
+    """The result of importing files."""
 
     counts: dict[str, int]
-    """How many are new of each kind, and: files, conversations, messages, known, waiting, unchanged,
-    skipped, damaged."""
+    """Number of new memories by kind, and of: files, conversations, messages, known, waiting, unchanged, skipped,
+    damaged."""
     files: dict[str, str]
-    """The files read, and their formats."""
+    """The files that were read, with their formats."""
     skipped: list[FileProblem]
     damaged: list[FileProblem]
     left_out: dict[str, int]
@@ -75,22 +79,22 @@ class Ingested:
 @operation(Effect.ADDS, idempotent=True, on_files=True)
 def ingest(
     alma: ALMA,
-    path: Annotated[str, About("a file, a folder or an export on the memory's own machine", local=True)],
+    path: Annotated[str, About("a file, folder or export on the machine of the memory", local=True)],
     agent: words.Agent,
-    user_id: Annotated[str | None, About("whose words the person's are")] = None,
+    user_id: Annotated[str | None, About("the user who wrote the human messages")] = None,
     only: Annotated[str, About("what to read", ("everything", "documents", "chats"))] = "everything",
     own: Annotated[
         bool | None,
-        About("whether these are the person's own words; by default chats are, documents are not", vouches=True),
+        About("whether the content is the person's own; default: chats are, documents are not", vouches=True),
     ] = None,
-    branches: Annotated[bool, About("keep abandoned branches of conversations, too")] = False,
-    max_file_bytes: Annotated[int | None, About("documents larger than this are skipped")] = None,
-    dry_run: Annotated[bool, About("only say what would be kept")] = False,
+    branches: Annotated[bool, About("also import abandoned branches of conversations")] = False,
+    max_file_bytes: Annotated[int | None, About("skip documents larger than this")] = None,
+    dry_run: Annotated[bool, About("only report what would be stored")] = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Ingested:
-    """Read files into memory: chat exports, transcripts and histories of coding agents, Slack, Markdown, plain text.
+    """Import files: chat exports, coding-agent transcripts and histories, Slack, Markdown, plain text.
 
-    The format is found by looking. Read again, nothing is added twice, and what has grown adds what is new.
+    The format is detected. Importing again adds only what is new.
     """
     from . import ingestion
 
@@ -121,11 +125,13 @@ def ingest(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayOfUse:
+    """Model calls of one day."""
+
     day: str
     calls: int
     failed: int
     dropped: int
-    """Answers that did not have the shape that was asked for."""
+    """Answers that did not match the requested schema."""
     tokens_in: int
     tokens_out: int
     cost: float
@@ -134,7 +140,7 @@ class DayOfUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DailyBudget:
-    """None: as much as you like."""
+    """Limits per day; None for no limit."""
 
     calls: int | None
     tokens: int | None
@@ -143,20 +149,22 @@ class DailyBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUsage:
+    """Model calls by day, and the budget."""
+
     provider: str
     model: str
     limits: DailyBudget
-    """Of a day."""
+    """Limits per day."""
     left: DailyBudget
-    """Of today."""
+    """What is left today."""
     days: list[DayOfUse]
     """Newest first."""
 
 
 @operation(Effect.READS)
-def usage(alma: ALMA, days: Annotated[int, About("the last so many days of use", least=1)] = 30) -> ModelUsage:
-    """What language models were asked, what it cost, and what is left of today's budget. By default none is asked."""
-    found = read_usage(alma.engine, alma.model_settings or ModelSettings(), days=days)
-    days_used = [copy_fields(DayOfUse, one, models=by_model(one)) for one in found.days]
-    budgets = {name: copy_fields(DailyBudget, getattr(found, name)) for name in ("limits", "left")}
-    return copy_fields(ModelUsage, found, days=days_used, **budgets)
+def usage(alma: ALMA, days: Annotated[int, About("number of days to show", least=1)] = 30) -> ModelUsage:
+    """Show language model calls, their cost, and what is left of today's budget. No model is used by default."""
+    report = read_usage(alma.engine, alma.model_settings or ModelSettings(), days=days)
+    days_used = [copy_fields(DayOfUse, one, models=by_model(one)) for one in report.days]
+    budgets = {name: copy_fields(DailyBudget, getattr(report, name)) for name in ("limits", "left")}
+    return copy_fields(ModelUsage, report, days=days_used, **budgets)

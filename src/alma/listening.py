@@ -1,4 +1,4 @@
-"""The options that both servers share: on this machine unless the user says otherwise, beyond it with TLS."""
+"""The options that both servers share. By default they listen on this machine only; beyond it they need TLS."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, Self, TypeVar
 from .errors import ALMAError, ConfigError
 
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-"""The names of this machine that nobody else can call."""
-_CERTIFICATE_AND_KEY = "--tls-cert and --tls-key belong together: name both"
+"""Names that only this machine can reach."""
+_CERTIFICATE_AND_KEY = "pass both --tls-cert and --tls-key"
 
 
 def option(default: Any, about: str, flag: str = "", **more: Any) -> Any:
-    """Declare a field that the command line sets, as `flag` where that is not the name of the field."""
+    """Declare a field that the command line sets. `flag` is the option's name, by default the field's."""
     return field(default=default, metadata={"help": about, "flag": flag, **more})
 
 
@@ -27,29 +27,30 @@ class ListenOptions:
     """The options that both servers have."""
 
     config: str | None = None
-    host: str = option("127.0.0.1", "where to listen; default: 127.0.0.1")
+    host: str = option("127.0.0.1", "address to listen on (default 127.0.0.1)")
     port: int = 0
-    allowed_hosts: tuple[str, ...] = option((), "a name by which clients may call us", "allowed-host")
-    allowed_origins: tuple[str, ...] = option((), "a web page that may call us", "allowed-origin")
+    allowed_hosts: tuple[str, ...] = option((), "a host name that clients may use; repeatable", "allowed-host")
+    allowed_origins: tuple[str, ...] = option(
+        (), "the origin of a web page that may call the server; repeatable", "allowed-origin"
+    )
     certificate: str | None = option(
-        None, "a certificate; needed to listen beyond this machine", "tls-cert", metavar="FILE"
+        None, "TLS certificate; required to listen beyond this machine", "tls-cert", metavar="FILE"
     )
-    key: str | None = option(None, "its key", "tls-key", metavar="FILE")
-    insecure: bool = option(False, "listen beyond this machine without TLS")
-    timeout: float = option(
-        30.0, "drop a request whose headers or body take longer to arrive; default: 30", metavar="SECONDS"
-    )
+    key: str | None = option(None, "key of the TLS certificate", "tls-key", metavar="FILE")
+    insecure: bool = option(False, "allow listening beyond this machine without TLS")
+    timeout: float = option(30.0, "drop requests that take longer to arrive (default 30)", metavar="SECONDS")
     max_connections: int = option(
-        512, "open connections, of which one address gets a quarter; default: 512", metavar="N"
+        512, "maximum open connections; one address gets at most a quarter (default 512)", metavar="N"
     )
 
     @property
     def scheme(self) -> str:
+        """`https` with a certificate, otherwise `http`."""
         return "https" if self.certificate else "http"
 
     @classmethod
     def read(cls, args: argparse.Namespace, config: str | None) -> Self:
-        """Return the parsed options of a server. Each field is the destination of an argument."""
+        """Return the options of a server from parsed arguments."""
         values: dict[str, Any] = {one.name: getattr(args, one.name) for one in fields(cls) if one.name != "config"}
         values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         return cls(config=config, **values)
@@ -61,7 +62,7 @@ Options = TypeVar("Options", bound=ListenOptions)
 def add_arguments(
     parser: argparse._ActionsContainer, kind: type[ListenOptions], names: Collection[str] | None = None
 ) -> None:
-    """Add an argument for each `option` of a class, or for those of these names."""
+    """Add an argument for each `option` of a class, or only for those in `names`."""
     for one in fields(kind):
         if not one.metadata or (names is not None and one.name not in names):
             continue
@@ -83,9 +84,9 @@ def run_command(
     parser: argparse.ArgumentParser,
     argv: Sequence[str] | None,
 ) -> int:
-    """Serve as `python -m` does, and return the exit code. `name` is the command that errors are reported under."""
+    """Run a server as `python -m` does and return the exit code. Errors are prefixed with `name`."""
     parser.add_argument(
-        "--config", help="the configuration file; default: $ALMA_CONFIG or the nearest .alma/config.yaml"
+        "--config", help="the configuration file (default: $ALMA_CONFIG or the nearest .alma/config.yaml)"
     )
     try:
         args = parser.parse_args(argv)
@@ -99,6 +100,7 @@ def run_command(
 
 
 def is_local(host: str) -> bool:
+    """Return whether only this machine can reach a host name."""
     if host == "localhost":
         return True
     try:
@@ -108,9 +110,9 @@ def is_local(host: str) -> bool:
 
 
 def check_options(options: ListenOptions) -> None:
-    """Raise ConfigError where a server must not listen as these options say.
+    """Raise ConfigError if a server must not listen with these options.
 
-    Beyond this machine it listens with TLS or on purpose, and under a name that clients know.
+    Beyond this machine it needs TLS (or --insecure) and at least one allowed host name.
     """
     if not options.timeout > 0:
         raise ConfigError(f"--timeout must be more than 0 seconds, not {options.timeout:g}")
@@ -121,12 +123,12 @@ def check_options(options: ListenOptions) -> None:
     if not is_local(options.host):
         if not options.certificate and not options.insecure:
             raise ConfigError(
-                f"{options.host} can be reached from other machines, and the token would travel readably: "
-                "give --tls-cert and --tls-key, or say --insecure"
+                f"other machines can reach {options.host}, and the token would be sent unencrypted: "
+                "pass --tls-cert and --tls-key, or --insecure"
             )
         if not options.allowed_hosts:
             raise ConfigError(
-                "say with --allowed-host by which name clients reach this machine, such as memory.example.org"
+                "pass --allowed-host with the name that clients use for this machine, such as memory.example.org"
             )
     if options.certificate:
         try:
@@ -134,13 +136,14 @@ def check_options(options: ListenOptions) -> None:
         except OSError as error:
             files = " and ".join(filter(None, (options.certificate, options.key)))
             hint = "" if options.key else f"; {_CERTIFICATE_AND_KEY}"
-            raise ConfigError(f"{files} are no certificate and its key: {error}{hint}") from error
+            raise ConfigError(f"cannot load the certificate and key from {files}: {error}{hint}") from error
 
 
 def list_local_names(host: str) -> list[str]:
-    """Return the names of this machine, with the one that a server listens at; none where others reach it."""
+    """Return the names of this machine, including the server's host; empty if other machines can reach it."""
     return [*dict.fromkeys((*LOCAL, format_host(host)))] if is_local(host) else []
 
 
 def format_host(host: str) -> str:
+    """Return a host name as used in URLs, with brackets around an IPv6 address."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host

@@ -90,7 +90,7 @@ class ALMA(Closeable):
     ) -> None:
         self._model = model
         self.model_settings: ModelSettings | None = None
-        """How the model was configured, if it was."""
+        """The configuration of the model; None if there is none."""
         self.engine = Engine(
             store=store,
             project=validate.name("project_id", project_id),
@@ -104,7 +104,7 @@ class ALMA(Closeable):
 
     @classmethod
     def from_config(cls, config_path: str | PathLike[str]) -> ALMA:
-        """Open the memory that a YAML file describes."""
+        """Open the memory that a YAML configuration file describes."""
         from .app import open_config
 
         return open_config(config_path)
@@ -117,9 +117,9 @@ class ALMA(Closeable):
         *,
         clock: Clock | None = None,
     ) -> ALMA:
-        """Open a SQLite memory in a folder, created if it is missing, with the best embedder that is installed.
+        """Open a SQLite memory in a folder, created if missing, with the best embedder that is installed.
 
-        `clock` returns the present moment, with a time zone. Pass your own to replay what happened earlier.
+        `clock` returns the current time, with a time zone. Pass your own to replay past events.
         """
         from .app import open_quickstart
 
@@ -134,15 +134,16 @@ class ALMA(Closeable):
 
     @property
     def project_id(self) -> str:
+        """The project this memory belongs to."""
         return self.engine.project
 
     @functools.cached_property
     def model(self) -> Model | None:
-        """The language model that may be asked, opened when it is first wanted; None when there is none."""
+        """The configured language model, opened on first use; None if there is none."""
         return self._model(self.engine) if callable(self._model) else self._model
 
     def close(self) -> None:
-        """Close the store. Notes about retrievals that are still waiting for another writer are written first."""
+        """Close the store, after writing pending retrieval notes."""
         self.engine.notes.flush(self.engine.store)
         self.engine.store.close()
         if self.engine.encoder is not None:
@@ -158,36 +159,34 @@ class ALMA(Closeable):
         user_id: words.User = None,
         top_k: Annotated[
             int | None,
-            About("at most so many of each type; by default 5, or as many as TASK wants", least=1, most=1000),
+            About("maximum results per type (default 5, more for lists)", least=1, most=1000),
         ] = None,
         *,
         mode: words.Mode = "default",
         types: words.Types = None,
-        tags: Annotated[Iterable[str] | None, About("only what has one of these tags", check=validate.names)] = None,
-        task_type: Annotated[
-            str | None, About("of strategies, warnings and outcomes only those of this sort of task")
+        tags: Annotated[
+            Iterable[str] | None, About("only memories with one of these tags", check=validate.names)
         ] = None,
-        since: Annotated[words.Moment, About("not older than this, such as 2026-05-07 or 2026-05-07T14:30Z")] = None,
-        until: Annotated[words.Moment, About("older than this")] = None,
-        as_of: Annotated[words.Moment, About("what was known at this moment")] = None,
-        level: Annotated[Literal["session", "turn"], About("conversations whole, or their single turns")] = "session",
-        progressive: Annotated[bool, About("a prompt of summaries with ids; `get` tells more")] = False,
+        task_type: Annotated[str | None, About("only strategies, warnings and outcomes of this task type")] = None,
+        since: Annotated[words.Moment, About("only from this time on, such as 2026-05-07 or 2026-05-07T14:30Z")] = None,
+        until: Annotated[words.Moment, About("only before this time")] = None,
+        as_of: Annotated[words.Moment, About("return what was known at this time")] = None,
+        level: Annotated[Literal["session", "turn"], About("return whole conversations or single turns")] = "session",
+        progressive: Annotated[bool, About("return summaries with ids; call `get` for details")] = False,
         fields: words.Fields = None,
     ) -> MemorySlice:
-        """Find the memories that matter for a task. Call this before starting a task.
+        """Find memories relevant to a task. Call this before starting a task.
 
-        Gives strategies that worked, warnings, rules, facts, the user's standing preferences and past conversations,
-        and `prompt`, which holds all of it as text. Nothing relevant gives nothing. Remember `retrieval_id` for
-        `learn`.
+        Returns strategies that worked, warnings, rules, facts, user preferences and past conversations, and `prompt`:
+        the same as text. The result is empty if nothing is relevant. Pass its `retrieval_id` to `learn`.
 
         Notes:
-            Without `top_k` it is 5, or 20 when the question wants several ("how many", "list"). `mode` is 'precise'
-            (few, and sure), 'broad', 'recent' or 'learning' (what worked and what did not). Conversations come back as
-            episodes with the turns that matter, or with `level='turn'` as single turns. A memory with a newer
-            look-alike carries its id in `newer`.
+            Without `top_k`, returns up to 5 memories of each type, or 20 if the task asks for several ("how many",
+            "list"). `mode` is 'precise' (few, and sure), 'broad', 'recent' or 'learning' (what worked and what
+            failed). Conversations are returned as episodes with their relevant turns, or as single turns with
+            `level='turn'`. If a memory has a newer look-alike, `newer` holds its id.
 
-            It finds what belongs to `user_id` and what belongs to nobody in particular; without `user_id`, only the
-            latter.
+            Returns memories of `user_id` and shared memories; without `user_id`, shared memories only.
         """
         return retrieve_memories(self.engine, build_request(self.engine, locals()))
 
@@ -197,38 +196,38 @@ class ALMA(Closeable):
         agent: words.Agent,
         task: words.Task,
         outcome: words.OutcomeOf,
-        strategy_used: Annotated[str, About("how it was done, in a sentence that fits other tasks too")],
-        task_type: Annotated[str | None, About("the sort of task, if you have names for them")] = None,
-        duration_ms: Annotated[int | None, About("how long it took", least=0, most=10**15)] = None,
-        error_message: Annotated[str | None, About("what went wrong", check=validate.output)] = None,
-        feedback: Annotated[str | None, About("what the user said about it")] = None,
-        retrieval_id: Annotated[str | None, About("the retrieval whose memories were followed")] = None,
+        strategy_used: Annotated[str, About("how the task was done, in a sentence that fits similar tasks")],
+        task_type: Annotated[str | None, About("the kind of task, if you use categories")] = None,
+        duration_ms: Annotated[int | None, About("duration in milliseconds", least=0, most=10**15)] = None,
+        error_message: Annotated[str | None, About("the error message, if it failed", check=validate.output)] = None,
+        feedback: Annotated[str | None, About("what the user said about the result")] = None,
+        retrieval_id: Annotated[str | None, About("the retrieval whose memories you used")] = None,
         *,
         idempotency_key: Annotated[
-            str | None, About("a key of your own: calls with the same key are counted once", check=validate.name)
+            str | None, About("calls with the same key are recorded once", check=validate.name)
         ] = None,
         user_id: words.Owner = None,
-        shared: Annotated[bool, About("let it count for what all users see, not only for this user's lessons")] = False,
+        shared: Annotated[bool, About("count it toward the lessons of all users")] = False,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> Outcome:
-        """Record how a task went. Call this after a task, whether it worked or not.
+        """Record the outcome of a task. Call this after every task, whether it succeeded or failed.
 
-        Strategies form by themselves from what worked several times, warnings from what failed. A call repeated with
-        the same `idempotency_key`, or with the same `retrieval_id` and arguments, returns the stored outcome.
+        Strategies form from repeated successes, warnings from repeated failures. Returns the stored outcome. Calls
+        with the same `idempotency_key`, or with the same `retrieval_id` and arguments, are recorded once.
 
         Notes:
-            Calls with the same `idempotency_key` are counted once, also across processes; the same key with other
-            arguments is an error. With a `user_id` the outcome and what is learned from it belong to that user; with
-            `shared` it counts for the strategies and warnings that all users see instead.
+            Calls with the same `idempotency_key` count once, also across processes; the same key with other arguments
+            is an error. With a `user_id`, the outcome and the lessons formed from it belong to that user; with
+            `shared`, it counts toward the strategies and warnings that all users see instead.
         """
         return _views(self.engine, learn_outcomes(self.engine, [build_outcome(self.engine, locals())]), Outcome)[0]
 
     @many(Effect.ADDS, for_models=False)
     def learn_many(
-        self, outcomes: Annotated[Rows, About("each with the arguments of `learn`", check=validate.many)]
+        self, outcomes: Annotated[Rows, About("outcomes, each with the arguments of `learn`", check=validate.many)]
     ) -> list[Outcome]:
-        """Record how several tasks went, in order: all of them or none."""
+        """Record several outcomes in order: all of them or none."""
         drafts = [build_outcome(self.engine, OPERATIONS["learn"].complete(one)) for one in outcomes]
         return _views(self.engine, learn_outcomes(self.engine, drafts), Outcome) if drafts else []
 
@@ -243,10 +242,10 @@ class ALMA(Closeable):
         success: Callable[[Any], bool | str] | None = None,
         user_id: str | None = None,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Decorate a function of your own, sync or async, so that each call is learned from; an exception is a failure.
+        """Decorate a function, sync or async, to record the outcome of each call; an exception is a failure.
 
-        In `task` and `strategy` `{argument}` stands for an argument of the call. With `reraise=False` a failing call
-        returns None.
+        `{argument}` in `task` and `strategy` is replaced by that argument of the call. With `reraise=False`, a failing
+        call returns None.
         """
         from .harness import learns
 
@@ -258,58 +257,63 @@ class ALMA(Closeable):
     def add_episode(
         self,
         agent: words.Agent,
-        session_id: Annotated[str, About("which conversation it is", check=validate.name)],
-        turns: Annotated[Rows, About("each with speaker and text, and perhaps at and id", check=validate.many)],
+        session_id: Annotated[str, About("the conversation's id", check=validate.name)],
+        turns: Annotated[Rows, About("turns with speaker and text, optionally at and id", check=validate.many)],
         user_id: words.Owner = None,
         *,
-        title: Annotated[str, About("what it is about", most=500)] = "",
+        title: Annotated[str, About("the conversation's title", most=500)] = "",
         source: words.Source = "conversation",
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> Episode:
-        """Store a conversation, or what is new of it. Turns that are stored already are not stored again.
+        """Store a conversation, or add new turns to it. Turns that are already stored are skipped.
 
         Notes:
-            Turns are deduplicated by `id`, then by time and text, then by position and text. They may have `role` and
-            `content` instead of `speaker` and `text`. A conversation belongs to its agent, its user and its session id.
+            Turns are deduplicated by `id`, then by timestamp and text, then by position and text. They may have `role`
+            and `content` instead of `speaker` and `text`. A conversation is identified by its agent, user and session
+            id.
         """
         return self._keep([locals()])[0]
 
     @many(Effect.ADDS, idempotent=True, for_models=False)
     def add_episodes(
-        self, conversations: Annotated[Rows, About("each with the arguments of `add_episode`", check=validate.many)]
+        self,
+        conversations: Annotated[
+            Rows, About("conversations, each with the arguments of `add_episode`", check=validate.many)
+        ],
     ) -> list[Episode]:
-        """Keep several conversations: all of them or none."""
+        """Store several conversations: all of them or none."""
         return self._keep([OPERATIONS["add_episode"].complete(one) for one in conversations])
 
     def _keep(self, conversations: list[dict[str, Any]]) -> list[Episode]:
         drafts = [episodes.build_conversation(self.engine, one) for one in conversations]
         return _views(self.engine, episodes.record_conversations(self.engine, drafts), Episode) if drafts else []
 
-    # -- what somebody states
+    # -- stated memories
 
     @operation(Effect.ADDS, "add_preference", idempotent=True, defaults=_BY_AGENT)
     def add_user_preference(
         self,
-        user_id: Annotated[str, About("whose preference it is", check=validate.name)],
+        user_id: Annotated[str, About("the user's id", check=validate.name)],
         category: Annotated[str, About("such as code_style or communication", check=validate.name)],
         preference: Annotated[str, About("what the user wants, in a sentence")],
         source: words.Source = "explicit_instruction",
         *,
         attribute: Annotated[
             str | None,
-            About("the key, such as indentation: replaces the older preference of it", check=validate.name),
+            About("the setting, such as indentation; replaces the older preference for it", check=validate.name),
         ] = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> UserPreference:
-        """Keep what a user wants. It is part of every later retrieval for that user.
+        """Store a user preference. Call this when the user states a lasting wish.
 
-        With `attribute` it replaces the user's older preference of that category and attribute.
+        It is part of every later retrieval for that user. With `attribute`, it replaces the user's older preference
+        for that category and attribute. Returns the stored preference.
 
         Notes:
-            The newest of a category comes first. The older preference stays in history; without `attribute` it stays
-            in force.
+            The newest preference of a category comes first. A replaced preference stays in history; without
+            `attribute`, older preferences stay active.
         """
         return self._add(UserPreference, locals())
 
@@ -317,27 +321,28 @@ class ALMA(Closeable):
     def add_domain_knowledge(
         self,
         agent: words.Agent,
-        domain: Annotated[str, About("what it is about, such as deployment", check=validate.name)],
-        fact: Annotated[str, About("the fact, in a sentence that can be understood alone")],
+        domain: Annotated[str, About("the topic, such as deployment", check=validate.name)],
+        fact: Annotated[str, About("the fact, in a self-contained sentence")],
         source: words.Source = "user_stated",
         *,
         subject: Annotated[
-            str | None, About("what the fact is about, such as billing; needs attribute", check=validate.name)
+            str | None, About("what the fact is about, such as billing; requires attribute", check=validate.name)
         ] = None,
         attribute: Annotated[
-            str | None, About("the key, such as database: replaces the older fact of it", check=validate.name)
+            str | None, About("the property, such as database; replaces the older fact for it", check=validate.name)
         ] = None,
         user_id: words.Owner = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> DomainKnowledge:
-        """Keep a fact. A repetition confirms the fact that is held.
+        """Store a fact that will still be true next time. Repeating a stored fact confirms it.
 
-        With `attribute`, and perhaps `subject`, it replaces the older fact of that domain and key.
+        With `attribute`, and optionally `subject`, it replaces the older fact for that key. Returns the stored fact.
 
         Notes:
-            A repetition may be lightly reworded. An older fact that is trusted more is not replaced: the new one waits
-            as a candidate. A replaced fact stays in history with the time it held. Without a key the fact is added.
+            A repetition may be lightly reworded. A fact from a more trusted source is not replaced: the new one is
+            stored as a candidate. A replaced fact stays in history with its validity period. Without a key, the fact
+            is added.
         """
         return self._add(DomainKnowledge, locals())
 
@@ -345,71 +350,70 @@ class ALMA(Closeable):
     def add_heuristic(
         self,
         agent: words.Agent,
-        condition: Annotated[str, About("when it applies: the sort of task")],
-        strategy: Annotated[str, About("what to do then")],
-        category: Annotated[str | None, About("what it is about, where that is declared")] = None,
+        condition: Annotated[str, About("the kind of task it applies to")],
+        strategy: Annotated[str, About("what to do")],
+        category: Annotated[str | None, About("a learning category, if the domain declares any")] = None,
         source: words.Source = "user_stated",
         *,
         user_id: words.Owner = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> Heuristic:
-        """State a strategy that works. Later outcomes count for or against it."""
+        """Add a strategy that works. Later outcomes count for or against it."""
         return self._add(Heuristic, locals())
 
     @operation(Effect.ADDS, idempotent=True, defaults=_BY_AGENT)
     def add_anti_pattern(
         self,
         agent: words.Agent,
-        pattern: Annotated[str, About("what not to do")],
-        why_bad: Annotated[str, About("why not")],
+        pattern: Annotated[str, About("what to avoid")],
+        why_bad: Annotated[str, About("why to avoid it")],
         better_alternative: Annotated[str, About("what to do instead")] = "",
-        condition: Annotated[str, About("when it applies; empty: always")] = "",
-        category: Annotated[str | None, About("what it is about, where that is declared")] = None,
+        condition: Annotated[str, About("when it applies; empty for always")] = "",
+        category: Annotated[str | None, About("a learning category, if the domain declares any")] = None,
         source: words.Source = "user_stated",
         *,
         user_id: words.Owner = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> AntiPattern:
-        """Warn of something: what not to do, why, and what to do instead."""
+        """Add a warning: what to avoid, why, and what to do instead."""
         return self._add(AntiPattern, locals())
 
     @operation(Effect.ADDS, defaults=_BY_AGENT)
     def add_rule(
         self,
         agent: words.Agent,
-        rule: Annotated[str, About("what is to be done or not done", most=RULE_CHARS)],
-        trigger: Annotated[str, About("when it applies; empty: always")] = "",
-        why: Annotated[str, About("why")] = "",
-        reach: Annotated[Literal["project", "always"], About("how far it reaches")] = "project",
+        rule: Annotated[str, About("what to do or not to do", most=RULE_CHARS)],
+        trigger: Annotated[str, About("when it applies; empty for always")] = "",
+        why: Annotated[str, About("the reason")] = "",
+        reach: Annotated[Literal["project", "always"], About("where it applies")] = "project",
         source: words.Source = "user_stated",
         *,
         user_id: words.Owner = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> Rule:
-        """Propose a rule. It holds once a person accepts it; a person's own (source 'user') holds at once.
+        """Propose a rule. Call this when the user corrects how you work.
 
-        A later rule that contradicts it takes its place.
+        The rule is a candidate until a person accepts it; a person's own rule (source 'user') is active at once. A
+        later rule that contradicts it supersedes it. Returns the stored rule.
 
         Notes:
-            With `reach='always'` it holds in every project of this store.
+            With `reach='always'`, the rule applies to every project of this store.
         """
         return self._add(Rule, locals())
 
     @many(Effect.ADDS, idempotent=True, for_models=False)
     def add_many(
         self,
-        memories: Annotated[
-            Rows, About("each with `type` and the arguments to add one of that type", check=validate.many)
-        ],
+        memories: Annotated[Rows, About("memories, each with `type` and the fields of that type", check=validate.many)],
     ) -> list[Memory]:
         """Add several memories of any types: all of them or none.
 
         Notes:
-            Facts and preferences with an explicit key replace their predecessors; others are added unless the same text
-            is held.
+            Facts and preferences with an explicit key replace older ones. Other memories are added unless the same
+            text is already stored.
         """
         proposals = [edit.build_proposal(self.engine, *_read_row(one)) for one in memories]
         return _views(self.engine, edit.add_memories(self.engine, proposals), Memory)
@@ -424,8 +428,8 @@ class ALMA(Closeable):
         """Add several facts, each a mapping with the arguments of `add_domain_knowledge`: all of them or none."""
         return self.add_many([{"type": MemoryType.DOMAIN_KNOWLEDGE, **one} for one in knowledge])
 
-    def _add(self, kind: type[M], given: Mapping[str, Any]) -> M:
-        proposal = edit.build_proposal(self.engine, MemoryType(TYPES[kind]), given)
+    def _add(self, kind: type[M], arguments: Mapping[str, Any]) -> M:
+        proposal = edit.build_proposal(self.engine, MemoryType(TYPES[kind]), arguments)
         [record] = edit.add_memories(self.engine, [proposal], compare_texts=True)
         return cast("M", to_memory(record, self.engine.clock()))
 
@@ -437,10 +441,10 @@ class ALMA(Closeable):
     def get(self, memory_id: str, memory_type: type[M]) -> M: ...
     @operation(Effect.READS)
     def get(self, memory_id: words.MemoryId, memory_type: type[Memory] = Memory) -> Memory:
-        """Show one memory whole. A conversation comes with all its turns.
+        """Show one memory in full. A conversation includes all its turns.
 
         Notes:
-            With a class of memories, such as `Heuristic`, a memory of another type is an error.
+            If you pass a memory class, such as `Heuristic`, a memory of another type is an error.
         """
         record = edit.find_memory(self.engine, memory_id)
         memory = to_memory(record, self.engine.clock())
@@ -455,26 +459,28 @@ class ALMA(Closeable):
         self,
         /,
         memory_id: words.MemoryId,
-        fields: Annotated[Mapping[str, Any] | None, About("its own fields to change, such as {'fact': '…'}")] = None,
+        fields: Annotated[Mapping[str, Any] | None, About("fields to change, such as {'fact': '…'}")] = None,
         *,
-        status: Annotated[words.StatusName | Status | None, About("its new status")] = None,
+        status: Annotated[words.StatusName | Status | None, About("the new status")] = None,
         tags: words.Tags = None,
         source: words.Source = "user",
-        **named: Any,
+        **field_values: Any,
     ) -> Memory:
-        """Change a memory's fields, status or tags. Its history keeps the old ones.
+        """Change a memory's fields, status or tags. Call this when a memory is wrong or outdated.
 
-        Only a person changes the words of a rule, makes a candidate active, or changes what a person said.
+        Only a person may reword a rule, activate a candidate or change what a person stated. Returns the changed
+        memory.
 
         Notes:
-            Fields may be named directly: `alma.update(id, fact="…")`. `source` says who makes the change.
+            Previous values stay in its history. Fields may be passed directly: `alma.update(id, fact="…")`. `source`
+            is who makes the change.
         """
-        wanted = {**(fields or {}), **named}
-        if not wanted and status is None and tags is None:
-            raise ValidationError("nothing to update: pass a field, status or tags")
-        edit.check_fields(self.engine, memory_id, wanted)
+        values = {**(fields or {}), **field_values}
+        if not values and status is None and tags is None:
+            raise ValidationError("nothing to update: pass a field, a status or tags")
+        edit.check_fields(self.engine, memory_id, values)
         changes: dict[str, Any] = {}
-        for name, value in wanted.items():
+        for name, value in values.items():
             if name == "metadata":
                 changes[name] = validate.metadata(value)
             elif name == "better_alternative":
@@ -493,54 +499,52 @@ class ALMA(Closeable):
 
     @operation(Effect.ERASES, answer=to_deleted)
     def delete(self, memory_id: words.MemoryId) -> None:
-        """Erase a memory for good. It is not learned again by itself. What a person said, only a person erases.
+        """Delete a memory permanently. It is not relearned. Only a person may delete what a person stated.
 
         Notes:
-            Its history and everything that repeats its words go with it. `vacuum` removes the last traces from the
-            store's files. If the process is killed, the same call finishes the work.
+            Its history and every record that repeats its text are deleted too. `vacuum` removes the last traces from
+            the store's files. If the process is killed, repeat the call to finish the deletion.
         """
         edit.delete_memory(self.engine, memory_id)
 
     @operation(Effect.ERASES, idempotent=True, answer=to_erased)
-    def erase_user(
-        self, user_id: Annotated[str, About("the user whose memories are erased", check=validate.name)]
-    ) -> dict[str, int]:
-        """Erase everything of a user for good: all that carries the user's id in this project, and its history.
+    def erase_user(self, user_id: Annotated[str, About("the user's id", check=validate.name)]) -> dict[str, int]:
+        """Delete everything that belongs to a user in this project, with its history, permanently.
 
         Notes:
-            That includes conversations, outcomes, lessons, rules, preferences, facts, notes of what was retrieved for
-            the user, and tombstones. The store is vacuumed. Returns how many memories of each kind were erased.
+            Deletes conversations, outcomes, lessons, rules, preferences, facts, retrieval notes and tombstones with
+            the user's id, then vacuums the store. Returns the number of deleted memories of each kind.
         """
         return erase.erase_user(self.engine, user_id)
 
     @operation(Effect.READS, answer=to_changes)
     def history(self, memory_id: words.MemoryId) -> list[dict[str, Any]]:
-        """What happened to a memory or a work item since it was made, oldest first."""
+        """List the changes to a memory or work item, oldest first."""
         record = edit.find_memory(self.engine, memory_id, "work_item")
         changes = edit.list_history(self.engine, memory_id)
         lines = [
             {"at": one.created_at} | {name: one.body[name] for name in _CHANGE if name in one.body} for one in changes
         ]
-        made = {"at": record.created_at, "verb": "created", "why": "", "before": {}}
-        return [made, *lines] if record.kind == "work_item" else lines
+        created = {"at": record.created_at, "verb": "created", "why": "", "before": {}}
+        return [created, *lines] if record.kind == "work_item" else lines
 
     @operation(Effect.READS)
     def search(
         self,
-        query: Annotated[str, About("words, or what it is about")],
+        query: Annotated[str, About("words to search for, or a description")],
         memory_type: words.TypeOf = None,
         agent: words.AnyAgent = None,
         user_id: Annotated[
-            str | None, About("only what this user sees; without it everybody's", check=validate.name)
+            str | None, About("only memories this user can see; default: all users", check=validate.name)
         ] = None,
         status: words.StatusOf = "active",
-        limit: Annotated[int, About("at most so many", least=1, most=1000)] = 10,
+        limit: Annotated[int, About("maximum results", least=1, most=1000)] = 10,
         fields: words.Fields = None,
     ) -> Matches:
-        """Look memories up by words or meaning, best first. To prepare a task, use `retrieve` instead.
+        """Search memories by words or meaning, best match first. Before a task, call `retrieve` instead.
 
-        It goes by relevance alone, over all agents, and is not recorded. With `user_id` it finds what that user sees:
-        the user's own memories and those of nobody in particular.
+        Ranks by relevance alone, across all agents; not recorded as a retrieval. With `user_id`, returns
+        that user's memories and shared memories.
         """
         users = None if user_id is None else visible_users(user_id)
         where = self._where(memory_type, agent, users, status, fields=fields)
@@ -572,11 +576,11 @@ class ALMA(Closeable):
     def explain(
         self, memory_id: words.MemoryId, task: words.Task, agent: words.Agent, user_id: words.User = None
     ) -> Why:
-        """Why a memory is retrieved for a task, or why it is not."""
+        """Explain why a memory is retrieved for a task, or why not."""
         record = edit.find_memory(self.engine, memory_id)
         if record.kind not in MEMORY_KINDS:
             raise ValidationError(
-                f"{memory_id!r} is of type {record.kind}, and only memories are explained: {', '.join(MEMORY_KINDS)}"
+                f"{memory_id!r} is of type {record.kind}, but only memories can be explained: {', '.join(MEMORY_KINDS)}"
             )
         return explain_retrieval(self.engine, record, Request(task=task, agent=self.engine.agent(agent), user=user_id))
 
@@ -585,13 +589,13 @@ class ALMA(Closeable):
     @operation(Effect.CHANGES)
     def record_usage(
         self,
-        retrieved_memory_ids: Annotated[Iterable[str], About("all memories that were shown", check=validate.names)],
-        used_memory_ids: Annotated[Iterable[str], About("those of them that were used", check=validate.names)],
+        retrieved_memory_ids: Annotated[Iterable[str], About("ids of all memories shown", check=validate.names)],
+        used_memory_ids: Annotated[Iterable[str], About("ids of those used", check=validate.names)],
         memory_type: words.TypeOf = None,
         agent: words.AnyAgent = None,
-        query: Annotated[str, About("what was asked")] = "",
+        query: Annotated[str, About("the task or question")] = "",
     ) -> FeedbackReport:
-        """Say which of the memories shown were used. Used ones rise in later retrievals, passed-over ones sink."""
+        """Report which retrieved memories were used. Used memories rank higher later, unused ones lower."""
         signals = edit.read_usage(list(retrieved_memory_ids), list(used_memory_ids))
         return self._judge(signals, memory_type, agent)
 
@@ -602,9 +606,9 @@ class ALMA(Closeable):
         memory_type: words.TypeOf = None,
         signal: words.Signal = FeedbackSignal.THUMBS_UP,
         agent: words.AnyAgent = None,
-        query: Annotated[str, About("what was asked")] = "",
+        query: Annotated[str, About("the task or question")] = "",
     ) -> FeedbackReport:
-        """Say what one memory was worth; it moves its rank."""
+        """Rate one memory. Call this when a memory helped or misled you; it changes the memory's rank."""
         return self._judge({memory_id: FeedbackSignal(signal)}, memory_type, agent)
 
     def _judge(self, signals: Mapping[str, FeedbackSignal], memory_type: Any, agent: str | None) -> FeedbackReport:
@@ -618,26 +622,25 @@ class ALMA(Closeable):
     def forget(
         self,
         agent: words.AnyAgent = None,
-        older_than_days: Annotated[float, About("not used or confirmed for so many days", least=0)] = 90,
+        older_than_days: Annotated[float, About("not used or confirmed for this many days", least=0)] = 90,
         below_confidence: Annotated[float, About("and faded below this strength, 0 to 1", least=0)] = 0.3,
-        dry_run: Annotated[bool, About("only say what would be archived")] = False,
+        dry_run: Annotated[bool, About("only report what would be archived")] = False,
     ) -> Forgotten:
-        """Archive what nobody used or confirmed for long and has faded. Nothing is erased."""
+        """Archive memories that have faded and were not used or confirmed lately. Nothing is deleted."""
         name = None if agent is None else self.engine.agent(agent)
         return upkeep.forget(self.engine, name, older_than_days, below_confidence, dry_run)
 
     @operation(Effect.CHANGES, idempotent=True)
     def reconcile(
         self,
-        limit: Annotated[int, About("compare at most so many pairs", least=1, most=100_000)] = upkeep.MAX_PAIRS,
+        limit: Annotated[int, About("maximum number of pairs to compare", least=1, most=100_000)] = upkeep.MAX_PAIRS,
     ) -> Reconciled:
-        """Ask the configured model how memories that look alike relate, and supersede what is out of date.
+        """Ask the configured model how similar memories relate, and supersede outdated ones.
 
-        Each pair is asked about once. Superseded memories stay in history; `update` with the status 'active' restores
-        one.
+        Each pair is checked once. Superseded memories stay in history; `update` with the status 'active' restores one.
 
         Notes:
-            Without a model nothing is compared, and `problem` says so.
+            Without a model, nothing is compared and `problem` says why.
         """
         return upkeep.reconcile_by_model(self.engine, self.model, limit)
 
@@ -646,19 +649,19 @@ class ALMA(Closeable):
         self,
         agent: words.AnyAgent = None,
         user_id: Annotated[
-            str | None, About("only what this user sees; without it everything", check=validate.name)
+            str | None, About("only memories this user can see; default: all users", check=validate.name)
         ] = None,
     ) -> Stats:
-        """How much is remembered: by type, by status, by agent."""
+        """Count memories by type, status and agent."""
         return stats(self.engine, None if agent is None else self.engine.agent(agent), user_id)
 
     @operation(Effect.READS, answer=Text)
     def playbook(
         self, agent: words.AnyAgent = None, max_tokens: words.MaxTokens = 4000, user_id: words.User = None
     ) -> str:
-        """All that was learned so far as one page: the rules, what works, what to avoid.
+        """Return everything learned as one page: rules, what works, what to avoid.
 
-        It holds what belongs to the user and to nobody in particular; without `user_id`, the latter only.
+        Includes the user's memories and shared memories; without `user_id`, shared memories only.
         """
         where = self._where(None, agent, visible_users(user_id), Status.ACTIVE)
 
@@ -679,7 +682,7 @@ class ALMA(Closeable):
 
     @operation(Effect.READS)
     def health(self) -> Health:
-        """Is the memory open, readable and able to find things? `problems` says what is not well."""
+        """Check that the memory is open, readable and searchable. `problems` lists what is wrong."""
         from alma import __version__
 
         problems: list[str] = []
@@ -689,8 +692,8 @@ class ALMA(Closeable):
             if mismatch := transaction.find_mismatch(self.engine):
                 problems.append(str(mismatch))
         except StorageError as error:
-            # Others may read this over the network: where the store lies is not for them.
-            problems.append(f"{error.neutral or error}; `alma doctor` says more")
+            # Callers over the network must not learn where the store is.
+            problems.append(f"{error.neutral or error}; run `alma doctor` for details")
         return Health(
             ok=not problems,
             version=__version__,
@@ -701,11 +704,11 @@ class ALMA(Closeable):
         )
 
     def reindex(self, progress: upkeep.Progress = upkeep.ignore_progress) -> int:
-        """Embed everything anew with the configured embedder; resumes where an earlier run stopped."""
+        """Embed all records again with the configured embedder and return their number. Resumes an interrupted run."""
         return upkeep.reindex(self.engine, progress)
 
     def vacuum(self) -> None:
-        """Leave no byte of deleted memories in the store's files, and give their space back."""
+        """Remove all traces of deleted memories from the store's files and release unused space."""
         erase.vacuum(self.engine)
 
     # Last, because within the class its name hides the builtin.
@@ -738,18 +741,18 @@ class ALMA(Closeable):
         memory_type: words.TypeOf = None,
         agent: words.AnyAgent = None,
         user_id: Annotated[
-            str | None, About("only this user's own; without it everybody's", check=validate.name)
+            str | None, About("only this user's own memories; default: all users", check=validate.name)
         ] = None,
         status: words.StatusOf = "active",
-        tag: Annotated[str | None, About("only what has this tag", check=validate.name)] = None,
-        limit: Annotated[int, About("at most so many", least=1, most=1_000_000)] = 50,
+        tag: Annotated[str | None, About("only memories with this tag", check=validate.name)] = None,
+        limit: Annotated[int, About("maximum results", least=1, most=1_000_000)] = 50,
         fields: words.Fields = None,
     ) -> Memories:
         """List memories, newest first.
 
         Notes:
-            With a class of memories as `memory_type`, such as `Heuristic`, the list is typed. `status=None` lists
-            memories of every status.
+            If `memory_type` is a memory class, such as `Heuristic`, the list is typed. `status=None` lists memories of
+            every status.
         """
         where = self._where(memory_type, agent, None if user_id is None else {user_id}, status, tag, fields)
         return _views(self.engine, self.engine.store.scan(where, limit), Memory)
@@ -758,34 +761,37 @@ class ALMA(Closeable):
 describe_methods(ALMA)
 
 
-# -- from checked arguments to what the engine takes
+# -- requests for the engine
 
 
-def build_request(engine: Engine, given: Mapping[str, Any]) -> Request:
+def build_request(engine: Engine, arguments: Mapping[str, Any]) -> Request:
     """Return the request that the arguments of `retrieve` describe."""
-    types, since, until = given.get("types"), given.get("since"), given.get("until")
+    types, since, until = arguments.get("types"), arguments.get("since"), arguments.get("until")
     if since is not None and until is not None and since >= until:
-        raise ValidationError(f"since ({since.isoformat()}) must lie before until ({until.isoformat()})")
-    named: dict[str, Any] = {name: given[name] for name in Request._fields if given.get(name)}
-    named |= {"agent": engine.agent(given["agent"]), "user": given.get("user_id")}
-    named |= {"mode": Mode(given.get("mode") or Mode.DEFAULT), "level": Level(given.get("level") or Level.SESSION)}
+        raise ValidationError(f"since ({since.isoformat()}) must be before until ({until.isoformat()})")
+    fields: dict[str, Any] = {name: arguments[name] for name in Request._fields if arguments.get(name)}
+    fields |= {"agent": engine.agent(arguments["agent"]), "user": arguments.get("user_id")}
+    fields |= {
+        "mode": Mode(arguments.get("mode") or Mode.DEFAULT),
+        "level": Level(arguments.get("level") or Level.SESSION),
+    }
     values = None
-    if given.get("fields"):
-        # What conversations hold is in their turns, which have no such fields.
-        asked = [one for one in (MEMORY_KINDS if types is None else types) if one != MemoryType.EPISODE]
-        types, values = words.match_fields(asked, given["fields"])
-    named |= {"types": None if types is None else frozenset(map(MemoryType, types)), "fields": values}
-    return Request(**named)
+    if arguments.get("fields"):
+        # The text of conversations is in their turns, which have no such fields.
+        searched = [one for one in (MEMORY_KINDS if types is None else types) if one != MemoryType.EPISODE]
+        types, values = words.match_fields(searched, arguments["fields"])
+    fields |= {"types": None if types is None else frozenset(map(MemoryType, types)), "fields": values}
+    return Request(**fields)
 
 
-def _read_row(given: Any) -> tuple[MemoryType, dict[str, Any]]:
+def _read_row(row: Any) -> tuple[MemoryType, dict[str, Any]]:
     """Return the type and the checked arguments of one of several memories to add."""
-    if not isinstance(given, Mapping):
-        raise ValidationError(f"a memory to add must be a mapping of arguments, not {type(given).__name__}")
-    kind = validate.choice("type", given.get("type"), MemoryType)
+    if not isinstance(row, Mapping):
+        raise ValidationError(f"a memory to add must be a mapping of arguments, not {type(row).__name__}")
+    kind = validate.choice("type", row.get("type"), MemoryType)
     if kind in _RECORDED:
-        raise ValidationError(f"an {kind} is recorded with {_RECORDED[kind]}, not added")
-    rest = {name: value for name, value in given.items() if name != "type"}
+        raise ValidationError(f"an {kind} cannot be added; record it with {_RECORDED[kind]}")
+    rest = {name: value for name, value in row.items() if name != "type"}
     operation = OPERATIONS[f"add_{kind.removeprefix('user_').removeprefix('domain_')}"]
     return kind, operation.complete({**rest, "source": rest.get("source") or "user_stated"})
 

@@ -1,4 +1,4 @@
-"""What is closed at the end of a `with` block, and which memory a feature works with."""
+"""Base classes for objects that are closed at the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ class Closeable:
     """A context manager that closes itself."""
 
     def close(self) -> None:
+        """Release all resources."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -22,9 +23,9 @@ class Closeable:
 
 
 class OwnsMemory(Closeable):
-    """What works with a memory. One that it opened itself it also closes; one that was given stays open.
+    """Base of features that work with a memory. A memory they open is closed with them; one that is passed stays open.
 
-    `owned` says that a given one is to be closed as well.
+    With `owned`, a memory that is passed is closed too.
     """
 
     def __init__(self, alma: ALMA | None, project_id: str | None = None, *, owned: bool = False) -> None:
@@ -36,6 +37,6 @@ class OwnsMemory(Closeable):
         self.alma = alma
 
     def close(self) -> None:
-        """Let go of the memory, if it was opened here."""
+        """Close the memory, if it was opened here."""
         if self.owned:
             self.alma.close()

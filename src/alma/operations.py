@@ -1,36 +1,37 @@
-"""Operations: what can be done with a memory, each declared once, as a method of the class that does it.
+"""Operations on a memory. Each is declared once, as a method of the class that implements it.
 
-The MCP server, the HTTP service, the remote client, the command line and the reference are derived from them:
-`operations()` lists them all, `operation.call(alma, arguments)` checks arguments and runs one.
+The MCP server, HTTP server, remote client, command line and reference are derived from them. `operations()` returns all
+of them; `operation.call(alma, arguments)` checks arguments and runs one.
 
 How to declare an operation
 ---------------------------
-1. In the module of the class, say which group its operations belong to and how to get from an open memory to the
-   object they are called on. `MODULES` below lists the groups in the order in which people meet them.
+1. In the module of the class, declare the group of its operations and how to get from an open memory to the object
+   they are called on. `MODULES` below lists the groups in the order of the documentation.
 
        operation = Group("work", lambda alma: ProgressTracker(alma=alma, project_id=alma.project_id))
 
-2. Decorate the method. The annotations are what Python callers pass; `About` explains a parameter to people and models
-   and carries its limits. Parameters that many operations share are in `alma.words`. The docstring is the description
-   that faces show; what only people need to know comes after a line `Notes:`.
+2. Decorate the method. The annotations are what Python callers pass; `About` describes a parameter to people and models
+   and carries its limits. Parameters that many operations share are in `alma.words`. The docstring is the help text and
+   tool description; text after a line `Notes:` is for Python callers only.
 
        @operation(Effect.CHANGES, idempotent=True)
-       def update_status(self, item_id: ItemId, status: Annotated[Status | str, About("what it is now")]) -> WorkItem:
+       def update_status(self, item_id: ItemId, status: Annotated[Status | str, About("the new status")]) -> WorkItem:
 
-3. The body works on checked values in every face: texts without control characters, names stripped, choices valid,
-   numbers within limits, times in UTC (`About.check` says how; otherwise the type does). A blank optional text is "".
-4. Where faces show something else than the method: `@operation(Effect.READS, "stats")` gives another name, `defaults`
-   other defaults, `answer` a function from what the method returns to what faces return. `answer` may take arguments
-   of the call by name, and parameters of its own, which faces then offer too.
-5. Give it a command: a row of `alma.cli.commands.COMMANDS`, best below a command that exists. A sample call goes to
-   `tests/api/samples.py`; `ALMA_UPDATE_GOLDEN=1 pytest tests/golden` and `tools/generate_docs.py` write the rest.
-   `python -m tools.generate_stub` shows a method of `ALMA` to type checkers in `AsyncALMA`, too.
+3. The body gets checked values in every interface: texts without control characters, names stripped, choices valid,
+   numbers within limits, times in UTC (checked by `About.check`, or by type). A blank optional text is "".
+4. To differ from the method, `@operation(Effect.READS, "stats")` sets another name, `defaults` other defaults, and
+   `answer` a function that converts the result. `answer` may take arguments of the call by name, and parameters of its
+   own, which the interfaces then offer too.
+5. Add a command: a row of `alma.cli.commands.COMMANDS`, if possible below an existing command. Add a sample call to
+   `tests/api/samples.py`, then run `ALMA_UPDATE_GOLDEN=1 pytest tests/golden` and `tools/generate_docs.py`.
+   `python -m tools.generate_stub` adds a method of `ALMA` to the type stub of `AsyncALMA`.
 6. Parameters that JSON cannot express (functions, classes, `**fields`) are for Python callers only. All annotations
    must be importable at run time, not only under TYPE_CHECKING.
 """
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -59,30 +60,32 @@ MODULES = {
     "graph": ("alma.graph.graph", "alma.graph.builder"),
     "rules": ("alma.rulefiles.exchange",),
 }
-"""The groups, in the order in which people meet them, and the modules that declare the operations of each."""
+"""The groups in the order of the documentation, and the modules that declare the operations of each."""
 GROUPS = tuple(MODULES)
 MEMORY = "alma"
-"""The first parameter of an operation that is a function; it is no argument of its callers."""
+"""The first parameter of an operation that is a function. Callers do not pass it."""
 PROGRESS = "progress"
-"""A parameter of long operations: a function that gets how many are done, and of how many."""
+"""A parameter of long operations: a function that is called with the number done and the total."""
 _NOTES = "\n\nNotes:\n"
 _NO_NOUNS = {"to", "only", "include", "prefer"}
-"""Parameters whose name does not say what an unknown value of them is."""
+"""Parameters whose name is no noun, so that messages say `value of ...`."""
 DEEPEST = 64
-"""How many levels the arguments of a call may be nested."""
+"""Maximum nesting of the arguments of a call."""
 
 
 class Effect(StrEnum):
+    """What an operation does to the memory."""
+
     READS = "reads"
-    """What is noted about a retrieval for later judging is no change."""
+    """Notes about a retrieval do not count as a change."""
     ADDS = "adds"
     CHANGES = "changes"
     ERASES = "erases"
-    """Takes something away that cannot be had back."""
+    """Deletes something permanently."""
 
 
 class About(NamedTuple):
-    """What a parameter means, and which values are valid."""
+    """The description of a parameter, and its valid values."""
 
     text: str
     choices: tuple[str, ...] = ()
@@ -91,52 +94,55 @@ class About(NamedTuple):
     """Checks and converts a value, given the parameter's name; by default its type decides."""
     least: float | None = None
     most: float | None = None
-    """Limits of a number; `most` also of a text, in characters."""
+    """Limits of a number; `most` is also the maximum length of a text."""
     raw: bool = False
-    """The body checks the text itself. Functions do so, whose first parameter is the memory."""
+    """The body checks the text itself, as functions do whose first parameter is the memory."""
     local: bool = False
-    """A path on the machine of the memory: callers from elsewhere may not name one."""
+    """A path on the machine of the memory; remote callers may not pass one."""
     uri: bool = False
-    """It may be a URI instead, which nobody opens."""
+    """It may also be a URI, which is not opened."""
     is_rule_file: Callable[[Any], bool] | None = None
-    """A local path that must be a file which coding agents read rules from."""
+    """A local path that must be a rule file of a coding agent."""
     is_root: bool = False
-    """A local path without which the folder around the current one is taken."""
+    """A local path that defaults to the repository around the current folder."""
     vouches: bool = False
-    """True takes outside content for a person's own words: only a person may."""
+    """True declares outside content as a person's own, which only a person may do."""
     shown_as: str = ""
-    """What faces call it, where that is another name than the method's."""
+    """The name in interfaces, if it differs from the method's."""
     json: Any = None
-    """The type that faces show, where Python callers may pass more."""
+    """The type in interfaces, if Python callers may pass more."""
     is_required: bool = False
-    """Faces need it, though Python callers have another way to say it."""
+    """Required in interfaces, although optional in Python."""
     for_python: bool = False
-    """Only Python callers pass it."""
+    """Not offered by interfaces."""
     example: Any = None
-    """A value for readers of the OpenAPI document."""
+    """An example for the OpenAPI document."""
 
 
 def take_as_given(label: str, value: Any) -> Any:
-    """Check nothing: for values that the method checks itself."""
+    """Check nothing, for values that the method checks itself."""
     return value
 
 
 class Parameter(NamedTuple):
+    """A parameter of an operation as JSON callers see it."""
+
     name: str
     type: Any
-    """As JSON callers see it: lists, objects, strings, numbers."""
+    """The JSON type: lists, objects, strings, numbers."""
     about: About
     needed: bool
     default: Any = None
     takes_null: bool = False
-    """Whether null is a value. Otherwise it means that the argument is left out."""
+    """Whether null is a value. If not, null means that the argument is left out."""
 
     def describe_missing(self, of: str = "") -> str:
+        """Return the message for a missing argument."""
         valid = f" Valid: {', '.join(self.about.choices)}." if self.about.choices else ""
         return f"missing argument {self.name!r}{of}: {self.about.text}.{valid}"
 
     def check(self, value: Any, kind: Any = None, label: str = "") -> Any:
-        """Return a value as the operation takes it. ValidationError says what is wrong and what is valid.
+        """Return a value as the operation takes it. Raise ValidationError with what is wrong and what is valid.
 
         `kind` and `label` are the JSON type and the name of an inner value.
         """
@@ -175,40 +181,44 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Operation:
+    """An operation on a memory, declared with `Group`."""
+
     name: str
     function: Callable[..., Any]
-    """The method, or a function whose first parameter is the memory; its arguments must be checked before."""
+    """The method, or a function whose first parameter is the memory. It takes checked arguments."""
     effect: Effect
     group: str
     owner: Callable[[Any], Any] = lambda alma: alma
-    """From an open memory to the object whose method it is."""
+    """Returns the object whose method it is, for an open memory."""
     idempotent: bool = False
-    """Called twice with the same arguments it does no more than once."""
+    """Whether repeating a call has no further effect."""
     for_models: bool = True
-    """A model may choose it. What is only there for programs, such as many calls in one, would stand in its way."""
+    """Whether it is offered to models. Batch operations are not: they would only add noise."""
     on_files: bool = False
-    """It works on files of the machine that it runs on: it is not for callers from elsewhere."""
+    """Whether it works on local files; then remote callers cannot use it."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Other defaults than those of the method."""
+    """Defaults that differ from the method's."""
     answer: Callable[..., Any] | None = None
-    """From what the method returns to what faces return: a function, or a class with one field."""
+    """Converts the method's result for interfaces: a function, or a class with one field."""
 
     @cached_property
     def description(self) -> str:
-        """The docstring, for people and models, up to its notes."""
+        """The docstring without its notes: help text and tool description."""
         return (inspect.getdoc(self.function) or "").partition(_NOTES)[0]
 
     @property
     def notes(self) -> str:
-        """What else people should know who call the method."""
+        """The notes of the docstring, for Python callers."""
         return (inspect.getdoc(self.function) or "").partition(_NOTES)[2]
 
     @property
     def summary(self) -> str:
+        """The first line of the description."""
         return self.description.partition("\n")[0]
 
     @cached_property
     def signature(self) -> inspect.Signature:
+        """The signature of the method."""
         return inspect.signature(self.function)
 
     @cached_property
@@ -218,7 +228,7 @@ class Operation:
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters as faces offer them, with those of `answer`."""
+        """The parameters that interfaces offer, including those of `answer`."""
         own = self.own_parameters
         more = {} if self.answer is None else _read_parameters(self.answer)
         shown = [
@@ -234,12 +244,12 @@ class Operation:
 
     @cached_property
     def is_long(self) -> bool:
-        """Whether it can report how far it is."""
+        """Whether it can report progress."""
         return PROGRESS in self.signature.parameters
 
     @cached_property
     def returns(self) -> Any:
-        """What faces return."""
+        """The type that interfaces return."""
         if isinstance(self.answer, type):
             return self.answer
         return get_type_hints(self.answer or self.function)["return"]
@@ -247,10 +257,10 @@ class Operation:
     def check(
         self, arguments: Mapping[str, Any], defaults: Mapping[str, Any] | None = None, *, of: str = ""
     ) -> dict[str, Any]:
-        """Return arguments as the operation takes them. ValidationError names all that are unknown or missing.
+        """Return arguments as the operation takes them. Raise ValidationError that names all unknown or missing ones.
 
-        What fits by any reasonable reading is taken: null for an argument that has a default, 5.0 for 5. `defaults` are
-        for arguments that would be missing otherwise. `of` tells which operation it is, where that is not obvious.
+        Lenient where the meaning is clear: null for an argument that has a default, 5.0 for 5. `defaults` fill in
+        missing arguments. `of` names the operation in messages where it is not obvious.
         """
         level: list[Any] = [arguments]
         for _ in range(DEEPEST + 1):
@@ -262,33 +272,33 @@ class Operation:
             ]
         if level:
             raise ValidationError(f"the arguments are nested deeper than {DEEPEST} levels")
-        known = {one.name: one for one in self.parameters}
-        filled = {name: value for name, value in (defaults or {}).items() if name in known and known[name].needed}
+        valid = {one.name: one for one in self.parameters}
+        filled = {name: value for name, value in (defaults or {}).items() if name in valid and valid[name].needed}
         wrong = [
-            unknown(f"argument{of}", name, known) if known else f"unknown argument{of} {name!r}. There are none."
+            unknown(f"argument{of}", name, valid) if valid else f"unknown argument{of} {name!r}. It takes no arguments."
             for name in arguments
-            if name not in known
+            if name not in valid
         ]
-        for one in known.values():
+        for one in valid.values():
             if one.needed and arguments.get(one.name) is None and one.name not in filled:
                 wrong.append(one.describe_missing(of))
         if wrong:
             raise ValidationError("\n".join(wrong))
         return filled | {
-            name: known[name].check(value)
+            name: valid[name].check(value)
             for name, value in arguments.items()
-            if value is not None or (known[name].takes_null and not known[name].needed)
+            if value is not None or (valid[name].takes_null and not valid[name].needed)
         }
 
     def complete(self, arguments: Any) -> dict[str, Any]:
-        """Return a mapping of arguments, one of several in one call, checked and with the defaults of the method."""
+        """Return the arguments of one of several calls, checked and with the method's defaults."""
         if not isinstance(arguments, Mapping):
             raise ValidationError(f"{self.name} takes a mapping of arguments, not {type(arguments).__name__}")
         defaults = {name: one.default for name, one in self.own_parameters.items() if not one.needed}
         return defaults | self.check(arguments, of=f" of {self.name}")
 
     def run(self, alma: Any, /, **arguments: Any) -> Any:
-        """Run the operation with checked arguments, and return what faces show."""
+        """Run the operation with checked arguments and return what interfaces show."""
         own = {one.about.shown_as: name for name, one in self.own_parameters.items() if one.about.shown_as}
         values = {**self.defaults, **{own.get(name, name): value for name, value in arguments.items()}}
         mine = {name: value for name, value in values.items() if name in self.signature.parameters}
@@ -304,15 +314,15 @@ class Operation:
         """Check the arguments and run the operation."""
         return self.run(alma, **self.check(arguments))
 
-    def input_schema(self, given: Mapping[str, Any] | None = None) -> Schema:
-        """Return the schema of the arguments, for models: short, and without a null that means leaving it out.
+    def input_schema(self, defaults: Mapping[str, Any] | None = None) -> Schema:
+        """Return the JSON schema of the arguments, for models: short, and without a null that means leaving it out.
 
-        `given` holds arguments that have a value already and need not be named.
+        `defaults` are arguments that already have a value and may be left out.
         """
-        known = given or {}
+        preset = defaults or {}
         members: dict[str, Schema] = {}
         for one in self.parameters:
-            default = known.get(one.name) if one.needed else one.default
+            default = preset.get(one.name) if one.needed else one.default
             options = [kind for kind in list_options(one.type) if default is not None or kind is not type(None)]
             schema = describe_type(Union[tuple(options)], {}, one.about.choices)  # noqa: UP007 - made from a list
             if one.about.text:
@@ -320,15 +330,44 @@ class Operation:
             if default is not None:
                 schema["default"] = default.value if isinstance(default, Enum) else default
             members[one.name] = schema
-        return strict_object(members, [one.name for one in self.parameters if one.needed and one.name not in known])
+        return strict_object(members, [one.name for one in self.parameters if one.needed and one.name not in preset])
 
     def output_schema(self) -> Schema:
-        """Return the schema of the answer, for models: a text for a prompt takes the place of what it tells."""
+        """Return the JSON schema of the answer, for models. A prompt replaces the memories it contains."""
         return describe_answer(self.returns)
 
 
+REPLACED = {
+    **dict.fromkeys(
+        ("update_work_item", "add_blocker", "remove_blocker", "record_test", "archive_work_item", "restore_work_item"),
+        "update_progress",
+    ),
+    **dict.fromkeys(("get_work_item", "search_work_items"), "list_work_items"),
+    "work_item_history": "history",
+    **dict.fromkeys(("previous_sessions", "open_sessions", "get_session"), "list_sessions"),
+    "recall_topic": "wake_up",
+    **dict.fromkeys(("start_run", "end_run"), "update_run"),
+    "checkpoint_history": "list_runs",
+    "fork_branch": "checkpoint",
+    "merge_branches": "merge_states",
+    "find_paths": "traverse_graph",
+    "suggest_merges": "graph_stats",
+    "get_domain": "list_domains",
+}
+"""Operations of earlier versions, and those that replaced them."""
+
+
+def describe_unknown(name: str, listed: Iterable[str], what: str = "operation", prefix: str = "") -> str:
+    """Return the message for an unknown operation or tool: what replaced it, or the closest match."""
+    short = name.removeprefix(prefix)
+    if short in REPLACED:
+        return f"unknown {what} {name!r}. It was replaced by {prefix + REPLACED[short]!r}."
+    close = difflib.get_close_matches(name, list(listed), n=1)
+    return f"unknown {what} {name!r}.{f' Did you mean {close[0]!r}?' if close else ''}"
+
+
 OPERATIONS: dict[str, Operation] = {}
-"""Those of the modules that are loaded, by name."""
+"""The operations of the modules that are loaded, by name."""
 
 
 def operations() -> Mapping[str, Operation]:
@@ -336,7 +375,7 @@ def operations() -> Mapping[str, Operation]:
     for modules in MODULES.values():
         for module in modules:
             import_module(module)
-    # By the module that declares it, too: which one was loaded first is chance.
+    # Also by module, because the order in which modules were loaded is arbitrary.
     return {
         name: one
         for group, modules in MODULES.items()
@@ -357,10 +396,10 @@ class Group:
         """Declare a method, or a function of a memory, as an operation. `options` are fields of `Operation`."""
 
         def declare(function: F) -> F:
-            given = {"idempotent": effect is Effect.READS, "owner": self._owner, **options}
-            operation = Operation(name or function.__name__, function, effect, self.name, **given)
+            fields = {"idempotent": effect is Effect.READS, "owner": self._owner, **options}
+            operation = Operation(name or function.__name__, function, effect, self.name, **fields)
             if operation.name in OPERATIONS:
-                raise ValueError(f"there are two operations of the name {operation.name!r}")
+                raise ValueError(f"operation {operation.name!r} is declared twice")
             OPERATIONS[operation.name] = operation
             if function.__code__.co_varnames[:1] == (MEMORY,):
                 return function
@@ -389,20 +428,20 @@ class Group:
 
 
 def describe_methods(owner: type) -> None:
-    """Let `help()` show the operations of a class with plain types and what each argument means."""
+    """Let `help()` show the operations of a class with plain types and parameter descriptions."""
     for member in vars(owner).values():
         one = getattr(member, "operation", None)
         if isinstance(one, Operation) and one.own_parameters:
             hints, signature = get_type_hints(one.function), inspect.signature(one.function)
             places = [two.replace(annotation=hints.get(two.name, two.empty)) for two in signature.parameters.values()]
             member.__signature__ = signature.replace(parameters=places, return_annotation=hints["return"])
-            lines = [f"    {name}: {known.about.text}" for name, known in one.own_parameters.items()]
+            lines = [f"    {name}: {parameter.about.text}" for name, parameter in one.own_parameters.items()]
             notes = _NOTES + one.notes if one.notes else ""
             member.__doc__ = "\n".join([one.description, "", "Args:", *lines]) + notes
 
 
 def _read_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
-    """Return the parameters that JSON can express, without the first: the object, the memory or the answer."""
+    """Return the parameters that JSON can express, except the first (the object, memory or answer)."""
     hints = get_type_hints(function, include_extras=True)
     first, *rest = inspect.signature(function).parameters.values()
     parameters = {}
@@ -414,7 +453,7 @@ def _read_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def read_parameter(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> Parameter | None:
-    """Return what an annotation says about a parameter; None when JSON cannot express its values."""
+    """Return a parameter from its annotation; None if JSON cannot express its values."""
     kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     about = next((note for note in notes if isinstance(note, About)), About(""))
     kind = about.json or kind
@@ -448,8 +487,8 @@ def _find_choices(kind: Any) -> tuple[str, ...]:
 
 
 def _as_json(kind: Any) -> Any:
-    """Return the JSON type of an annotation: what only Python callers pass is left out."""
-    found: dict[Any, None] = {}
+    """Return the JSON type of an annotation, without types that only Python callers pass."""
+    types: dict[Any, None] = {}
     for one in list_options(kind):
         origin, arguments = get_origin(one) or one, get_args(one)
         is_type = isinstance(origin, type)
@@ -463,5 +502,5 @@ def _as_json(kind: Any) -> Any:
             json_type = list[_as_json(arguments[0])] if arguments else list  # type: ignore[misc]
         else:
             json_type = one
-        found[json_type] = None
-    return Union[tuple(found or [None])]  # noqa: UP007 - made from a list
+        types[json_type] = None
+    return Union[tuple(types or [None])]  # noqa: UP007 - made from a list

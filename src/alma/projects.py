@@ -1,4 +1,4 @@
-"""The memory behind a server: opened when it is needed, for several projects, within the bounds of a caller."""
+"""The memory behind a server: opened on demand, for several projects, limited to what a caller may use."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
     from .memory import ALMA
 
 Bounds = frozenset[str] | None
-"""The projects beyond which nothing is seen or written; None: no bounds."""
+"""The only projects that may be read and written; None for all."""
 Opener = Callable[[], "ALMA"]
 _STORE = ""
 """Markers that belong to the store itself, such as the name of its embedder, have no project."""
 
 
 class LazyMemory:
-    """One memory for all calls, whichever thread they run in; opened by the first."""
+    """One memory for all threads, opened by the first call."""
 
     def __init__(self, opener: Opener, *, may_approve: bool = True) -> None:
-        """`may_approve`: whether calls may make active what came from outside content."""
+        """`may_approve` is whether calls may activate memories from outside content."""
         self._opener = opener
         self.may_approve = may_approve
         self._lock = threading.Lock()
         self._alma: ALMA | None = None
 
     def get(self) -> ALMA:
-        """What could not be opened is tried again the next time: somebody may have mended it."""
+        """Return the memory, opening it if needed. If opening fails, the next call tries again."""
         with self._lock:
             if self._alma is None:
                 self._alma = self._opener()
@@ -52,6 +52,7 @@ class LazyMemory:
             return self._alma
 
     def close(self) -> None:
+        """Close the memory."""
         with self._lock:
             if self._alma is not None:
                 self._alma.close()
@@ -59,17 +60,17 @@ class LazyMemory:
 
 
 def open_configured(config: str | None) -> ALMA:
-    """Open what the file describes; without one, what is configured here as for the command line."""
+    """Open the memory of a configuration file; without one, of the configuration found from here up."""
     from .app import open_memory, read_config
 
     return open_memory(read_config(config)[1])
 
 
 class Projects:
-    """One memory for each project, made when it is first asked for; those asked for last are kept at hand."""
+    """One memory for each project, opened on first use. The most recently used ones stay open."""
 
     def __init__(self, memory: LazyMemory, settings: Settings | None = None, most: int = 64) -> None:
-        """`settings`: those of the configuration, before the domain of its own project changed them."""
+        """`settings` are those of the configuration, without changes by its project's domain."""
         self._memory = memory
         self._settings = settings
         self._most = most
@@ -78,19 +79,20 @@ class Projects:
 
     @property
     def configured(self) -> str:
+        """The configured project."""
         return self._memory.get().project_id
 
     def get(self, project: str | None = None, bounds: Bounds = None, *, may_approve: bool = True) -> ALMA:
-        """The memory of a project; without a name, of the one that is configured.
+        """Return the memory of a project, by default of the configured one.
 
-        `may_approve`: whether calls may make active what came from outside content.
+        `may_approve` is whether calls may activate memories from outside content.
         """
         base = self._memory.get()
         name = base.project_id if project is None else validate.name("project", project)
         if project is not None and name == EVERYWHERE:
-            raise ValidationError(f"{EVERYWHERE!r} stands for all projects and is none: name a project")
+            raise ValidationError(f"{EVERYWHERE!r} means all projects; name a single project")
         if bounds is not None and name not in bounds:
-            raise ScopeError(f"project {name!r} is out of reach. Within reach: {', '.join(sorted(bounds))}.")
+            raise ScopeError(f"the token may not use project {name!r}. Allowed: {', '.join(sorted(bounds))}.")
         key = (name, bounds, may_approve)
         with self._lock:
             if key in self._opened:
@@ -106,7 +108,7 @@ class Projects:
     def _open(self, base: ALMA, project: str, bounds: Bounds, may_approve: bool) -> ALMA:
         engine = base.engine
         alma = copy.copy(base)
-        # A model is opened over the engine it is to serve.
+        # A model is opened for its own engine.
         alma.__dict__.pop("model", None)
         alma.engine = replace(
             engine,
@@ -119,12 +121,13 @@ class Projects:
         return apply_stored_schema(alma)
 
     def renew(self, project: str) -> None:
-        """What governs the project has changed: it is opened anew the next time."""
+        """Reopen a project on next use, because its domain changed."""
         with self._lock:
             for key in [one for one in self._opened if one[0] == project]:
                 del self._opened[key]
 
     def close(self) -> None:
+        """Close all memories."""
         with self._lock:
             self._opened.clear()
         self._memory.close()
@@ -134,10 +137,10 @@ class Projects:
 
 
 class Fence:
-    """A store in which there is nothing but some projects and what holds for all.
+    """A view of a store that contains only some projects and what applies to all projects.
 
-    The domain schemas that a store keeps for all its projects were written by people of other projects, and stay out.
-    It ranks by words, counts and vacuums where the store does.
+    Domain schemas shared by all projects are hidden, because other projects wrote them. It searches by words, counts
+    and vacuums if the store does.
     """
 
     def __init__(self, store: Store, projects: Collection[str]) -> None:
@@ -152,13 +155,14 @@ class Fence:
             self.vacuum = store.vacuum
 
     def put(self, records: Sequence[Record]) -> None:
-        # One of version 1 replaces nothing.
+        """Store records. Raise ScopeError for records of other projects."""
+        # A record of version 1 replaces nothing.
         replaced = [one.id for one in records if one.version > 1]
         stored = {one.id: one for one in self._store.get(replaced)} if replaced else {}
         for one in records:
             old = stored.get(one.id)
             if old is not None and old.project == one.project == EVERYWHERE:
-                # That a rule of all projects was of use here may be counted; its words are not this caller's to change.
+                # Evidence of a rule for all projects may be updated here, but not its text.
                 is_allowed = replace(one, evidence=old.evidence, version=old.version) == old
             else:
                 is_allowed = all(
@@ -166,56 +170,61 @@ class Fence:
                     for each in (one, old)
                 )
             if not is_allowed:
-                raise self._refusal(f"the {one.kind} {one.id!r} is kept for other projects too")
+                raise self._refusal(f"the {one.kind} {one.id!r} belongs to other projects too")
         self._store.put(records)
 
     def get(self, ids: Sequence[str]) -> list[Record]:
+        """Return the visible records with these ids."""
         return [one for one in self._store.get(ids) if one.project in self._readable and not _is_shared_schema(one)]
 
     def delete(self, ids: Sequence[str]) -> int:
+        """Delete records. Raise ScopeError for records of other projects."""
         for one in self._store.get(ids):
             if one.project not in self._projects:
-                raise self._refusal(f"the {one.kind} {one.id!r} is kept for other projects too")
+                raise self._refusal(f"the {one.kind} {one.id!r} belongs to other projects too")
         return self._store.delete(ids)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
-        found = self._store.scan(self._within(where), limit)
-        return (one for one in found if not _is_shared_schema(one))
+        """Yield the visible records that match."""
+        records = self._store.scan(self._within(where), limit)
+        return (one for one in records if not _is_shared_schema(one))
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        """Return the visible records nearest to a vector."""
         return self._store.nearest(vector, self._within(where), limit)
 
     def close(self) -> None:
+        """Close the store."""
         self._store.close()
 
     def _within(self, where: Where) -> Where:
-        wanted = self._readable if where.projects is None else self._readable & set(where.projects)
-        return replace(where, projects=wanted)
+        projects = self._readable if where.projects is None else self._readable & set(where.projects)
+        return replace(where, projects=projects)
 
     def _refusal(self, what: str) -> ScopeError:
-        return ScopeError(f"{what}, and only these projects are within reach: {', '.join(sorted(self._projects))}")
+        return ScopeError(f"{what}; the token may only use: {', '.join(sorted(self._projects))}")
 
 
 def _is_shared_schema(record: Record) -> bool:
     return record.project == EVERYWHERE and record.kind == SCHEMA_KIND
 
 
-# -- what callers may not do who are not the person at this machine
-# Programs may name files only inside folders that the user named, callers on other machines none at all; and only a
-# person speaks with a person's words. All of it works on the checked arguments of a call.
+# -- limits of callers
+# Local programs may use files only inside the roots, remote callers no files at all, and only a person may make
+# statements as a person. These functions work on the checked arguments of a call.
 
 Roots = Sequence[Path] | None
-"""Resolved folders in which files may be used; relative paths start at the first one. None: the caller is on another
-machine and names no files of this one."""
-_NO_ROOTS = "this server may use no files; start it with --root FOLDER"
+"""Resolved folders in which files may be used; relative paths start at the first one. None for remote callers, who may
+use no files."""
+_NO_ROOTS = "this server may not use files; start it with --root FOLDER to allow a folder"
 _URI = re.compile(r"\s*(?:(?!file:)[A-Za-z][A-Za-z0-9+.-]+://|urn:)", re.IGNORECASE)
 
 
 def limit_call(operation: Operation, arguments: Mapping[str, Any], roots: Roots, may_approve: bool) -> dict[str, Any]:
-    """Return the checked arguments of a call as its caller may give them. ScopeError for what it may not do.
+    """Return the arguments of a call as its caller may pass them. Raise ScopeError for what is not allowed.
 
-    Without `may_approve` no person stands behind the call: a person's words are recorded as relayed by the agent, and
-    what is read waits for a person.
+    Without `may_approve`, no person is behind the call: statements of a person are recorded as relayed by the agent,
+    and memories from outside content wait for review.
     """
     allowed = dict(arguments)
     if not may_approve:
@@ -227,7 +236,7 @@ def limit_call(operation: Operation, arguments: Mapping[str, Any], roots: Roots,
         for one in operation.parameters:
             if one.about.vouches and allowed.get(one.name):
                 raise ScopeError(
-                    f"{one.name}=true takes outside content for a person's own words, which only a person may do: "
+                    f"{one.name}=true declares outside content as a person's own, which only a person may do: "
                     "use a token with the scope 'approve', or start the MCP server with --approve"
                 )
             if one.about.vouches:
@@ -241,7 +250,7 @@ def limit_call(operation: Operation, arguments: Mapping[str, Any], roots: Roots,
             if path is not None and not (one.about.uri and isinstance(path, str) and _URI.match(path)):
                 instead = "a URI such as https://example.org/report.txt" if one.about.uri else "null"
                 raise ValidationError(
-                    f"{one.name} would be a path on the server; over the network it must be {instead}"
+                    f"{one.name} is a path on the server, which remote callers may not pass; it must be {instead}"
                 )
         if not one.needed:
             allowed.setdefault(one.name, None)
@@ -255,10 +264,10 @@ def _relay_source(source: Any) -> Any:
 def _confine_paths(
     operation: Operation, paths: Sequence[Parameter], arguments: Mapping[str, Any], roots: Sequence[Path]
 ) -> dict[str, Any]:
-    """Return absolute paths inside the roots. ScopeError for any other path.
+    """Return absolute paths inside the roots. Raise ScopeError for any other path.
 
-    Relative paths start at the repository that the arguments name, else at the first root. A folder that was left out
-    is the first root, or none where there are no roots.
+    Relative paths start at the repository in the arguments, or at the first root. A folder that was left out is the
+    first root, or None if there are no roots.
     """
     confined: dict[str, Any] = {}
     base = roots[0] if roots else None
@@ -285,25 +294,25 @@ def _confine_paths(
 
 
 def _find_file(parameter: Parameter, value: str, base: Path, roots: Sequence[Path]) -> Path:
-    """Return the file that a path means, where it may be used."""
-    named = Path(os.path.normpath(base / value))
+    """Return the file that a path means. Raise ScopeError if it may not be used."""
+    path = Path(os.path.normpath(base / value))
     try:
-        real = named.resolve()
+        real = path.resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise ValidationError(f"{parameter.name}: no file can have this name: {error}") from None
-    # A hidden name is refused even where its link leads to a visible file.
-    for place in [real, named] if any(named.is_relative_to(root) for root in roots) else [real]:
+        raise ValidationError(f"{parameter.name}: invalid file name: {error}") from None
+    # A hidden name is refused even if it links to a visible file.
+    for place in [real, path] if any(path.is_relative_to(root) for root in roots) else [real]:
         within = [place.relative_to(root) for root in roots if place.is_relative_to(root)]
         refusal = ""
         if not within:
-            refusal = f"is or leads outside of {', '.join(map(str, roots))}; --root allows other folders"
+            refusal = f"is outside {', '.join(map(str, roots))}; start the server with --root to allow other folders"
         elif (is_rule_file := parameter.about.is_rule_file) and not any(map(is_rule_file, within)):
             refusal = (
-                "is not a file that coding agents read rules from, such as AGENTS.md, CLAUDE.md, "
+                "is not a rule file of a coding agent, such as AGENTS.md, CLAUDE.md, "
                 ".github/copilot-instructions.md or .cursor/rules/NAME.mdc"
             )
         elif not parameter.about.is_rule_file and all(any(part[0] == "." for part in one.parts) for one in within):
-            refusal = "is or lies in a hidden file or folder, which are not used"
+            refusal = "is a hidden file or in a hidden folder, which is not allowed"
         if refusal:
             raise ScopeError(f"{parameter.name}: {value!r} {refusal}")
     return real

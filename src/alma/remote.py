@@ -1,7 +1,7 @@
-"""A memory that is served elsewhere, with the methods of `ALMA`: code that uses one does not change.
+"""A client for a memory on a server, with the methods of `ALMA`.
 
-Requests that could not be sent are sent again, and so are those that may be done twice. For all others nobody can know
-whether they were done before the connection broke, and the caller gets an error that says so.
+Requests that could not be sent are retried, and so are idempotent ones. If the connection breaks during any other
+request, it may or may not have been processed, and the error says so.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from urllib.parse import quote, urlsplit
 from . import errors
 from .engine.upkeep import Progress, ignore_progress
 from .engine.view import render_slice
-from .errors import ALMAError, BusyError, ConfigError, MissingExtraError, StorageError, ValidationError, unknown
+from .errors import ALMAError, BusyError, ConfigError, MissingExtraError, StorageError, ValidationError
 from .listening import is_local
 from .memory import ALMA, Forgotten
-from .operations import Operation, operations
+from .operations import Operation, describe_unknown, operations
 from .schema import RESULT, TYPES, decode, plain
 from .types.slice import MemorySlice
 from .words import Change, Deleted, ErasedUser, ForgottenMemories, RetrievedMemories, Text, copy_fields
@@ -50,7 +50,7 @@ _PLACES = {
     for name, hint in get_type_hints(MemorySlice).items()
     if get_origin(hint) is list and name != "standing_rules"
 }
-"""The field of a slice that holds the memories of a class."""
+"""The field of a slice for each memory class."""
 
 
 def connect(
@@ -63,33 +63,35 @@ def connect(
     ca_file: str | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> RemoteALMA:
-    """Return the memory that is served at a URL. Nothing is sent before it is used.
+    """Return a client for the memory that is served at a URL. No request is sent until it is used.
 
-    Without TLS only this machine is spoken to, unless `insecure`; `ca_file` holds the certificate of who signed the
-    server's. `transport` is one of httpx's, for tests.
+    Without TLS, only this machine is allowed unless `insecure` is set. `ca_file` is the certificate of the authority
+    that signed the server's. `transport` is an httpx transport, for tests.
     """
     try:
         parts = urlsplit(str(url))
-        is_sound = str(url).isprintable() and parts.scheme in ("http", "https") and parts.port != 0
-        host = parts.hostname if is_sound else None
+        is_valid = str(url).isprintable() and parts.scheme in ("http", "https") and parts.port != 0
+        host = parts.hostname if is_valid else None
     except ValueError:
         host = None
     if not host:
-        raise ConfigError(f"the address must be such as https://memory.example.org, not {url!r}")
+        raise ConfigError(f"url must be a URL such as https://memory.example.org, not {url!r}")
     if parts.scheme == "http" and not is_local(host) and not insecure:
-        raise ConfigError(f"the token would travel readably to {host}: use https, or pass insecure=True")
+        raise ConfigError(f"the token would be sent unencrypted to {host}: use https, or pass insecure=True")
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
-        raise ConfigError("the token must be the text that `alma token add` or the first `alma serve` wrote")
+        raise ConfigError(
+            "token must be the secret printed by `alma token add`, or in the http-token file of `alma serve`"
+        )
     try:
         import httpx
     except ModuleNotFoundError as error:
-        raise MissingExtraError("httpx", "http", "A memory that is served elsewhere") from error
+        raise MissingExtraError("httpx", "http", "A remote memory") from error
     certificates: ssl.SSLContext | bool = True
     if ca_file is not None:
         try:
             certificates = ssl.create_default_context(cafile=ca_file)
         except OSError as error:
-            raise ConfigError(f"{ca_file} holds no certificates: {error}") from error
+            raise ConfigError(f"cannot load certificates from {ca_file}: {error}") from error
     headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
     if project_id is not None:
         headers["alma-project"] = quote(project_id, safe="")
@@ -100,14 +102,14 @@ def connect(
         verify=certificates,
         limits=httpx.Limits(max_connections=64, max_keepalive_connections=64, keepalive_expiry=_IDLE),
         transport=transport,
-        # A proxy has no business between us and our own machine.
+        # No proxy for connections to this machine.
         trust_env=not is_local(host),
     )
     return RemoteALMA(client, project_id)
 
 
 class RemoteALMA(ALMA):
-    """The methods of `ALMA`, and every other operation under its own name, over HTTP. Made by `ALMA.connect`."""
+    """The methods of `ALMA`, and all other operations by name, over HTTP. Created by `ALMA.connect`."""
 
     def __init__(self, http: httpx.Client, project_id: str | None = None) -> None:
         self._http = http
@@ -115,51 +117,51 @@ class RemoteALMA(ALMA):
 
     @property
     def project_id(self) -> str:
+        """The project this memory belongs to."""
         if self._project is None:
             self._project = str(self.call("health").project_id)
         return self._project
 
     def close(self) -> None:
-        """Close the connections; the server goes on."""
+        """Close the connections. The server keeps running."""
         self._http.close()
 
     def reindex(self, progress: Progress = ignore_progress) -> int:
-        """Refuse: it is done where the store is."""
-        raise ConfigError("the store of a memory that is served elsewhere is there: run `alma reindex` beside it")
+        """Raise ConfigError: only the server can reindex its store."""
+        raise ConfigError("a remote memory cannot be reindexed from here; run `alma reindex` on the server")
 
     def vacuum(self) -> None:
-        """Refuse: it is done where the store is."""
-        raise ConfigError("the store of a memory that is served elsewhere is there: run `alma vacuum` beside it")
+        """Raise ConfigError: only the server can vacuum its store."""
+        raise ConfigError("a remote memory cannot be vacuumed from here; run `alma vacuum` on the server")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_") or name not in operations():
-            raise AttributeError(
-                f"{name!r} is not there for a memory that is served elsewhere; open one here with ALMA.from_config"
-            )
+            hint = describe_unknown(name, operations())
+            raise AttributeError(f"a remote memory has no {name!r}: {hint} Or open a local one with ALMA.from_config.")
         return functools.partial(self.call, name)
 
     def call(self, operation: str, /, *values: Any, **arguments: Any) -> Any:
-        """Call any operation by its name, and return what it answers as the value it is."""
+        """Call any operation by name and return its result."""
         listed = operations()
         if operation not in listed:
-            raise ValidationError(unknown("operation", operation, listed))
+            raise ValidationError(describe_unknown(operation, listed))
         names = list(listed[operation].own_parameters)[: len(values)]
         if len(names) < len(values) or not arguments.keys().isdisjoint(names):
-            raise ValidationError(f"{operation}: too many arguments, or one twice; pass them by name")
+            raise ValidationError(f"{operation}: too many arguments, or one was passed twice; pass them by name")
         arguments |= zip(names, values, strict=True)
         answer = self._ask(listed[operation], _to_json(arguments))
         return decode(listed[operation].returns, answer[RESULT] if answer.keys() == {RESULT} else answer)
 
     def call_elsewhere(self, operation: Operation, bound: BoundArguments) -> Any:
-        """Return what a method of `ALMA` returns, from what the server answers."""
+        """Return what a method of `ALMA` returns, from the server's answer."""
         bound.apply_defaults()
-        given = bound.arguments
-        if named := given.get("named"):
-            given["fields"] = {**(given["fields"] or {}), **named}
+        values = bound.arguments
+        if more_fields := values.get("field_values"):
+            values["fields"] = {**(values["fields"] or {}), **more_fields}
         arguments = {
-            one.name: given[one.name]
+            one.name: values[one.name]
             for one in operation.parameters
-            if one.name in given and (one.needed or given[one.name] != one.default)
+            if one.name in values and (one.needed or values[one.name] != one.default)
         }
         answer = self.call(operation.name, **arguments)
         match answer:
@@ -168,7 +170,7 @@ class RemoteALMA(ALMA):
                 for one in answer.memories:
                     places[_PLACES[type(one)]].append(one)
                 explanations = tuple(answer.explanations)
-                more = {"progressive": given["progressive"], "renderer": render_slice, "explanations": explanations}
+                more = {"progressive": values["progressive"], "renderer": render_slice, "explanations": explanations}
                 return copy_fields(MemorySlice, answer, **more, **places)
             case ForgottenMemories():
                 return Forgotten(answer.ids)
@@ -180,22 +182,22 @@ class RemoteALMA(ALMA):
                 return answer.text
             case [Change(), *_]:
                 return list(map(asdict, answer))
-        if operation.name == "get" and not isinstance(answer, given["memory_type"]):
+        if operation.name == "get" and not isinstance(answer, values["memory_type"]):
             raise ValidationError(
-                f"{answer.id} is of type {type(answer).__name__}, not {given['memory_type'].__name__}"
+                f"{answer.id} is of type {type(answer).__name__}, not {values['memory_type'].__name__}"
             )
         return answer
 
     def _ask(self, operation: Operation, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return what the server answers, as JSON. ALMAError when it refuses or cannot be reached."""
+        """Return the server's answer as JSON. Raise ALMAError if it refuses or cannot be reached."""
         import httpx
 
         if self._http.is_closed:
-            raise StorageError("this memory is closed; open it again with ALMA.connect")
+            raise StorageError("this memory is closed; connect again with ALMA.connect")
         try:
             body = json.dumps(arguments, allow_nan=False).encode("ascii")
         except (TypeError, ValueError, RecursionError) as error:
-            raise ValidationError(f"the arguments must hold JSON values only: {error}") from None
+            raise ValidationError(f"the arguments must be JSON values: {error}") from None
         calls = arguments.get("outcomes", [arguments])
         has_keys = isinstance(calls, list) and all(
             isinstance(one, dict) and one.get("idempotency_key") for one in calls
@@ -208,19 +210,19 @@ class RemoteALMA(ALMA):
             except httpx.TransportError as error:
                 was_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
                 if not left or (was_sent and not may_repeat):
-                    unsure = f"did not answer ({type(error).__name__}); whether it was done is not known"
+                    unsure = f"did not answer ({type(error).__name__}); the request may or may not have been processed"
                     trouble = unsure if was_sent else f"cannot be reached: {error}"
                     raise StorageError(f"{self._http.base_url} {trouble}") from error
             else:
                 answer, kind = _read_answer(response)
                 if response.status_code == 200:
                     return answer
-                # A request over the limit was refused before anything was done.
+                # A request over the limit was refused before it was processed.
                 if not left or not (kind == "RateLimited" or (may_repeat and response.status_code == 503)):
                     message = answer.get("detail") or f"{response.url} answered {response.status_code}"
                     raise _find_error(kind, response.status_code)(message)
-                wanted = response.headers.get("retry-after", "")
-                pause = min(_LONGEST_PAUSE, float(wanted)) if wanted.isdecimal() else pause
+                seconds = response.headers.get("retry-after", "")
+                pause = min(_LONGEST_PAUSE, float(seconds)) if seconds.isdecimal() else pause
             time.sleep(pause)
         raise AssertionError("the last try ends the loop")
 
@@ -236,21 +238,21 @@ def _to_json(value: Any) -> Any:
 
 
 def _read_answer(response: httpx.Response) -> tuple[dict[str, Any], str]:
-    """Return the answer, and the kind of error that it reports."""
+    """Return the answer and the type of error that it reports."""
     try:
         answer = response.json()
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
         raise StorageError(
-            f"{response.url} answered {response.status_code}, and not as alma does; is it another service?"
+            f"{response.url} answered {response.status_code}, but not like an alma server; is the URL correct?"
         )
     return answer, str(answer.get("type", "")).removeprefix("urn:alma:error:")
 
 
 def _find_error(kind: str, status: int) -> Callable[[str], ALMAError]:
-    """Return the same kind of error that was raised on the other side."""
-    named = getattr(errors, kind, None)
-    if isinstance(named, type) and issubclass(named, ALMAError) and not issubclass(named, MissingExtraError):
-        return named
+    """Return the exception class that the server raised."""
+    error = getattr(errors, kind, None)
+    if isinstance(error, type) and issubclass(error, ALMAError) and not issubclass(error, MissingExtraError):
+        return error
     return _BY_STATUS.get(status, ALMAError)

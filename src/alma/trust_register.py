@@ -1,6 +1,6 @@
-"""The register of what this user trusts: project folders by their configuration's content, and files alma created.
+"""The register of trusted project folders (by the content of their configuration) and of files that alma created.
 
-It lies outside every repository, so that nothing in a clone can add to it: in `$XDG_CONFIG_HOME/alma/trusted.json`, by
+It is outside every repository, so that a clone cannot add to it: in `$XDG_CONFIG_HOME/alma/trusted.json`, by
 default `~/.config/alma/trusted.json`.
 """
 
@@ -26,51 +26,55 @@ _LOCK_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Register:
+    """The content of the register."""
+
     folders: dict[str, str] = field(default_factory=dict)
     """Trusted project folders, each with the SHA-256 of the configuration that was trusted."""
     created: set[str] = field(default_factory=set)
     """Stores and token files that alma created on this machine, or that the user trusted with their folder."""
     tracked: set[str] = field(default_factory=set)
-    """Those that the user trusted while git tracked them: they may come with a `git pull`."""
+    """Files that the user trusted while git tracked them: a `git pull` may change them."""
 
 
 def register_path() -> Path:
+    """Return the path of the register."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     return Path(base if os.path.isabs(base) else os.path.expanduser("~/.config"), "alma", "trusted.json")
 
 
 def digest_content(content: bytes) -> str:
+    """Return the SHA-256 of a configuration's content."""
     return hashlib.sha256(content).hexdigest()
 
 
 def is_trusted(folder: str | os.PathLike[str], content: bytes) -> bool:
-    """Whether the user trusted this folder while its configuration had this content."""
+    """Return whether the user trusted this folder with this content of its configuration."""
     return read_register().folders.get(os.path.realpath(folder)) == digest_content(content)
 
 
 def find_foreign_files(paths: Iterable[Path]) -> list[Path]:
-    """Return those of these files that alma has no record of creating on this machine."""
+    """Return the files that alma has no record of creating on this machine."""
     created = read_register().created
     return [path for path in paths if os.path.realpath(path) not in created]
 
 
 def find_unexpected_files(paths: Iterable[Path]) -> list[Path]:
-    """Return those of these files that git tracks and that the user did not trust as such.
+    """Return the files that git tracks although the user did not trust them as tracked.
 
-    They may hold anything by now, so they no longer count as created here, even when git does not track them later.
+    Their content may have changed, so they no longer count as created here, even if git stops tracking them.
     """
     allowed = read_register().tracked
-    found = [path for path in find_tracked_files(paths) if os.path.realpath(path) not in allowed]
-    if found:
+    unexpected = [path for path in find_tracked_files(paths) if os.path.realpath(path) not in allowed]
+    if unexpected:
         with suppress(ConfigError, StorageError), _change_register() as register:
-            register.created -= {os.path.realpath(path) for path in found}
-    return found
+            register.created -= {os.path.realpath(path) for path in unexpected}
+    return unexpected
 
 
 def trust_folder(folder: str | os.PathLike[str], content: bytes, files: Sequence[Path] = ()) -> list[Path]:
-    """Trust a project folder as long as its configuration has this content, and these files in it.
+    """Trust a project folder and these files in it, as long as its configuration has this content.
 
-    Return those of the files that git tracks: they are trusted with whatever a pull brings.
+    Return the files that git tracks: they stay trusted when a pull changes them.
     """
     tracked = find_tracked_files(files)
     with _change_register() as register:
@@ -81,7 +85,7 @@ def trust_folder(folder: str | os.PathLike[str], content: bytes, files: Sequence
 
 
 def remove_folder(folder: str | os.PathLike[str]) -> bool:
-    """Forget a folder and every file recorded in it. False when it was not in the register."""
+    """Stop trusting a folder and all files in it. Return False if it was not in the register."""
     root = os.path.realpath(folder)
     with _change_register() as register:
         files = {file for file in register.created | register.tracked if Path(file).is_relative_to(root)}
@@ -93,7 +97,7 @@ def remove_folder(folder: str | os.PathLike[str]) -> bool:
 def record_created_files(*paths: str | os.PathLike[str]) -> None:
     """Record files that alma is about to create.
 
-    A register that cannot be written is no reason to fail: the user is then asked to trust the folder.
+    If the register cannot be written, this only logs: the user is then asked to trust the folder.
     """
     try:
         with _change_register() as register:
@@ -103,6 +107,7 @@ def record_created_files(*paths: str | os.PathLike[str]) -> None:
 
 
 def read_register() -> Register:
+    """Read the register; an empty one if there is no file."""
     path = register_path()
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -111,12 +116,12 @@ def read_register() -> Register:
     except FileNotFoundError:
         return Register()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path} cannot be read ({error}); repair it, or remove it to trust nothing") from error
+        raise ConfigError(f"cannot read {path} ({error}); repair it, or delete it to trust nothing") from error
 
 
 @contextmanager
 def _change_register() -> Iterator[Register]:
-    """One process at a time; the file is replaced as a whole. Files whose project is gone are dropped."""
+    """Lock the register, yield it, and write it back. Files whose project is gone are dropped."""
     path = register_path()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -129,13 +134,11 @@ def _change_register() -> Iterator[Register]:
             }
             write_atomic(path, json.dumps({"folders": register.folders, **files}, indent=2) + "\n")
     except (OSError, StorageError) as error:
-        raise StorageError(
-            f"{path} cannot be written: {error}; pass the configuration with --config instead"
-        ) from error
+        raise StorageError(f"cannot write {path}: {error}; pass the configuration with --config instead") from error
 
 
 # -- which files a git repository tracks, read from its index without running git
-# A tracked file may have come from somebody else with the last `git pull`: git overwrites an ignored file silently.
+# The last `git pull` may have changed a tracked file: git overwrites an ignored file silently.
 
 _HEADER = struct.Struct(">4sLL")
 _BEFORE_NAME = 62
@@ -146,7 +149,7 @@ _LONGEST = 0xFFF
 
 
 def find_tracked_files(paths: Iterable[Path]) -> list[Path]:
-    """Return those of these files that a repository around them tracks."""
+    """Return the files that a repository around them tracks."""
     tracked = []
     for path in paths:
         place = Path(os.path.realpath(path.parent), path.name)
@@ -160,7 +163,7 @@ def find_tracked_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def _read_indexes(folder: Path) -> Iterator[bytes]:
-    """The index of the work tree that has its top here, and the shared part of a split one; nothing elsewhere."""
+    """Yield the git index of the work tree that starts here, and the shared part of a split index."""
     home = folder / ".git"
     try:
         if home.is_file():
@@ -179,14 +182,14 @@ def _read_indexes(folder: Path) -> Iterator[bytes]:
 def _lists_file(index: bytes, name: bytes) -> bool:
     if len(index) < _HEADER.size or index[:4] != b"DIRC":
         return False
-    # Some file systems do not distinguish case, so the name of another case may be the same file.
-    wanted = name.lower()
+    # Some file systems ignore case, so a name with another case may be the same file.
+    target = name.lower()
     if _HEADER.unpack_from(index)[1] == 4:
         # A SHA-256 is 12 bytes longer than a SHA-1.
-        return any(one.lower() == wanted for longer in (0, 12) for one in _read_short_names(index, longer))
+        return any(one.lower() == target for longer in (0, 12) for one in _read_short_names(index, longer))
     text, start = index.lower(), 0
-    while (start := text.find(wanted + b"\0", start)) >= 0:
-        # A name of this length begins here, and not in the middle of a longer one, when its flags say so.
+    while (start := text.find(target + b"\0", start)) >= 0:
+        # The flags tell whether a name of this length starts here.
         for at in (start - 2, start - 4):
             if int.from_bytes(index[at : at + 2], "big") & _LONGEST == min(len(name), _LONGEST):
                 return True
@@ -195,9 +198,9 @@ def _lists_file(index: bytes, name: bytes) -> bool:
 
 
 def _read_short_names(index: bytes, longer: int) -> Iterator[bytes]:
-    """Yield the names in an index of version 4, where each gives only how it differs from the one before it.
+    """Yield the names in an index of version 4, which stores each name as a difference to the previous one.
 
-    `longer`: by how many bytes a hash is longer than SHA-1.
+    `longer` is by how many bytes a hash is longer than SHA-1.
     """
     at, name = _HEADER.size, b""
     for _ in range(_HEADER.unpack_from(index)[2]):

@@ -45,38 +45,38 @@ def check_metadata(label: str, value: Any) -> dict[str, Any]:
 
 
 Agent = Annotated[str, About("the agent's name", check=validate.name, example="dev")]
-AnyAgent = Annotated[str | None, About("only this agent's; without it everybody's", check=validate.name)]
+AnyAgent = Annotated[str | None, About("only this agent's; default: all agents", check=validate.name)]
 By = Annotated[str | None, About("who makes the change; an agent cannot change what another has claimed")]
 Project = Annotated[str | None, About("another project of the memory", check=validate.name, for_python=True)]
-User = Annotated[str | None, About("the user it is for", check=validate.name, example="ana")]
+User = Annotated[str | None, About("the user this is for", check=validate.name, example="ana")]
 Owner = Annotated[
     str | None,
-    About("whose it is: only this user sees it; without it every user does", check=validate.optional_name),
+    About("the owner, who alone sees it; default: all users see it", check=validate.optional_name),
 ]
-Task = Annotated[str, About("what is to be done, in a sentence or more", example="Deploy the API")]
+Task = Annotated[str, About("the task, in a sentence or more", example="Deploy the API")]
 Tags = Annotated[Iterable[str] | None, About("tags", check=validate.names, example=["deploy"])]
-Metadata = Annotated[Mapping[str, Any] | None, About("a JSON object of your own, kept with it", check=check_metadata)]
-Limit = Annotated[int, About("at most so many")]
+Metadata = Annotated[Mapping[str, Any] | None, About("your own JSON object", check=check_metadata)]
+Limit = Annotated[int, About("maximum results")]
 MemoryId = Annotated[str, About("the memory's id", check=validate.name, example="h_01m7hnn9m5400rc1dqvrg758qq")]
 TypeOf = Annotated[TypeName | MemoryType | type[Memory] | None, About("the memory type", check=check_type)]
 Types = Annotated[Iterable[TypeName | MemoryType] | None, About("only these memory types", check=check_types)]
-OutcomeOf = Annotated[OutcomeName | Result, About("how it went")]
-Mode = Annotated[ModeName, About("how widely to look")]
-Signal = Annotated[SignalName | FeedbackSignal, About("what the memory was worth")]
-StatusOf = Annotated[StatusName | Status | None, About("only with this status; null for any")]
+OutcomeOf = Annotated[OutcomeName | Result, About("the result")]
+Mode = Annotated[ModeName, About("how broadly to search")]
+Signal = Annotated[SignalName | FeedbackSignal, About("the rating")]
+StatusOf = Annotated[StatusName | Status | None, About("only this status; null for any")]
 Moment = datetime | str | None
 Source = Annotated[
     str,
     About(
-        "where it comes from: user (a person said it), agent (you did or wrote it), tool (a program printed it), "
-        "content (a file, page, mail or pasted text) or import",
+        "origin: user (a person said it), agent (you), tool (program output), content (file, page, mail, pasted text) "
+        "or import",
         check=check_source,
     ),
 ]
-Fields = Annotated[Mapping[str, Any] | None, About('values of its fields, such as {"domain": "api"}')]
+Fields = Annotated[Mapping[str, Any] | None, About('filter by field values, such as {"domain": "api"}')]
 AGENT = "agent"
-"""The source of what is written through a face. Where a person calls it, as in a terminal, that face says so."""
-MaxTokens = Annotated[int, About("the prompt's budget in tokens")]
+"""The default source in interfaces. The command line sets another one, because a person calls it."""
+MaxTokens = Annotated[int, About("token budget of the prompt")]
 
 
 def match_fields(
@@ -99,7 +99,7 @@ def match_fields(
 
 @cache
 def list_fields(kind: str) -> Mapping[str, tuple[str, Parameter]]:
-    """Return the fields of a kind that memories can be selected by: where each is stored, and what its values are."""
+    """Return the fields of a kind that memories can be filtered by: where each is stored, and its values."""
     memory = CLASSES[kind]
     hints, simple = get_type_hints(memory), {str, int, float, bool, type(None)}
     declared = {}
@@ -110,13 +110,13 @@ def list_fields(kind: str) -> Mapping[str, tuple[str, Parameter]]:
     return declared
 
 
-# -- what operations answer where a caller outside Python needs something else than the method returns
+# -- results of operations, where interfaces return something else than the method
 
 T = TypeVar("T")
 
 
 def copy_fields(kind: type[T], value: Any, **more: Any) -> T:
-    """Return a dataclass with the fields that `value` has under the same names; `more` gives other fields."""
+    """Return a dataclass with the fields that `value` has under the same names; `more` are other fields."""
     names = [one.name for one in fields(cast("Any", kind)) if one.name not in more]
     return kind(**{name: getattr(value, name) for name in names}, **more)
 
@@ -133,15 +133,15 @@ class RetrievedMemories:
     total_items: int
     memories: list[Memory]
     explanations: list[Explanation]
-    """Why each is here, in the same order."""
+    """Why each memory was retrieved, in the same order."""
     standing_rules: list[Rule] = field(default_factory=list)
-    """Rules in force that do not match the task; the prompt shows them, too."""
+    """Active rules that do not match the task; the prompt includes them."""
     prompt: str
-    """All of it as Markdown for a prompt; empty when nothing is relevant."""
+    """All memories as Markdown for a prompt; empty if nothing is relevant."""
 
 
 def to_retrieved(memories: MemorySlice, max_tokens: MaxTokens = 2000) -> RetrievedMemories:
-    """Return what was retrieved with its prompt."""
+    """Return retrieved memories with their prompt."""
     return copy_fields(
         RetrievedMemories,
         memories,
@@ -158,7 +158,7 @@ class Match:
 
     memory: Memory
     score: float
-    """0 to 1: how near it is."""
+    """Relevance, 0 to 1."""
     reason: str
 
 
@@ -182,7 +182,7 @@ class ErasedUser:
 
     user_id: str
     counts: dict[str, int]
-    """How many memories of each kind were erased."""
+    """Number of deleted memories of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class Health:
     project_id: str
     memories: int
     embedder: str
-    """Its name; empty when memories are found by words only."""
+    """Its name; empty if search uses words only."""
     problems: list[str]
 
 

@@ -32,7 +32,7 @@ def refused(name: str, arguments: dict[str, Any], **defaults: Any) -> str:
         ({**LEARN, "metadata": []}, "metadata must be a mapping (in JSON an object), not list"),
         (
             {"agent": "dev", "task": "t", "strategy_used": "s"},
-            "missing argument 'outcome': how it went. Valid: success",
+            "missing argument 'outcome': the result. Valid: success",
         ),
         ({**LEARN, "agent": None}, "missing argument 'agent'"),
     ],
@@ -51,7 +51,7 @@ def test_a_long_value_is_not_thrown_back_whole() -> None:
 
 
 def test_no_arguments_at_all() -> None:
-    assert refused("health", {"x": 1}) == "unknown argument 'x'. There are none."
+    assert refused("health", {"x": 1}) == "unknown argument 'x'. It takes no arguments."
 
 
 def test_values_of_objects_are_looked_at() -> None:

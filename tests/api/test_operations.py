@@ -34,7 +34,7 @@ def test_what_only_reads_can_be_called_twice() -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    with pytest.raises(ValueError, match="two operations of the name 'learn'"):
+    with pytest.raises(ValueError, match="operation 'learn' is declared twice"):
 
         @Group("memories")(Effect.READS)
         def learn() -> None: ...

@@ -78,7 +78,7 @@ def test_what_a_model_must_know_is_in_the_schema() -> None:
     schema = select_tools("all")["alma_learn"].definition.input_schema
     assert schema["required"] == ["agent", "task", "outcome", "strategy_used"]
     assert schema["properties"]["outcome"]["enum"] == ["success", "partial", "failure"]
-    assert schema["properties"]["duration_ms"] == {"type": "integer", "description": "how long it took"}
+    assert schema["properties"]["duration_ms"] == {"type": "integer", "description": "duration in milliseconds"}
     status = schema_of("list", "status")
     assert status["anyOf"][0]["enum"][0] == "candidate"
     assert status["anyOf"][1] == {"type": "null"}

@@ -76,13 +76,13 @@ def test_bad_input_is_one_clear_line(project: Path, run: Run, argv: tuple[str, .
 
 def test_calibration_says_when_there_is_too_little(project: Path, run: Run) -> None:
     out = run("confidence", "calibration").out
-    assert out == "there are 0 outcomes; 20 or more are needed to say how good predictions are\n"
+    assert out == "Only 0 outcomes; at least 20 are needed to judge predictions\n"
     Path("few.jsonl").write_text(outcomes("success", "failure"))
     run("learn", "--from", "few.jsonl")
     few = run("confidence", "calibration", "--agent", "ops").out
-    assert "there are 2 outcomes; 20 or more are needed" in few
+    assert "Only 2 outcomes; at least 20 are needed" in few
     assert "better" not in few
-    assert run("confidence", "calibration", "--agent", "nobody").out.startswith("there are 0 outcomes")
+    assert run("confidence", "calibration", "--agent", "nobody").out.startswith("Only 0 outcomes")
 
 
 def test_calibration_shows_what_was_predicted_and_what_came_of_it(project: Path, run: Run) -> None:
@@ -100,8 +100,8 @@ def test_calibration_shows_what_was_predicted_and_what_came_of_it(project: Path,
         "predicted observed",
     ):
         assert part in " ".join(out.split())
-    assert "the predictions are better than the share of successes so far" in out
-    assert "this is rough" in " ".join(out.split())
+    assert "Predictions are better than the running success rate" in out
+    assert "this is a rough estimate" in " ".join(out.split())
 
 
 def test_how_far_it_is_goes_to_standard_error(tried: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

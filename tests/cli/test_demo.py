@@ -66,7 +66,7 @@ def test_keep_leaves_a_memory_to_look_at(words_only: None, run: Run, tmp_path: P
     assert run("stats", "--config", str(kept / "config.yaml"), "--json").json["by_agent"]["ops"] > 10
     again = run("demo", "--keep", str(kept))
     assert again.code == 1
-    assert "is there already" in again.err
+    assert "already exists" in again.err
 
 
 def test_an_expectation_that_fails_is_loud(words_only: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,10 +68,7 @@ def test_create_from_a_file_with_options_before_it(project: Path, run: Run, file
 
 def test_a_followed_domain_gates_what_is_learned(project: Path, run: Run) -> None:
     run(*HOUSES)
-    assert (
-        "project 'shop' follows 'houses' from now on; what may be learned: pricing"
-        in run("domains", "use", "houses").out
-    )
+    assert "project 'shop' now uses 'houses'; it may learn: pricing" in run("domains", "use", "houses").out
     assert [one["in_use"] for one in run("domains", "list", "--json").json["domains"] if one["name"] == "houses"] == [
         True
     ]
@@ -86,7 +83,7 @@ def test_delete_asks_and_takes_it_off_the_list(project: Path, run: Run, answerin
     run(*HOUSES)
     assert "pass --yes" in run("domains", "delete", "houses").err
     answering("\n")
-    assert run("domains", "delete", "houses").out.endswith("nothing was changed\n")
+    assert run("domains", "delete", "houses").out.endswith("Nothing was changed.\n")
     assert run("domains", "delete", "houses", "--yes").out == "deleted houses\n"
     assert run("domains", "list", "--json").json["count"] == 6
     assert run("domains", "delete", "coding", "--yes").code == 1
@@ -98,20 +95,20 @@ def test_delete_asks_and_takes_it_off_the_list(project: Path, run: Run, answerin
         (("show", "sals"), "unknown schema 'sals'. Did you mean 'sales'?"),
         (("use", "sals"), "unknown schema 'sals'"),
         (("delete", "sals", "--yes"), "unknown schema 'sals'"),
-        (("create", "x", "--from", "none.yaml"), "none.yaml cannot be read"),
+        (("create", "x", "--from", "none.yaml"), "cannot read none.yaml"),
         (("create", "x", "--from", "bad.yaml"), "bad.yaml is not valid YAML"),
-        (("create", "x", "--from", "bad.json"), "bad.json is not JSON"),
-        (("create", "x", "--from", "list.yaml"), "list.yaml must be an object with a schema's parts"),
+        (("create", "x", "--from", "bad.json"), "bad.json is not valid JSON"),
+        (("create", "x", "--from", "list.yaml"), "list.yaml must be an object with the parts of a schema"),
         (("create", "x", "--from", "odd.yaml"), "unknown argument 'entities'. Did you mean 'entity_types'?"),
-        (("create", "x", "--from", "named.yaml"), "named.yaml is of 'y', not of 'x'"),
-        (("create", "x", "--relationship", "shows:visit"), "is NAME:SOURCE:TARGET"),
+        (("create", "x", "--from", "named.yaml"), "named.yaml describes the schema 'y', not 'x'"),
+        (("create", "x", "--relationship", "shows:visit"), "must be NAME:SOURCE:TARGET"),
         (
             ("create", "x", "--relationship", "shows:visit:house"),
             "unknown entity type 'visit' in the relationship 'shows'. Valid: none",
         ),
         (("create", "x", "--learn", "a", "--exclude", "a"), "both learned and excluded"),
         (("create", "x", "--min-occurrences", "0"), "--min-occurrences must be"),
-        (("create", "x", "--metadata", "{"), "metadata is not JSON"),
+        (("create", "x", "--metadata", "{"), "metadata is not valid JSON"),
     ],
 )
 def test_bad_input_is_one_clear_line(project: Path, run: Run, argv: tuple[str, ...], message: str) -> None:
@@ -143,7 +140,7 @@ def test_what_is_followed_is_listed_and_shown_after_it_was_deleted(project: Path
 def test_a_schema_that_is_made_anew_says_that_the_project_follows_the_former(project: Path, run: Run) -> None:
     run("domains", "create", "letters", "--learn", "wording")
     run("domains", "use", "letters")
-    assert "still follows it as it was" in run("domains", "create", "letters", "--learn", "tone", "--replace").out
+    assert "still uses the previous version" in run("domains", "create", "letters", "--learn", "tone", "--replace").out
     learn = ("learn", "--agent", "a", "--task", "Write", "--outcome", "success", "--strategy", "Plainly")
     assert run(*learn, "--task-type", "tone").code == 1
     run("domains", "use", "letters")

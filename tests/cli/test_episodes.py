@@ -48,9 +48,9 @@ class TestAdding:
         first = run("add", "episode", "chat.jsonl", *ADD)
         assert first.code == 0
         assert first.out.startswith("epi_")
-        assert "is kept, now of 1 turn\n" in first.out
+        assert "is stored, now with 1 turn\n" in first.out
         Path("chat.jsonl").write_text(jsonl(TURNS))
-        assert "now of 3 turns\n" in run("add", "episode", "chat.jsonl", *ADD).out
+        assert "now with 3 turns\n" in run("add", "episode", "chat.jsonl", *ADD).out
         again = run("add", "episode", "chat.jsonl", *ADD, "--json").json["memory"]
         assert (again["type"], again["turn_count"], again["session_id"]) == ("episode", 3, "s1")
 
@@ -76,7 +76,7 @@ class TestAdding:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
-            (jsonl(TURNS) + "{\n", "bad.json, line 4 is not JSON"),
+            (jsonl(TURNS) + "{\n", "bad.json, line 4 is not valid JSON"),
             (jsonl(TURNS) + "\n7\n", "bad.json, line 5 must be an object with a speaker and a text"),
             (jsonl([*TURNS, {"speaker": "", "text": "x"}]), "bad.json, line 4: speaker is empty"),
             (jsonl([*TURNS, {"speaker": "A", "text": 7}]), "bad.json, line 4: text must be text (str), not int"),
@@ -84,10 +84,10 @@ class TestAdding:
             (jsonl([{"speeker": "A"}]), "bad.json, line 1: 'speeker'. Did you mean 'speaker'?"),
             ('[\n {"speaker": "A",\n "text": "x"},\n\n {"text": "y"}\n]', "bad.json, item 2: speaker must be text"),
             ('[{"speaker": "A", "text": "x"},\n 7]', "bad.json, item 2 must be an object"),
-            ('[{"speaker": "A",\n "text": "x"}', "bad.json is not JSON: Expecting ',' delimiter: line 2"),
-            ("[" * 100_000, "bad.json is not JSON"),
-            ("[]", "bad.json holds nothing"),
-            ("\n", "bad.json holds nothing"),
+            ('[{"speaker": "A",\n "text": "x"}', "bad.json is not valid JSON: Expecting ',' delimiter: line 2"),
+            ("[" * 100_000, "bad.json is not valid JSON"),
+            ("[]", "bad.json is empty"),
+            ("\n", "bad.json is empty"),
         ],
     )
     def test_a_bad_file_is_named_with_the_line_and_nothing_is_kept(
@@ -104,7 +104,7 @@ class TestAdding:
         Path("latin.json").write_bytes(b'{"speaker": "J\xfcrgen"}')
         for name in ("nowhere.json", "latin.json"):
             ran = run("add", "episode", name, *ADD)
-            assert (ran.code, f"{name} cannot be read" in ran.err) == (1, True)
+            assert (ran.code, f"cannot read {name}" in ran.err) == (1, True)
 
     def test_agent_and_session_are_needed(self, project: Path, run: Run) -> None:
         assert run("add", "episode", "chat.jsonl", "--agent", "ops").code == 2
@@ -160,7 +160,7 @@ class TestFinding:
         full = run("retrieve", *ASK, "--user", "ana", "--prompt").out
         brief = run("retrieve", *ASK, "--user", "ana", "--prompt", "--progressive").out
         assert f"[{talked}]" in brief
-        assert "gives the whole." in brief
+        assert "for the full memory." in brief
         assert f"[{talked}]" not in full
 
     @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ class TestFinding:
             (("--type", "fact"), "unknown type 'fact'"),
             (("--level", "word"), "unknown level 'word'. Valid: session, turn"),
             (("--since", "monday"), "since must be a time such as"),
-            (("--since", "2026-05-08", "--until", "2026-05-07"), "must lie before until"),
+            (("--since", "2026-05-08", "--until", "2026-05-07"), "must be before until"),
         ],
     )
     def test_bad_filters_are_named(self, project: Path, run: Run, options: tuple[str, ...], message: str) -> None:
@@ -218,8 +218,8 @@ class TestFinding:
 class TestErasing:
     def test_deleting_says_that_the_turns_go_too(self, talked: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("sys.stdin", Terminal("n\n"))
-        assert "Erase it for good, with its 3 turns? [y/N]" in run("delete", talked).err
-        assert run("delete", talked, "--yes").out == f"erased {talked}, with its 3 turns\n"
+        assert "Delete it permanently, with its 3 turns? [y/N]" in run("delete", talked).err
+        assert run("delete", talked, "--yes").out == f"deleted {talked}, with its 3 turns\n"
         assert run("show", f"trn_{talked[4:]}_0").code == 1
 
     def test_deleting_as_json_lists_the_turns(self, talked: str, run: Run) -> None:
@@ -228,13 +228,16 @@ class TestErasing:
 
     def test_a_single_turn_can_be_erased(self, talked: str, run: Run) -> None:
         turn = f"trn_{talked[4:]}_1"
-        assert run("delete", turn, "--yes").out == f"erased {turn}\n"
+        assert run("delete", turn, "--yes").out == f"deleted {turn}\n"
         assert [one["index"] for one in run("show", talked, "--json").json["memory"]["turns"]] == [0, 2]
 
     def test_what_was_deleted_is_said_to_stay_away(self, talked: str, run: Run) -> None:
         run("delete", talked, "--yes")
         ran = run("add", "episode", "chat.jsonl", *ADD, "--user", "ana")
-        assert (ran.code, ran.out) == (0, f"{talked} was deleted before and stays away; nothing was recorded\n")
+        assert (ran.code, ran.out) == (
+            0,
+            f"{talked} was deleted before and is not stored again; nothing was recorded\n",
+        )
         assert (
             run("add", "episode", "chat.jsonl", *ADD, "--user", "ana", "--json").json["memory"]["status"] == "retired"
         )

@@ -61,7 +61,7 @@ def test_find(known: Path, run: Run) -> None:
     names = {one["name"] for one in run("graph", "find", "--type", "organisation", "--json").json["entities"]}
     assert names == {"Globex", "Initech"}
     assert "Globex" in run("graph", "find", "--limit", "50").out
-    assert run("graph", "find", "Nobody").out.startswith("nobody and nothing of that name")
+    assert run("graph", "find", "Nobody").out.startswith("No entity of that name")
 
 
 def test_an_empty_graph_says_how_to_fill_it(project: Path, run: Run) -> None:
@@ -83,7 +83,7 @@ def test_path(known: Path, run: Run) -> None:
     out = run("graph", "path", "Maria", "Globex").out
     assert out == "Maria ◀──manager_of── Tom ──works_at──▶ Globex\n"
     assert run("graph", "path", "Maria", "Globex", "--depth", "1", "--json").json == {"count": 0, "paths": []}
-    assert "nothing is known that joins these two" in run("graph", "path", "Maria", "Oslo").out
+    assert "No path between these entities" in run("graph", "path", "Maria", "Oslo").out
 
 
 def test_two_that_are_one(known: Path, run: Run) -> None:
@@ -92,7 +92,7 @@ def test_two_that_are_one(known: Path, run: Run) -> None:
     merged = run("graph", "merge", "Robert Smith", "Bob Smith", "--json").json["entity"]
     assert (merged["name"], merged["aliases"]) == ("Robert Smith", ["Bob Smith"])
     assert "works_at Initech" in run("graph", "about", "Bob Smith").out
-    assert run("graph", "suggest").out == "no two look alike\n"
+    assert run("graph", "suggest").out == "No entities look the same.\n"
 
 
 def test_stats(known: Path, run: Run) -> None:

@@ -69,7 +69,7 @@ def test_what_was_read_is_told_with_what_was_not(written: Path, run: Run) -> Non
         "files 2",
         "conversations 1, documents 1, messages 2, sections 1",
         "user_preferences 1",
-        "what is waiting are words of others: alma list --status candidate",
+        "content that is not your own waits for your review: run `alma list --status candidate`",
         "decisions.md markdown",
         "neither a document nor a chat, by its name",
         "line 3",
@@ -205,8 +205,8 @@ def test_what_is_less_sure_is_left_out_and_told(chat: str, run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "argv", "message"),
     [
-        ("", (), "holds nothing"),
-        ("{torn", (), "chat, line 1 is not JSON"),
+        ("", (), "is empty"),
+        ("{torn", (), "chat, line 1 is not valid JSON"),
         ("[3]", (), "must be an object with role and content"),
         ('{"role": "user", "content": "x"}', ("--min-confidence", "2"), "--min-confidence must"),
         ('{"role": "user", "content": "x"}', ("--text", "--min-confidence", "2"), "--min-confidence must"),
@@ -221,7 +221,7 @@ def test_what_is_less_sure_is_left_out_and_told(chat: str, run: Run) -> None:
             "--save-episode can only be used with a conversation",
         ),
         ('{"role": "user", "content": "x"}', ("--name", "n"), "--name can only be used with --text"),
-        ("\xff", ("--text",), "cannot be read"),
+        ("\xff", ("--text",), "cannot read"),
     ],
 )
 def test_bad_input_of_learn_from(project: Path, run: Run, text: str, argv: tuple[str, ...], message: str) -> None:
@@ -234,7 +234,7 @@ def test_bad_input_of_learn_from(project: Path, run: Run, text: str, argv: tuple
 
 def test_a_note_that_is_taken_for_a_conversation_is_told_how_to_be_read(project: Path, run: Run) -> None:
     (project / "minutes.md").write_text("We decided to use PostgreSQL.\n")
-    assert "needs --text" in run("learn-from", "minutes.md", "--agent", "helena").err
+    assert "pass --text" in run("learn-from", "minutes.md", "--agent", "helena").err
     assert "alma learn-from - --text" in run("learn-from", "We decided it.", "--agent", "helena").err
 
 

@@ -27,13 +27,13 @@ def test_search_filters(project: Path, deployed: dict[str, str], run: Run) -> No
     run("update", deployed["heuristic"], "--status", "archived")
     assert run(*ask, "--type", "heuristic").json["count"] == 0
     assert run(*ask, "--type", "heuristic", "--status", "all").json["count"] == 1
-    assert run("search", "zebra", "--agent", "nobody").out == "nothing found\n"
+    assert run("search", "zebra", "--agent", "nobody").out == "No memories match.\n"
 
 
 def test_explain_says_why_or_why_not(project: Path, deployed: dict[str, str], run: Run) -> None:
     ask = ("explain", deployed["heuristic"], "--agent", "ops", "--task")
     out = run(*ask, "Deploy the auth service").out
-    assert out.startswith("retrieved, in place 1: ")
+    assert out.startswith("retrieved, rank 1: ")
     assert "similarity" in out
     assert run(*ask, "Bake a cake").out.startswith("not retrieved: it is not near enough")
     why = run(*ask, "Deploy the auth service", "--json").json
@@ -52,22 +52,22 @@ def test_playbook_is_exactly_the_page(project: Path, deployed: dict[str, str], r
 
 def test_usage_says_how_many_were_used(project: Path, deployed: dict[str, str], run: Run) -> None:
     ran = run("feedback", "--shown", deployed["fact"], deployed["heuristic"], "--used", deployed["fact"])
-    assert ran.out == "1 memory used, 1 passed over\n"
+    assert ran.out == "recorded: 1 memory used, 1 unused\n"
     evidence = run("show", deployed["fact"], "--json").json["evidence"]
     assert (evidence["uses"], evidence["skips"]) == (1, 0)
     assert run("show", deployed["heuristic"], "--json").json["evidence"]["skips"] == 1
     again = run("feedback", "--shown", deployed["fact"], "heu_none")
-    assert again.out == "0 memories used, 1 passed over\n"
-    assert again.err == "warning: feedback on memories that are not held was left out: heu_none\n"
+    assert again.out == "recorded: 0 memories used, 1 unused\n"
+    assert again.err == "warning: ignored feedback on memories that do not exist: heu_none\n"
     none = run("feedback", "--shown", "heu_none")
     assert (none.code, none.out) == (1, "")
-    assert none.err.endswith("error: none of these memories is held: heu_none\n")
+    assert none.err.endswith("error: no such memory: heu_none\n")
 
 
 def test_health_is_well(project: Path, deployed: dict[str, str], run: Run) -> None:
     ran = run("doctor", "--quick")
     assert ran.code == 0
-    assert ran.out.startswith("well: ")
+    assert ran.out.startswith("ok: ")
     assert run("doctor", "--quick", "--json").json["problems"] == []
 
 
@@ -76,7 +76,7 @@ def test_health_says_what_is_not_well(project: Path, deployed: dict[str, str], r
     (project / ".alma" / "config.yaml").write_text(text)
     ran = run("doctor", "--quick")
     assert ran.code == 1
-    assert ran.out.startswith("not well:")
+    assert ran.out.startswith("problems:")
     assert "reindex" in ran.out
     assert run("doctor", "--quick", "--json").json["ok"] is False
 

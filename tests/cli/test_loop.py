@@ -27,7 +27,7 @@ def outcome(**more: Any) -> dict[str, Any]:
 def test_learning_says_how_the_strategy_stands_and_what_it_became(project: Path, run: Run) -> None:
     first = run("learn", *DEPLOY, "--outcome", "success")
     assert first.code == 0
-    assert "this strategy: 1 of 1 worked; a heuristic forms at 3 outcomes" in first.out
+    assert "this strategy: 1 of 1 worked; a heuristic forms after 3 outcomes" in first.out
     run("learn", *DEPLOY, "--outcome", "success")
     third = run("learn", *DEPLOY, "--outcome", "success")
     assert "heuristic formed: Deploy the auth service: Blue-green deployment (3 of 3 worked)" in third.out
@@ -54,10 +54,10 @@ def test_all_options_of_learn_are_recorded(project: Path, deployed: dict[str, st
     ("argv", "message"),
     [
         ((*DEPLOY, "--outcome", "succes"), "unknown outcome 'succes'. Did you mean 'success'?"),
-        ((*DEPLOY,), "missing --outcome: how it went. Valid: success,"),
+        ((*DEPLOY,), "missing --outcome: the result. Valid: success,"),
         ((*DEPLOY, "--outcome", "success", "--retrieval-id", "ret_x"), "there is no retrieval 'ret_x'"),
         ((*DEPLOY, "--outcome", "success", "--duration-ms", "-1"), "--duration-ms must be a whole number"),
-        (("--from", "nowhere.jsonl"), "nowhere.jsonl cannot be read"),
+        (("--from", "nowhere.jsonl"), "cannot read nowhere.jsonl"),
     ],
 )
 def test_what_cannot_be_learned_is_refused(project: Path, run: Run, argv: tuple[str, ...], message: str) -> None:
@@ -101,7 +101,7 @@ def test_progress_is_shown_on_standard_error_only(project: Path, run: Run, monke
 
 def test_a_line_that_is_not_json_stops_before_anything_is_recorded(project: Path, run: Run) -> None:
     Path("bad.jsonl").write_text(lines(outcome()) + "{\n")
-    assert "bad.jsonl, line 2 is not JSON" in run("learn", "--from", "bad.jsonl").err
+    assert "bad.jsonl, line 2 is not valid JSON" in run("learn", "--from", "bad.jsonl").err
     Path("bad.jsonl").write_text("3\n")
     assert "bad.jsonl, line 1 must be an object" in run("learn", "--from", "bad.jsonl").err
     assert run("stats", "--json").json["total_count"] == 0
@@ -113,7 +113,7 @@ def test_a_refused_line_is_named_and_says_what_was_kept(project: Path, run: Run)
     assert ran.code == 1
     assert ran.json["error"]["type"] == "ValidationError"
     assert ran.json["error"]["message"].startswith("bad.jsonl, line 3: unknown outcome 'meh'")
-    assert ran.json["error"]["message"].endswith("the 2 before it were recorded, so go on from this line")
+    assert ran.json["error"]["message"].endswith("stored so far: 2 lines, so continue from this one")
     assert run("stats", "--json").json["by_type"]["outcome"] == 2
 
 
@@ -155,7 +155,7 @@ def test_explain_shows_factors_that_add_up(project: Path, deployed: dict[str, st
 
 def test_nothing_relevant_is_said_so(project: Path, deployed: dict[str, str], run: Run) -> None:
     ran = run("retrieve", "Bake a cake", "--agent", "ops", "--explain")
-    assert ran.out == "nothing relevant is known for this task\n"
+    assert ran.out == "No relevant memories for this task.\n"
     assert run("retrieve", "Bake a cake", "--agent", "ops", "--prompt").out == "\n"
     assert run("retrieve", "Bake a cake", "--agent", "ops", "--json").json["memories"] == []
 

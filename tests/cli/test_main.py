@@ -162,7 +162,8 @@ def test_the_general_help_lists_every_command(run: Run) -> None:
     text = run("--help").out
     assert all(f"\n  {name} " in text for name in COMMANDS)
     assert all(
-        f"\n{title}:\n" in text for title in ("start", "the loop", "memories", "knowledge", "upkeep", "other programs")
+        f"\n{title}:\n" in text
+        for title in ("start", "everyday", "memories", "knowledge", "maintenance", "integrations")
     )
 
 
@@ -298,7 +299,7 @@ def test_a_full_disk_is_one_line(project: Path, deployed: dict[str, str], argv: 
             check=False,
         )
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.startswith("error: the answer could not be written: No space left")
+    assert done.stderr.startswith("error: cannot write the output: No space left")
 
 
 def test_no_colour_when_piped_and_none_when_unwanted(project: Path, deployed: dict[str, str]) -> None:

@@ -26,7 +26,7 @@ def lines(*objects: Mapping[str, Any] | str) -> str:
 def test_memories_of_any_types(project: Path, run: Run) -> None:
     file = lines(FACT, "", WISH, {**FACT, "agent": "dev", "fact": "Staging is db2", "tags": ["mine"]})
     ran = run("add", "many", file, "--agent", "ops", "--tag", "imported")
-    assert "kept 3 memories" in ran.out
+    assert "stored 3 memories" in ran.out
     assert "ops: Backups run" in ran.out
     held = {one.get("fact") or one["preference"]: one for one in run("list", "--json").json["memories"]}
     assert held["Backups run at night"]["agent"] == "ops"
@@ -44,7 +44,7 @@ def test_added_again_they_change_nothing(project: Path, run: Run) -> None:
 
 def test_conversations(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     file = lines(TALK, {**TALK, "session_id": "tuesday", "title": "The release"})
-    assert run("add", "episodes", file, "--agent", "ops").out.startswith("\nkept 2 conversations\n")
+    assert run("add", "episodes", file, "--agent", "ops").out.startswith("\nstored 2 conversations\n")
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({**TALK, "session_id": "wednesday", "agent": "ops"})))
     assert run("add", "episodes", "-", "--json").json["count"] == 1
     held = run("list", "--type", "episode", "--json").json["memories"]
@@ -61,8 +61,8 @@ def test_more_than_one_batch(project: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("objects", "message"),
     [
-        ((), "many.jsonl holds nothing"),
-        (("{torn",), "many.jsonl, line 1 is not JSON"),
+        ((), "many.jsonl is empty"),
+        (("{torn",), "many.jsonl, line 1 is not valid JSON"),
         (("3",), "many.jsonl, line 1 must be an object with a type"),
         (({"type": "rumour"},), "many.jsonl, line 1: unknown type 'rumour'"),
         (({**FACT, "fact": ""},), "many.jsonl, line 1: fact is empty"),
@@ -81,7 +81,7 @@ def test_what_is_wrong_is_named_by_its_line(
 
 def test_what_stood_before_a_wrong_line_is_there(project: Path, run: Run) -> None:
     ran = run("add", "many", lines(FACT, {**FACT, "fact": ""}), "--agent", "ops")
-    assert "the 1 before it were recorded" in ran.err
+    assert "stored so far: 1 line" in ran.err
     assert run("list", "--json").json["count"] == 1
 
 

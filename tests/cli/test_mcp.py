@@ -49,7 +49,7 @@ def test_it_answers_over_standard_input_and_output(project: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--config", "nowhere.yaml"), "there is no file nowhere.yaml; `alma init` writes a configuration"),
+        (("--config", "nowhere.yaml"), "no configuration file nowhere.yaml; create one with `alma init`"),
         (("--tools", "retrieve,nonsense"), "unknown tool 'nonsense'"),
         (("--transport", "http", "--host", "0.0.0.0"), "--tls-cert"),
     ],
@@ -95,7 +95,7 @@ def test_install_shows_asks_and_does_it(home: Path, run: Run, answering: Callabl
     assert "Done." in done.out.splitlines()[-1]
     entry = json.loads(Path(".cursor/mcp.json").read_text())["mcpServers"]["alma"]
     assert entry["args"][-4:] == ["--tools", "core", "--agent", "dev"]
-    assert "has it already" in run("mcp", "install", "--client", "cursor", "--tools", "core", "--agent", "dev").out
+    assert "already installed" in run("mcp", "install", "--client", "cursor", "--tools", "core", "--agent", "dev").out
 
 
 def test_the_configuration_that_was_named_is_written(

@@ -24,7 +24,7 @@ def test_list_shows_and_filters(project: Path, deployed: dict[str, str], run: Ru
     assert only["count"] == 1
     assert only["memories"][0]["id"] == deployed["heuristic"]
     assert only["memories"][0]["type"] == "heuristic"
-    assert run("list", "--agent", "nobody").out == "nothing found\n"
+    assert run("list", "--agent", "nobody").out.startswith("No memories found. Add one with `alma add`")
     assert run("list", "--limit", "2", "--json").json["count"] == 2
     run("update", deployed["fact"], "--status", "archived", "--tag", "old")
     assert run("list", "--tag", "old", "--json").json["count"] == 0
@@ -111,7 +111,7 @@ def test_add(project: Path, run: Run, argv: tuple[str, ...], kind: str, fields: 
 def test_metadata_must_be_json(project: Path, run: Run) -> None:
     ran = run("add", "knowledge", "--agent", "a", "--domain", "d", "--fact", "f", "--metadata", "{")
     assert ran.code == 1
-    assert "metadata is not JSON" in ran.err
+    assert "metadata is not valid JSON" in ran.err
 
 
 def test_update_changes_and_history_keeps(project: Path, deployed: dict[str, str], run: Run) -> None:
@@ -148,10 +148,10 @@ def test_delete_asks(project: Path, deployed: dict[str, str], run: Run, monkeypa
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
     ran = run("delete", deployed["fact"])
     assert ran.code == 0
-    assert "nothing was changed" in ran.out
-    assert "Erase it for good? [y/N]" in ran.err
+    assert "Nothing was changed" in ran.out
+    assert "Delete it permanently? [y/N]" in ran.err
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
-    assert f"erased {deployed['fact']}" in run("delete", deployed["fact"]).out
+    assert f"deleted {deployed['fact']}" in run("delete", deployed["fact"]).out
     assert run("show", deployed["fact"]).code == 1
 
 
@@ -170,7 +170,7 @@ def test_feedback_moves_confidence(project: Path, deployed: dict[str, str], run:
     assert down["signal"] == "thumbs_down"
     assert down["memory"]["confidence"] < down["confidence_before"]
     up = run("feedback", deployed["fact"], "up")
-    assert up.out.startswith("thumbs_up counted; confidence 0.")
+    assert up.out.startswith("recorded thumbs_up; confidence 0.")
     for signal in ("used", "ignored"):
         assert run("feedback", deployed["fact"], signal).code == 0
     evidence = run("show", deployed["fact"], "--json").json["evidence"]

@@ -56,14 +56,14 @@ def test_reading_own_words_again_says_that_they_are_left_as_they_were(project: P
     Path("notes.md").write_text(NOTES)
     assert "waiting" in run("ingest", "notes.md", "--agent", "dev").out
     ran = run("ingest", "notes.md", "--agent", "dev", "--own")
-    assert "2 known already, and left as they were" in ran.out
+    assert "2 already stored and unchanged" in ran.out
     assert "alma update ID --status active" in ran.out
 
 
 def test_an_empty_folder_has_nothing_to_read(project: Path, run: Run) -> None:
     Path("empty").mkdir()
     ran = run("ingest", "empty", "--agent", "dev")
-    assert (ran.code, ran.out) == (1, "there is nothing to read in empty\n")
+    assert (ran.code, ran.out) == (1, "nothing to import in empty\n")
 
 
 # -- where something is wrong
@@ -81,7 +81,7 @@ def test_a_folder_of_code_must_exist(project: Path, run: Run) -> None:
     ("words", "message"),
     [
         ("learn --agent dev --task T --outcome success --strategy {blank}", "--strategy is empty"),
-        ("learn --agent dev --task T", "missing --outcome: how it went. Valid: success, partial, failure."),
+        ("learn --agent dev --task T", "missing --outcome: the result. Valid: success, partial, failure."),
         ("work add Title --type {blank}", "--type is empty"),
         ("workflow start {blank}", "WORKFLOW is empty"),
         ("session end --agent dev --outcome foo", "unknown --outcome 'foo'"),
@@ -95,8 +95,8 @@ def test_a_folder_of_code_must_exist(project: Path, run: Run) -> None:
         ("workflow merge --state a --node n --into b", "--node, --into can only be used with a RUN"),
         ("work add Title --priority abc", "error: --priority must be a whole number, not 'abc'"),
         ("work claim wrk_1 --agent dev --lease abc", "error: --lease must be a number, not 'abc'"),
-        ("import nope.json", "error: nope.json cannot be read: No such file or directory"),
-        ("add many nope.json", "error: nope.json cannot be read: No such file or directory"),
+        ("import nope.json", "error: cannot read nope.json: No such file or directory"),
+        ("add many nope.json", "error: cannot read nope.json: No such file or directory"),
         ("retrieve Deploy --agent dev --since banana", "a time such as 2026-05-07, or an age such as '2 weeks'"),
         ("workflow cleanup --yes --older-than banana", "--older-than must be a time such as 2026-05-07, or an age"),
     ],
@@ -113,7 +113,7 @@ def test_a_checkpoint_says_that_standard_input_is_empty(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     ran = run("workflow", "checkpoint", "r1", "build")
-    assert "standard input is empty; a checkpoint needs a state: --state JSON, --from FILE, or" in ran.err
+    assert "standard input is empty; pass the state with --state JSON, --from FILE, or" in ran.err
 
 
 def test_a_taken_name_of_a_domain_says_how_to_overwrite_it(project: Path, run: Run) -> None:
@@ -127,10 +127,10 @@ def test_a_taken_name_of_a_domain_says_how_to_overwrite_it(project: Path, run: R
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("session list --agent dev --state open", "no open session"),
-        ("session list --agent dev --state ended", "no ended session"),
-        ("graph find --type banana", "nobody and nothing of that type;"),
-        ("graph find Bob --type banana", "nobody and nothing of that name and type;"),
+        ("session list --agent dev --state open", "No open sessions."),
+        ("session list --agent dev --state ended", "No ended sessions."),
+        ("graph find --type banana", "No entity of that type."),
+        ("graph find Bob --type banana", "No entity of that name and type."),
     ],
 )
 def test_an_empty_list_says_what_was_looked_for(project: Path, run: Run, words: str, message: str) -> None:
@@ -162,8 +162,8 @@ def test_times_are_shown_as_times(deployed: dict[str, str], run: Run) -> None:
 
 def test_help_says_what_a_negative_option_does(project: Path, run: Run) -> None:
     assert "no workspace, not even the default" in run("session", "start", "--help").out
-    assert "make no work items of the prompt" in run("session", "prepare", "--help").out
-    assert "it is not your own" in run("rules", "import", "--help").out
+    assert "do not create work items" in run("session", "prepare", "--help").out
+    assert "not your own" in run("rules", "import", "--help").out
 
 
 # -- help
@@ -174,41 +174,41 @@ def test_help_says_what_a_negative_option_does(project: Path, run: Run) -> None:
     [
         (
             "graph",
-            "path         show how one entity is related to another",
+            "path         show how two entities are related",
             "what can be reached from an entity, nearest first; or",
         ),
-        ("graph around", "at most so many steps (default 2)", "--to"),
-        ("graph path", "TO the entity to reach", "`to`"),
-        ("graph suggest", "pairs of entities that may be one and the same", "by type"),
+        ("graph around", "maximum number of steps (default 2)", "--to"),
+        ("graph path", "TO the other entity", "`to`"),
+        ("graph suggest", "pairs of entities that may be the same", "by type"),
         ("graph stats", "by type", "--suggestions"),
-        ("work list", "the most urgent first.", "--id"),
-        ("work list", "the most urgent first.", "--query"),
-        ("work show", "ID the work item's id", "alone"),
-        ("work history", "ID the work item's id", "alone"),
-        ("work add", "how long it may take, in minutes", "may take --tag"),
-        ("work edit", "how long it may take, in minutes", "may take --tag"),
-        ("work next", "should pass --claim", "`claim`"),
-        ("work progress", "with --log: only of this session", "ID only"),
-        ("work archive", "with --finished: only those", "N and not"),
+        ("work list", "most urgent first.", "--id"),
+        ("work list", "most urgent first.", "--query"),
+        ("work show", "ID the work item's id", "only this"),
+        ("work history", "ID the work item's id", "only this"),
+        ("work add", "estimate, in minutes", "null"),
+        ("work edit", "estimate, in minutes", "null"),
+        ("work next", "Pass --claim", "`claim`"),
+        ("work progress", "with --log: only this session", "ID only"),
+        ("work archive", "with --finished: only items", "N only"),
         ("workflow end", "completed (default), failed or cancelled", "running"),
-        ("workflow end", "RUN the run's name", "one is made"),
-        ("workflow history", "RUN the run's name", "with its checkpoints"),
-        ("workflow merge", "a branch to merge", "instead of states"),
-        ("workflow merge", "printed. Keys are merged by append", "one run"),
-        ("workflow link", "the node that made it", "only of this node"),
-        ("workflow link", "its SHA-256; computed where PATH is a file", "its SHA-256 --size"),
-        ("domains list", "that were created here.", "show one"),
+        ("workflow end", "RUN the run's name", "a new name"),
+        ("workflow history", "RUN the run's name", "of this run"),
+        ("workflow merge", "a branch to merge", "instead of"),
+        ("workflow merge", "print the result. Reducers: append", "one run"),
+        ("workflow link", "the node that created it", "only this node"),
+        ("workflow link", "its SHA-256; computed if PATH is a file", "its SHA-256 --size"),
+        ("domains list", "both presets and your own.", "show one"),
         ("domains show", "NAME the schema's name", "only"),
         ("domains delete", "alma domains delete letters", "delete sales"),
-        ("session show", "ID the session's id", "alone"),
+        ("session show", "ID the session's id", "only this"),
         ("session start", "`alma session note`", "update_session"),
-        ("session note", "--blocker BLOCKER what stops the work", "short texts"),
-        ("session end", "--next NEXT what the next session should do", "start_session"),
+        ("session note", "--blocker BLOCKER what blocks the work", "short texts"),
+        ("session end", "--next NEXT a step for the next session", "start_session"),
         ("rules list", "List rules, newest first.", "List memories"),
         ("rules import", "`alma rules export`", "export_rules"),
         ("list", "all for any", "null"),
         ("search", "all for any", "null"),
-        ("retrieve", "`alma show ID` prints the whole", "`get`"),
+        ("retrieve", "`alma show ID` shows a memory in full", "`get`"),
         ("add rule", "or import (default user)", "user_stated"),
         ("add preference", "or import (default user)", "explicit_instruction"),
     ],
@@ -230,3 +230,33 @@ def test_a_run_cannot_end_as_running(project: Path, run: Run) -> None:
     assert "Valid: completed, failed, cancelled." in run("workflow", "end", "r1", "--status", "running").err
     assert run("workflow", "end", "r1", "--json").json["run"]["status"] == "completed"
     assert run("workflow", "end", "r1", "--status", "failed", "--json").json["run"]["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("domains create sales --learn tone", "'sales' is a preset; pass --replace to replace it"),
+        ("work list --parent wrk_none", "wrk_none"),
+        ("work add Title --tag {blank}", "--tag is empty"),
+        ("domains create letters --entity {blank}", "--entity is empty"),
+    ],
+)
+def test_a_message_names_the_option(project: Path, run: Run, words: str, message: str) -> None:
+    ran = run(*(" " if word == "{blank}" else word for word in words.split()))
+    assert (ran.code, ran.out) == (1, "")
+    assert message in ran.err
+
+
+def test_an_export_over_manual_edits_names_the_option(project: Path, run: Run) -> None:
+    run("add", "rule", "--agent", "dev", "--rule", "Use tabs")
+    run("rules", "export", "--to", "agents-md", "--root", ".")
+    file = Path("AGENTS.md")
+    file.write_text(file.read_text().replace("tabs", "spaces"))
+    assert "export with --force" in run("rules", "export", "--to", "agents-md", "--root", ".").err
+
+
+def test_files_left_out_on_request_say_so(project: Path, run: Run) -> None:
+    Path("chats").mkdir()
+    Path("chats/chat.json").write_text("[]")
+    plan = run("ingest", "chats", "--only", "documents", "--plan", "--json").json
+    assert [one["reason"] for one in plan["skipped"]] == ["left out by --only documents"]

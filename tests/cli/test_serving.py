@@ -40,7 +40,7 @@ def test_a_token_is_shown_once_and_not_kept(project: Path, run: Run) -> None:
     ran = run("token", "add", "dashboard")
     assert ran.code == 0
     said, secret = ran.out.splitlines()
-    assert said == "dashboard may read in all projects. This is the token; it is not shown again:"
+    assert said == "Created token 'dashboard': may read in all projects. Copy it now; it is not shown again:"
     file = project / ".alma" / tokens.FILE
     assert secret not in file.read_text()
     assert tokens.Tokens(file).find(secret) is not None
@@ -60,13 +60,13 @@ def test_scopes_and_projects(project: Path, run: Run) -> None:
 
 def test_revoked_it_opens_nothing(project: Path, run: Run) -> None:
     secret = run("token", "add", "ci", "--json").json["token"]
-    assert run("token", "revoke", "ci").out == "ci opens nothing any more\n"
+    assert run("token", "revoke", "ci").out == "revoked ci\n"
     assert tokens.Tokens(project / ".alma" / tokens.FILE).find(secret) is None
     assert run("token", "list", "--json").json["count"] == 0
 
 
 def test_without_any(project: Path, run: Run) -> None:
-    assert run("token", "list").out.startswith("no token yet")
+    assert run("token", "list").out.startswith("No tokens yet")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
@@ -83,9 +83,9 @@ def test_the_file_is_private(project: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("add", "ci"), "there is a token 'ci' already"),
+        (("add", "ci"), "token 'ci' already exists"),
         (("add", "x", "--scope", "all"), "unknown scope 'all'"),
-        (("add", " "), "name must be"),
+        (("add", " "), "NAME must be"),
         (("add", "x", "--project", ""), "project must be"),
         (("revoke", "c"), "unknown token 'c'"),
         (("list", "--config", "nowhere.yaml"), "nowhere.yaml"),
@@ -143,9 +143,9 @@ def test_its_log_is_its_own(project: Path, run: Run, monkeypatch: pytest.MonkeyP
     [
         (("--host", "0.0.0.0"), "--tls-cert"),
         (("--host", "0.0.0.0", "--insecure"), "--allowed-host"),
-        (("--tls-cert", "x.pem"), "belong together"),
+        (("--tls-cert", "x.pem"), "pass both --tls-cert and --tls-key"),
         (("--config", "nowhere.yaml"), "nowhere.yaml"),
-        (("--log-file", "nowhere/x.jsonl"), "--log-file names another"),
+        (("--log-file", "nowhere/x.jsonl"), "pass another --log-file"),
     ],
 )
 def test_what_cannot_be_served(project: Path, run: Run, argv: tuple[str, ...], message: str) -> None:

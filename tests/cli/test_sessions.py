@@ -102,7 +102,7 @@ def test_without_an_open_session_it_says_how_to_begin_one(project: Path, run: Ru
     for argv in (("note", "--action", "x"), ("end",)):
         ran = run("session", *argv, *HELENA)
         assert (ran.code, ran.out) == (1, "")
-        assert ran.err == "error: helena has no open session; `alma session start --agent helena` begins one\n"
+        assert ran.err == "error: helena has no open session; start one with `alma session start --agent helena`\n"
 
 
 def test_with_several_open_sessions_one_must_be_named(started: str, run: Run) -> None:
@@ -127,7 +127,7 @@ def test_reload_is_exactly_the_text(started: str, run: Run) -> None:
 
 
 def test_list_and_show(started: str, run: Run) -> None:
-    assert run("session", "list", "--agent", "ana").out == "no session yet\n"
+    assert run("session", "list", "--agent", "ana").out == "No sessions yet. Start one with `alma session start`.\n"
     run("session", "note", *HELENA, "--action", "tested it")
     assert "handoff" not in run("session", "show", started, *HELENA).out
     run("session", "end", *HELENA, "--next", "tag the release")
@@ -150,13 +150,13 @@ def test_list_and_show(started: str, run: Run) -> None:
         (("show", "ses_none"), "has no session 'ses_none'"),
         (("end", "ses_none"), "has no session 'ses_none'"),
         (("note", "ses_none", "--action", "x"), "has no session 'ses_none'"),
-        (("note",), "there is nothing to note"),
+        (("note",), "nothing to note"),
         (("note", "--test", "test_a"), "test_a' is not NAME=pass or NAME=fail"),
         (("note", "--test", "test_a=maybe"), "is not NAME=pass"),
         (("note", "--outcome", "success"), "pass --action with it"),
         (("note", "--action", "x", "--outcome", "fine"), "unknown outcome 'fine'"),
         (("note", "--confidence", "7"), "--confidence must be between 0 and 1"),
-        (("end", "--metadata", "["), "metadata is not JSON"),
+        (("end", "--metadata", "["), "metadata is not valid JSON"),
         (("reload", "--max-tokens", "0"), "--max-tokens must be a whole number"),
         (("list", "--limit", "0"), "limit must be a whole number"),
     ],

@@ -94,7 +94,7 @@ def test_init_where_nothing_can_be_written(folder: Path, run: Run) -> None:
     Path("file").write_text("")
     ran = run("init", "--dir", "file/.alma")
     assert ran.code == 1
-    assert "cannot be made" in ran.err
+    assert "cannot create" in ran.err
 
 
 def test_a_healthy_memory(project: Path, deployed: dict[str, str], run: Run) -> None:

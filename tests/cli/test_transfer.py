@@ -76,7 +76,7 @@ def test_a_pipe_is_exact_whatever_the_terminal_speaks(held: Path, run: Run) -> N
 def test_a_pipe_that_is_no_text_is_refused(held: Path) -> None:
     ran = _as_a_process(held, "import", "-", given=b"\xff\xfe\x00")
     assert ran.returncode == 1
-    assert b"standard input cannot be read" in ran.stderr
+    assert b"cannot read standard input" in ran.stderr
     assert b"Traceback" not in ran.stderr
 
 
@@ -113,7 +113,7 @@ def test_rules_of_a_file_wait_where_nobody_can_be_asked(held: Path, run: Run) ->
     other = elsewhere(held)
     ran = run("import", "memory.jsonl", "--config", other)
     assert ran.code == 0
-    assert "1 active rule and 1 memory recorded as a person's own words not taken as such" in ran.out
+    assert "1 active rule and 1 memory stated by a person: not trusted" in ran.out
     assert "--trusted" in ran.out
     assert statuses(run, other) == {"Use pnpm": "candidate"}
     [fact] = run("list", "--type", "domain_knowledge", "--config", other, "--json").json["memories"]
@@ -162,7 +162,7 @@ def test_of_strangers_all_waits(held: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [("", "is not JSON"), ("{}\n", "is not an alma export"), ("\xff", "cannot be read")]
+    ("content", "words"), [("", "is not JSON"), ("{}\n", "is not an alma export"), ("\xff", "cannot read")]
 )
 def test_what_is_no_export_is_refused(held: Path, run: Run, content: str, words: str) -> None:
     Path("odd.jsonl").write_bytes(content.encode("latin-1"))

@@ -22,10 +22,10 @@ def test_the_ids_of_a_list_are_taken_by_every_command(project: Path, deployed: d
     fact = deployed["fact"][:14]
     assert run("show", fact, "--json").json["memory"]["id"] == deployed["fact"]
     assert run("feedback", fact, "up").code == 0
-    assert run("feedback", "--shown", fact, "--used", fact).out == "1 memory used, 0 passed over\n"
+    assert run("feedback", "--shown", fact, "--used", fact).out == "recorded: 1 memory used, 0 unused\n"
     assert run("explain", fact, "--task", "Find the logs", "--agent", "ops").code == 0
     assert run("update", fact, "--tag", "x", "--json").json["memory"]["tags"] == ["x"]
-    assert run("delete", fact, "--yes").out == f"erased {deployed['fact']}\n"
+    assert run("delete", fact, "--yes").out == f"deleted {deployed['fact']}\n"
     item = run("work", "add", "Fix it", "--json").json["item"]["id"]
     other = run("work", "add", "Then this", "--blocked-by", item[:14], "--json").json["item"]
     assert other["blocked_by"] == [item]
@@ -35,7 +35,7 @@ def test_the_ids_of_a_list_are_taken_by_every_command(project: Path, deployed: d
 def test_an_ambiguous_id_lists_what_it_may_be(project: Path, deployed: dict[str, str], run: Run) -> None:
     ran = run("show", "out_0")
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith("error: 'out_0' is ambiguous; it may be out_")
+    assert ran.err.startswith("error: id 'out_0' is ambiguous: it matches out_")
     assert deployed["outcome"] in ran.err
     assert ran.err.count("out_") == 4
     assert "there is no memory 'out_zz'" in run("show", "out_zz").err
@@ -50,7 +50,7 @@ def test_the_agent_comes_from_the_environment_or_the_configuration(
     for words in (learn, ("retrieve", "Deploy"), ("ingest", "."), ("work", "next", "--claim"), ("session", "list")):
         ran = run(*words)
         assert ran.code == 2
-        assert "needs --agent (or $ALMA_AGENT, or default_agent in the configuration)" in ran.err
+        assert "requires --agent (or $ALMA_AGENT, or default_agent in the configuration)" in ran.err
     file = project / ".alma" / "config.yaml"
     file.write_text(file.read_text() + "  default_agent: ops\n")
     assert run(*learn).json["outcome"]["agent"] == "ops"

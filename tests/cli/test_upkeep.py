@@ -24,7 +24,7 @@ class Terminal(io.StringIO):
 def test_a_dry_run_shows_and_changes_nothing(project: Path, deployed: dict[str, str], run: Run) -> None:
     ran = run("archive", *ALL, "--dry-run")
     assert deployed["fact"][:14] in ran.out
-    assert "to be archived: 5" in ran.out
+    assert "would archive 5 memories" in ran.out
     assert run("archive", *ALL, "--dry-run", "--json").json["count"] == 5
     assert run("list", "--json").json["count"] == 5
 
@@ -33,9 +33,9 @@ def test_forget_asks(project: Path, deployed: dict[str, str], run: Run, monkeypa
     monkeypatch.setattr("sys.stdin", Terminal("\n"))
     ran = run("archive", *ALL)
     assert "Archive 5 memories? [y/N]" in ran.err
-    assert "nothing was changed" in ran.out
+    assert "Nothing was changed" in ran.out
     monkeypatch.setattr("sys.stdin", Terminal("yes\n"))
-    assert "archived: 5" in run("archive", *ALL).out
+    assert "archived 5 memories" in run("archive", *ALL).out
     assert run("list", "--json").json["count"] == 0
 
 
@@ -51,7 +51,7 @@ def test_forget_where_nobody_can_be_asked(
 
 
 def test_nothing_to_forget_needs_no_answer(project: Path, deployed: dict[str, str], run: Run) -> None:
-    assert run("archive").out == "to be archived: 0\n"
+    assert run("archive").out == "would archive 0 memories\n"
 
 
 def test_forget_checks_its_numbers(project: Path, run: Run) -> None:
@@ -70,14 +70,14 @@ def test_stats(project: Path, deployed: dict[str, str], run: Run) -> None:
 
 
 def test_reindex_says_from_where_to_where(project: Path, deployed: dict[str, str], run: Run) -> None:
-    assert "everything is embedded already" in run("reindex").out
+    assert "all records are up to date" in run("reindex").out
     (project / ".alma" / "config.yaml").write_text("project_id: shop\nembedding_provider: hash\nembedding_dim: 64\n")
     refused = run("list")
     assert refused.code == 1
     assert "alma reindex" in refused.err
     ran = run("reindex")
     assert ran.out.startswith("from hash-384 to hash-64\n")
-    assert "records embedded anew" in ran.out
+    assert "embedded 6 records" in ran.out
     assert run("list").code == 0
     (project / ".alma" / "config.yaml").write_text("project_id: shop\nembedding_provider: none\n")
     done = run("reindex", "--json").json
@@ -93,7 +93,7 @@ def test_vacuum_says_how_much_space_came_back(project: Path, run: Run) -> None:
     document = run("vacuum", "--json").json
     assert document["bytes_freed"] == document["bytes_before"] - document["bytes_after"] > 500_000
     assert Path(document["path"]).stat().st_size <= document["bytes_after"]
-    assert run("vacuum").out == f"there was no unused space in {document['path']}\n"
+    assert run("vacuum").out == f"no unused space in {document['path']}\n"
     assert run("stats").code == 0
 
 
@@ -102,7 +102,7 @@ def test_vacuum_names_the_space(project: Path, deployed: dict[str, str], run: Ru
     Path("chat.json").write_text(json.dumps(turns))
     made = run("add", "episode", "chat.json", "--agent", "ops", "--session", "s1", "--json").json["memory"]
     run("delete", made["id"], "--yes")
-    assert re.fullmatch(r"\d+\.\d MB came back; \S+alma\.db takes \d+\.\d kB\n", run("vacuum").out)
+    assert re.fullmatch(r"freed \d+\.\d MB; \S+alma\.db is now \d+\.\d kB\n", run("vacuum").out)
     assert run("list", "--json").json["count"] == 5
 
 
@@ -117,6 +117,6 @@ def test_vacuum_writes_a_file_of_lines_anew(project: Path, run: Run) -> None:
 def test_erase_user_asks_and_counts(project: Path, run: Run, answering: Callable[[str], None]) -> None:
     run("add", "preference", "--user", "ana", "--category", "tone", "--preference", "Short")
     answering("n\n")
-    assert run("delete", "--user", "ana").out == "nothing was changed\n"
-    assert run("delete", "--user", "ana", "--yes").out == "erased everything of ana\n  user preference  1\n"
+    assert run("delete", "--user", "ana").out == "Nothing was changed.\n"
+    assert run("delete", "--user", "ana", "--yes").out == "deleted everything of ana\n  user preference  1\n"
     assert run("delete", "--user", "ana", "--yes", "--json").json == {"user_id": "ana", "counts": {}}

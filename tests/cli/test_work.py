@@ -66,13 +66,13 @@ def test_list_filters(added: dict[str, str], run: Run) -> None:
 
 
 def test_an_empty_list_says_so(project: Path, run: Run) -> None:
-    assert run("work", "list").out == "no work items\n"
+    assert run("work", "list").out == "No work items. Add one with `alma work add`.\n"
     assert run("work", "list", "--json").json == {"count": 0, "items": []}
 
 
 def test_done_frees_what_waited(added: dict[str, str], run: Run) -> None:
     out = run("work", "status", added["bug"], "done", "--note", "it was the cache", "--by", "victor").out
-    before, _, after = out.partition("now free")
+    before, _, after = out.partition("unblocked")
     assert "● done" in before
     assert added["notes"][:14] in after
     assert run("work", "show", added["notes"], "--json").json["item"]["status"] == "pending"
@@ -109,10 +109,10 @@ def test_edit_changes_only_what_is_given(added: dict[str, str], run: Run) -> Non
 def test_next_says_what_to_do_and_how_to_take_it(added: dict[str, str], run: Run) -> None:
     out = run("work", "next", "--agent", "victor").out
     assert "Fix the login bug" in out
-    assert f"take it: alma work claim {added['bug']} --agent victor" in out
+    assert f"to claim it: alma work claim {added['bug']} --agent victor" in out
     assert run("work", "next", "--strategy", "blocked_unblock", "--json").json["item"]["id"] == added["bug"]
     assert run("work", "next", "--agent", "ana", "--json").json == {"item": None, "waiting": 2}  # it is victor's
-    assert f"take it: alma work claim {added['bug']} --agent victor" in run("work", "next").out
+    assert f"to claim it: alma work claim {added['bug']} --agent victor" in run("work", "next").out
 
 
 def test_next_with_claim_takes_it(added: dict[str, str], run: Run) -> None:
@@ -120,7 +120,7 @@ def test_next_with_claim_takes_it(added: dict[str, str], run: Run) -> None:
     assert (item["status"], item["claimed_by"]) == ("in_progress", "victor")
     ran = run("work", "next", "--agent", "ana")
     assert ran.code == 1
-    assert ran.out == "nothing is free to be worked on; 2 items open, but blocked, being worked on or another agent's\n"
+    assert ran.out == "no work item is available; 2 open items blocked, in progress or another agent's\n"
 
 
 def test_history_shows_times_without_fractions_of_a_second(added: dict[str, str], run: Run) -> None:
@@ -159,8 +159,8 @@ def test_archive_restore_and_all_that_are_done(added: dict[str, str], run: Run) 
     assert added["bug"][:14] not in run("work", "list").out
     assert added["bug"][:14] in run("work", "list", "--archived").out
     assert run("work", "restore", added["bug"], "--json").json["item"]["archived"] is False
-    assert run("work", "archive", "--finished").out == "archived: 0\n"
-    assert run("work", "archive", "--finished", "--older-than", "0").out == "archived: 1\n"
+    assert run("work", "archive", "--finished").out == "archived 0 work items\n"
+    assert run("work", "archive", "--finished", "--older-than", "0").out == "archived 1 work item\n"
 
 
 def test_search_finds_by_words(added: dict[str, str], run: Run) -> None:
@@ -172,7 +172,7 @@ def test_delete_asks(added: dict[str, str], run: Run) -> None:
     refused = run("work", "delete", added["bug"])
     assert refused.code == 1
     assert "pass --yes" in refused.err
-    assert run("work", "delete", added["bug"], "--yes").out == f"erased {added['bug']}\n"
+    assert run("work", "delete", added["bug"], "--yes").out == f"deleted {added['bug']}\n"
     assert run("work", "show", added["bug"]).code == 1
     assert run("work", "delete", added["notes"], "--yes", "--json").json == {"deleted": added["notes"]}
 
@@ -180,10 +180,10 @@ def test_delete_asks(added: dict[str, str], run: Run) -> None:
 def test_delete_takes_no_for_an_answer(added: dict[str, str], run: Run, answering: Callable[[str], None]) -> None:
     answering("n\n")
     ran = run("work", "delete", added["bug"])
-    assert (ran.code, ran.err) == (0, "Erase it and its history for good? [y/N] ")
-    assert ran.out.splitlines()[-1] == "nothing was changed"
+    assert (ran.code, ran.err) == (0, "Delete it and its history permanently? [y/N] ")
+    assert ran.out.splitlines()[-1] == "Nothing was changed."
     answering("y\n")
-    assert run("work", "delete", added["bug"]).out.splitlines()[-1] == f"erased {added['bug']}"
+    assert run("work", "delete", added["bug"]).out.splitlines()[-1] == f"deleted {added['bug']}"
 
 
 def test_progress_counts_and_says_what_holds_up(added: dict[str, str], run: Run) -> None:
@@ -200,7 +200,7 @@ def test_progress_counts_and_says_what_holds_up(added: dict[str, str], run: Run)
 
 
 def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
-    assert "no session has noted" in run("work", "progress", "--log").out
+    assert "No progress logged yet" in run("work", "progress", "--log").out
     run("work", "claim", added["bug"], "--agent", "victor")
     session = run("session", "start", "--agent", "victor", "--json").json["session_id"]
     run("session", "note", "--agent", "victor", "--action", "reading logs", "--log")
@@ -226,14 +226,14 @@ def test_the_log_of_sessions(added: dict[str, str], run: Run) -> None:
         (("list", "--status", "finished"), "unknown status 'finished'"),
         (("list", "--limit", "0"), "limit must be a whole number"),
         (("next", "--strategy", "random"), "unknown strategy 'random'"),
-        (("add", "x", "--metadata", "{"), "metadata is not JSON"),
+        (("add", "x", "--metadata", "{"), "metadata is not valid JSON"),
         (("add", "x", "--priority", "101"), "priority must be a whole number"),
         (("add", "x", "--blocked-by", "wrk_none"), "there is no work item 'wrk_none'"),
         (("add", " "), "TITLE is empty"),
         (("block", "{bug}", "--on", "{notes}"), "cycle"),
         (("block", "{bug}", "--on", "{bug}"), "cycle"),
         (("release", "{bug}", "--agent", "ana"), "ana"),
-        (("archive",), "archive needs the ID of an item, or --finished"),
+        (("archive",), "work archive requires the ID of an item, or --finished"),
         (("archive", "{bug}", "--finished"), "not both"),
         (("archive", "{bug}", "--older-than", "3"), "--older-than can only be used with --finished"),
         (("archive", "{bug}"), "still blocks wrk_"),

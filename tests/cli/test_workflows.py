@@ -25,7 +25,7 @@ def begun(project: Path, run: Run) -> None:
 
 
 def test_runs_begin_end_and_are_listed(project: Path, run: Run) -> None:
-    assert run("workflow", "runs").out == "no runs\n"
+    assert run("workflow", "runs").out == "No runs. Start one with `alma workflow start`.\n"
     assert run("workflow", "start", "release", "--run", "r7").out == "running  r7  of release\n"
     other = run("workflow", "start", "release", "--metadata", '{"n": 1}', "--json").json["run"]
     assert other["metadata"] == {"n": 1}
@@ -50,7 +50,7 @@ def test_a_state_comes_from_an_option_a_file_or_standard_input(
 ) -> None:
     Path("s.json").write_text('{"a": 1}')
     save = ("workflow", "checkpoint", "r1", "n")
-    assert run(*save, "--from", "s.json", "--workflow", "w").out.startswith("kept checkpoint 1 of r1 on main, after n")
+    assert run(*save, "--from", "s.json", "--workflow", "w").out.startswith("saved checkpoint 1 of r1 on main, after n")
     assert run(*save, "--from", "s.json").out.startswith("unchanged since checkpoint 1")
     for more in ((), ("--from", "-")):
         monkeypatch.setattr("sys.stdin", io.StringIO('{"a": 2}'))
@@ -75,7 +75,7 @@ def test_merge_of_branches(begun: None, run: Run) -> None:
     ran = run(
         "workflow", "merge", "r7", "--branch", "main", "--branch", "fast", "--node", "join", "--reducer", "done=union"
     )
-    assert ran.out.startswith("kept checkpoint 2 of r7 on main, after join")
+    assert ran.out.startswith("saved checkpoint 2 of r7 on main, after join")
     assert set(json.loads(run("workflow", "resume", "r7").out)["done"]) == {"lint", "unit"}
     again = ("workflow", "merge", "r7", "--branch", "main", "--branch", "fast", "--node", "join", "--default", "last")
     assert run(*again, "--into", "fast", "--json").json["checkpoint"]["branch_id"] == "fast"
@@ -101,7 +101,7 @@ def test_merge_of_files(project: Path, run: Run) -> None:
 
 def test_artifacts(begun: None, run: Run) -> None:
     Path("out.txt").write_text("made")
-    assert run("workflow", "artifacts").out == "no artifacts\n"
+    assert run("workflow", "artifacts").out == "No artifacts. Add one with `alma workflow link`.\n"
     out = run("workflow", "link", "r7", "out.txt", "--node", "build", "--kind", "text", "--name", "the text").out
     assert "the text" in out
     assert "4 bytes" in out
@@ -139,11 +139,11 @@ def test_cleanup_asks_and_keeps_the_newest(begun: None, run: Run, answering: Cal
     refused = run("workflow", "cleanup", "--keep", "1")
     assert refused.code == 1
     answering("no\n")
-    assert run("workflow", "cleanup", "--keep", "1").out == "nothing was changed\n"
+    assert run("workflow", "cleanup", "--keep", "1").out == "Nothing was changed.\n"
     assert "pass --yes" in refused.err
     old = run("workflow", "cleanup", "--run", "r7", "--older-than", "2001-01-01", "--yes")
-    assert old.out == "checkpoints erased: 0\n"
-    assert run("workflow", "cleanup", "--run", "r7", "--keep", "1", "--yes").out == "checkpoints erased: 4\n"
+    assert old.out == "deleted 0 checkpoints\n"
+    assert run("workflow", "cleanup", "--run", "r7", "--keep", "1", "--yes").out == "deleted 4 checkpoints\n"
     assert json.loads(run("workflow", "resume", "r7", "--branch", "main").out) == {"n": 3}
     assert run("workflow", "cleanup", "--yes", "--json").json == {"count": 0}
 
@@ -151,10 +151,10 @@ def test_cleanup_asks_and_keeps_the_newest(begun: None, run: Run, answering: Cal
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("checkpoint", "r7", "n", "--state", "{"), "--state is not JSON"),
+        (("checkpoint", "r7", "n", "--state", "{"), "--state is not valid JSON"),
         (("checkpoint", "r7", "n", "--state", "[1]"), "--state must be an object"),
-        (("checkpoint", "r7", "n", "--from", "none.json"), "none.json cannot be read"),
-        (("checkpoint", "r7", "n", "--state", "{}", "--metadata", "x"), "metadata is not JSON"),
+        (("checkpoint", "r7", "n", "--from", "none.json"), "cannot read none.json"),
+        (("checkpoint", "r7", "n", "--state", "{}", "--metadata", "x"), "metadata is not valid JSON"),
         (("resume", "none"), "there is no run 'none' in project 'shop'. The latest runs: r7."),
         (("link", "r8", "https://example.org/x"), "there is no run 'r8' in project 'shop'. The latest runs: r7."),
         (("artifacts", "--run", "r8"), "there is no run 'r8' in project 'shop'. The latest runs: r7."),
@@ -165,12 +165,12 @@ def test_cleanup_asks_and_keeps_the_newest(begun: None, run: Run, answering: Cal
         (("runs", "--status", "finished"), "unknown status 'finished'"),
         (("fork", "r7", "x", "--from", "none"), "run 'r7' has no checkpoint on branch 'none'"),
         (("fork", "r7", "fast"), "run 'r7' already has a branch 'fast'"),
-        (("merge",), "merge needs a RUN with its branches, or files of states"),
+        (("merge",), "workflow merge requires a RUN with --branch, or state files"),
         (("merge", "r7", "--state", "a.json"), "not both"),
-        (("merge", "r7", "--branch", "main"), "needs --branch (once for each) and --node"),
+        (("merge", "r7", "--branch", "main"), "requires --branch (once for each branch) and --node"),
         (("merge", "r7", "--branch", "main", "--node", "n", "--base", "x"), "--base can only be used with --state"),
         (("merge", "--state", "a.json", "--node", "n"), "can only be used with a RUN"),
-        (("merge", "--state", "none.json"), "none.json cannot be read"),
+        (("merge", "--state", "none.json"), "cannot read none.json"),
         (("merge", "r7", "--branch", "main", "--branch", "fast", "--node", "n", "--reducer", "done=sum"), "done"),
         (("merge", "r7", "--branch", "main", "--node", "n", "--reducer", "union"), "is not KEY=HOW"),
         (("merge", "r7", "--branch", "main", "--node", "n", "--default", "mix"), "mix"),
@@ -203,7 +203,7 @@ def test_secrets_are_refused_or_taken_out(begun: None, run: Run) -> None:
     assert run("workflow", "checkpoint", "r7", "n", "--state", state).code == 1
     ran = run("workflow", "checkpoint", "r7", "n", "--state", state, "--redact")
     assert ran.code == 0
-    assert "without the secrets at" in ran.out
+    assert "secrets removed from" in ran.out
 
 
 def test_a_terminal_without_a_state_is_asked_for_one(begun: None, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_a_terminal_without_a_state_is_asked_for_one(begun: None, run: Run, monk
             return True
 
     monkeypatch.setattr("sys.stdin", Terminal())
-    assert "a checkpoint needs a state" in run("workflow", "checkpoint", "r7", "n").err
+    assert "pass the state with --state JSON" in run("workflow", "checkpoint", "r7", "n").err
 
 
 # -- scopes

@@ -391,10 +391,10 @@ def test_a_locked_store_does_not_lose_the_result(tmp_path: Path, caplog: pytest.
         other.execute("ROLLBACK")
         other.close()
         assert (result.success, result.output, result.outcome) == (True, "the work of an hour", None)
-        assert "could not be learned" in str(result.problem)
+        assert "cannot learn the outcome" in str(result.problem)
         # What is locked for writing can be read all the same.
         assert "could not be read" not in str(result.problem)
-        assert "could not be learned" in caplog.text
+        assert "cannot learn the outcome" in caplog.text
         assert harness.run(context(), lambda prompt: "again").problem is None
 
 

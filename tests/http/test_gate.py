@@ -123,7 +123,7 @@ def test_a_scope_is_kept(site: Site, scope: str, allowed: set[str]) -> None:
         if operation not in allowed:
             assert answer.status_code == 403
             assert "insufficient_scope" in answer.headers["www-authenticate"]
-            assert "'one' may" in error(answer)["message"]
+            assert "'one' has the scope" in error(answer)["message"]
 
 
 # -- whom it calls, and from where

@@ -140,3 +140,12 @@ def test_the_answer_is_compact_json_in_utf8(site: Site) -> None:
     assert "Crème brûlée 🍮".encode() in answer.content
     assert answer.headers["content-type"] == "application/json"
     assert json.loads(answer.content)["fact"] == "Crème brûlée 🍮"
+
+
+def test_an_unknown_operation_gets_a_hint(site: Site) -> None:
+    client = site.client("admin")
+    details = {name: client.post(f"/v1/{name}").json()["detail"] for name in ("retreive", "add_blocker")}
+    assert "Did you mean 'retrieve'?" in details["retreive"]
+    assert "It was replaced by 'update_progress'." in details["add_blocker"]
+    answer = client.get("/v1/retrieve")
+    assert (answer.status_code, "with POST" in answer.json()["detail"]) == (405, True)

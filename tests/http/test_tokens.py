@@ -128,9 +128,9 @@ def test_a_running_server_sees_what_changed(file: Path) -> None:
     ("arguments", "told"),
     [
         (("a",), "already"),
-        (("",), "name"),
-        (("x" * 101,), "name"),
-        (("line\nbreak",), "name"),
+        (("",), "NAME must be 1 to 100"),
+        (("x" * 101,), "NAME must be 1 to 100"),
+        (("line\nbreak",), "NAME must be 1 to 100"),
         (("b", "owner"), "Valid: read, write, approve, admin"),
         (("b", "read", [""]), "project"),
     ],

@@ -108,9 +108,9 @@ def test_it_can_be_interrupted(place: Place, number: signal.Signals) -> None:
     ("words", "told"),
     [
         (["--tools", "banana"], "unknown tool 'banana'"),
-        (["--config", "missing.yaml"], "there is no file missing.yaml"),
+        (["--config", "missing.yaml"], "no configuration file missing.yaml"),
         (["--transport", "http", "--host", "0.0.0.0"], "--tls-cert"),
-        (["--transport", "http", "--port", "0", "--token-file", "no/such/folder/token"], "--token-file names another"),
+        (["--transport", "http", "--port", "0", "--token-file", "no/such/folder/token"], "pass another --token-file"),
     ],
 )
 def test_what_cannot_begin_says_why(place: Place, words: list[str], told: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from alma import ALMA
+from alma.engine.prompt import count_tokens
 from alma.mcp.tools import CORE_NAMES
 from alma.operations import operations
 from mcp import Client
@@ -149,7 +150,7 @@ def test_rules_are_written_nowhere_else(call: Call, project: Path, path: str) ->
     call("add_rule", agent="dev", rule="Use pnpm instead of npm")
     before = {one: one.read_bytes() for one in project.rglob("*") if one.is_file()}
     answer = refusal(call("export_rules", to="agents-md", path=path))
-    assert "is not a file that coding agents read rules from" in answer
+    assert "is not a rule file of a coding agent" in answer
     assert {one: one.read_bytes() for one in project.rglob("*") if one.is_file()} == before
 
 
@@ -197,7 +198,7 @@ def test_over_http_there_are_no_file_tools(site: Site) -> None:
 
     names, started = site.talk(work)
     assert not names & FILE_TOOLS
-    assert "over the network" in refusal(started)
+    assert "remote callers may not pass" in refusal(started)
 
 
 # -- which tools
@@ -222,3 +223,15 @@ def test_the_lists_are_short(talk: Talk) -> None:
 
     assert talk(work, tools="core") < 11_000
     assert talk(work, tools="default") < 30_000
+
+
+def test_the_core_descriptions_fit_1500_tokens(talk: Talk) -> None:
+    async def work(client: Client) -> list[str]:
+        tools = (await client.list_tools()).tools
+        members = [member for tool in tools for member in tool.input_schema["properties"].values()]
+        return [*(tool.description or "" for tool in tools), *(member.get("description", "") for member in members)]
+
+    texts = talk(work, tools="core")
+    assert all(texts[:8])
+    # The estimate of `to_prompt` is on the safe side: about 3.5 bytes to a token.
+    assert sum(count_tokens(text) for text in texts) <= 1500

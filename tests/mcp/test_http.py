@@ -187,7 +187,7 @@ def test_it_makes_a_token_for_its_owner(place: Place) -> None:
         finally:
             process.terminate()
             process.wait(SECONDS)
-    assert "made a token in" in made
+    assert "created a token in" in made
     assert token not in made + where
     assert answer.status_code == 200
     if os.name == "posix":
@@ -204,8 +204,11 @@ def test_it_makes_a_token_for_its_owner(place: Place) -> None:
         (McpOptions(host="::"), "--tls-cert"),
         (McpOptions(host="memory.example.org", certificate="c", key="k"), "--allowed-host"),
         (McpOptions(host="0.0.0.0", insecure=True), "--allowed-host"),
-        (McpOptions(key="k"), "name both"),
-        (McpOptions(host="0.0.0.0", certificate="c", key="k", allowed_hosts=("memory.example.org",)), "no certificate"),
+        (McpOptions(key="k"), "pass both"),
+        (
+            McpOptions(host="0.0.0.0", certificate="c", key="k", allowed_hosts=("memory.example.org",)),
+            "cannot load the certificate",
+        ),
     ],
 )
 def test_the_world_is_let_in_only_on_purpose(options: McpOptions, told: str) -> None:
@@ -228,9 +231,9 @@ def test_what_is_safe_or_meant_is_let_be(options: McpOptions) -> None:
 
 def test_a_certificate_must_be_one(tmp_path: Path) -> None:
     file = tmp_path / "c.pem"
-    file.write_text("no certificate")
+    file.write_text("cannot load the certificate")
     for options in (McpOptions(certificate=str(file)), McpOptions(certificate=str(tmp_path / "none"), key=str(file))):
-        with pytest.raises(ConfigError, match="no certificate and its key"):
+        with pytest.raises(ConfigError, match="cannot load the certificate and key"):
             check_options(options)
     check_options(McpOptions())
 

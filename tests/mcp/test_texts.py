@@ -200,7 +200,7 @@ def test_what_is_written_otherwise_is_refused_and_not_damaged(
     path = CLIENTS["codex"].file(PROJECT)
     path.parent.mkdir()
     path.write_text(text)
-    with pytest.raises(ConfigError, match="by hand"):
+    with pytest.raises(ConfigError, match="manually"):
         install(CLIENTS["codex"], PROJECT, ["alma", "mcp"])
 
 
@@ -210,7 +210,7 @@ def test_tables_below_it_go_with_it() -> None:
 
 
 def test_broken_toml_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"config\.toml is not valid TOML .*nothing was changed"):
+    with pytest.raises(ConfigError, match=r"config\.toml is not valid TOML .*Nothing was changed"):
         TOML.load("a = ", "config.toml")
 
 

@@ -1,4 +1,4 @@
-"""The command line. `main` is the process boundary: an expected error becomes one line and an exit code."""
+"""The command line. `main` turns an expected error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ OK, FAILED, USAGE, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 done, 1 an error or nothing to do, 2 wrong usage, 130 interrupted."""
+    """Run one command and return its exit code: 0 success, 1 error or nothing to do, 2 usage error, 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character shows another; a file name of odd bytes is no reason to stop.
+        # Replace characters that the terminal cannot encode, such as invalid bytes in file names.
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None and getattr(stream, "errors", None) == "strict":
             reconfigure(errors="replace")
@@ -38,16 +38,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except OSError as error:
-        # The answer goes to a pipe that nobody reads, or to a file on a full disk; the store has errors of its own.
+        # The output pipe was closed, or the disk is full; errors of the store are raised as ALMAError.
         if not isinstance(error, BrokenPipeError) and error.errno not in _FULL:
             raise
-        # What is still buffered must not raise again while the interpreter ends.
+        # Buffered output must not raise again at interpreter exit.
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, sys.stdout.fileno())
         os.close(silence)
         if isinstance(error, BrokenPipeError):
             return BROKEN_PIPE
-        print(f"error: the answer could not be written: {error.strerror}", file=sys.stderr)
+        print(f"error: cannot write the output: {error.strerror}", file=sys.stderr)
         return FAILED
     finally:
         log.removeHandler(warnings)
@@ -62,7 +62,7 @@ def _run(words: list[str], warnings: logging.Handler) -> int:
     args, rest = parser.parse_known_args(words)
     several = [one.dest for one in args.parser._actions if not one.option_strings and one.nargs in ("*", "+")]
     if rest and several and not any(word.startswith("-") for word in rest):
-        # argparse takes values that have a place only up to the first option.
+        # argparse accepts positional values only up to the first option.
         getattr(args, several[0]).extend(rest)
     elif rest:
         close = difflib.get_close_matches(rest[0].partition("=")[0], args.parser._option_string_actions, n=1)
@@ -88,7 +88,7 @@ def _run(words: list[str], warnings: logging.Handler) -> int:
         out.error(error)
         return FAILED
     finally:
-        # The bar of how far it is.
+        # Clear the progress bar.
         sys.stderr.write("\r\x1b[K" if sys.stderr.isatty() else "")
     if isinstance(answer, int):
         return answer

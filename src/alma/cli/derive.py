@@ -1,4 +1,4 @@
-"""Derive the command line from the operations: a parser from their parameters, arguments from what was typed."""
+"""Derive the command line from the operations: build the parser from their parameters, and read the arguments."""
 
 from __future__ import annotations
 
@@ -32,57 +32,57 @@ if TYPE_CHECKING:
 
 LISTING = """\
 start:
-  init         write a configuration file for this folder
-  doctor       check that everything works, and say how to fix what does not
-  demo         watch it learn, on a scratch database
-  trust        trust the configuration and the memory in a folder
+  init         create a configuration file for this folder
+  doctor       check that everything works and suggest fixes
+  demo         watch alma learn, using a temporary database
+  trust        trust the configuration and memory of a folder
 
-the loop:
-  retrieve     find the memories that matter for a task
-  learn        record how a task went, and say what was learned from it
-  feedback     say what memories were worth; it moves their rank
-  session      begin where the last session left off, note what happens, hand over
-  work         track what is to be done: add, next, claim, status
+everyday:
+  retrieve     find memories relevant to a task
+  learn        record the outcome of a task
+  feedback     rate memories; ratings change their rank
+  session      start where the last session left off, take notes, hand over
+  work         manage work items: add, next, claim, status
 
 memories:
   list         list memories, newest first
-  search       look memories up by words or meaning, best first
-  show         show all that is known of one memory
+  search       search memories by words or meaning, best match first
+  show         show one memory in full
   add          add a fact, preference, strategy, warning, rule or conversation
   update       change a memory's fields, status or tags
-  delete       erase a memory, or everything of a user, for good
-  explain      say why a memory is retrieved for a task, or why not
-  playbook     print all that was learned as one page
+  delete       delete a memory, or everything that belongs to a user
+  explain      explain why a memory is retrieved for a task, or why not
+  playbook     print everything learned as one page
 
 knowledge:
-  ingest       read files into memory: chat exports, histories of coding agents, documents
-  learn-from   find what a conversation or a note teaches, and keep it
-  rules        keep rules in the files that coding agents read, and take edits back
-  graph        see who and what is known, and how they are related
-  domains      say what kind of work this memory is for, and what may be learned
-  workflow     go on after an interruption: runs, checkpoints, branches, artifacts
-  confidence   say how likely a strategy is to work, and how far to trust that
+  ingest       import chat exports, coding-agent histories and documents
+  learn-from   extract memories from a conversation or a text
+  rules        sync rules with the files that coding agents read
+  graph        explore people and things, and how they are related
+  domains      choose what this memory is for and what it may learn
+  workflow     checkpoint, resume and merge workflow runs
+  confidence   estimate how likely a strategy is to work
 
-upkeep:
-  stats        count what is stored, by type, status and agent
-  usage        show what language models were asked, and what it cost
-  archive      put away memories that nobody used for long and that have faded
-  reconcile    ask a model which of the memories that look alike is out of date
-  reindex      embed everything anew with the configured embedder
-  vacuum       leave no trace of deleted memories, and give unused space back
-  export       write the whole memory as JSON Lines
-  import       take in what `alma export` wrote
+maintenance:
+  stats        count memories by type, status and agent
+  usage        show language model calls and their cost
+  archive      archive memories that are faded and unused
+  reconcile    ask a model which similar memories are outdated
+  reindex      embed all records again with the configured embedder
+  vacuum       remove all traces of deleted memories and free disk space
+  export       export the whole memory as JSON Lines
+  import       import a file written by `alma export`
   backup       copy the store to a new file while it is in use
 
-other programs:
-  mcp          serve the memory over MCP, or add it to the settings of a client
-  serve        serve the memory over HTTP, on this machine unless told otherwise
-  token        say who may call `alma serve`, and what they may do
-  completion   print a script that lets your shell complete these commands
+integrations:
+  mcp          run the MCP server, or add it to an MCP client
+  serve        run the HTTP server
+  token        manage access tokens for `alma serve`
+  completion   print a shell completion script
 
 """
 SUMMARIES: dict[str, str] = dict(re.findall(r"^  (\S+) +(.+)$", LISTING, re.MULTILINE))
-"""The commands, in the order in which people meet them."""
+"""One line for each command, in the order of the help."""
 EPILOG = """\
 examples:
   alma init
@@ -91,10 +91,10 @@ examples:
   alma work next --agent ops --claim
   alma mcp install --client claude-code
 
-`alma COMMAND --help` explains a command and shows examples. Ids may be shortened as long as they are unambiguous.
-The configuration is --config, else $ALMA_CONFIG, else the nearest .alma/config.yaml here or above.
-Where a command needs --agent, $ALMA_AGENT and then default_agent of the configuration stand in for it.
-Exit codes: 0 done, 1 an error or nothing could be done, 2 wrong usage, 130 interrupted.
+Run `alma COMMAND --help` for details and examples. Ids can be shortened as long as they are unique.
+Configuration: --config, then $ALMA_CONFIG, then the nearest .alma/config.yaml in this folder or a parent folder.
+--agent defaults to $ALMA_AGENT, then to default_agent in the configuration.
+Exit codes: 0 success, 1 error or nothing to do, 2 usage error, 130 interrupted.
 """
 
 NAMES = {
@@ -109,26 +109,28 @@ NAMES = {
     "strategies_used": "strategy", "strategy_used": "strategy", "tags": "tag", "tenant_id": "tenant", "tests": "test",
     "trusted": "untrusted", "types": "type", "user_id": "user", "workflow_id": "workflow",
 }  # fmt: skip
-"""What parameters are called on the command line, where that is not their own name."""
+"""Command-line names of parameters, where they differ."""
 IDS = {
     "memory_id", "item_id", "parent_id", "blocked_by", "unblocked_by", "blocks", "session_id", "retrieval_id",
     "retrieved_memory_ids", "used_memory_ids",
 }  # fmt: skip
-"""Parameters that take ids: an unambiguous beginning is enough."""
+"""Parameters that take ids, which may be shortened."""
 MOMENTS = {"since", "until", "as_of", "older_than"}
-"""Parameters that take times: also `3d`, `2 weeks`, `yesterday`."""
+"""Parameters that take times, also as `3d`, `2 weeks` or `yesterday`."""
 RENAMED = {
     "calibration": "confidence calibration", "erase-user": "delete --user", "forget": "archive",
     "health": "doctor --quick", "initialize": "session prepare", "progress": "work progress",
     "shown": "feedback --shown", "wake-up": "session wake-up",
 }  # fmt: skip
-"""Commands of earlier versions."""
+"""Old command names and their current ones."""
 NEGATED = {
-    "auto_expand": "make no work items of the prompt",
-    "trusted": "it is not your own: what it says waits for your review",
+    "auto_expand": "do not create work items",
+    "trusted": "the content is not your own: its memories wait for your review",
 }
-"""What options mean that switch off what is on by default."""
+"""Help of options that turn off a default."""
 _STATUSES = ("pending", "in_progress", "blocked", "review", "done", "failed")
+_PARTS = {"entity_types": "entity", "relationship_types": "relationship"}
+"""Parameters that a command builds from an option of its own."""
 _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
@@ -139,13 +141,13 @@ _MODULES = {
     **dict.fromkeys(("doctor", "trust", "reindex", "vacuum", "export", "backup", "import"), "store"),
     "demo": "demo",
 }
-"""Where commands are declared, if not in `commands`."""
-REVIEW = "alma list --status candidate; alma update ID --status active approves one"
+"""The modules that declare commands, other than `commands`."""
+REVIEW = "run `alma list --status candidate`, and `alma update ID --status active` to approve one"
 _RAW = argparse.RawDescriptionHelpFormatter
 
 
 class Reply:
-    """What a command answers: a document for programs; for people the parts, by default the document itself."""
+    """The answer of a command: a document for `--json`, and parts for people (by default the document itself)."""
 
     def __init__(self, document: object, *parts: Any, code: int = 0) -> None:
         self.document = document
@@ -154,30 +156,32 @@ class Reply:
 
 
 def reply_value(value: Any, key: str, text: str = "") -> Reply:
-    """Reply with a value, which programs get under its key; a list also with its count."""
+    """Reply with a value. In JSON it is under `key`; a list also gets its count."""
     counted = {"count": len(value)} if isinstance(value, list) else {}
-    return Reply({**counted, key: value} if key else value, text, EMPTY.get(key, f"no {key}") if value == [] else value)
+    return Reply(
+        {**counted, key: value} if key else value, text, EMPTY.get(key, f"No {key}.") if value == [] else value
+    )
 
 
 Run = Callable[["Call"], "Reply | int"]
-"""Runs a command; a number is the exit code of one that printed its answer itself."""
+"""Runs a command. A number is the exit code of a command that printed its own output."""
 
 
 R = TypeVar("R", bound=Run)
 
 
 class Argument:
-    """A decorator that gives a command an argument which is no parameter of an operation.
+    """A decorator that adds an argument to a command which is not a parameter of an operation.
 
-    `--tag TAG` is an option, `--tag TAG…` one that may be repeated, `--yes` a switch, and `FILE` is given by its place.
-    Arguments of a group exclude each other: of `either` one may be given, of `needed` one must.
+    `--tag TAG` is an option, `--tag TAG…` a repeatable option, `--yes` a flag, and `FILE` a positional argument.
+    Arguments of a group exclude each other: at most one of `either`, exactly one of `needed`.
     """
 
     def __init__(self, spec: str, help: str, values: Sequence[str] = (), group: str = "", **options: Any) -> None:
         flag, _, metavar = spec.partition(" ")
         kind: dict[str, Any] = {"metavar": metavar} if metavar else {"action": "store_true"}
         if metavar.endswith("…"):
-            kind, help = {"metavar": metavar[:-1], "action": "append"}, f"{help}; may be repeated"
+            kind, help = {"metavar": metavar[:-1], "action": "append"}, f"{help}; repeatable"
         elif not flag.startswith("--"):
             flag, kind = flag.lower(), {"metavar": metavar or flag}
         self.flag, self.options, self.values, self.group = flag, {**kind, "help": help, **options}, values, group
@@ -187,47 +191,50 @@ class Argument:
         return run
 
 
-YES = Argument("--yes", "do not ask")
+YES = Argument("--yes", "do not ask for confirmation")
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
+    """A command of the command line, and how it is derived from an operation."""
+
     words: str
     operation: str = ""
-    """The operations whose parameters are its arguments, with spaces between; the first is run."""
+    """The operations whose parameters it accepts, separated by spaces; the first one is run."""
     takes: str = "*"
-    """Which of the parameters it takes. `name` is given by its place, `name?` may be left out, `--name` is an option,
-    `--name:other=5` one with another name than in NAMES and another default, and `!name` cannot be typed. `--*` are
-    all others as options, and `*` too, but for the first that is needed, which is given by its place."""
+    """The parameters it accepts. `name` is positional, `name?` is optional, `--name` is an option, `--name:other=5` is
+    an option with another name than in NAMES and another default, and `!name` is not accepted. `--*` accepts all other
+    parameters as options; `*` does too, but makes the first required parameter positional."""
     key: str = ""
-    """What the answer is called in JSON; a list also gets its count. Of an answer with a field of that name, only the
+    """The key of the answer in JSON; a list also gets its count. If the answer has a field of that name, only the
     field is shown."""
     verb: str = ""
-    """What was done: `added`."""
+    """The verb of the confirmation, such as `added`."""
     _: KW_ONLY
     extras: tuple[Argument, ...] = ()
     help: str = ""
-    """What it does, where it does a part of what the operation can."""
+    """The help text, if the operation's does not fit."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """What parameters mean, where the words of the operation do not fit this command."""
+    """Help texts of parameters, where the operation's do not fit."""
     requires: bool = True
-    """Whether the parser asks for what the operation needs; otherwise the command does."""
+    """Whether the parser enforces required parameters; otherwise the command does."""
     matching: bool = True
-    """Whether the store must have been filled by the configured embedder."""
+    """Whether the configured embedder must match the store."""
     run: Run | None = None
-    """Without it, the operation is run and its answer shown."""
+    """The function to run; by default the operation is run and its answer shown."""
     add_arguments: Callable[[argparse.ArgumentParser], None] | None = None
     own_log: bool = False
-    """It reports what happens in its own way, like the servers."""
+    """Whether it writes its own log, as the servers do."""
 
 
 COMMANDS: list[Command] = []
 
 
 def command(*texts: str, **more: Any) -> Callable[[R], R]:
-    """Declare a function as a command that is more than an operation, with the fields of `Command`.
+    """Declare a function as a command that does more than call an operation. Takes the fields of `Command`.
 
-    Its help comes from the docstring of the function, or from the operation. Other arguments are decorators below.
+    The help text is the function's docstring. If that starts with "Run `alma", the help text is the operation's. Add
+    further arguments as decorators below this one.
     """
 
     def declare(run: R) -> R:
@@ -241,6 +248,8 @@ def command(*texts: str, **more: Any) -> Callable[[R], R]:
 
 
 class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors name the valid values and the closest match."""
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(name) for name in action.choices]
@@ -260,7 +269,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def rename_command(words: Sequence[str]) -> tuple[list[str], str]:
-    """Return the words with the current name of the command, and a hint where they had an old one."""
+    """Return the words with the current name of the command, and a hint if they used an old name."""
     is_value = [word == "--config" for word in ["", *words]]
     at = next((at for at, word in enumerate(words) if not word.startswith("-") and not is_value[at]), 0)
     old = "".join(words[at : at + 1])
@@ -270,34 +279,34 @@ def rename_command(words: Sequence[str]) -> tuple[list[str], str]:
 
 
 def add_shared(parser: argparse.ArgumentParser, config: Any, switch: Any) -> None:
-    """Add what every command takes, before it or after it: what is typed before must not be reset after it."""
+    """Add the options that every command accepts, before or after its name."""
     group = parser.add_argument_group("shared options")
-    group.add_argument("--config", metavar="FILE", default=config, help="the configuration file")
-    group.add_argument("--json", action="store_true", default=switch, help="print one JSON document")
-    group.add_argument("--no-color", action="store_true", default=switch, help="no colours (as with $NO_COLOR)")
+    group.add_argument("--config", metavar="FILE", default=config, help="path of the configuration file")
+    group.add_argument("--json", action="store_true", default=switch, help="print JSON")
+    group.add_argument("--no-color", action="store_true", default=switch, help="disable colors (as does $NO_COLOR)")
 
 
 @cache
 def read_takes(takes: str) -> dict[str, tuple[str, ...]]:
-    """Return how `Command.takes` says that parameters are taken: mark, `?`, name and default of each."""
+    """Parse `Command.takes` into mark, `?`, name and default of each parameter."""
     return {name: rest for mark, name, *rest in _TAKEN.findall(takes) for rest in [(mark, *rest)]}
 
 
 def spell_parameter(command: Command, parameter: Parameter) -> str:
-    """Return what a parameter is called on the command line; empty: the command does not take it."""
+    """Return the command-line name of a parameter, or '' if the command does not accept it."""
     taken = read_takes(command.takes)
     mark, _, spelled, _ = taken.get(parameter.name) or ("--" if "*" in taken else "!", "", "", "")
     return "" if mark == "!" else spelled or NAMES.get(parameter.name, parameter.name).replace("_", "-")
 
 
 def find_default(command: Command, parameter: Parameter, otherwise: Any) -> Any:
-    """Return the default that the command line has for a parameter."""
+    """Return the default value of a parameter on the command line."""
     *_, default = read_takes(command.takes).get(parameter.name, ("",))
     return otherwise if not default else default if read_type(parameter)[0] is str else json.loads(default)
 
 
 def read_type(parameter: Parameter) -> tuple[type, bool, bool]:
-    """Return the type of a parameter or of its items, whether it takes several, and whether it takes nothing."""
+    """Return the type of a parameter or of its items, whether it is a list, and whether it is optional."""
     parts = get_args(parameter.type) or (parameter.type,)
     is_optional = type(None) in parts
     hint = next(part for part in parts if part is not type(None)) if is_optional else parameter.type
@@ -307,6 +316,7 @@ def read_type(parameter: Parameter) -> tuple[type, bool, bool]:
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: Command, operations: Sequence[Operation]) -> None:
+    """Add the arguments of a command: its own, and those of its operations' parameters."""
     if command.add_arguments is not None:
         command.add_arguments(parser)
     done, taken = set(), read_takes(command.takes)
@@ -316,7 +326,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: Command, operations:
         if places.pop("*", "") is None and not places:
             places = dict.fromkeys(needed[:1])
         order = list(places)
-        # Arguments given by their place must be added in their order.
+        # Positional arguments must be added in order.
         for one in sorted(operation.parameters, key=lambda one: order.index(one.name) if one.name in order else -1):
             if one.name not in done and spell_parameter(command, one):
                 done.add(one.name)
@@ -333,16 +343,16 @@ def add_arguments(parser: argparse.ArgumentParser, command: Command, operations:
 def _add_parameter(
     parser: argparse.ArgumentParser, command: Command, one: Parameter, required: bool, place: tuple[str | None, ...]
 ) -> None:
-    """Add a parameter as an option, or in its `place`, which says whether it is needed there."""
+    """Add a parameter as an option, or as a positional argument if `place` is not empty."""
     base, is_list, is_optional = read_type(one)
     spelled, default = spell_parameter(command, one), find_default(command, one, one.default)
     values = (*one.about.choices, "all") if takes_all(one) else one.about.choices
     text = NEGATED.get(one.name, one.about.text) if one.default is True else one.about.text
     text = command.about.get(one.name, text).replace("null for any", "all for any")
     about = text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
-    about += "; may be repeated" if is_list and not place else ""
+    about += "; repeatable" if is_list and not place else ""
     is_given = place == (None,)
-    # A source may be written under another name than the listed one that it counts as.
+    # A source may have another name than the listed one it counts as.
     default = find_source(default) if one.name == "source" and default else default
     about += f" (default {default})" if default not in (None, "", False, True) and not is_given else ""
     metavar = "ID" if one.name in IDS else "TIME" if one.name in MOMENTS else spelled.upper()
@@ -356,22 +366,24 @@ def _add_parameter(
         action = parser.add_argument(one.name, **options, nargs="+" if is_list else place[0])
     else:
         options |= {"action": "append"} if is_list else {}
-        # Who it is may come from the environment or the configuration.
+        # The agent may come from the environment or the configuration.
         is_needed = required and one.needed and one.name != "agent"
         action = parser.add_argument(f"--{spelled}", dest=one.name, required=is_needed, **options)
         if is_optional and isinstance(one.default, str) and not values:
             none: dict[str, Any] = {"action": "store_const", "const": None, "default": _NOT_TYPED}
-            parser.add_argument(f"--no-{spelled}", dest=one.name, help=f"no {spelled}, not even the default", **none)
+            parser.add_argument(
+                f"--no-{spelled}", dest=one.name, help=f"use no {spelled}, not even the default", **none
+            )
     action.values = values  # type: ignore[attr-defined]
 
 
 def takes_all(one: Parameter) -> bool:
-    """Whether `all` stands for no condition, where the operation has one by default."""
+    """Return whether `all` removes the filter that the operation has by default."""
     return bool(one.about.choices) and read_type(one)[2] and one.default is not None
 
 
 def find_operation(name: str) -> Operation:
-    """Return an operation; modules of operations are loaded until it is found."""
+    """Return an operation by name, loading modules until it is registered."""
     from ..operations import MODULES, OPERATIONS
 
     for module in chain.from_iterable(MODULES.values()):
@@ -382,19 +394,19 @@ def find_operation(name: str) -> Operation:
 
 
 def list_choices(action: argparse.Action) -> list[str]:
-    """Return the values that an argument takes, as far as they are known."""
+    """Return the values that an argument accepts, as far as they are fixed."""
     return [str(value) for value in getattr(action, "values", None) or action.choices or ()]
 
 
 def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
-    """Build the parser of all commands; with words, only of the commands among them."""
+    """Build the parser of all commands, or only of the commands in `words`."""
     for name in SUMMARIES.keys() & (SUMMARIES if words is None else words):
         import_module(f".{_MODULES.get(name, 'commands')}", __package__)
     examples = Path(__file__).with_name("examples.txt").read_text(encoding="utf-8").splitlines()
     top = Parser(
         prog="alma",
         usage="alma [--version] [--config FILE] [--json] [--no-color] COMMAND ...",
-        description="Memory that learns: record what worked, get it back when it matters.",
+        description="Memory that learns: record what worked, and retrieve it when it matters.",
         epilog=LISTING + EPILOG,
         formatter_class=_RAW,
     )
@@ -418,7 +430,7 @@ def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParse
 
 def _add_command(below: Any, name: str, command: Command | None, about: str, examples: list[str]) -> Parser:
     operations = [find_operation(one) for one in command.operation.split()] if command else []
-    own_text = command and (command.help or (command.run and command.run.__doc__))
+    own_text = command and (command.help or re.sub(r"^Run `alma .*", "", (command.run and command.run.__doc__) or ""))
     text = own_text or (operations[0].description if operations else about)
     about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
     text = "\n\n".join(fill(part, 79) for part in cleandoc(f"{text[0].upper()}{text[1:]}").split("\n\n"))
@@ -434,16 +446,16 @@ def _add_command(below: Any, name: str, command: Command | None, about: str, exa
 
 
 def list_completions(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
-    """Return what the last word may become: commands, options, or the values of an option."""
+    """Return completions for the last word: commands, options, or the values of an option."""
     *before, typed = words or [""]
     option: argparse.Action | None = None
     for word in before:
-        named = None if option else parser._option_string_actions.get(word)
+        action_named = None if option else parser._option_string_actions.get(word)
         if option is None:
             for action in parser._actions:
                 if isinstance(action, argparse._SubParsersAction):
                     parser = action.choices.get(word, parser)
-        option = named if named is not None and named.nargs != 0 else None
+        option = action_named if action_named is not None and action_named.nargs != 0 else None
     if option is not None:
         values = list_choices(option)
     elif typed.startswith("-"):
@@ -453,11 +465,11 @@ def list_completions(parser: argparse.ArgumentParser, words: list[str]) -> list[
     return [value for value in values if value.startswith(typed)]
 
 
-# -- what was typed
+# -- parsing values
 
 
 def parse_moment(text: str, now: datetime | None = None) -> str:
-    """Return the time that `3d`, `2 weeks`, `yesterday` or `today` mean; any other text as it is."""
+    """Return the time for `3d`, `2 weeks`, `yesterday` or `today`; return any other text unchanged."""
     now, word = now or datetime.now(UTC), text.strip().lower()
     if word in ("today", "yesterday"):
         midnight = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
@@ -470,17 +482,18 @@ def parse_moment(text: str, now: datetime | None = None) -> str:
 
 
 def parse_json(place: str, text: str) -> Any:
+    """Parse JSON. Raise ValidationError that names `place` if it is invalid."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValidationError(f"{place} is not JSON: {error}; nothing was recorded") from error
+        raise ValidationError(f"{place} is not valid JSON: {error}; nothing was recorded") from error
 
 
 # -- a call
 
 
 class Call:
-    """One command that was typed, and what it works with."""
+    """One invocation of a command: its arguments, output and memory."""
 
     def __init__(self, args: argparse.Namespace, out: Output, stack: ExitStack) -> None:
         self.args = args
@@ -490,6 +503,7 @@ class Call:
 
     @cached_property
     def config(self) -> tuple[Path, Config]:
+        """The configuration file and its content."""
         from ..app import read_config
 
         return read_config(self.args.config)
@@ -502,8 +516,8 @@ class Call:
         return self._stack.enter_context(open_memory(self.config[1], matching=self.command.matching))
 
     def read_arguments(self, name: str = "") -> dict[str, Any]:
-        """Return the arguments of an operation that were typed, or that the command line has a default for."""
-        given: dict[str, Any] = {}
+        """Return the operation's arguments that were typed or that have a command-line default."""
+        arguments: dict[str, Any] = {}
         for one in find_operation(name or self.command.operation.split()[0]).parameters:
             value = getattr(self.args, one.name, find_default(self.command, one, _NOT_TYPED))
             if one.name == "agent" and one.needed and value is _NOT_TYPED and spell_parameter(self.command, one):
@@ -516,11 +530,11 @@ class Call:
                 value = self._parse_time(one, value)
             elif takes_all(one) and value not in (valid := (*one.about.choices, "all")):
                 raise ValidationError(unknown(one.name, value, valid))
-            given[one.name] = None if value == "all" and takes_all(one) else value
-        return given
+            arguments[one.name] = None if value == "all" and takes_all(one) else value
+        return arguments
 
     def _parse_time(self, parameter: Parameter, text: str) -> str:
-        """Return the time that was typed, or that an age means."""
+        """Return the typed time, or the time that a typed age means."""
         time = parse_moment(text)
         try:
             datetime.fromisoformat(time.strip())
@@ -532,7 +546,7 @@ class Call:
         return time
 
     def find_agent(self) -> str | None:
-        """Return who it is by --agent, the environment or the configuration."""
+        """Return the agent from --agent, the environment or the configuration; None if there is none."""
         if agent := getattr(self.args, "agent", None) or os.environ.get("ALMA_AGENT"):
             return str(agent)
         try:
@@ -541,73 +555,79 @@ class Call:
             return None
 
     def need_agent(self) -> str:
+        """Return the agent, or exit with a usage error."""
         agent = self.find_agent()
-        return agent or self.fail_usage("needs --agent (or $ALMA_AGENT, or default_agent in the configuration)")
+        return agent or self.fail_usage("requires --agent (or $ALMA_AGENT, or default_agent in the configuration)")
 
     def fail_usage(self, message: str) -> NoReturn:
+        """Exit with a usage error."""
         parser: Parser = self.args.parser
         parser.error(f"{self.command.words} {message}")
 
     def _resolve_id(self, text: str) -> str:
-        """Return the id that begins like this; a text that begins none is left as it is."""
+        """Return the only id that starts with this text, or the text itself if there is none."""
         from ..upkeep import find_ids
 
         ids = find_ids(self.alma, text, 6) if _SHORT_ID.fullmatch(text) else []
         if len(ids) > 1:
             more = ", …" if len(ids) > 5 else ""
-            raise ValidationError(f"{text!r} is ambiguous; it may be {', '.join(ids[:5])}{more}")
+            raise ValidationError(f"id {text!r} is ambiguous: it matches {', '.join(ids[:5])}{more}")
         return ids[0] if ids else text
 
-    def run(self, operation_name: str, /, **given: Any) -> Any:
-        """Run an operation on the memory; ids may be shortened."""
+    def run(self, operation_name: str, /, **arguments: Any) -> Any:
+        """Run an operation on the memory. Ids may be shortened."""
         operation = find_operation(operation_name)
-        # The name of a conversation is no id.
-        for key in (IDS if operation.group in ("sessions", "work") else IDS - {"session_id"}) & given.keys():
-            value = given[key]
+        # A conversation's session_id is a name, not an id.
+        for key in (IDS if operation.group in ("sessions", "work") else IDS - {"session_id"}) & arguments.keys():
+            value = arguments[key]
             if isinstance(value, str):
-                given[key] = self._resolve_id(value)
+                arguments[key] = self._resolve_id(value)
             elif isinstance(value, list):
-                given[key] = [self._resolve_id(one) for one in value]
-        if given.get("agent") is None and any(one.name == "agent" and one.needed for one in operation.parameters):
-            given["agent"] = self.need_agent()
+                arguments[key] = [self._resolve_id(one) for one in value]
+        if arguments.get("agent") is None and any(one.name == "agent" and one.needed for one in operation.parameters):
+            arguments["agent"] = self.need_agent()
         progress = {"progress": self.out.progress} if operation.is_long else {}
         try:
-            return operation.run(self.alma, **operation.check(given), **progress)
+            return operation.run(self.alma, **operation.check(arguments), **progress)
         except ValidationError as error:
             raise ValidationError(self._name_options(str(error), operation)) from error
 
     def _name_options(self, message: str, operation: Operation) -> str:
-        """Return a message with the options of the command line for the names of parameters."""
+        """Return a message that names options instead of parameters."""
         names = {one.name for one in operation.parameters}
-        # Backwards: of `--workspace` and `--no-workspace` the first counts.
+        # Reversed, so that `--workspace` wins over `--no-workspace`.
         actions = [one for one in reversed(self.args.parser._actions) if one.dest in names]
         options = {one.dest: one.option_strings[0] if one.option_strings else str(one.metavar) for one in actions}
+        for name, option in _PARTS.items():
+            if getattr(self.args, option, None):
+                message = re.sub(rf"\b{name}\[\d+\](?:\.\w+)?", f"--{option}", message)
         every, long = ("|".join(one for one in options if mark in one) or "(?!)" for mark in ("", "_"))
-        pattern = rf"argument '({every})'|`({every})`|^({every})(?= (?:must|may|cannot|is|has)\b)|\b({long})\b"
+        pattern = rf"\b({every})\[\d+\]|argument '({every})'|`({every})`|"
+        pattern += rf"^({every})(?= (?:must|may|cannot|is|has)\b)|\b({long})\b"
         return re.sub(pattern, lambda name: options[name[name.lastindex or 0]], message, flags=re.MULTILINE)
 
     def run_typed(self, name: str = "", /, **more: Any) -> Any:
-        """Run an operation, the command's own by default, with what was typed."""
+        """Run an operation, by default the command's own, with the typed arguments."""
         return self.run(name or self.command.operation.split()[0], **self.read_arguments(name) | more)
 
     def answer(self, name: str = "", /, **more: Any) -> Reply:
-        """Run an operation as `run_typed` does, and answer as the command says."""
+        """Run an operation as `run_typed` does, and reply as the command declares."""
         command, value = self.command, self.run_typed(name, **more)
         if command.key and (part := getattr(value, command.key, None)) is not None:
             value = list(part) if isinstance(part, tuple) else part
         return reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
 
     def refuse_options(self, names: str, why: str) -> None:
-        """Refuse options that do not go with others, if one of them was typed."""
+        """Raise ValidationError if one of these options was typed."""
         typed = [name for name in names.split() if getattr(self.args, name, None) not in (None, False)]
         options = [one.option_strings[0] for one in self.args.parser._actions if one.dest in typed]
         if options:
             raise ValidationError(f"{', '.join(options)} {why}")
 
     def confirm(self, question: str, *things: Any) -> None:
-        """Ask whether to do it, after showing what it is about; --yes answers. End where the person says no."""
+        """Show what will change and ask for confirmation, unless --yes was passed. Exit if the answer is no."""
         if not self.args.yes:
             self.out.show(*([] if self.out.as_json else things))
             if not self.out.confirm(question):
-                self.out.line("nothing was changed")
+                self.out.line("Nothing was changed.")
                 raise SystemExit(0)

@@ -1,4 +1,4 @@
-"""Commands that open no memory: set one up, serve it, say who may call it, and complete commands."""
+"""Commands that do not open a memory: init, servers, tokens and shell completion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OPTIONS = {
 
 
 def write_configuration(project: str, storage: str, embedding: str, folder: str) -> str:
-    """Return the text of a new configuration file. A JSON string is a YAML string."""
+    """Return the text of a new configuration file."""
     template = Path(__file__).with_name("config_template.yaml").read_text(encoding="utf-8")
     return template.format(
         project=json.dumps(project),
@@ -47,20 +47,20 @@ def write_configuration(project: str, storage: str, embedding: str, folder: str)
 
 
 @command("init")
-@Argument("--project-id ID", "whose memory it is (default: the folder's name)")
+@Argument("--project-id ID", "the project's id (default: the folder's name)")
 @Argument("--storage STORAGE", "sqlite (default) or file", choices=("sqlite", "file"), default="sqlite")
 @Argument("--embedding NAME", f"{', '.join(EMBEDDINGS)} (default auto)", choices=EMBEDDINGS, default="auto")
-@Argument("--dir DIR", "where to write it (default .alma)", default=".alma")
-@Argument("--force", "overwrite a configuration that is there")
+@Argument("--dir DIR", "the folder to write to (default .alma)", default=".alma")
+@Argument("--force", "overwrite an existing configuration")
 def init(call: Call) -> Reply:
-    """Write a configuration file for this folder."""
+    """Create a configuration file for this folder."""
     args, folder = call.args, Path(call.args.dir)
     file, whole = folder / "config.yaml", folder.resolve()
     is_hidden = whole.name == ".alma"
     if file.exists() and not args.force:
-        raise ConfigError(f"{file} is there already; --force overwrites it")
+        raise ConfigError(f"{file} already exists; pass --force to overwrite it")
     if args.project_id is not None and not args.project_id.strip():
-        raise ValidationError("--project-id must not be blank; without it the project has the folder's name")
+        raise ValidationError("--project-id must not be blank; leave it out to use the folder's name")
     project = args.project_id or (whole.parent if is_hidden else whole).name or "my-project"
     text = write_configuration(project, args.storage, args.embedding, ".alma" if is_hidden else ".")
     fresh = file.with_name(f"{file.name}.new")
@@ -68,24 +68,24 @@ def init(call: Call) -> Reply:
         make_private_folder(folder)
         if is_hidden:
             folder.chmod(0o700)
-        # It is checked before it takes its place.
+        # Check it before it replaces the old file.
         fresh.unlink(missing_ok=True)
         create_private(fresh, text)
         load(fresh)
         fresh.replace(file)
     except OSError as error:
-        raise StorageError(f"{file} cannot be made: {error.strerror}") from error
+        raise StorageError(f"cannot create {file}: {error.strerror}") from error
     finally:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
     if is_hidden:
-        # Where trust cannot be recorded, the file works as far as it needs none.
+        # If trust cannot be recorded, the settings that need no trust still work.
         with suppress(StorageError, ConfigError):
             trust_folder(whole.parent, text.encode())
     alma = "alma" if file == Path(".alma") / "config.yaml" else f"alma --config {shlex.quote(str(file))}"
     return Reply(
         {"config": file, "project_id": project, "storage": args.storage, "embedding": args.embedding},
-        f"wrote {file} for project {project!r}. Next:",
+        f"Created {file} for project {project!r}. Next:",
         f'  {alma} learn --agent dev --task "Fix the login test" --outcome success --strategy "Clear the cache"',
         f'  {alma} retrieve "Fix the login test" --agent dev',
     )
@@ -96,30 +96,30 @@ def init(call: Call) -> Reply:
 
 @command("serve", add_arguments=http.add_arguments, own_log=True)
 def serve(call: Call) -> int:
-    """Serve the memory over HTTP, on this machine unless told otherwise."""
+    """Run the HTTP server. It listens on this machine only, unless --host is passed."""
     http.serve(http.HttpOptions.read(call.args, call.args.config))
     return 0
 
 
 @command("mcp", add_arguments=mcp.add_arguments, own_log=True)
 def serve_mcp(call: Call) -> int:
-    """Serve the memory over MCP: over standard input and output, or HTTP."""
+    """Run the MCP server over standard input and output, or over HTTP."""
     mcp.run(mcp.McpOptions.read(call.args, call.args.config))
     return 0
 
 
 @command("mcp install", add_arguments=partial(clients.add_arguments, action=clients.INSTALL))
 def install_mcp(call: Call) -> int:
-    """Put the server into the settings of a client; shows what would change, and asks."""
+    """Add the server to an MCP client's settings. Shows the change and asks first."""
     args, as_json = call.args, call.out.as_json
     if as_json and not (args.yes or args.dry_run):
-        raise ValidationError("there is nobody to ask here; pass --yes to do it, or --dry-run to see what would change")
+        raise ValidationError("with --json, pass --yes to apply the change, or --dry-run to see it")
     return clients.run(call.command.words.rpartition(" ")[2], args, args.config, as_json=as_json)
 
 
 @command("mcp uninstall", add_arguments=partial(clients.add_arguments, action=clients.UNINSTALL))
 def uninstall_mcp(call: Call) -> int:
-    """Take the server out of the settings of a client again."""
+    """Remove the server from an MCP client's settings."""
     return install_mcp(call)
 
 
@@ -131,19 +131,22 @@ def _describe_token(token: tokens.Token) -> dict[str, Any]:
 @command("token add")
 @_NAME
 @Argument(
-    "--scope SCOPE", f"what it may do: {', '.join(SCOPES)}; each includes those before it", SCOPES, default="read"
+    "--scope SCOPE",
+    f"permissions: {', '.join(SCOPES)}; each includes those before it (default read)",
+    SCOPES,
+    default="read",
 )
-@Argument("--project P…", "only this project", dest="projects")
-@Argument("--expires WHEN", "such as 12h, 30d, 1y or 2031-01-31; default: never")
+@Argument("--project P…", "allow only this project", dest="projects")
+@Argument("--expires WHEN", "expiry, such as 12h, 30d, 1y or 2031-01-31 (default: never)")
 def add_token(call: Call) -> Reply:
-    """Make a token. It is shown once and not kept."""
+    """Create a token. It is shown once; only its hash is stored."""
     args, file = call.args, tokens.find_file(call.config[0])
     secret = tokens.add(file, args.name, args.scope, args.projects or (), args.expires)
     [about] = [_describe_token(one) for one in tokens.list_tokens(file) if one.name == args.name.strip()]
     until = f" until {about['expires_at']:%Y-%m-%d %H:%M} UTC" if about["expires_at"] else ""
     where = ", ".join(about["projects"] or ["all projects"])
     what = "do everything" if args.scope == "admin" else args.scope
-    text = f"{about['name']} may {what} in {where}{until}. This is the token; it is not shown again:"
+    text = f"Created token {about['name']!r}: may {what} in {where}{until}. Copy it now; it is not shown again:"
     return Reply({**about, "token": secret}, text, secret)
 
 
@@ -156,16 +159,16 @@ def list_tokens(call: Call) -> Reply:
 @command("token revoke")
 @_NAME
 def revoke_token(call: Call) -> Reply:
-    """Let a token open nothing any more, in a running server too."""
+    """Revoke a token. A running server refuses it from the next request on."""
     gone = tokens.revoke(tokens.find_file(call.config[0]), call.args.name)
-    return Reply({"revoked": gone.name}, f"{gone.name} opens nothing any more")
+    return Reply({"revoked": gone.name}, f"revoked {gone.name}")
 
 
 # -- completion
 
 _SCRIPTS = {
     "bash": """\
-# Completion of alma for bash. Where alma knows no answer, files are offered.
+# Completion of alma for bash. Falls back to file names.
 _alma() {
     local IFS=$'\\n'
     COMPREPLY=( $(alma __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null) )
@@ -174,7 +177,7 @@ complete -o default -F _alma alma
 """,
     "zsh": """\
 #compdef alma
-# Completion of alma for zsh. Where alma knows no answer, files are offered.
+# Completion of alma for zsh. Falls back to file names.
 _alma() {
     local -a answers
     answers=( ${(f)"$(alma __complete "${(@)words[2,CURRENT]}" 2>/dev/null)"} )
@@ -193,6 +196,6 @@ complete -c alma -a '(alma __complete (commandline -opc)[2..] (commandline -ct) 
 @command("completion")
 @Argument("SHELL", "bash, zsh or fish", choices=tuple(_SCRIPTS))
 def print_completion(call: Call) -> Reply:
-    """Print a script that lets your shell complete these commands."""
+    """Print a shell completion script."""
     script = _SCRIPTS[call.args.shell]
     return Reply({"shell": call.args.shell, "script": script}, script.rstrip("\n"))

@@ -1,7 +1,7 @@
-"""Show answers: one JSON document for programs; lines, tables and cards for people.
+"""Print answers: JSON for programs; lines, tables and cards for people.
 
-`Output.show` shows any value: in its own way where `SHOWN` knows its type, otherwise a dataclass as a card of its
-fields and a list of them as a table.
+`Output.show` prints any value: types in `SHOWN` in their own way, other dataclasses as a card of their fields, lists of
+dataclasses as a table.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Progress = Callable[[int, int], None]
 Row = Mapping[str, Any]
 
 WIDTH = 100
-"""Where output is no terminal."""
+"""The width if the output is not a terminal."""
 _LONGEST = 300
 _NOTHING: tuple[Any, ...] = (None, "", [], (), {})
 _SECTION = 20
 _BAR = 30
-# What others wrote, such as the name of a branch, must not move the cursor, colour the screen or turn letters around.
+# Stored texts must not move the cursor, color the screen or change the writing direction.
 _UNSEEN = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)])
 _CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 MARKS = {
@@ -45,7 +45,7 @@ MARKS = {
     "failed": "✗ red", "failure": "✗ red", "success": "✓ green", "ok": "✓ green", "interrupted": "! yellow",
     "warning": "! yellow", "heuristic": " green", "anti_pattern": " red", "outcome": " yellow", "rule": " cyan",
 }  # fmt: skip
-"""The sign and the colour of a status, and the colour of a type of memory."""
+"""The symbol and color of a status, and the color of a memory type."""
 _COLUMNS = {
     "Artifact": "name kind size location run_id node_id",
     "Checkpoint": "number branch_id node_id created_at size state",
@@ -59,23 +59,29 @@ _COLUMNS = {
     "Suggestion": "score keep.name other.name why",
     "WorkItem": "id status priority title agent claimed_by claimed_until waiting_for test_results archived",
 }
-"""What a table shows of each; of others, all that is short."""
+"""The columns of a table; other types show all short fields."""
 _LEFT_OUT = {"prompt", "embedding", "turns", "confidence_interval", "project_id"}
 EMPTY = {
-    "memories": "nothing found",
-    "matches": "nothing found",
-    "items": "no work items",
-    "logs": "no session has noted how far it is; `alma session note --log` does",
-    "entities": "nobody and nothing of that name; `alma graph build` reads what is new",
-    "paths": "nothing is known that joins these two; --depth looks further",
-    "suggestions": "no two look alike",
-    "folders": "no folder is trusted yet",
-    "tokens": "no token yet; `alma serve` makes the first, `alma token add` another",
+    "memories": "No memories found. Add one with `alma add`, or record an outcome with `alma learn`.",
+    "matches": "No memories match.",
+    "items": "No work items. Add one with `alma work add`.",
+    "logs": "No progress logged yet. Log it with `alma session note --log`.",
+    "entities": "No entity of that name. Run `alma graph build` to read new memories into the graph.",
+    "paths": "No path between these entities. Pass a larger --depth to look further.",
+    "suggestions": "No entities look the same.",
+    "folders": "No trusted folders. Trust one with `alma trust`.",
+    "tokens": "No tokens yet. Create one with `alma token add`; the first `alma serve` creates one too.",
+    "rules": "No rules yet. Add one with `alma add rule`.",
+    "runs": "No runs. Start one with `alma workflow start`.",
+    "checkpoints": "No checkpoints. Save one with `alma workflow checkpoint`.",
+    "artifacts": "No artifacts. Add one with `alma workflow link`.",
 }
-"""What there is to say where a list is empty; of others, that there are none."""
+"""Messages for empty lists; the default is `No <key>.`"""
 
 
 class Output:
+    """Prints answers: JSON for programs; lines, tables and cards for people."""
+
     def __init__(self, *, as_json: bool = False, color: bool = True) -> None:
         self.as_json = as_json
         self.is_terminal = sys.stdout.isatty()
@@ -84,6 +90,7 @@ class Output:
         self.width = shutil.get_terminal_size().columns if self.is_terminal else WIDTH
 
     def error(self, error: ALMAError) -> None:
+        """Print an error: as JSON on standard output, or as a line on standard error."""
         message = str(error)
         if self.as_json:
             print(format_json({"error": {"type": type(error).__name__, "message": message}}))
@@ -92,32 +99,33 @@ class Output:
             print(f"error: {message}", file=sys.stderr)
 
     def confirm(self, question: str) -> bool:
-        """Ask; refuse where nobody can answer."""
+        """Ask a yes/no question. Raise ValidationError if there is no terminal to ask on."""
         if self.as_json or not sys.stdin.isatty():
-            raise ValidationError(f"{question} There is nobody to ask here; pass --yes to go ahead without asking")
+            raise ValidationError(f"{question} Cannot ask without a terminal; pass --yes to confirm")
         print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def progress(self, done: int, total: int) -> None:
-        """Report how far it is on standard error, if that is a terminal."""
+        """Draw a progress bar on standard error, if that is a terminal."""
         if sys.stderr.isatty():
             filled = _BAR * done // total if total else 0
             sys.stderr.write(f"\r\x1b[K{'━' * filled:<{_BAR}} {done}/{total}")
             sys.stderr.flush()
 
     def paint(self, text: str, style: str = "") -> str:
-        """Return a text without signs that steer a terminal, in its style."""
+        """Return a text without control characters, in a style."""
         text = text.translate(_UNSEEN)
         codes = ";".join(str(_CODES[word]) for word in style.split())
         return f"\x1b[{codes}m{text}\x1b[0m" if self.color and codes and text else text
 
     def line(self, text: str, style: str = "") -> None:
+        """Print a line."""
         print(self.paint(text, style))
 
     def table(self, rows: Sequence[Row]) -> None:
-        """Print aligned columns, one line a row; on a terminal the widest column gives way."""
+        """Print rows as aligned columns. On a terminal, the widest column is shortened to fit."""
         names = [name for name in rows[0] if any(row.get(name) not in (*_NOTHING, False) for row in rows)]
-        # Work items are often made together: their ids differ only at the end, and may be listed elsewhere.
+        # Work items are often created together: their ids differ only at the end.
         ids = shorten_ids([row["id"] for row in rows if "id" in row and not row["id"].startswith("wrk_")])
         lines = [[(re.sub(r"_id$|\.name$", "", name).replace("_", " "), "dim") for name in names]]
         for row in rows:
@@ -134,7 +142,7 @@ class Output:
             print("  ".join(texts).rstrip())
 
     def section(self, name: str, items: Any) -> None:
-        """Print a part under a heading; of a list the first of its items."""
+        """Print a value under a heading; only the first items of a long list."""
         if items:
             self.line(f"\n{name.replace('_', ' ')}", "bold")
             is_long = isinstance(items, list | tuple) and len(items) > _SECTION
@@ -143,7 +151,7 @@ class Output:
                 self.line(f"… and {len(items) - _SECTION} more; --json lists all", "dim")
 
     def show(self, *values: Any) -> None:
-        """Show values that are not empty; one that is a function shows itself."""
+        """Print values that are not empty. A function is called to print itself."""
         for value in values:
             name, is_list = type(value).__name__, isinstance(value, list | tuple)
             if callable(value):
@@ -162,15 +170,15 @@ class Output:
                 self.show(*value if has_parts(value) else [f"  {format_value(one)}" for one in value])
 
     def show_card(self, value: Any) -> None:
-        """Show the fields of an object that are not empty: first names and values, then what has parts of its own."""
+        """Print the non-empty fields of an object: first simple values, then nested ones."""
         items = list_fields(value)
         if items and all(is_dataclass(item) for item in items.values()):
             self.table([{"": name, **list_cells(item)} for name, item in items.items()])
             return
         if items.get("dry_run") is False:
             del items["dry_run"]
-        named = {name.replace("_", " "): item for name, item in items.items() if item not in _NOTHING}
-        simple = {name: item for name, item in named.items() if not has_parts(item)}
+        present = {name.replace("_", " "): item for name, item in items.items() if item not in _NOTHING}
+        simple = {name: item for name, item in present.items() if not has_parts(item)}
         width = max(map(len, simple), default=0)
         for name, item in simple.items():
             label = name
@@ -186,6 +194,7 @@ class Output:
 
 
 def list_fields(value: Any) -> dict[str, Any]:
+    """Return the fields of an object that are shown, by name."""
     if isinstance(value, Mapping):
         return dict(value)
     values = {one.name: getattr(value, one.name) for one in fields(value) if one.name not in _LEFT_OUT}
@@ -194,13 +203,13 @@ def list_fields(value: Any) -> dict[str, Any]:
         recent = [(datetime.fromtimestamp(at, UTC), results.get(worth, "partial")) for at, worth in value.recent]
         values["recent"] = [f"{format_value(at)}  {result}" for at, result in recent]
     if isinstance(value, Outcome) and value.error_message:
-        # What a program printed must not read like our own words.
+        # Mark program output, so that it does not read like our own words.
         values["error_message"] = quote_output(value.error_message)
     return values
 
 
 def has_parts(value: object) -> bool:
-    """Tell whether a value has parts of its own; a few figures have none."""
+    """Return whether a value has nested parts to show."""
     if isinstance(value, Mapping):
         return any((isinstance(one, Mapping | list | tuple) and one) or is_dataclass(one) for one in value.values())
     if isinstance(value, list | tuple):
@@ -209,7 +218,7 @@ def has_parts(value: object) -> bool:
 
 
 def list_cells(value: Any) -> Row:
-    """Return what a table shows of a value."""
+    """Return the columns that a table shows for a value."""
     name = type(value).__name__
     if isinstance(value, Memory):
         shown = {"id": value.id, "type": type_of(value), "status": value.status, "confidence": value.confidence}
@@ -223,7 +232,7 @@ def list_cells(value: Any) -> Row:
 
 
 def format_cell(name: str, value: Any) -> tuple[str, str]:
-    """Return what a cell of a table says, and its style."""
+    """Return the text of a table cell and its style."""
     text = format_field(name, value, "").translate(_UNSEEN)
     if name in ("status", "state", "last_outcome", "type"):
         mark, _, style = MARKS.get(text, " ").partition(" ")
@@ -237,24 +246,27 @@ def format_cell(name: str, value: Any) -> tuple[str, str]:
 
 
 def format_json(document: object) -> str:
+    """Return a document as indented JSON."""
     return json.dumps(plain(document), ensure_ascii=False, indent=2)
 
 
 def print_exact(text: str) -> Callable[[Output], None]:
-    """Return what prints a text exactly as it is."""
+    """Return a function that prints a text exactly as it is."""
     return lambda out: print(text)
 
 
 def count(number: int, noun: str, several: str = "") -> str:
-    """Return `1 turn`, `2 turns`."""
+    """Return a number with its noun: `1 turn`, `2 turns`."""
     return f"{number} {noun if number == 1 else several or f'{noun}s'}"
 
 
 def count_memories(number: int) -> str:
+    """Return `1 memory` or `2 memories`."""
     return count(number, "memory", "memories")
 
 
 def format_value(value: object, nothing: str = "none") -> str:
+    """Return a value as text for people."""
     if isinstance(value, datetime):
         return f"{value.astimezone():%Y-%m-%d %H:%M:%S}"
     if isinstance(value, bool):
@@ -270,7 +282,7 @@ def format_value(value: object, nothing: str = "none") -> str:
 
 
 def format_field(name: str, value: Any, nothing: str = "none") -> str:
-    """Return a field's value as text, where its name says that it is a time or how tests went."""
+    """Return a field's value as text; the name tells whether it is a time or test results."""
     if name in ("test_results", "test_status") and isinstance(value, Mapping):
         return ", ".join(f"{test} {'passed' if passed else 'failed'}" for test, passed in value.items()) or nothing
     if isinstance(value, str) and name.endswith(("_at", "_until")):
@@ -280,6 +292,7 @@ def format_field(name: str, value: Any, nothing: str = "none") -> str:
 
 
 def format_bytes(number: int) -> str:
+    """Return a size such as `1.2 MB`."""
     for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if number >= size:
             return f"{number / size:.1f} {unit}"
@@ -287,19 +300,20 @@ def format_bytes(number: int) -> str:
 
 
 def shorten_ids(ids: Sequence[str]) -> dict[Any, str]:
-    """Return the shortest beginnings, ten signs or more after the kind, that distinguish these ids."""
+    """Return ids shortened to unique prefixes of at least ten characters after the kind."""
     length = next((most for most in (14, 16, 20) if len({id[:most] for id in ids}) == len(set(ids))), 40)
     return {id: id[:length] for id in ids}
 
 
 def draw_interval(mean: float, low: float, high: float, width: int = 24) -> str:
-    """Return where between 0 and 1 a belief is, and how sure it is: `······├───●──┤···`."""
+    """Draw a mean and its interval between 0 and 1: `······├───●──┤···`."""
     at, left, right = (round(value * (width - 1)) for value in (mean, low, high))
     marks = {**dict.fromkeys(range(left, right), "─"), right: "┤", left: "├", at: "●"}
     return "".join(marks.get(place, "·") for place in range(width))
 
 
 def draw_belief(memory: Memory, width: int = 24) -> str:
+    """Return the confidence of a memory with its interval."""
     return f"{memory.confidence:.2f} {draw_interval(memory.confidence, *memory.confidence_interval, width)}"
 
 
@@ -318,29 +332,31 @@ _SENTENCES = {
 
 
 def describe_memory(memory: Memory) -> str:
-    """Return what a memory says, in a sentence."""
+    """Return a memory in one sentence."""
     values = {name: value or "" for name, value in list_fields(memory).items()}
     text = _SENTENCES[type_of(memory)].format_map(values)
-    # What is empty leaves its marks behind.
+    # Remove the punctuation around empty fields.
     return re.sub(r"^: | \(\)$| Instead: $", "", text) or f"session {values['session_id']}"
 
 
-def show_retrieval(out: Output, found: Any) -> None:
+def show_retrieval(out: Output, retrieval: Any) -> None:
+    """Print retrieved memories as a table."""
     rows: list[Row] = []
-    for memory, why in zip(found.memories, found.explanations, strict=True):
+    for memory, why in zip(retrieval.memories, retrieval.explanations, strict=True):
         rows.append({"score": f"{why.score:.3f}", **list_cells(memory)})
         rows += [{"memory": f"  {describe_memory(turn)}"} for turn in getattr(memory, "turns", ())]
     if rows:
         out.table(rows)
     else:
-        out.line("nothing relevant is known for this task", "dim")
-    for rule in found.standing_rules:
+        out.line("No relevant memories for this task.", "dim")
+    for rule in retrieval.standing_rules:
         out.line(f"always: {describe_memory(rule)}")
-    if found.retrieval_id and rows:
-        out.line(f"retrieval {found.retrieval_id}", "dim")
+    if retrieval.retrieval_id and rows:
+        out.line(f"retrieval {retrieval.retrieval_id}", "dim")
 
 
 def show_explanation(out: Output, why: Any) -> None:
+    """Print how a memory was scored."""
     out.line(f"\n{why.memory_type.replace('_', ' ')} {why.memory_id}: {why.score:.3f}", "bold")
     out.show(why.factors)
     out.line(why.formula)
@@ -348,17 +364,20 @@ def show_explanation(out: Output, why: Any) -> None:
 
 
 def show_why(out: Output, why: Any) -> None:
-    out.line(f"{f'retrieved, in place {why.rank}' if why.retrieved else 'not retrieved'}: {why.reason}")
+    """Print whether a memory was retrieved, and why."""
+    out.line(f"{f'retrieved, rank {why.rank}' if why.retrieved else 'not retrieved'}: {why.reason}")
     out.show(why.explanation)
 
 
 def show_lesson(out: Output, lesson: Any) -> None:
+    """Print a lesson that changed."""
     kind = type_of(lesson.memory).replace("_", "-")
     text = f"★ {kind} {lesson.verb}: {shorten(describe_memory(lesson.memory), _LONGEST)} ({lesson.why})"
     out.line(text, "green" if lesson.verb in ("formed", "restored") else "yellow")
 
 
 def show_checks(out: Output, checks: Sequence[Any]) -> None:
+    """Print the checks of the doctor and their totals."""
     width = max(len(check.name) for check in checks)
     for check in checks:
         mark, style = MARKS[check.state].split()
@@ -373,31 +392,32 @@ def show_checks(out: Output, checks: Sequence[Any]) -> None:
 
 
 def show_calibration(out: Output, report: Any) -> None:
-    """Show how predictions came true, and what that is worth."""
+    """Print how good past predictions were."""
     if report.count:
         out.show_card(report)
     than = "better" if report.brier < report.running_rate_brier else "no better"
-    verdict = f"the predictions are {than} than the share of successes so far"
-    rough = f"{verdict}; with fewer than 100 outcomes this is rough"
-    few = f"there are {count(report.count, 'outcome')}; 20 or more are needed to say how good predictions are"
+    verdict = f"Predictions are {than} than the running success rate"
+    rough = f"{verdict}; this is a rough estimate, from fewer than 100 outcomes"
+    few = f"Only {count(report.count, 'outcome')}; at least 20 are needed to judge predictions"
     out.line(few if report.count < 20 else rough if report.count < 100 else verdict)
 
 
-def show_subgraph(out: Output, found: Any) -> None:
-    """Show relations, the nearest first: `1  Tom ──works_at──▶ Globex  since 2026-03-01`."""
-    names = {one.id: shorten(one.name, 80) for one in found.entities}
+def show_subgraph(out: Output, graph: Any) -> None:
+    """Print relations, nearest first: `1 Tom ──works_at──▶ Globex since 2026-03-01`."""
+    names = {one.id: shorten(one.name, 80) for one in graph.entities}
     lines = []
-    for one in found.relationships:
-        step = max(found.depths.get(end, 0) for end in (one.subject, one.object))
+    for one in graph.relationships:
+        step = max(graph.depths.get(end, 0) for end in (one.subject, one.object))
         times = {"since": one.valid_from, "until": one.valid_to}
         when = "".join(f"  {word} {time:%Y-%m-%d}" for word, time in times.items() if time)
         lines.append(f"{step}  {names.get(one.subject)} ──{one.type}──▶ {names.get(one.object)}{when}")
     out.line("\n".join(sorted(lines)) or f"{', '.join(names.values())}: no relations")
-    if found.truncated:
-        out.line("there is more; --limit shows it", "dim")
+    if graph.truncated:
+        out.line("There is more; pass a larger --limit.", "dim")
 
 
 def show_path(out: Output, path: Any) -> None:
+    """Print a path between two entities."""
     text = path.entities[0].name
     for one, before, after in zip(path.relationships, path.entities, path.entities[1:], strict=False):
         arrow = f"──{one.type}──▶" if one.subject == before.id else f"◀──{one.type}──"
@@ -405,27 +425,30 @@ def show_path(out: Output, path: Any) -> None:
     out.line(text)
 
 
-def show_checkpoint(out: Output, made: Any) -> None:
-    secrets = f"; without the secrets at {', '.join(made.redacted)}" if made.redacted else ""
-    verb = "unchanged since" if made.unchanged else "kept"
-    out.line(f"{verb} checkpoint {made.number} of {made.run_id} on {made.branch_id}, after {made.node_id}{secrets}")
+def show_checkpoint(out: Output, checkpoint: Any) -> None:
+    """Print where a checkpoint was saved."""
+    secrets = f"; secrets removed from {', '.join(checkpoint.redacted)}" if checkpoint.redacted else ""
+    verb = "unchanged since" if checkpoint.unchanged else "saved"
+    place = f"{checkpoint.run_id} on {checkpoint.branch_id}, after {checkpoint.node_id}"
+    out.line(f"{verb} checkpoint {checkpoint.number} of {place}{secrets}")
 
 
 def show_change(out: Output, change: Any) -> None:
-    """Show an entry of a history, and below it the fields that it changed."""
+    """Print an entry of a history and the fields it changed."""
     who, why = change.by and f" by {change.by}", change.why and f": {change.why}"
     out.line(f"{format_value(change.at)}  {change.verb}{who}{why}")
     for name in change.before | change.after:
         before, after = (format_field(name, one.get(name)) or "none" for one in (change.before, change.after))
         if not change.after and before == "none":
             continue
-        # What a memory has now is shown with the memory.
+        # Current values of a memory are shown with the memory.
         text = f"{before} → {after}" if change.after else f"was {before}"
         for part in wrap(f"{name.replace('_', ' ')}: {text}", max(20, out.width - 4)):
             out.line(f"    {part}")
 
 
 def show_diff(out: Output, text: str) -> None:
+    """Print a diff in colors."""
     for row in text.split("\n"):
         out.line(row, {"+": "green", "-": "red", "@": "cyan"}.get(row[:1], ""))
 
@@ -434,9 +457,9 @@ SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "Change": show_change,
     "Checkpoint": show_checkpoint,
     "EntityProfile": lambda out, profile: out.line(profile.text),
-    "Erased": lambda out, erased: out.line(f"checkpoints erased: {erased.count}"),
+    "Erased": lambda out, erased: out.line(f"deleted {count(erased.count, 'checkpoint')}"),
     "Explanation": show_explanation,
-    "Found": show_retrieval,
+    "RetrievedMemories": show_retrieval,
     "Lesson": show_lesson,
     "Path": show_path,
     "Ranked": lambda out, ranked: out.show(ranked.strategies),

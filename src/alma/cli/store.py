@@ -1,4 +1,4 @@
-"""Commands on a memory as a whole: check it, trust it, embed it anew, move it."""
+"""Commands on a whole memory: doctor, trust, reindex, vacuum, export, backup and import."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _WORDS_ONLY = "none (words only)"
 
 
 @command("doctor", matching=False)
-@Argument("--quick", "only whether the memory opens and can find things")
+@Argument("--quick", "only check that the memory opens and can be searched")
 def doctor(call: Call) -> Reply:
-    """Check that everything works, and say how to fix what does not. Exit code 1 if something is broken."""
+    """Check that everything works and suggest fixes. Exits with 1 if a check failed."""
     if call.args.quick:
         health = call.run("health")
-        well = f"well: {count_memories(health.memories)} of {health.project_id}"
-        text = f"{well}, embedder: {health.embedder or _WORDS_ONLY}" if health.ok else "not well:"
+        status = f"ok: {count_memories(health.memories)} in {health.project_id}"
+        text = f"{status}, embedder: {health.embedder or _WORDS_ONLY}" if health.ok else "problems:"
         return Reply(health, text, health.problems, code=0 if health.ok else 1)
     checks = list(diagnose(call.args.config))
     ok = all(check.state != FAILED for check in checks)
@@ -39,11 +39,11 @@ def doctor(call: Call) -> Reply:
 
 
 @command("trust")
-@Argument("PATH", "the folder that holds .alma; default: the nearest here or above", nargs="?")
-@Argument("--list", "list the trusted folders", group="either")
-@Argument("--remove", "no longer trust the folder or the memory in it", group="either")
+@Argument("PATH", "the folder that contains .alma; default: the nearest, from here up", nargs="?")
+@Argument("--list", "list trusted folders", group="either")
+@Argument("--remove", "stop trusting the folder and its memory", group="either")
 def trust(call: Call) -> Reply:
-    """Trust the configuration and the memory that lie in a folder, until the configuration changes."""
+    """Trust the configuration and the memory in a folder, until the configuration changes."""
 
     def read_content(folder: Path) -> bytes:
         file = folder / DEFAULT_PATH
@@ -52,68 +52,68 @@ def trust(call: Call) -> Reply:
     args, here = call.args, Path.cwd()
     if args.list:
         if args.path is not None:
-            raise ValidationError("--list takes no PATH: it lists all trusted folders")
+            raise ValidationError("--list takes no PATH; it lists all trusted folders")
         rows = []
         for name in sorted(trust_register.read_register().folders):
             is_same = trust_register.is_trusted(name, read_content(Path(name)))
             rows.append({"folder": name, "state": "trusted" if is_same else "changed since it was trusted"})
         return reply_value(rows, "folders")
-    found = next((place for place in (here, *here.parents) if (place / DEFAULT_PATH).is_file()), here)
-    folder = found if args.path is None else Path(args.path).expanduser().absolute()
-    # The configuration or its folder may be named as well.
+    nearest = next((place for place in (here, *here.parents) if (place / DEFAULT_PATH).is_file()), here)
+    folder = nearest if args.path is None else Path(args.path).expanduser().absolute()
+    # PATH may also be the configuration file or its folder.
     for part in (DEFAULT_PATH.name, DEFAULT_PATH.parent.name):
         folder = folder.parent if folder.name == part else folder
     if args.remove:
         if not trust_register.remove_folder(folder):
-            raise NotFoundError(f"{folder} is not trusted; `alma trust --list` lists the folders that are")
+            raise NotFoundError(f"{folder} is not trusted; run `alma trust --list` to see trusted folders")
         return Reply({"removed": folder}, f"{folder} is no longer trusted")
     file, content = folder / DEFAULT_PATH, read_content(folder)
     if not file.parent.is_dir():
-        raise ConfigError(f"there is no {DEFAULT_PATH.parent} in {folder}, so there is nothing to trust")
+        raise ConfigError(f"{folder} has no {DEFAULT_PATH.parent} folder, so there is nothing to trust")
     restricted = list_restricted_settings(file) if content else []
     files = list_data_files(file, load(file) if content else Config(project_id="default", storage_dir=file.parent))
     tracked = [str(one.relative_to(folder)) for one in trust_register.trust_folder(folder, content, files)]
     return Reply(
         {"folder": folder, "config": file if content else None, "sets": restricted, "files": files},
-        f"trusted {folder}, until {DEFAULT_PATH} changes",
-        {"it may now set": restricted, "its files are used": files},
-        f"git tracks {', '.join(tracked)}: what a pull brings is used, too" if tracked else "",
+        f"trusted {folder} until {DEFAULT_PATH} changes",
+        {"allowed settings": restricted, "trusted files": files},
+        f"git tracks {', '.join(tracked)}: new versions from a pull are trusted too" if tracked else "",
     )
 
 
-# -- the whole memory
+# -- reindex, vacuum, export, backup, import
 
 
 @command("reindex", matching=False)
 def reindex(call: Call) -> Reply:
-    """Embed everything anew with the configured embedder. It can be stopped and run again."""
+    """Embed all records again with the configured embedder. If interrupted, run it again to resume."""
     before, after = read_embedders(call.alma)
     before, after = before or "none", after or _WORDS_ONLY
     moved = call.alma.reindex(call.out.progress)
-    done = f"{moved} records embedded anew" if moved else "everything is embedded already"
+    done = f"embedded {count(moved, 'record')}" if moved else "all records are up to date"
     return Reply({"from": before, "to": after, "moved": moved}, f"from {before} to {after}", done)
 
 
 @command("vacuum", matching=False)
 def vacuum(call: Call) -> Reply:
-    """Leave no trace of deleted memories in the store's files, and give unused space back."""
+    """Remove all traces of deleted memories from the store's files and free unused disk space."""
     path = find_store_file(call.alma)
 
     def measure() -> int:
-        """Return the size of the file and of what waits beside it to be written into it."""
+        """Return the size of the database file and its write-ahead log."""
         return sum(part.stat().st_size for part in (path, Path(f"{path}-wal")) if part.exists())
 
     before = measure()
     call.alma.vacuum()
     after = measure()
     freed = max(0, before - after)
-    text = f"{format_bytes(freed)} came back; {path} takes {format_bytes(after)}"
+    text = f"freed {format_bytes(freed)}; {path} is now {format_bytes(after)}"
     document = {"path": path, "bytes_before": before, "bytes_after": after, "bytes_freed": freed}
-    return Reply(document, text if freed else f"there was no unused space in {path}")
+    return Reply(document, text if freed else f"no unused space in {path}")
 
 
 def set_exact(stream: IO[str], encoding: str) -> IO[str]:
-    """Read or write as in a file, whatever the terminal's encoding: no character lost, no line end changed."""
+    """Set a stream to read or write exactly like a file, whatever the terminal's encoding."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(encoding=encoding, errors="strict", newline="\n")
@@ -121,10 +121,10 @@ def set_exact(stream: IO[str], encoding: str) -> IO[str]:
 
 
 @command("export", matching=False)
-@Argument("FILE", "a new file ('-': standard output)")
-@Argument("--no-vectors", "leave the embeddings out; an import makes them anew")
+@Argument("FILE", "the new file to write ('-' for standard output)")
+@Argument("--no-vectors", "leave out embeddings; the import computes them again")
 def export(call: Call) -> Reply | int:
-    """Write the whole memory as JSON Lines."""
+    """Export the whole memory as JSON Lines."""
     target, vectors = Path(call.args.file), not call.args.no_vectors
     if call.args.file == "-":
         stream = set_exact(sys.stdout, "utf-8")
@@ -138,7 +138,7 @@ def export(call: Call) -> Reply | int:
 
 
 @command("backup", matching=False)
-@Argument("FILE", "a new file; nothing is overwritten")
+@Argument("FILE", "the new file to write; existing files are not overwritten")
 def backup(call: Call) -> Reply:
     """Copy the store to a new file while it is in use."""
     path = Path(call.args.file)
@@ -147,16 +147,16 @@ def backup(call: Call) -> Reply:
 
 
 @command("import")
-@Argument("FILE", "what `alma export` wrote ('-': standard input)")
-@Argument("--dry-run", "only say what would become of it")
-@Argument("--trusted", "your own export: take it as it is", group="either")
-@Argument("--yes", "the same as --trusted", group="either", dest="trusted")
-@Argument("--untrusted", "somebody else's: all of it waits for you", group="either")
-@Argument("--keep-project", "take in another project's memories as that project's")
+@Argument("FILE", "a file written by `alma export` ('-' for standard input)")
+@Argument("--dry-run", "only report what would be imported")
+@Argument("--trusted", "the file is your own export: import it unchanged", group="either")
+@Argument("--yes", "same as --trusted", group="either", dest="trusted")
+@Argument("--untrusted", "the file is not your own: everything waits for your review", group="either")
+@Argument("--keep-project", "keep the project of the exported memories")
 def import_(call: Call) -> Reply:
-    """Take in what `alma export` wrote. Imported twice it changes nothing.
+    """Import a file written by `alma export`. Importing it again changes nothing.
 
-    Whether it is your own export is asked where somebody can answer.
+    On a terminal, you are asked whether the file is your own export.
     """
     args, out = call.args, call.out
     source = "standard input" if args.file == "-" else args.file
@@ -167,10 +167,10 @@ def import_(call: Call) -> Reply:
         nonlocal claims
         rules = [one.body["line"] for one in records if one.kind == "rule" and one.status == "active"]
         own = count_memories(len(records) - len(rules))
-        claims = f"{count(len(rules), 'active rule')} and {own} recorded as a person's own words"
+        claims = f"{count(len(rules), 'active rule')} and {own} stated by a person"
         if can_ask:
             out.section("active rules", rules)
-        return can_ask and out.confirm(f"The file holds {claims}. Is it your own export, to be taken in as it is?")
+        return can_ask and out.confirm(f"The file contains {claims}. Is it your own export, to be imported unchanged?")
 
     try:
         text: Any = nullcontext(set_exact(sys.stdin, "utf-8-sig"))
@@ -186,18 +186,18 @@ def import_(call: Call) -> Reply:
                 progress=out.progress,
             )
     except (OSError, UnicodeDecodeError) as error:
-        raise ValidationError(f"{source} cannot be read: {getattr(error, 'strerror', error)}") from error
+        raise ValidationError(f"cannot read {source}: {getattr(error, 'strerror', error)}") from error
     numbers = asdict(taken)
     done = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items() if number)
     if done and not taken.added + taken.updated + taken.embedded:
         done = f"nothing changed: {done}"
-    review = f"{claims} not taken as such: rules wait for your review. --trusted takes your own export"
-    waiting = f"still waiting for your review: {still_waiting}, which importing again does not change"
-    elsewhere = f"they belong to project {project!r}; commands show them where the configuration names that project_id"
+    review = f"{claims}: not trusted, so rules wait for your review. If the export is your own, pass --trusted"
+    waiting = f"still waiting for your review: {still_waiting} (importing again does not change that)"
+    elsewhere = f"they belong to project {project!r}; to see them, use a configuration with that project_id"
     return Reply(
         {"dry_run": args.dry_run, **numbers},
-        f"{'would be ' if args.dry_run else ''}{done}" if done else "there was nothing in it",
+        f"{'would be ' if args.dry_run else ''}{done}" if done else "nothing to import",
         review if claims and not can_ask else "",
-        f"{waiting} ({REVIEW})" if still_waiting and not args.dry_run else "",
+        f"{waiting}: {REVIEW}" if still_waiting and not args.dry_run else "",
         elsewhere if project != call.alma.project_id else "",
     )

@@ -122,8 +122,8 @@ def describe_learned(learned: LearningResult) -> LearningReport:
     return LearningReport(**learned, findings=findings)
 
 
-DryRun = Annotated[bool, About("only say what would be kept")]
-Sureness = Annotated[float | None, About("what is less sure than this (0 to 1) is left out", json=float)]
+DryRun = Annotated[bool, About("only report what would be stored")]
+Sureness = Annotated[float | None, About("leave out memories below this confidence, 0 to 1", json=float)]
 _OPTIONS: dict[str, Any] = {
     "defaults": {"source": words.AGENT, "min_confidence": MIN_CONFIDENCE},
     "answer": describe_learned,
@@ -154,21 +154,25 @@ class AutoLearner(OwnsMemory):
     def learn_from_conversation(
         self,
         messages: Annotated[
-            Sequence[Mapping[str, Any]], About("each with role and content, and perhaps at and id", check=take_as_given)
+            Sequence[Mapping[str, Any]],
+            About("messages with role and content, optionally at and id", check=take_as_given),
         ],
         agent: words.Agent,
         user_id: words.User = None,
-        session_id: Annotated[str | None, About("which conversation it is")] = None,
+        session_id: Annotated[str | None, About("the conversation's id")] = None,
         dry_run: DryRun = False,
-        save_episode: Annotated[bool, About("keep the conversation itself, too")] = False,
+        save_episode: Annotated[bool, About("also store the conversation itself")] = False,
         min_confidence: Sureness = None,
-        trusted: Annotated[bool, About("false for the talk of others: what it says waits for a person")] = True,
+        trusted: Annotated[
+            bool, About("false if others wrote it: its memories stay candidates until a person accepts them")
+        ] = True,
         source: words.Source = "user",
     ) -> LearningResult:
-        """Find what a conversation teaches and keep it: outcomes, preferences, corrections, decisions, facts, tasks.
+        """Extract memories from a conversation and store them.
 
-        Told again, nothing is learned twice. A configured language model helps; none is needed. Rules in a conversation
-        that an agent reports wait for a person.
+        Finds outcomes, preferences, corrections, decisions, facts and tasks. Reading it again adds nothing twice. A
+        configured language model helps, but none is needed. Rules in a conversation reported by an agent stay
+        candidates until a person accepts them.
         """
         agent, model = self.alma.engine.agent(agent), self.model or self.alma.model
         spoken = read_messages(messages)
@@ -193,20 +197,22 @@ class AutoLearner(OwnsMemory):
     @operation(Effect.ADDS, idempotent=True, **_OPTIONS)
     def learn_from_text(
         self,
-        text: Annotated[str, About("a note, a page of Markdown, minutes", check=take_as_given)],
+        text: Annotated[str, About("a note, a Markdown page or minutes", check=take_as_given)],
         agent: words.Agent,
         user_id: words.User = None,
-        name: Annotated[str | None, About("what the text is called, such as decisions.md")] = None,
+        name: Annotated[str | None, About("the text's name, such as decisions.md")] = None,
         dry_run: DryRun = False,
         min_confidence: Sureness = None,
         trusted: Annotated[
-            bool, About("false for the words of others: what they say waits for a person", vouches=True)
+            bool,
+            About("false if others wrote it: its memories stay candidates until a person accepts them", vouches=True),
         ] = True,
         source: words.Source = "user",
     ) -> LearningResult:
-        """Find what a text states and keep it: decisions, facts, strategies, warnings, tasks.
+        """Extract memories from a text and store them.
 
-        Told again, nothing is learned twice. To read files, use ingest.
+        Finds decisions, facts, strategies, warnings and tasks. Reading it again adds nothing twice. To read files, use
+        ingest.
         """
         extraction = extract_text(text, model=self.model or self.alma.model, name=name or "")
         place = {"agent": agent, "user_id": user_id, "source": name or "text"}

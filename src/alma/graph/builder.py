@@ -224,12 +224,12 @@ def update(alma: ALMA | None = None, **options: Any) -> Built:
 @operation(Effect.ADDS, idempotent=True)
 def build_graph(
     alma: ALMA,
-    everything: Annotated[bool, About("read all again, and not only what changed since the last time")] = False,
+    everything: Annotated[bool, About("read all memories again, not only those that changed")] = False,
     progress: ReportProgress | None = None,
 ) -> Built:
-    """Read who and what the facts, rules and conversations name, and how they hang together, into the graph.
+    """Add the entities and relations that facts, rules and conversations mention to the graph.
 
-    Done again it adds nothing. What a replaced or deleted memory said ends or goes with it.
+    Running it again adds nothing twice. Relations from replaced memories end; those from deleted memories are removed.
     """
     return build(alma, everything=everything, progress=progress)
 
@@ -406,5 +406,5 @@ def about(
 
 @operation(Effect.READS)
 def about_entity(alma: ALMA, name: Name, as_of: AsOf = None, limit: Limit = 20) -> EntityProfile:
-    """What is known about somebody or something: relations now and before, and the facts that name it."""
+    """Show what is known about an entity: current and past relations, and the facts that mention it."""
     return about(name, alma, as_of=as_of, limit=limit)

@@ -86,8 +86,8 @@ def _check_item(value: Item, kind: type[Item]) -> Item:
 
 
 Name = Annotated[str, About("a name, an alias or an id", check=validate.name)]
-AsOf = Annotated[words.Moment, About("as it was at this moment, such as 2026-05-07", check=validate.moment)]
-Limit = Annotated[int, About("at most so many", least=1, most=_MAX_LIMIT)]
+AsOf = Annotated[words.Moment, About("show the state at this time, such as 2026-05-07", check=validate.moment)]
+Limit = Annotated[int, About("maximum results", least=1, most=_MAX_LIMIT)]
 operation = Group("graph", lambda alma: Graph(RecordRows(alma.engine), alma.project_id, clock=alma.engine.clock))
 
 
@@ -166,9 +166,9 @@ class Graph(Closeable):
     def merge_entities(
         self,
         keep: Name,
-        others: Annotated[list[str], About("who or what is the same: names, aliases or ids")],
+        others: Annotated[list[str], About("entities to merge into it: names, aliases or ids")],
     ) -> Entity:
-        """Make several entities one: 'Bob' and 'Robert Smith'. Their relations and names become its own."""
+        """Merge several entities into one, such as 'Bob' and 'Robert Smith', with their names and relations."""
         return self.merge(self.resolve(keep).id, *(self.resolve(one).id for one in others))
 
     def forget_source(self, source: str, *, ended_at: datetime | str | None = None, keep: Iterable[str] = ()) -> int:
@@ -228,15 +228,17 @@ class Graph(Closeable):
     @operation(Effect.READS, "find_entities")
     def find(
         self,
-        name: Annotated[str | None, About("a name or an alias; without it the newest", check=validate.name)] = None,
+        name: Annotated[
+            str | None, About("a name or an alias; default: the newest entities", check=validate.name)
+        ] = None,
         *,
-        type: Annotated[str | None, About("such as person, organisation, file, package", check=check_type)] = None,
+        type: Annotated[str | None, About("such as person, organisation, file or package", check=check_type)] = None,
         limit: Limit = 50,
     ) -> list[Entity]:
-        """Find whom and what the graph knows.
+        """Find entities in the graph.
 
         Notes:
-            By name or alias, by type, or all: newest first. Case and white space make no difference.
+            By name or alias, by type, or all; newest first. Case and white space are ignored.
         """
         keys = None if name is None else [name_key(name)]
         return self.rows.find(Entity, RowFilter(keys=keys, types=None if type is None else [type]), limit)
@@ -267,21 +269,25 @@ class Graph(Closeable):
     def traverse(
         self,
         id: Annotated[str, About("a name, an alias or an id", check=validate.name, shown_as="name")],
-        depth: Annotated[int | None, About("at most so many steps (default 2; 4 with `to`)", least=1, most=10)] = None,
+        depth: Annotated[
+            int | None, About("maximum number of steps (default 2, or 4 with `to`)", least=1, most=10)
+        ] = None,
         *,
         to: Annotated[
-            str | None, About("only the ways to this one: a name, an alias or an id", check=validate.name)
+            str | None, About("return the paths to this entity: a name, an alias or an id", check=validate.name)
         ] = None,
-        direction: Annotated[str, About("from it, to it, or both; ways are always both", tuple(Direction))] = "both",
+        direction: Annotated[
+            str, About("follow relations from it, to it, or both; paths always use both", tuple(Direction))
+        ] = "both",
         types: Annotated[Iterable[str] | None, About("only relations of these types")] = None,
         as_of: AsOf = None,
         limit: Limit = 100,
     ) -> Subgraph:
-        """What can be reached from an entity, nearest first; or how it hangs together with another, shortest way first.
+        """List what can be reached from an entity, nearest first; or the paths to another entity, shortest first.
 
         Notes:
-            The entities at most `depth` steps away, at most `limit` of them; with `to` at most `limit` ways that visit
-            nobody twice, along or against the arrows.
+            Returns at most `limit` entities at most `depth` steps away. With `to`, returns at most `limit` paths that
+            visit no entity twice, along or against the arrows.
         """
         where = self._make_filter(direction if to is None else Direction.BOTH, types, as_of)
         start = self.resolve(id)
@@ -310,10 +316,10 @@ class Graph(Closeable):
     def stats(
         self,
         suggestions: Annotated[
-            int, About("so many pairs of entities that may be one and the same", least=0, most=_MAX_LIMIT)
+            int, About("number of entity pairs to suggest for merging", least=0, most=_MAX_LIMIT)
         ] = 0,
     ) -> GraphStats:
-        """How much the graph holds, by type; on request also which entities may be one and the same, surest first."""
+        """Count entities and relations by type; optionally suggest entities that may be the same."""
         entities, edges, current = self.rows.count_types(self.clock())
         pairs = tuple(self.suggest_merges(suggestions)) if suggestions else ()
         types = dict(sorted(entities.items())), dict(sorted(edges.items()))

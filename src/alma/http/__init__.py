@@ -1,7 +1,7 @@
-"""The memory as an HTTP service (`alma serve`, `python -m alma.http`): its options, how it starts, and what it logs.
+"""The HTTP server (`alma serve`, `python -m alma.http`): options, start and log.
 
-`alma.http.tokens` is what `alma token` changes; `ALMA.connect(url, token)` gives an `alma.http.client.RemoteALMA`. The
-log has one JSON line for each request and for each warning, never with what was asked or answered.
+`alma.http.tokens` is the file that `alma token` changes; `ALMA.connect(url, token)` returns the client. The log has one
+JSON line for each request and each warning, without the content of requests and responses.
 """
 
 from __future__ import annotations
@@ -33,33 +33,37 @@ _LAST_SECONDS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions(listening.ListenOptions):
-    port: int = listening.option(PORT, f"default: {PORT}; 0: any that is free")
-    max_megabytes: float = listening.option(4.0, "the largest request; default: 4")
-    rate: float = listening.option(200.0, "requests a second for each token; 0: any number")
+    """The options of `alma serve`."""
+
+    port: int = listening.option(PORT, f"port to listen on (default {PORT}; 0 for any free port)")
+    max_megabytes: float = listening.option(4.0, "maximum size of a request (default 4)")
+    rate: float = listening.option(200.0, "maximum requests per second for each token (default 200; 0 for no limit)")
     log_file: str | None = listening.option(
-        None, "where a line for each request goes; default: standard error", metavar="FILE"
+        None, "write the request log to this file (default: standard error)", metavar="FILE"
     )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the service, but for `--config`."""
+    """Add the server's options, except `--config`."""
     listening.add_arguments(parser, HttpOptions)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m alma.http", description="The memory as an HTTP service.")
+    """Run `python -m alma.http` and return the exit code."""
+    parser = argparse.ArgumentParser("python -m alma.http", description="Run the HTTP server.")
     add_arguments(parser)
     return listening.run_command(HttpOptions, serve, NAME, parser, argv)
 
 
 def check_options(options: HttpOptions) -> None:
+    """Raise ConfigError if the server cannot run with these options."""
     if not options.max_megabytes > 0 or not options.rate >= 0:
-        raise ConfigError("--max-megabytes must be more than 0, and --rate 0 or more")
+        raise ConfigError("--max-megabytes must be greater than 0, and --rate must be 0 or greater")
     listening.check_options(options)
 
 
 def serve(options: HttpOptions) -> None:
-    """Serve until interrupted; running requests are finished then. ALMAError when it cannot begin."""
+    """Serve until interrupted; running requests are finished first. Raise ALMAError if the server cannot start."""
     check_options(options)
     try:
         from ..connections import serve as serve_app
@@ -82,9 +86,9 @@ def serve(options: HttpOptions) -> None:
 
 @contextmanager
 def open_log(name: str | None) -> Iterator[IO[str]]:
-    """Open the file, or standard error where there is no name, and write log records to it as JSON lines.
+    """Open the log file (or standard error, if there is no name) and write log records to it as JSON lines.
 
-    Only its owner can read the file, also when others could read it before.
+    Only its owner can read the file, even if others could before.
     """
     with ExitStack() as stack:
         stream: IO[str] = sys.stderr
@@ -92,12 +96,13 @@ def open_log(name: str | None) -> Iterator[IO[str]]:
             try:
                 descriptor = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
                 stream = stack.enter_context(open(descriptor, "a", encoding="utf-8"))
-                # A pipe or a terminal has permissions of its own.
+                # Pipes and terminals keep their permissions.
                 if os.name == "posix" and stat.S_ISREG(os.fstat(descriptor).st_mode):
                     os.fchmod(descriptor, 0o600)
             except OSError as error:
-                reason = f"{error.strerror}; --log-file names another"
-                raise ConfigError(f"the log file {name} cannot be written: {reason}") from None
+                raise ConfigError(
+                    f"cannot write the log file {name}: {error.strerror}; pass another --log-file"
+                ) from None
         handler = logging.StreamHandler(stream)
         handler.setFormatter(JsonLines())
         logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
@@ -105,7 +110,7 @@ def open_log(name: str | None) -> Iterator[IO[str]]:
 
 
 def log_request(stream: IO[str], call: RequestInfo) -> None:
-    """Write a line about a request that has ended."""
+    """Write a line about a finished request."""
     line = {
         "time": to_iso(now()),
         "request_id": call.id,
@@ -118,27 +123,28 @@ def log_request(stream: IO[str], call: RequestInfo) -> None:
         "bytes_in": call.received,
         "bytes_out": call.sent,
     }
-    # A log that nobody takes is no reason to answer nobody.
+    # A log that cannot be written must not stop the server.
     with suppress(OSError, ValueError):
         stream.write(json.dumps(line) + "\n")
         stream.flush()
 
 
 class JsonLines(logging.Formatter):
-    """Log records as JSON lines. Of an error its kind and place: its words may hold what was asked."""
+    """Formats log records as JSON lines. Of an error only type and location: its message may quote a request."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return a log record as one line of JSON."""
         is_ours = record.name == "alma.http" or not record.name.startswith("alma")
         line: dict[str, Any] = {
             "time": to_iso(now()),
             "level": record.levelname.lower(),
             "logger": record.name,
-            # The memory's own messages may quote what it was asked: only their constant words are logged.
+            # Messages of the memory may quote a request, so only their constant part is logged.
             "message": record.getMessage() if is_ours else str(record.msg),
         }
         arguments = record.args if isinstance(record.args, tuple) else ()
-        named = next((one for one in arguments if isinstance(one, BaseException)), None)
-        error = record.exc_info[1] if record.exc_info else named
+        argument = next((one for one in arguments if isinstance(one, BaseException)), None)
+        error = record.exc_info[1] if record.exc_info else argument
         if error is not None:
             frames = traceback.extract_tb(error.__traceback__)[-8:]
             line["error"] = type(error).__name__

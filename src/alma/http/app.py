@@ -1,7 +1,7 @@
-"""The service: a FastAPI application with one route for each operation, run in a thread.
+"""The HTTP service: a FastAPI application with one route for each operation.
 
-FastAPI describes the operations from their parameters and results (`/openapi.json`); arguments are checked by the
-operation itself, as in every other face.
+FastAPI describes the operations in `/openapi.json`; each operation checks its own arguments, as in every other
+interface.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ..errors import (
     ValidationError,
 )
 from ..listening import list_local_names
-from ..operations import DEEPEST, Effect, Operation, operations
+from ..operations import DEEPEST, Effect, Operation, describe_unknown, operations
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
 from . import HttpOptions, tokens
@@ -62,9 +62,9 @@ _AT_ONCE_PER_TOKEN = 4
 """The number of operations of one token that run at the same time, so that slow calls leave room for other clients."""
 _PREFIX = "/v1/"
 _MAX_DIGITS = 300
-"""Of a whole number, so that it is a finite number elsewhere, too."""
+"""Of a whole number, so that it stays finite as a float."""
 _OPEN = ("/health", "/ready")
-"""For load balancers, which have no token. The answers say nothing of what is remembered or where."""
+"""For load balancers, which have no token. The responses reveal nothing about the memory."""
 _STATUSES = {
     ValidationError: 400,
     ScopeError: 403,
@@ -75,13 +75,25 @@ _STATUSES = {
 }
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _PROJECT_NAME = r"(?:[A-Za-z0-9._~@:+-]|%[0-9A-Fa-f]{2}){1,600}"
-_DESCRIPTION = """Memory that learns from what worked. Every operation is a POST of its arguments.
+_DESCRIPTION = """Memory that learns from outcomes. To call an operation, POST its arguments as a JSON object.
 
-A refusal is a problem (RFC 9457) whose `detail` says why. 400: an argument or the request is not valid; 401: the token
-is missing, unknown or expired; 403: the token may not do this, or not in this project, or the calling page is foreign;
-404: not found; 408: the body did not arrive in time; 409: changed by somebody else meanwhile; 413: too large; 415: not
-application/json; 421: another host was asked for; 429: too many requests, or a budget is used up; 500: it failed
-inside; 503: the store is busy, try again."""
+`GET /v1/operations` lists all operations. Errors are problem documents (RFC 9457); `detail` explains the error.
+
+| status | meaning |
+|---|---|
+| 400 | the request or an argument is invalid |
+| 401 | the token is missing, unknown or expired |
+| 403 | the token lacks the scope or the project, or the origin is not allowed |
+| 404 | no such memory, item or operation |
+| 405 | wrong method: operations are called with POST |
+| 408 | the body did not arrive in time |
+| 409 | somebody else changed it in the meantime: read it and retry |
+| 413 | the request is too large |
+| 415 | the body is not application/json |
+| 421 | the host name is not allowed |
+| 429 | too many requests, or a budget is used up |
+| 500 | internal error |
+| 503 | the store is busy: retry |"""
 
 
 class Problem(BaseModel):
@@ -95,23 +107,23 @@ class Problem(BaseModel):
 
 
 _REFUSED: dict[int | str, dict[str, Any]] = {
-    "default": {"model": Problem, "description": "Refused; `detail` says why."}
+    "default": {"model": Problem, "description": "An error; `detail` explains it."}
 }
 
 
 def build(projects: Projects, tokens: Tokens, rules: GateRules, watchers: Iterable[Watcher] = ()) -> App:
-    """Return the ASGI application, behind its gate. The memories are closed when it is shut down."""
+    """Return the ASGI application behind its gate. The memories are closed at shutdown."""
     service = HttpService(projects, rules.body_seconds)
     return RequestGate(service.app, rules, tokens, service.find_route, (service.metrics.count_call, *watchers))
 
 
 def open_service(options: HttpOptions, port: int, watchers: Iterable[Watcher]) -> App:
-    """Return the application over the configured memory, which is opened by the first call."""
+    """Return the application for the configured memory, which is opened on the first request."""
     path, config = read_config(options.config)
     file = tokens.find_file(path)
     readable = file.with_name(tokens.FIRST_FILE)
-    lines = ["made a token that may do everything"] if tokens.ensure_token(file) is not None else []
-    lines.append(f"a token is in {readable}" if readable.exists() else f"the tokens are those of {file}")
+    lines = ["created a token with the scope admin"] if tokens.ensure_token(file) is not None else []
+    lines.append(f"the token is in {readable}" if readable.exists() else f"tokens are read from {file}")
     for line in lines:
         print(f"alma serve: {line}", file=sys.stderr, flush=True)
     local = [f"{name}:{port}" for name in list_local_names(options.host)]
@@ -130,41 +142,42 @@ def open_service(options: HttpOptions, port: int, watchers: Iterable[Watcher]) -
 
 @cache
 def list_offered() -> dict[str, Operation]:
-    """Return what can be called over the network: all operations but those on files of this machine."""
+    """Return the operations that can be called over the network: all except those on local files."""
     return {name: one for name, one in operations().items() if not one.on_files}
 
 
 class Metrics:
-    """Figures for Prometheus. Names of operations and statuses are the only labels: no token, no text."""
+    """Prometheus metrics, labelled by operation and status only."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        info = Gauge("alma_info", "the version that runs", ["version"], registry=self.registry)
+        info = Gauge("alma_info", "version of the server", ["version"], registry=self.registry)
         info.labels(__version__).set(1)
         self._requests = Counter(
             "alma_http_requests", "requests by operation and status", ["operation", "status"], registry=self.registry
         )
         self._seconds = Histogram(
-            "alma_http_request_seconds", "duration", ["operation"], buckets=_BUCKETS, registry=self.registry
+            "alma_http_request_seconds", "duration of requests", ["operation"], buckets=_BUCKETS, registry=self.registry
         )
-        self.running = Gauge("alma_http_requests_in_flight", "requests that run now", registry=self.registry)
+        self.running = Gauge("alma_http_requests_in_flight", "requests in progress", registry=self.registry)
 
     def count_call(self, call: RequestInfo) -> None:
+        """Count a finished request."""
         name = call.operation or call.path or "unknown"
         self._requests.labels(name, call.status).inc()
         self._seconds.labels(name).observe(call.seconds)
 
     def render(self, project: str, memories: Mapping[str, int]) -> bytes:
-        """`memories`: how many the project holds, by type."""
+        """Return the metrics as text. `memories` is the number of memories in the project, by type."""
         counted = CollectorRegistry()
-        gauge = Gauge("alma_memories", "memories in use, by type", ["project", "type"], registry=counted)
+        gauge = Gauge("alma_memories", "active memories by type", ["project", "type"], registry=counted)
         for kind, count in memories.items():
             gauge.labels(project, kind).set(count)
         return generate_latest(self.registry) + generate_latest(counted)
 
 
 class _Application(FastAPI):
-    """Describes refusals under their own media type, and pairs as lists."""
+    """Describes refusals under their own media type, and pairs of numbers as lists."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
@@ -174,7 +187,7 @@ class _Application(FastAPI):
                 refusal["content"] = {PROBLEM: next(iter(refusal["content"].values()))}
         for model in document["components"]["schemas"].values():
             for member in model.get("properties", {}).values():
-                # Many clients know no positions: a pair of numbers is described as two numbers.
+                # Many clients do not support prefixItems: describe a pair of numbers as a list.
                 positions = member.get("prefixItems", ())
                 if positions and all(one == positions[0] for one in positions):
                     member["items"] = member.pop("prefixItems")[0]
@@ -201,7 +214,7 @@ class HttpService:
             title="ALMA memory",
             version=__version__,
             description=_DESCRIPTION,
-            # Its pages would load scripts from elsewhere.
+            # The documentation pages would load scripts from other sites.
             docs_url=None,
             redoc_url=None,
             redirect_slashes=False,
@@ -212,13 +225,15 @@ class HttpService:
         self.app.router.routes += list_routes()
 
     def find_route(self, path: str) -> Route:
+        """Return the route of a path, with its operation and the scope it needs."""
         operation = list_offered().get(path.removeprefix(_PREFIX)) if path.startswith(_PREFIX) else None
         if operation is not None:
             return path, operation.name, NEEDED[operation.effect]
-        known = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations")
-        return (path if path in known else "(unknown)"), "", None if path in _OPEN else TokenScope.READ
+        fixed = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations")
+        return (path if path in fixed else "(unknown)"), "", None if path in _OPEN else TokenScope.READ
 
     async def answer_call(self, request: Request, operation: Operation) -> Response:
+        """Run an operation with the arguments in the request's body."""
         call: RequestInfo = request.scope[CALL]
         arguments = limit_call(operation, operation.check(await self._read_body(request)), None, call.may_approve)
         project = _read_project(request)
@@ -242,20 +257,23 @@ class HttpService:
             message = f"the body did not arrive within {self._body_seconds:g} s"
             raise Refusal(408, "TooSlow", message, {"connection": "close"}) from None
         if body and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise Refusal(415, "UnsupportedMediaType", "the body must be application/json")
+            raise Refusal(
+                415, "UnsupportedMediaType", "the body must be JSON: set the header Content-Type: application/json"
+            )
         return decode_body(body)
 
     def _open_project(self, call: RequestInfo, project: str | None) -> Any:
-        """Open the named project, else the token's only one, else the one that is configured."""
+        """Open the named project, or the token's only project, or the configured one."""
         assert call.token is not None
         bounds = call.token.projects
         if project is None and bounds is not None and (len(bounds) == 1 or self._projects.configured not in bounds):
             if len(bounds) > 1:
-                raise ValidationError(f"name a project in the header Alma-Project: {', '.join(sorted(bounds))}")
+                raise ValidationError(f"set the header Alma-Project to one of: {', '.join(sorted(bounds))}")
             [project] = bounds
         return self._projects.get(project, bounds, may_approve=call.may_approve)
 
     async def answer_operations(self, request: Request) -> Response:
+        """List the operations."""
         names = ("name", "summary", "group", "effect", "idempotent")
         entries = [
             {name: getattr(one, name) for name in names} | {"scope": NEEDED[one.effect]}
@@ -264,9 +282,12 @@ class HttpService:
         return JSONResponse({"operations": entries})
 
     async def answer_health(self, request: Request) -> Response:
+        """Report that the server is running."""
         return JSONResponse({"status": "ok"})
 
     async def answer_ready(self, request: Request) -> Response:
+        """Report whether the memory can be read."""
+
         def is_ready() -> bool:
             try:
                 return bool(list_offered()["health"].run(self._projects.get()).ok)
@@ -275,11 +296,12 @@ class HttpService:
                 return False
 
         if not await self._run_in_thread(is_ready):
-            message = "the memory has a problem; POST /v1/health says which"
+            message = "the memory is not ready; POST /v1/health for details"
             raise Refusal(503, "NotReady", message, {"retry-after": "5"})
         return JSONResponse({"ready": True})
 
     async def answer_metrics(self, request: Request) -> Response:
+        """Return metrics for Prometheus."""
         project = _read_project(request)
 
         def render() -> bytes:
@@ -294,31 +316,35 @@ class HttpService:
         return self._limiters[name]
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
-        """Let others be served meanwhile. What has begun is finished, whether or not the caller still waits."""
+        """Run work in a thread. It is finished even if the caller disconnects."""
         return await anyio.to_thread.run_sync(work, limiter=self._limit("", _AT_ONCE))
 
 
-# -- descriptions
+# -- OpenAPI descriptions
 
+_OPERATIONS = """List the operations.
+
+Each has `name`, `summary`, `group`, `effect` (reads, adds, changes or erases), `idempotent`, and `scope`: what a token
+needs to call it. Call one with `POST /v1/NAME`; its arguments are in `/openapi.json`."""
 _PROJECT_HEADER = {
     "name": "Alma-Project",
     "in": "header",
     "required": False,
     "schema": {"type": "string", "pattern": f"^{_PROJECT_NAME}$"},
-    "description": "The project, percent-encoded. Default: the token's only one, else the configured one.",
+    "description": "The project, percent-encoded. Default: the token's only project, or the configured one.",
 }
 
 
 @cache
 def list_routes() -> list[APIRoute]:
-    """Return the routes of every service: described once, because that takes a while."""
+    """Return the routes of every service. They are cached because describing them takes a while."""
     token = [Security(HTTPBearer(auto_error=False, scheme_name="token"))]
     routes = [
         APIRoute(
             path,
             partial(_answer, handle),
             operation_id="health_check" if path == "/health" else path.rpartition("/")[2],
-            summary=summary,
+            summary=summary.partition("\n")[0],
             description=summary,
             response_model=result,
             response_class=PlainTextResponse if result is None else JSONResponse,
@@ -327,10 +353,20 @@ def list_routes() -> list[APIRoute]:
             openapi_extra={"parameters": [_PROJECT_HEADER]} if result is None else {},
         )
         for path, handle, result, summary in (
-            ("/health", HttpService.answer_health, dict[str, str], "Whether the service runs. Needs no token."),
-            ("/ready", HttpService.answer_ready, dict[str, bool], "Whether the memory can be read. Needs no token."),
-            ("/metrics", HttpService.answer_metrics, None, "Figures for Prometheus."),
-            ("/v1/operations", HttpService.answer_operations, dict[str, list[dict[str, Any]]], "All operations."),
+            (
+                "/health",
+                HttpService.answer_health,
+                dict[str, str],
+                "Report that the server is running. Needs no token.",
+            ),
+            (
+                "/ready",
+                HttpService.answer_ready,
+                dict[str, bool],
+                "Report whether the memory can be read. Needs no token.",
+            ),
+            ("/metrics", HttpService.answer_metrics, None, "Return metrics for Prometheus."),
+            ("/v1/operations", HttpService.answer_operations, dict[str, list[dict[str, Any]]], _OPERATIONS),
         )
     ]
     routes += [
@@ -341,9 +377,9 @@ def list_routes() -> list[APIRoute]:
             operation_id=one.name,
             tags=[one.group],
             summary=one.summary,
-            description=f"{one.description}\n\nNeeds a token that may {NEEDED[one.effect]}.",
+            description=f"{one.description}\n\nRequires a token with the scope `{NEEDED[one.effect]}`.",
             response_model=describe_result(one),
-            response_description="Done.",
+            response_description="Success.",
             dependencies=token,
             responses=_REFUSED,
             openapi_extra={
@@ -362,7 +398,7 @@ def list_routes() -> list[APIRoute]:
 
 
 def describe_arguments(operation: Operation) -> dict[str, Any]:
-    """Return the schema of a request's body. What has a default may be null as well, which means the default."""
+    """Return the schema of a request's body. An argument with a default may be null, which means the default."""
     schema = operation.input_schema()
     for one in operation.parameters:
         about, member = one.about, schema["properties"][one.name]
@@ -380,7 +416,7 @@ def describe_arguments(operation: Operation) -> dict[str, Any]:
 
 
 def describe_result(operation: Operation) -> Any:
-    """Return the model of an answer: what is not an object is in one."""
+    """Return the model of an answer. A result that is not an object is wrapped in one."""
     if is_dataclass(operation.returns):
         return operation.returns
     # pydantic does not read the TypedDict of Python 3.11.
@@ -393,7 +429,7 @@ def describe_result(operation: Operation) -> Any:
 
 
 async def _answer(handle: Handler, request: Request) -> Response:
-    """Answer a request. Whatever goes wrong is an answer too, and reveals nothing of what is inside."""
+    """Answer a request. Unexpected errors are answered too, without internal details."""
     service: HttpService = request.app.state.service
     try:
         with service.metrics.running.track_inprogress():
@@ -403,6 +439,7 @@ async def _answer(handle: Handler, request: Request) -> Response:
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
+    """Return the response for an error."""
     call: RequestInfo = request.scope[CALL]
     name, headers = call.operation or call.path, {}
     if isinstance(error, Refusal):
@@ -410,20 +447,23 @@ async def answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         status, kind, message = error.status_code, error.detail.replace(" ", ""), error.detail.lower()
         headers = {name.lower(): one for name, one in (error.headers or {}).items()}
+        name_in_path = request.url.path.removeprefix(_PREFIX)
         if status == 404 and request.url.path.startswith(_PREFIX):
-            message = "there is no such operation; GET /v1/operations lists them"
+            message = f"{describe_unknown(name_in_path, list_offered())} GET /v1/operations lists all operations."
+        elif status == 405 and name_in_path in list_offered():
+            message = f"call {name_in_path} with POST and its arguments as a JSON object, not with {request.method}"
     elif isinstance(error, ALMAError):
         status = next((code for kind, code in _STATUSES.items() if isinstance(error, kind)), 500)
         kind, message = type(error).__name__, error.neutral or str(error)
         if error.neutral:
-            # For the owner of the server; the caller gets a neutral sentence that names no files.
+            # For the server's owner; the caller gets a message without file names.
             _LOG.error("request %s to %s failed: %s", call.id, name, str(error))
         if status == 503:
             headers = {"retry-after": "1"}
     else:
         _LOG.error("request %s to %s failed inside alma", call.id, name, exc_info=error)
         status, kind = 500, "InternalError"
-        message = f"it failed inside alma; the log says more under the request id {call.id}"
+        message = f"internal error; see the server's log for request id {call.id}"
     return Refusal(status, kind, message, headers).respond(call.id)
 
 
@@ -434,7 +474,7 @@ def _read_project(request: Request) -> str | None:
     with suppress(UnicodeDecodeError):
         if len(names) == 1 and re.fullmatch(_PROJECT_NAME, names[0]):
             return unquote(names[0], errors="strict")
-    raise ValidationError("the header Alma-Project must name one project, percent-encoded in UTF-8")
+    raise ValidationError("the header Alma-Project must be one project name, percent-encoded as UTF-8")
 
 
 def _read_integer(digits: str) -> int:
@@ -444,15 +484,15 @@ def _read_integer(digits: str) -> int:
 
 
 def decode_body(body: bytes) -> dict[str, Any]:
-    """Return the arguments in a request's body; no body means none."""
+    """Return the arguments in a request's body. An empty body means no arguments."""
     try:
         value = json.loads(body.decode("utf-8") or "{}", parse_int=_read_integer)
-        # Half a character, NaN and numbers without end cannot be written.
+        # Lone surrogates, NaN and infinity are refused.
         _write_json(value)
     except RecursionError:
         raise ValidationError(f"the body is nested deeper than {DEEPEST} levels") from None
     except ValueError as error:
-        raise ValidationError(f"the body is not JSON in UTF-8: {error}") from None
+        raise ValidationError(f"the body is not valid JSON in UTF-8: {error}") from None
     if not isinstance(value, dict):
         raise ValidationError('the body must be a JSON object of arguments, such as {"agent": "dev"}')
     return value
@@ -463,10 +503,9 @@ def _write_json(value: Any) -> bytes:
 
 
 # -- the gate
-# What every request passes before anything is done for it, in this order: a request id, the size, the host name, the
-# origin of the page, the token, the scope of the token, and its rate limit. A browser runs on the same machine, so a
-# local connection proves nothing: a page that rebinds its own name to 127.0.0.1 fails at the host name, any other page
-# at its origin, and neither has a token. Health checks need no token.
+# Checks that every request passes, in this order: request id, size, host name, origin, token, scope and rate limit. A
+# local connection proves nothing, because browsers run on the same machine: a page that rebinds its name to 127.0.0.1
+# fails at the host name, any other page at its origin, and neither has a token. Health checks need no token.
 
 
 Message = MutableMapping[str, Any]
@@ -486,7 +525,7 @@ _PORT = re.compile(r":\d{1,5}\Z")
 _LOG = logging.getLogger("alma.http")
 _REALM = 'Bearer realm="alma"'
 _ANYBODY = "\0anybody"
-"""The rate limit that callers of open routes share. No token can have this name."""
+"""The shared rate limit of open routes. No token can have this name."""
 _PREFLIGHT = {
     "access-control-allow-methods": "GET, POST",
     "access-control-allow-headers": f"authorization, content-type, {PROJECT}, {REQUEST_ID}",
@@ -495,7 +534,7 @@ _PREFLIGHT = {
 
 
 class Refusal(Exception):
-    """Why a request is not done: a status, a name for programs and a sentence for people (RFC 9457)."""
+    """A refused request: a status, an error type and a message (RFC 9457)."""
 
     def __init__(self, status: int, kind: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -504,6 +543,7 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
 
     def respond(self, request_id: str) -> Response:
+        """Return the refusal as a response."""
         problem = {
             "type": f"urn:alma:error:{self.kind}",
             "title": HTTPStatus(self.status).phrase,
@@ -517,27 +557,29 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRules:
+    """What the gate lets through."""
+
     hosts: frozenset[str]
-    """The server's own names, lower case; one with a port holds at that port only."""
+    """Allowed host names in lower case; a name with a port is allowed at that port only."""
     origins: frozenset[str] = frozenset()
-    """Foreign pages that may call nevertheless, such as https://app.example.org."""
+    """Other allowed origins, such as https://app.example.org."""
     scheme: str = "http"
     max_bytes: int = 4 * 2**20
     body_seconds: float = 30.0
     """A body must arrive within this time."""
     rate: float = 200.0
-    """Requests a second for each token; 0: unlimited."""
+    """Requests per second for each token; 0 for no limit."""
     burst: int = 400
 
 
 @dataclass(slots=True)
 class RequestInfo:
-    """One request, and what becomes of it."""
+    """One request: who sent it, and its result."""
 
     id: str
     method: str
     path: str = ""
-    """The route, not the requested path, which may hold anything."""
+    """The route, not the requested path, which may contain anything."""
     operation: str = ""
     token: Token | None = None
     status: int = 0
@@ -547,19 +589,21 @@ class RequestInfo:
 
     @property
     def seconds(self) -> float:
+        """The seconds since the request began."""
         return time.perf_counter() - self.began
 
     @property
     def may_approve(self) -> bool:
+        """Whether the token may accept memories from outside content."""
         return self.token is not None and self.token.scope.holds(TokenScope.APPROVE)
 
 
 Watcher = Callable[[RequestInfo], None]
-"""Is called when a request has ended."""
+"""Called with each finished request."""
 
 
 class RequestGate:
-    """The ASGI application that lets requests through to the service."""
+    """The ASGI application that checks requests before they reach the service."""
 
     def __init__(
         self,
@@ -597,7 +641,7 @@ class RequestGate:
         added.append((REQUEST_ID.encode(), call.id.encode()))
         if origin.lower() in self._rules.origins:
             added += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
-        too_large = Refusal(413, "TooLarge", f"a request may have at most {most:,} bytes")
+        too_large = Refusal(413, "TooLarge", f"the request is too large; the limit is {most:,} bytes")
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -618,8 +662,8 @@ class RequestGate:
             call.path, call.operation, needed = self._find_route(scope["path"])
             length = headers.get("content-length", "0")
             if "transfer-encoding" in headers and "content-length" in headers:
-                # A proxy may have seen another end of it, and what follows would be somebody else's request.
-                message = "a request has a length or is chunked, not both"
+                # A proxy may disagree about where the request ends (request smuggling).
+                message = "the request has both Content-Length and Transfer-Encoding; send one of them"
                 raise Refusal(400, "AmbiguousLength", message, {"connection": "close"})
             if not length.isdecimal() or int(length[:20]) > most:
                 raise too_large
@@ -636,9 +680,17 @@ class RequestGate:
     def _check_origin(self, headers: Headers, origin: str) -> None:
         host = get_single(headers, "host").lower()
         if not host or (host not in self._rules.hosts and _PORT.sub("", host) not in self._rules.hosts):
-            raise Refusal(421, "ForeignHost", "this is not the host that was asked for; --allowed-host names another")
+            raise Refusal(
+                421,
+                "ForeignHost",
+                "this host name is not allowed; start the server with --allowed-host NAME to allow it",
+            )
         if "origin" in headers and origin.lower() not in {f"{self._rules.scheme}://{host}", *self._rules.origins}:
-            raise Refusal(403, "ForeignOrigin", "a page of another site may not call; --allowed-origin lets one in")
+            raise Refusal(
+                403,
+                "ForeignOrigin",
+                "this origin is not allowed; start the server with --allowed-origin ORIGIN to allow it",
+            )
 
     def _authorize(self, headers: Headers, call: RequestInfo, needed: TokenScope | None) -> None:
         if needed is None:
@@ -646,37 +698,37 @@ class RequestGate:
             return
         kind, _, secret = get_single(headers, "authorization").partition(" ")
         if kind.lower() != "bearer" or not secret.strip():
-            message = "a bearer token is needed: Authorization: Bearer …"
+            message = "missing bearer token; send the header Authorization: Bearer TOKEN"
             raise Refusal(401, "Unauthorized", message, {"www-authenticate": _REALM})
         try:
             token = self._tokens.find(secret.strip())
         except ConfigError as error:
-            # Where the file is and what is wrong with it is not for callers without a token.
+            # Callers without a token must not learn about the file.
             _LOG.error("%s", error)
-            message = "the tokens cannot be read; the log says more"
+            message = "cannot read the tokens; see the server's log"
             raise Refusal(503, "NotReady", message, {"retry-after": "5"}) from error
         if token is None or token.is_expired:
-            message = "the bearer token is not known, or was revoked"
+            message = "the bearer token is unknown or revoked"
             if token is not None:
                 message = f"the bearer token {token.name!r} expired on {token.expires_at:%Y-%m-%d %H:%M} UTC"
             invalid = {"www-authenticate": f'{_REALM}, error="invalid_token"'}
-            raise Refusal(401, "Unauthorized", f"{message}; `alma token add` makes another", invalid)
+            raise Refusal(401, "Unauthorized", f"{message}; create a token with `alma token add`", invalid)
         call.token = token
         if not token.scope.holds(needed):
-            message = f"the token {token.name!r} may {token.scope}, and this needs {needed}"
+            message = f"the token {token.name!r} has the scope {token.scope}, but this needs {needed}"
             insufficient = {"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{needed}"'}
             raise Refusal(403, "Forbidden", message, insufficient)
         self._limits.take(token.name)
 
 
 def get_single(headers: Headers, name: str) -> str:
-    """Return a header, or "". One that is sent twice counts as missing."""
+    """Return a header, or '' if it is missing or repeated."""
     values = headers.getlist(name)
     return values[0] if len(values) == 1 else ""
 
 
 class RateLimits:
-    """A token bucket for each caller: it fills at a steady rate, and each request takes one out."""
+    """A token bucket for each caller: it refills at a steady rate, and each request takes one token."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -685,6 +737,7 @@ class RateLimits:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str) -> None:
+        """Count a request. Raise Refusal if the caller is over the limit."""
         if self._rate <= 0:
             return
         now = self._clock()
@@ -692,6 +745,6 @@ class RateLimits:
         left = min(self._burst, left + (now - at) * self._rate)
         if left < 1:
             wait = (1 - left) / self._rate
-            message = f"more than {self._rate:g} requests a second; try again in {wait:.1f} s"
+            message = f"more than {self._rate:g} requests per second; retry in {wait:.1f} s"
             raise Refusal(429, "RateLimited", message, {"retry-after": str(max(1, round(wait)))})
         self._buckets[name] = (left - 1, now)

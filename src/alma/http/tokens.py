@@ -1,8 +1,8 @@
-"""Who may do what: bearer tokens in a file, by their hashes only.
+"""Bearer tokens in a file that stores only their hashes.
 
-The file lies beside the configuration, readable by its owner alone. A token reads, writes, approves or administers, in
-some projects or in all, until it expires or is revoked; it is shown once, when it is made. The first one is made at the
-first start and kept readable in a file of its own.
+The file is beside the configuration and readable only by its owner. A token may read, write, approve or administer, in
+some projects or in all, until it expires or is revoked. Its secret is shown once. The first token is created at the
+first start; its secret is stored in a file of its own.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=
 
 
 class TokenScope(StrEnum):
-    """What a token may do; each holds those before it."""
+    """What a token may do; each scope includes the ones before it."""
 
     READ = "read"
     WRITE = "write"
     APPROVE = "approve"
-    """Also decides about memories from outside content. For people: an agent would approve what it was made to read."""
+    """May accept memories from outside content. For people only: an agent might accept injected content."""
     ADMIN = "admin"
 
     def holds(self, other: TokenScope) -> bool:
+        """Return whether this scope includes another."""
         order = list(TokenScope)
         return order.index(self) >= order.index(other)
 
@@ -57,23 +58,26 @@ NEEDED = {
     Effect.CHANGES: TokenScope.WRITE,
     Effect.ERASES: TokenScope.ADMIN,
 }
-"""What a token must be allowed for an operation of this effect."""
+"""The scope that an operation needs, by its effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
+    """A token as it is stored, without its secret."""
+
     name: str
     sha256: str
-    """The hash of the secret, in hexadecimal digits. The secret is random, so that nobody finds it from this."""
+    """The SHA-256 of the secret, which is random and long enough not to be guessed."""
     scope: TokenScope
     projects: frozenset[str] | None = None
-    """The only projects there are for it; None: all."""
+    """The projects it may use; None for all."""
     created_at: datetime
     expires_at: datetime | None = None
-    """None: it holds until it is revoked."""
+    """None if it does not expire."""
 
     @property
     def is_expired(self) -> bool:
+        """Whether the token has expired."""
         return self.expires_at is not None and self.expires_at <= now()
 
 
@@ -81,42 +85,42 @@ class Token:
 
 
 def find_file(config: str | os.PathLike[str]) -> Path:
-    """Return the file of tokens that belongs to a configuration."""
+    """Return the token file of a configuration."""
     return Path(config).resolve().parent / FILE
 
 
 def list_tokens(path: Path) -> list[Token]:
-    """Return all tokens, oldest first; none when there is no file."""
+    """Return all tokens, oldest first; none if there is no file."""
     try:
         if os.name == "posix" and path.stat().st_mode & 0o077:
-            raise ConfigError(f"{path} can be read or changed by others: chmod 600 {path}, and better make new tokens")
+            raise ConfigError(f"other users can read or change {path}; run `chmod 600 {path}` and replace the tokens")
         return [decode(Token, one) for one in json.loads(path.read_text(encoding="utf-8"))["tokens"]]
     except FileNotFoundError:
         return []
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the token file {path} cannot be read: {error}") from error
+        raise ConfigError(f"cannot read the token file {path}: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path} is not a file of tokens ({error}); remove it, and new ones are made") from error
+        raise ConfigError(f"{path} is not a valid token file ({error}); delete it to start with new tokens") from error
 
 
 def add(
     path: Path, name: str, scope: str = TokenScope.READ, projects: Iterable[str] = (), expires: str | None = None
 ) -> str:
-    """Make a token and return its secret, which is not kept and cannot be shown again.
+    """Create a token and return its secret, which is not stored and cannot be shown again.
 
-    `expires` is a duration such as '30d' or '12h', or a date or time in ISO 8601; without it the token does not expire.
+    `expires` is a duration such as '30d' or '12h', or an ISO 8601 date or time; without it, the token does not expire.
     """
     secret, token = _make_token(name, scope, projects, None if expires is None else parse_expiry(expires))
     with _lock(path):
         tokens = list_tokens(path)
         if any(one.name == token.name for one in tokens):
-            raise ValidationError(f"there is a token {token.name!r} already; revoke it first, or choose another name")
+            raise ValidationError(f"token {token.name!r} already exists; revoke it first, or choose another name")
         _write(path, [*tokens, token])
     return secret
 
 
 def revoke(path: Path, name: str) -> Token:
-    """Remove a token and return it: it opens nothing any more, in a running server too."""
+    """Remove a token and return it. A running server refuses it from the next request on."""
     with _lock(path):
         tokens = {one.name: one for one in list_tokens(path)}
         if name not in tokens:
@@ -131,38 +135,38 @@ def revoke(path: Path, name: str) -> Token:
 
 
 def ensure_token(path: Path) -> Path | None:
-    """Make the first token where there is no file of tokens, and return the file that holds its secret; else None.
+    """Create the first token if there is no token file, and return the file with its secret; otherwise return None.
 
-    Nothing is made where somebody has revoked all: then it is for them to add one.
+    Raise ConfigError if all tokens were revoked: then the user has to add one.
     """
     if not path.exists():
         with _lock(path):
-            # Another server may have made it in the meantime.
+            # Another server may have created it in the meantime.
             if not path.exists():
                 first = path.with_name(FIRST_FILE)
                 secret, token = _make_token(FIRST, TokenScope.ADMIN)
-                # In this order: a token that counts can be read by its owner, whenever this is cut short.
+                # In this order, so that the owner can read every valid token even after an interruption.
                 _put(first, f"{secret}\n")
                 _write(path, [token])
                 return first
     if not list_tokens(path):
-        raise ConfigError(f"all tokens in {path} are revoked: `alma token add` makes one")
+        raise ConfigError(f"all tokens in {path} were revoked; create one with `alma token add`")
     return None
 
 
-def parse_expiry(given: str) -> datetime:
-    """Return the moment that a duration from now or an ISO 8601 date names. A date without a time zone is UTC."""
-    text, moment = given.strip(), now()
+def parse_expiry(value: str) -> datetime:
+    """Return the time that a duration from now or an ISO 8601 date means. Without a time zone it is UTC."""
+    text, moment = value.strip(), now()
     duration = _DURATION.fullmatch(text.lower())
     try:
         end = moment + int(duration[1]) * _UNITS[duration[2]] if duration else datetime.fromisoformat(text)
         end = end.replace(tzinfo=end.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError):
         raise ValidationError(
-            f"expires must be a duration such as 12h, 30d or 1y, or a date such as 2031-01-31, not {given!r}"
+            f"--expires must be a duration such as 12h, 30d or 1y, or a date such as 2031-01-31, not {value!r}"
         ) from None
     if end <= moment:
-        raise ValidationError(f"expires must lie in the future, and {given!r} does not")
+        raise ValidationError(f"--expires must be in the future, not {value!r}")
     return end
 
 
@@ -172,9 +176,9 @@ def _make_token(
     if scope not in list(TokenScope):
         raise ValidationError(unknown("scope", scope, list(TokenScope)))
     allowed = frozenset(projects)
-    for label, given in (("name", name), *(("project", one) for one in allowed)):
-        if not given.strip() or len(given) > _MAX_NAME or not given.isprintable():
-            raise ValidationError(f"{label} must be up to {_MAX_NAME} visible characters, not {given!r}")
+    for label, value in (("NAME", name), *(("--project", one) for one in allowed)):
+        if not value.strip() or len(value) > _MAX_NAME or not value.isprintable():
+            raise ValidationError(f"{label} must be 1 to {_MAX_NAME} printable characters, not {value!r}")
     secret = _PREFIX + secrets.token_urlsafe(32)
     token = Token(
         name=name.strip(),
@@ -195,13 +199,13 @@ def _digest(secret: str) -> str:
 
 
 class Tokens:
-    """The tokens of a file as it is now: what is added or revoked while the server runs holds at the next request."""
+    """The tokens of a file. Changes apply from the next request on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def find(self, secret: str) -> Token | None:
-        """Return the token with this secret. All are compared, each in constant time: the duration says nothing."""
+        """Return the token with this secret, or None. All tokens are compared in constant time."""
         digest = _digest(secret)
         matches = [one for one in list_tokens(self._path) if hmac.compare_digest(one.sha256, digest)]
         return matches[-1] if matches else None
@@ -222,9 +226,9 @@ def _put(path: Path, text: str) -> None:
     try:
         write_atomic(path, text, sync=True)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _lock(path: Path) -> contextlib.AbstractContextManager[None]:
-    """Let one process at a time change the file, so that no change is lost."""
+    """Lock the file, so that concurrent changes are not lost."""
     return lock_file(path.with_name(f".{path.name}.lock"), _PATIENCE)

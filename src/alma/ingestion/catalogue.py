@@ -212,7 +212,9 @@ class Catalogue:
             if not stat.S_ISREG(path.stat().st_mode):
                 self._skip(str(path), "not a regular file")
             elif not (is_named or is_chat or (is_document and selection is not Wanted.CHATS)):
-                self._skip(str(path), "neither a document nor a chat, by its name")
+                is_other = is_document or name.endswith(_CHATS)
+                reason = f"left out by --only {selection}" if is_other else "neither a document nor a chat, by its name"
+                self._skip(str(path), reason)
             else:
                 known_as = path.name if path == self.root else path.relative_to(self.root).as_posix()
                 self._examine(open_file(path), is_named, known_as)

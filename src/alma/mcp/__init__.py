@@ -2,9 +2,9 @@
 
 python -m alma.mcp --config .alma/config.yaml
 
-It speaks over standard input and output, which then belong to the protocol, or over streamable HTTP on this machine
-with a bearer token. It needs the package `mcp`: pip install '.[mcp]' in the checkout of alma. This module holds its
-options and how it starts; `alma.mcp.clients` writes it into the settings of clients.
+It uses standard input and output, or streamable HTTP with a bearer token. It requires the package `mcp`:
+pip install '.[mcp]' in the checkout of alma. This module contains its options and start; `alma.mcp.clients` adds the
+server to the settings of clients.
 """
 
 from __future__ import annotations
@@ -27,24 +27,26 @@ from ..listening import option
 STDIO, HTTP = "stdio", "http"
 PORT = 8765
 _PACKAGES = ("mcp", "mcp_types", "anyio", "starlette", "uvicorn")
-"""What the extra `mcp` brings."""
+"""Packages of the extra `mcp`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpOptions(listening.ListenOptions):
-    tools: str = option("default", "default, core (a small set), all, or names with commas between them")
-    agent: str | None = option(None, "who is meant when a call names no agent")
+    """The options of `alma mcp`."""
+
+    tools: str = option("default", "tools to offer: default, core (8 tools), all, or names separated by commas")
+    agent: str | None = option(None, "default agent for calls that name none")
     roots: tuple[str, ...] = option(
         (),
-        "where tools may use files, over stdio; may be repeated. Default: the project's folder",
+        "folder in which tools may use files, over stdio; repeatable (default: the project's folder)",
         "root",
         metavar="FOLDER",
     )
-    approve: bool = option(False, "a person sees every call: calls may make active what came from outside content")
-    transport: str = option(STDIO, "default: stdio", choices=(STDIO, HTTP))
-    port: int = option(PORT, f"default: {PORT}; 0: any that is free")
+    approve: bool = option(False, "a person reviews every call, so calls may activate memories from outside content")
+    transport: str = option(STDIO, "transport (default stdio)", choices=(STDIO, HTTP))
+    port: int = option(PORT, f"port to listen on (default {PORT}; 0 for any free port)")
     token_file: str | None = option(
-        None, "holds the bearer token; made when missing. Default: beside the config", metavar="FILE"
+        None, "file with the bearer token, created if missing (default: beside the configuration)", metavar="FILE"
     )
 
 
@@ -52,25 +54,26 @@ _OVER_HTTP = {one.name for one in fields(listening.ListenOptions)} | {"token_fil
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the server, but for `--config`."""
+    """Add the server's options, except `--config`."""
     listening.add_arguments(parser, McpOptions, {one.name for one in fields(McpOptions)} - _OVER_HTTP)
     listening.add_arguments(parser.add_argument_group("over HTTP"), McpOptions, _OVER_HTTP)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m alma.mcp", description="The memory as an MCP server.")
+    """Run `python -m alma.mcp` and return the exit code."""
+    parser = argparse.ArgumentParser("python -m alma.mcp", description="Run the MCP server.")
     add_arguments(parser)
     return listening.run_command(McpOptions, run, "alma mcp", parser, argv)
 
 
 def run(options: McpOptions) -> None:
-    """Serve until the client is gone, or until interrupted. ALMAError when it cannot begin."""
+    """Serve until the client disconnects or the server is interrupted. Raise ALMAError if it cannot start."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     if options.config is not None and not os.path.isfile(options.config):
-        raise ConfigError(f"there is no file {options.config}; `alma init` writes a configuration")
+        raise ConfigError(f"no configuration file {options.config}; create one with `alma init`")
     for root in options.roots:
         if not os.path.isdir(root):
-            raise ConfigError(f"--root must be a folder, and {root!r} is none")
+            raise ConfigError(f"--root must be an existing folder, not {root!r}")
     with name_missing_extra():
         from ..projects import LazyMemory, open_configured
         from .server import build, serve_http, serve_stdio
@@ -81,14 +84,14 @@ def run(options: McpOptions) -> None:
         if options.transport == HTTP:
             serve_http(server, options)
         else:
-            # A thread waits for the next line and cannot be called back; what is on disk is whole at any moment.
+            # The thread that reads standard input cannot be cancelled; the store is consistent at any time.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             serve_stdio(server)
 
 
 @contextmanager
 def name_missing_extra() -> Iterator[None]:
-    """Name the extra that is missing when something inside cannot be imported."""
+    """Raise MissingExtraError if an import inside fails because the extra is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -98,9 +101,9 @@ def name_missing_extra() -> Iterator[None]:
 
 
 def _find_roots(options: McpOptions) -> Sequence[str | os.PathLike[str]]:
-    """Return the folders that the user named, else that of the project: around `.alma`, or of the configuration.
+    """Return the folders of --root, or the project's folder: the parent of `.alma`, or that of the configuration.
 
-    A home folder and the root of a disk are no projects.
+    A home folder or the root of a disk is not a project.
     """
     from ..app import find_config
 

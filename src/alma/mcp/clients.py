@@ -1,7 +1,7 @@
-"""The server in the settings of MCP clients: `alma mcp install` and `uninstall`.
+"""Add the server to the settings of MCP clients: `alma mcp install` and `uninstall`.
 
-Each client has a file of its own, for one project or for its user, in a form of its own. Only our entry in it is
-changed: what is around it stays as it is, byte for byte. The command shows what will change, asks, and does it.
+Each client has its own file, for one project or for the user, in its own format. Only our entry is changed; the rest
+stays the same, byte for byte. The command shows the change and asks before it writes.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ INSTALL, UNINSTALL = "install", "uninstall"
 
 
 def locate(variable: str, *default: str) -> Path:
-    """Return a folder in the home that a variable may move."""
+    """Return a folder in the home folder, or the one that an environment variable names."""
     return Path(os.environ.get(variable) or Path.home().joinpath(*default))
 
 
 def find_settings(*names: str) -> Path:
-    """Return where programs of this system keep a user's settings."""
+    """Return a path in the folder where programs of this system store user settings."""
     if sys.platform == "darwin":
         return Path.home().joinpath("Library", "Application Support", *names)
     default = ("APPDATA", "AppData", "Roaming") if sys.platform == "win32" else ("XDG_CONFIG_HOME", ".config")
     return locate(*default).joinpath(*names)
 
 
-# -- TOML, where every other byte stays as it is: one table added at the end, or removed
-# A file that is written in a way not foreseen here gets another meaning: `_verify_change` compares what it says.
+# -- TOML: one table is added at the end or removed, and every other byte stays the same
+# `_verify_change` refuses a change if the file uses a syntax that is not handled here.
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEADER = re.compile(r"^[ \t]*\[\[?[^\n]*$", re.MULTILINE)
@@ -48,14 +48,15 @@ _KEY = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([A-Za-z0-9_-]+)")
 
 
 def load_toml(text: str, name: str) -> dict[str, Any]:
+    """Parse TOML. Raise ConfigError if it is invalid."""
     try:
         return tomllib.loads(text.removeprefix("\ufeff").replace("\r\n", "\n"))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{name} is not valid TOML ({error}); mend it first, nothing was changed") from error
+        raise ConfigError(f"{name} is not valid TOML ({error}); fix it first. Nothing was changed") from error
 
 
 def put_table(text: str, path: Sequence[str], value: Mapping[str, Any]) -> str:
-    """Return the text with this table at its end; one that is there is removed."""
+    """Return the text with this table at its end, replacing an existing one."""
     rest = drop_table(text, path)
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = [f"[{'.'.join(map(_format_key, path))}]"]
@@ -66,7 +67,7 @@ def put_table(text: str, path: Sequence[str], value: Mapping[str, Any]) -> str:
 
 
 def drop_table(text: str, path: Sequence[str]) -> str:
-    """Return the text without this table and those below it; as it is when there is none."""
+    """Return the text without this table and its subtables."""
     end = len(text)
     for header in reversed(list(_HEADER.finditer(text))):
         block, before = text[header.start() : end], text[: header.start()]
@@ -75,13 +76,13 @@ def drop_table(text: str, path: Sequence[str]) -> str:
         keys = [one[1] or one[2] or one[3] or "" for one in _KEY.finditer(inner)]
         if keys[: len(path)] != list(path):
             continue
-        # Comments after the last line of the table belong to the next one.
+        # Comments after the last line of the table belong to the next table.
         size = last = 0
         for line in block.splitlines(keepends=True):
             size += len(line)
             if line.strip() and not line.strip().startswith("#"):
                 last = size
-        # The empty line before it came with it.
+        # Remove the empty line before it too.
         for gap in ("\r\n\r\n", "\n\n"):
             if before.endswith(gap):
                 before = before[: -len(gap) // 2]
@@ -106,7 +107,7 @@ def _format_value(value: Any) -> str:
 
 
 class Form(NamedTuple):
-    """How the files of a client are read and changed."""
+    """How the settings files of a client are read and changed."""
 
     load: Callable[[str, str], dict[str, Any]]
     put: Callable[[str, Sequence[str], Any], str]
@@ -122,22 +123,25 @@ TOML = Form(load_toml, put_table, drop_table, "")
 
 
 class McpClient(NamedTuple):
+    """An MCP client and where it stores its settings."""
+
     title: str
     holder: str
-    """The key below which it keeps its servers."""
+    """The key of its servers."""
     project: str | None
-    """Its file in a project, from there; None: it has none."""
+    """Its file in a project; None if it has no project settings."""
     find_user_file: Callable[[], Path] | None = None
-    """None: it has the same name in the home as in a project."""
+    """None if the file in the home folder has the same name as in a project."""
     fields: Mapping[str, Any] = {}
-    """What an entry says besides the command."""
+    """Further fields of an entry."""
     form: Form = JSON
 
     def file(self, scope: str) -> Path:
+        """Return the settings file for a scope."""
         if scope == USER and self.find_user_file is not None:
             return self.find_user_file()
         if self.project is None:
-            raise ConfigError(f"{self.title} has no settings for a project; use the scope {USER!r}")
+            raise ConfigError(f"{self.title} has no project settings; pass --scope {USER}")
         return (Path.home() if scope == USER else Path.cwd()) / self.project
 
 
@@ -175,7 +179,7 @@ CLIENTS: Mapping[str, McpClient] = {
 
 
 def install(client: McpClient, scope: str, command: Sequence[str]) -> FileChange:
-    """Return the change that adds the server, or brings its entry up to date. Nothing is written yet."""
+    """Return the change that adds the server or updates its entry. Nothing is written yet."""
     path = resolve_link(client.file(scope))
     before = read_content(path)
     text, data, old = _read_settings(client, path, before)
@@ -184,13 +188,13 @@ def install(client: McpClient, scope: str, command: Sequence[str]) -> FileChange
         return FileChange(path, before, before)
     after = client.form.put(text, (client.holder, NAME), entry)
     _verify_change(client, path, after, {**data, client.holder: {**data.get(client.holder, {}), NAME: entry}})
-    # A new file is as private as the folder that it goes to, or the one above that exists.
+    # A new file gets the permissions of its folder, or of the nearest existing parent.
     mode = next(folder for folder in path.parents if folder.exists()).stat().st_mode & 0o666
     return FileChange(path, before, after.encode(), mode)
 
 
 def uninstall(client: McpClient, scope: str) -> FileChange:
-    """Return the change that removes the server. The key of all servers goes with the last one, the file with all."""
+    """Return the change that removes the server. An empty table or file is removed with it."""
     path = resolve_link(client.file(scope))
     before = read_content(path)
     text, data, entry = _read_settings(client, path, before)
@@ -206,49 +210,51 @@ def uninstall(client: McpClient, scope: str) -> FileChange:
 
 
 def _read_settings(client: McpClient, path: Path, content: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the text of a file, what it says, and our entry in it."""
+    """Return the text of a file, its content, and our entry in it."""
     try:
         text = content.decode("utf-8") if content and content.strip() else client.form.empty
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 ({error}); mend it first, nothing was changed") from error
+        raise ConfigError(f"{path} is not UTF-8 ({error}); fix it first. Nothing was changed") from error
     data = client.form.load(text, str(path))
     servers = data.get(client.holder, {})
     entry = servers.get(NAME, {}) if isinstance(servers, dict) else None
     if not isinstance(entry, dict):
-        raise ConfigError(f"`{client.holder}` must hold a table with a table for each server; nothing was changed")
+        raise ConfigError(
+            f"`{client.holder}` in {path} must be a table with one table for each server. Nothing was changed"
+        )
     return text, data, entry
 
 
 def _verify_change(client: McpClient, path: Path, text: str, expected: Mapping[str, Any]) -> None:
-    """Refuse a text that says anything else than expected: what people wrote is worth more than our entry."""
+    """Raise ConfigError unless the new text has exactly the expected content."""
     try:
         data = client.form.load(text, str(path))
     except ConfigError:
         data = None
     if data != expected:
-        raise ConfigError(
-            f"{path} is written in a way that cannot be changed from here; edit `{client.holder}` by hand"
-        )
+        raise ConfigError(f"cannot change {path} safely; edit `{client.holder}` manually")
 
 
 # -- the command
 
 
 def add_arguments(parser: argparse.ArgumentParser, action: str) -> None:
-    """Add the options of `alma mcp install` or `uninstall`, but for `--config` and `--json`."""
-    parser.add_argument("--client", required=True, choices=list(CLIENTS), help="whose settings to change")
-    parser.add_argument("--scope", choices=(PROJECT, USER), help="this project, or all of yours; default: project")
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
+    """Add the options of `alma mcp install` or `uninstall`, except `--config` and `--json`."""
+    parser.add_argument("--client", required=True, choices=list(CLIENTS), help="the client whose settings to change")
+    parser.add_argument("--scope", choices=(PROJECT, USER), help="this project, or all your projects (default project)")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("--dry-run", action="store_true", help="only show the change")
     if action == INSTALL:
         parser.add_argument(
             "--tools",
             default="core",
-            help="core (a small set, the default), default, all, or names with commas between them",
+            help="tools to offer: core (8 tools), default, all, or names separated by commas (default core)",
         )
-        parser.add_argument("--agent", help="who is meant when a call names no agent")
+        parser.add_argument("--agent", help="default agent for calls that name none")
         parser.add_argument(
-            "--portable", action="store_true", help="an entry that works in every clone: `alma` from the PATH"
+            "--portable",
+            action="store_true",
+            help="write an entry that works in every clone (runs `alma` from the PATH)",
         )
 
 
@@ -260,7 +266,7 @@ def run(
     as_json: bool = False,
     say: Callable[[str], None] = print,
 ) -> int:
-    """Return 0 when it is as wished, 1 when the person said no. ALMAError when it cannot be done."""
+    """Return 0 if the settings are as requested, 1 if the user declined. Raise ALMAError if it fails."""
     client = CLIENTS[args.client]
     scope = args.scope or (PROJECT if client.project else USER)
     if action == INSTALL:
@@ -274,22 +280,24 @@ def run(
     if is_wanted:
         if not args.yes and not as_json:
             if not sys.stdin.isatty():
-                raise ConfigError("nobody is here to answer; say --yes to do it, or --dry-run to see what would change")
-            if input("Do it? [y/N] ").strip().lower() not in ("y", "yes"):
+                raise ConfigError(
+                    "cannot ask without a terminal; pass --yes to apply the change, or --dry-run to see it"
+                )
+            if input("Apply this change? [y/N] ").strip().lower() not in ("y", "yes"):
                 return 1
         apply_changes([change])
     if as_json:
         result = {"path": str(change.path), "change": change.verb if change else None, "done": is_wanted}
         say(json.dumps({**result, "difference": change.diff()}, ensure_ascii=False))
     elif is_wanted:
-        say("Done. The client reads it when it starts the next time.")
+        say(f"Done. Restart {client.title} to load the server.")
     elif not change:
-        say(f"{client.title} has it already: {change.path}" if action == INSTALL else f"Not in {change.path}")
+        say(f"already installed in {change.path}" if action == INSTALL else f"not installed in {change.path}")
     return 0
 
 
 def _build_command(client: McpClient, scope: str, args: argparse.Namespace, config: str | None) -> list[str]:
-    """Return what the client starts. Portable: a program on the PATH, and a path that holds in every clone."""
+    """Return the command that the client starts. If portable, it works in every clone."""
     from ..app import find_config, read_config
 
     with name_missing_extra():
@@ -297,16 +305,16 @@ def _build_command(client: McpClient, scope: str, args: argparse.Namespace, conf
 
     select_tools(args.tools)
     command = ["alma", "mcp"] if args.portable else [sys.executable, "-m", "alma.mcp"]
-    # For all projects of a user the file is left open: each has its own, found from the folder the client works in.
+    # With the scope user, each project uses its own configuration, found from the client's working folder.
     if scope == PROJECT or config is not None or client.project is None:
         if config is None:
-            # The entry names the file, and a file that is named is trusted: not without asking.
+            # The entry will name the file, and named files are trusted: check that this one is.
             read_config()
         file = Path(os.path.abspath(find_config(config)))
         if not file.is_file():
-            raise ConfigError(f"there is no file {file}; `alma init` writes a configuration")
+            raise ConfigError(f"no configuration file {file}; create one with `alma init`")
         if args.portable and not file.is_relative_to(Path.cwd()):
-            raise ConfigError(f"{file} is not in this project, and so no other clone has it: leave out --portable")
+            raise ConfigError(f"{file} is outside this project, so other clones do not have it; leave out --portable")
         command += ["--config", file.relative_to(Path.cwd()).as_posix() if args.portable else str(file)]
     if args.tools != DEFAULT:
         command += ["--tools", args.tools]

@@ -65,13 +65,13 @@ _DEFAULTS = {"item_type": "task", "priority": 50}
 
 operation = Group("work", lambda alma: ProgressTracker(alma=alma, project_id=alma.project_id))
 
-By = Annotated[str | None, About("who does it; not what another has claimed", check=validate.name, shown_as="agent")]
+By = Annotated[str | None, About("who makes the change", check=validate.name, shown_as="agent")]
 ItemId = Annotated[str, About("the work item's id", check=validate.name)]
 Names = Iterable[str] | None
-Blockers = Annotated[Names, About("ids of items to be done first", check=validate.names)]
-Priority = About("0 to 100, the most urgent", least=0, most=100)
-Notes = Annotated[str | None, About("a word about it")]
-Lease = Annotated[float, About("for so many seconds", least=1.0, most=30 * 86_400.0)]
+Blockers = Annotated[Names, About("ids of items to do first", check=validate.names)]
+Priority = About("0 to 100; 100 is the most urgent", least=0, most=100)
+Notes = Annotated[str | None, About("a note on the change")]
+Lease = Annotated[float, About("duration in seconds", least=1.0, most=30 * 86_400.0)]
 
 
 def _check_statuses(label: str, value: object) -> list[Status]:
@@ -132,24 +132,24 @@ class ProgressTracker(OwnsMemory):
         self,
         item: Annotated[WorkItem | None, About("", check=take_as_given, for_python=True)] = None,
         *,
-        title: Annotated[str | None, About("what is to be done", is_required=True)] = None,
-        description: Annotated[str, About("all about it")] = "",
-        item_type: Annotated[str, About("such as task, feature, bug")] = "task",
+        title: Annotated[str | None, About("what to do", is_required=True)] = None,
+        description: Annotated[str, About("details")] = "",
+        item_type: Annotated[str, About("such as task, feature or bug")] = "task",
         priority: Annotated[int, Priority] = 50,
-        agent: Annotated[str | None, About("whose it is; without it anybody's", check=validate.name)] = None,
+        agent: Annotated[str | None, About("the owner; default: any agent", check=validate.name)] = None,
         parent_id: Annotated[str | None, About("the item it is part of", check=validate.name)] = None,
         blocked_by: Blockers = None,
-        blocks: Annotated[Names, About("ids of items that wait for it", check=validate.names)] = None,
-        tests: Annotated[Names, About("tests that must pass", check=validate.names)] = None,
-        estimate_minutes: Annotated[float | None, About("how long it may take")] = None,
+        blocks: Annotated[Names, About("ids of items that wait for this one", check=validate.names)] = None,
+        tests: Annotated[Names, About("names of tests that must pass", check=validate.names)] = None,
+        estimate_minutes: Annotated[float | None, About("estimate, in minutes")] = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
         project_id: words.Project = None,
     ) -> WorkItem:
-        """Create a work item. With a blocker that is not done it begins as blocked.
+        """Create a work item. It starts as blocked if an item it waits for is not done.
 
         Notes:
-            Pass its fields, or a `WorkItem` made by hand.
+            Pass the fields, or a `WorkItem` you made yourself.
         """
         fields = {name: value for name, value in locals().items() if name not in ("self", "item", "project_id")}
         if isinstance(item, str):
@@ -213,17 +213,17 @@ class ProgressTracker(OwnsMemory):
     @operation(Effect.CHANGES, "get_next_item")
     def offer_next_item(
         self,
-        agent: Annotated[str | None, About("who asks; without it anybody")] = None,
-        strategy: Annotated[Strategy | str, About("what comes first")] = Strategy.PRIORITY,
-        claim: Annotated[bool, About("take it for the agent at once")] = False,
+        agent: Annotated[str | None, About("the agent that asks; default: any agent")] = None,
+        strategy: Annotated[Strategy | str, About("how to choose")] = Strategy.PRIORITY,
+        claim: Annotated[bool, About("claim the item for the agent")] = False,
         lease_seconds: Lease = LEASE_SECONDS,
         *,
         project_id: words.Project = None,
     ) -> NextItem:
-        """What to work on next: nothing that is blocked, being worked on, or another agent's.
+        """Return the next work item to do. Skips items that are blocked, in progress or another agent's.
 
-        'priority' takes the most urgent, 'blocked_unblock' what frees most, 'quick_win' what is soonest done, 'fifo'
-        the oldest. Several agents that work at once should pass `claim`.
+        'priority' picks the most urgent item, 'blocked_unblock' the one that unblocks most others, 'quick_win' the
+        shortest, 'fifo' the oldest. Pass `claim` if several agents work in parallel.
         """
         who = self._agent(agent)
         if claim and who is None:
@@ -256,31 +256,33 @@ class ProgressTracker(OwnsMemory):
     def update_item(
         self,
         item_id: ItemId,
-        status: Annotated[Status | str | None, About("what it is now")] = None,
+        status: Annotated[Status | str | None, About("the new status")] = None,
         notes: Notes = None,
         *,
         title: Annotated[str | None, About("new title", check=work.check_title)] = None,
         description: Annotated[str | None, About("new description")] = None,
         item_type: Annotated[str | None, About("new type", check=validate.name)] = None,
         priority: Annotated[int | None, Priority] = None,
-        owner: Annotated[str | None, About("whose it is; '' for anybody's")] = None,
+        owner: Annotated[str | None, About("new owner; '' for any agent")] = None,
         parent_id: Annotated[str | None, About("the item it is part of; '' for none")] = None,
         blocked_by: Blockers = None,
-        unblocked_by: Annotated[Names, About("ids it need not wait for", check=validate.names)] = None,
-        tests: Annotated[Names, About("all its tests", check=validate.names)] = None,
-        test_results: Annotated[Mapping[str, bool] | None, About("by name, whether it passed")] = None,
-        estimate_minutes: Annotated[float | None, About("how long it may take", least=0.0, most=1e7)] = None,
+        unblocked_by: Annotated[Names, About("ids it no longer waits for", check=validate.names)] = None,
+        tests: Annotated[Names, About("all its tests; replaces the list", check=validate.names)] = None,
+        test_results: Annotated[Mapping[str, bool] | None, About("results by name; true if passed")] = None,
+        estimate_minutes: Annotated[float | None, About("estimate, in minutes", least=0.0, most=1e7)] = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
-        archived: Annotated[bool | None, About("true puts it away, false restores it")] = None,
+        archived: Annotated[bool | None, About("true archives the item, false restores it")] = None,
         by: By = None,
     ) -> WorkItem:
-        """Change a work item. Only what is given changes. Done frees what waited for it; a blocked item cannot be done.
+        """Change a work item; only the arguments you pass change.
+
+        An item that is done unblocks the items that wait for it. A blocked item cannot be done.
 
         Notes:
-            Blockers and test results are added to those there are; blockers that would make a circle are refused. The
-            allowed moves of the status are listed in `alma.progress.items`. Taken up again, an item blocks again what
-            waited for it. One that others still wait for cannot be archived. All changes are made, or none.
+            Blockers and test results are added to the existing ones; a dependency cycle is refused.
+            `alma.progress.items` lists the valid status changes. An item that is reopened blocks its dependents again.
+            An item that others still wait for cannot be archived. All changes are made, or none.
         """
         arguments = {name: value for name, value in locals().items() if value is not None}
         names = [name for name in arguments if name not in ("self", "item_id", "by")]
@@ -337,16 +339,16 @@ class ProgressTracker(OwnsMemory):
         ] = None,
         agent: words.AnyAgent = None,
         *,
-        item_id: Annotated[str | None, About("this item alone, archived or not", check=validate.name)] = None,
-        query: Annotated[str | None, About("words of their titles and descriptions: the best matches first")] = None,
+        item_id: Annotated[str | None, About("only this item, archived or not", check=validate.name)] = None,
+        query: Annotated[str | None, About("words in titles and descriptions; best match first")] = None,
         item_type: Annotated[str | None, About("only items of this type")] = None,
         parent_id: Annotated[str | None, About("only parts of this item", check=validate.name)] = None,
-        tag: Annotated[str | None, About("only what has this tag", check=validate.name)] = None,
-        archived: Annotated[bool, About("archived ones, too")] = False,
-        limit: Annotated[int | None, About("at most so many", least=1, most=_MAX_LIMIT, json=int)] = None,
+        tag: Annotated[str | None, About("only items with this tag", check=validate.name)] = None,
+        archived: Annotated[bool, About("include archived items")] = False,
+        limit: Annotated[int | None, About("maximum results", least=1, most=_MAX_LIMIT, json=int)] = None,
         project_id: words.Project = None,
     ) -> list[WorkItem]:
-        """List work items, the most urgent first; show one by its id, or find some by words."""
+        """List work items, most urgent first; or show one by id, or search by words."""
         if item_id:
             if not (status is agent is query is item_type is parent_id is tag is None):
                 raise ValidationError("pass item_id to show one item, or filters to list items, not both")
@@ -375,7 +377,7 @@ class ProgressTracker(OwnsMemory):
 
     @operation(Effect.CHANGES, "claim_work_item")
     def claim(self, item_id: ItemId, agent: words.Agent, lease_seconds: Lease = LEASE_SECONDS) -> WorkItem:
-        """Take one work item for an agent, so that nobody else gets it; one's own claim is renewed."""
+        """Claim a work item for an agent, so that no other agent takes it. Claiming it again renews the claim."""
         return self._change(item_id, agent, lambda plan, item: plan.claim_item(item, lease_seconds))
 
     def renew(self, item_id: str, agent: str, lease_seconds: float = LEASE_SECONDS) -> WorkItem:
@@ -385,7 +387,7 @@ class ProgressTracker(OwnsMemory):
 
     @operation(Effect.CHANGES, "release_work_item")
     def release(self, item_id: ItemId, agent: words.Agent, notes: Notes = None) -> WorkItem:
-        """Give a claimed work item back unfinished."""
+        """Release a claimed work item without finishing it."""
 
         def release(plan: WorkPlan, item: Item) -> None:
             plan.check_holder(item)
@@ -399,11 +401,13 @@ class ProgressTracker(OwnsMemory):
     @operation(Effect.CHANGES, idempotent=True, answer=Archived)
     def archive_finished(
         self,
-        older_than_days: Annotated[float, About("and not touched for so many days", least=0.0, most=36_500.0)] = 30.0,
+        older_than_days: Annotated[
+            float, About("only items unchanged for this many days", least=0.0, most=36_500.0)
+        ] = 30.0,
         *,
         project_id: words.Project = None,
     ) -> int:
-        """Put away the work items that are done."""
+        """Archive work items that are done."""
         engine = self._engine(project_id)
         before = engine.clock() - timedelta(days=older_than_days)
 
@@ -418,10 +422,10 @@ class ProgressTracker(OwnsMemory):
 
     @operation(Effect.ERASES, "delete_work_item", answer=_show_deleted)
     def delete(self, item_id: ItemId, *, by: By = None) -> None:
-        """Erase a work item and its history. What waited for it waits no longer.
+        """Delete a work item and its history. Items that wait for it no longer do.
 
         Notes:
-            Its parts stand on their own.
+            Its parts become independent items.
         """
         engine, _ = self._find_item(item_id)
         self._write(engine, by, lambda plan: plan.erase_item(plan.get_item(item_id)), reorders=True)
@@ -431,7 +435,7 @@ class ProgressTracker(OwnsMemory):
 
     @operation(Effect.READS, "progress_summary")
     def get_progress_summary(self, project_id: words.Project = None, agent: words.AnyAgent = None) -> ProgressSummary:
-        """How far the work is: counts by status, what is in progress, what is blocked."""
+        """Summarize the work: counts by status, items in progress, blocked items."""
         engine, who = self._engine(project_id), self._agent(agent)
         places = {one: work.select_items(engine, [one], agents=who and {who}) for one in Status}
         counts = {str(one): _count_matches(engine, where) for one, where in places.items()}
@@ -449,12 +453,12 @@ class ProgressTracker(OwnsMemory):
     def get_progress_logs(
         self,
         agent: words.AnyAgent = None,
-        session_id: Annotated[str | None, About("only of this session", check=validate.name)] = None,
-        limit: Annotated[int, About("at most so many", least=1, most=_MAX_LIMIT)] = 50,
+        session_id: Annotated[str | None, About("only this session", check=validate.name)] = None,
+        limit: Annotated[int, About("maximum results", least=1, most=_MAX_LIMIT)] = 50,
         *,
         project_id: words.Project = None,
     ) -> list[ProgressLog]:
-        """Where sessions stood at moments that they noted, newest first."""
+        """List the progress that sessions logged, newest first."""
         who, sessions = self._agent(agent), session_id and {session_id}
         records = scan_records(self._engine(project_id), _LOG, limit, agents=who and {who}, sessions=sessions)
         return [decode_record(ProgressLog, record, work.LOG_NAMES) for record in records]
@@ -464,19 +468,17 @@ class ProgressTracker(OwnsMemory):
         self,
         project_id: words.Project = None,
         agent: Annotated[str | None, About("the agent's name", check=validate.name, is_required=True)] = None,
-        session_id: Annotated[
-            str | None, About("the session that it is noted in", check=validate.name, is_required=True)
-        ] = None,
+        session_id: Annotated[str | None, About("the session's id", check=validate.name, is_required=True)] = None,
         *,
-        current_action: Annotated[str, About("what is being done")] = "",
+        current_action: Annotated[str, About("what the agent is doing")] = "",
         current_item_id: Annotated[
-            str | None, About("the item worked on; by default the agent's in progress", check=validate.name)
+            str | None, About("the current work item; default: the agent's item in progress", check=validate.name)
         ] = None,
     ) -> ProgressLog:
-        """Keep where the work stands at this moment of a session, to look back on later.
+        """Log the current progress of a session, for later review.
 
         Notes:
-            Actions and outcomes are counted since the session began.
+            Counts actions and outcomes since the session started.
         """
         if agent is None or session_id is None:
             raise ValidationError("pass `agent` and session_id by name")

@@ -465,7 +465,7 @@ def export(
     force: Annotated[bool, About("overwrite edits that were not imported")] = False,
     remove: Annotated[bool, About("remove the block from the file", for_python=True)] = False,
 ) -> ExportReport:
-    """Write the rules of this project to AGENTS.md, CLAUDE.md or another agent's file, inside a marked block.
+    """Write this project's rules to AGENTS.md, CLAUDE.md or another agent's file, in a marked block.
 
     Notes:
     `to` is 'agents-md', 'claude-md', 'cursor', 'windsurf', 'copilot' or 'skill'. Without `path`, the agent's default

@@ -104,15 +104,15 @@ def take_project_first(method: F) -> F:
     return cast(F, call)
 
 
-SessionId = Annotated[str, About("its id, as start_session gave it", check=validate.name)]
-Folder = Annotated[str | PathLike[str] | None, About("the folder of code it is about", local=True)]
-Decisions = Annotated[Iterable[str] | None, About("what was decided", check=handoff.read_lines)]
-Blockers = Annotated[Iterable[str] | None, About("what is in the way", check=handoff.read_lines)]
+SessionId = Annotated[str, About("the session's id, from start_session", check=validate.name)]
+Folder = Annotated[str | PathLike[str] | None, About("the code folder to inspect", local=True)]
+Decisions = Annotated[Iterable[str] | None, About("decisions made", check=handoff.read_lines)]
+Blockers = Annotated[Iterable[str] | None, About("what blocks the work", check=handoff.read_lines)]
 Risks = Annotated[Iterable[str] | None, About("what may go wrong", check=handoff.read_lines)]
-Steps = Annotated[Iterable[str] | None, About("what comes next", check=handoff.read_lines)]
-Files = Annotated[Iterable[str] | None, About("files it works on", check=handoff.read_paths)]
-Tests = Annotated[Mapping[str, bool] | None, About("by name, whether it passes")]
-Level = Annotated[float | None, About("0 to 1: how well it is going", least=0.0, most=1.0)]
+Steps = Annotated[Iterable[str] | None, About("next steps", check=handoff.read_lines)]
+Files = Annotated[Iterable[str] | None, About("files being worked on", check=handoff.read_paths)]
+Tests = Annotated[Mapping[str, bool] | None, About("results by name; true if passed")]
+Level = Annotated[float | None, About("how well it is going, 0 to 1", least=0.0, most=1.0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,20 +165,20 @@ class SessionManager(OwnsMemory):
     def start_session(
         self,
         agent: words.Agent,
-        goal: Annotated[str, About("what the session is for", check=handoff.read_goal)] = "",
+        goal: Annotated[str, About("the goal of the session", check=handoff.read_goal)] = "",
         *,
         project_id: words.Project = None,
         user_id: words.User = None,
         workspace: Folder = None,
         orient: Annotated[bool, About("", for_python=True)] = True,
     ) -> SessionContext:
-        """Begin a session with all that its agent should know.
+        """Start a session. Returns everything the agent needs to continue.
 
-        Gives the last handoff, the progress, recent outcomes, strategies for the goal, the state of the code and what
-        to do first. Keep `session_id` for update_session and end_session.
+        Includes the last handoff, progress, recent outcomes, strategies, the state of the code and first steps. Pass
+        `session_id` to update_session and end_session.
 
         Notes:
-            `workspace` is by default the manager's; `orient=False` does not look at the code.
+            `workspace` defaults to the manager's; `orient=False` does not inspect the code.
         """
         require_folder(workspace)
         engine, name, user = *self._find_engine(project_id, agent), user_id
@@ -229,26 +229,26 @@ class SessionManager(OwnsMemory):
         session_id: SessionId,
         *,
         action: Annotated[str | None, About("what was done", check=handoff.read_line)] = None,
-        outcome: Annotated[LastOutcome | str | None, About("how the action went")] = None,
+        outcome: Annotated[LastOutcome | str | None, About("the result of the action")] = None,
         decisions: Decisions = None,
         active_files: Files = None,
         blockers: Blockers = None,
         resolved: Annotated[
-            Iterable[str] | None, About("blockers and risks that are gone", check=handoff.read_lines)
+            Iterable[str] | None, About("resolved blockers and risks", check=handoff.read_lines)
         ] = None,
         next_steps: Steps = None,
         risk_flags: Risks = None,
         test_status: Tests = None,
         confidence_level: Level = None,
-        goal: Annotated[str | None, About("another goal", check=handoff.read_goal)] = None,
+        goal: Annotated[str | None, About("the new goal", check=handoff.read_goal)] = None,
         project_id: words.Project = None,
     ) -> Session:
-        """Note what happened in a session, so that it is known even if the session never ends.
+        """Save what happened in a session, so that it is not lost if the session never ends.
 
         Notes:
-            A call without anything says only that it is still alive. Actions, decisions, files, blockers and risks are
-            added, `resolved` takes blockers and risks away, test results replace older ones by name; steps, goal and
-            confidence replace what was said before.
+            A call without changes only marks the session as alive. Actions, decisions, files, blockers and risks are
+            added; `resolved` removes blockers and risks; test results replace older ones by name; steps, goal and
+            confidence replace the previous values.
         """
         noted = handoff.name_as_stored(locals())
         engine, name = self._find_engine(project_id, agent)
@@ -287,9 +287,9 @@ class SessionManager(OwnsMemory):
         agent: words.Agent,
         session_id: SessionId,
         *,
-        last_action: Annotated[str | None, About("the last thing done", check=handoff.read_line)] = None,
-        last_outcome: Annotated[LastOutcome | str | None, About("how it went")] = None,
-        current_goal: Annotated[str | None, About("the goal now", check=handoff.read_goal)] = None,
+        last_action: Annotated[str | None, About("the last action", check=handoff.read_line)] = None,
+        last_outcome: Annotated[LastOutcome | str | None, About("the result")] = None,
+        current_goal: Annotated[str | None, About("the current goal", check=handoff.read_goal)] = None,
         key_decisions: Decisions = None,
         active_files: Files = None,
         blockers: Blockers = None,
@@ -300,10 +300,10 @@ class SessionManager(OwnsMemory):
         metadata: words.Metadata = None,
         project_id: words.Project = None,
     ) -> SessionHandoff:
-        """End a session with what the next one should know. What is not given is taken from what was noted.
+        """End a session and save a handoff for the next one. Values you leave out come from the session's notes.
 
         Notes:
-            How the last noted or learned thing went stands for the outcome, and 'success' when nothing is known.
+            The default outcome is that of the last noted or learned action, or 'success' if there is none.
         """
         closing = handoff.name_as_stored(locals())
         engine, name = self._find_engine(project_id, agent)
@@ -317,11 +317,13 @@ class SessionManager(OwnsMemory):
         self,
         agent: words.Agent,
         *,
-        max_tokens: Annotated[int, About("the prompt's budget in tokens", least=120, most=4000)] = 400,
+        max_tokens: Annotated[int, About("token budget of the text", least=120, most=4000)] = 400,
         user_id: words.User = None,
         project_id: words.Project = None,
     ) -> str:
-        """Where an agent left off, in a few hundred tokens: goal, last action, blockers, next steps, progress.
+        """Return where an agent left off, in a few hundred tokens.
+
+        Includes goal, last action, blockers, next steps and progress.
 
         Notes:
             Sessions of other users than `user_id` are left out.
@@ -336,16 +338,16 @@ class SessionManager(OwnsMemory):
     def list_sessions(
         self,
         agent: words.Agent,
-        state: Annotated[Literal["open", "ended"] | None, About("only those that go on, or that are over")] = None,
+        state: Annotated[Literal["open", "ended"] | None, About("only open or only ended sessions")] = None,
         *,
-        session_id: Annotated[str | None, About("this session alone", check=validate.name)] = None,
-        limit: Annotated[int, About("at most so many that are over", least=1, most=1000)] = 5,
+        session_id: Annotated[str | None, About("only this session", check=validate.name)] = None,
+        limit: Annotated[int, About("maximum number of ended sessions", least=1, most=1000)] = 5,
         project_id: words.Project = None,
     ) -> SessionList:
-        """An agent's sessions that have not ended, and what its latest ones handed over; or one session by its id.
+        """List an agent's open sessions and its latest handoffs; or show one session by id.
 
         Notes:
-            Open ones of dead processes are listed, too.
+            Open sessions of processes that died are listed too.
         """
         if session_id and state:
             raise ValidationError("pass session_id to show one session, or `state` to list sessions, not both")

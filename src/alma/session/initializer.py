@@ -115,23 +115,23 @@ class SessionInitializer:
         self,
         project_id: words.Project = None,
         agent: Annotated[str | None, About("the agent's name", check=validate.name, is_required=True)] = None,
-        user_prompt: Annotated[str | None, About("what the person asked for, in their words", is_required=True)] = None,
-        auto_expand: Annotated[bool, About("whether to make work items of it")] = True,
+        user_prompt: Annotated[str | None, About("the person's request, verbatim", is_required=True)] = None,
+        auto_expand: Annotated[bool, About("create work items from the request")] = True,
         *,
         user_id: words.User = None,
         domain: Annotated[
             DomainSchema | str | None,
-            About("the name of a domain schema whose item types fit", check=take_as_given, json=str | None),
+            About("the name of a domain schema to take item types from", check=take_as_given, json=str | None),
         ] = None,
         workspace: Folder = None,
     ) -> InitializationResult:
-        """Get an agent ready for a prompt: a session, work items, the state of the code, memories, rules, where to start.
+        """Prepare an agent for a prompt: a session, work items, code state, memories, rules and a place to start.
 
-        A task that is open already is not made a second time.
+        A task that already has an open work item is not added again.
 
         Notes:
-            `auto_expand=False` makes no work items. `workspace` is by default the initializer's.
-        """  # noqa: E501 - one line for those who list operations
+            `auto_expand=False` creates no work items. `workspace` defaults to the initializer's.
+        """
         require_folder(workspace)
         manager, tracker = self._find_parts(project_id)
         engine = replace(self.alma.engine, project=manager.project_id)

@@ -77,7 +77,7 @@ class FileStore(DictStore):
                 raise StorageError(f"{self.path} is closed; open the store again")
             for place in (self.path, self.path.parent) if to_write else ():
                 if place.exists() and not os.access(place, os.W_OK):
-                    raise ReadOnlyError(f"{place} is not writable; check its owner and permissions")
+                    raise ReadOnlyError(f"{place} cannot be written; check its owner and permissions")
             with lock_file(f"{self.path}.lock", _LOCK_SECONDS) if to_write else nullcontext():
                 self._catch_up()
                 yield self._records

@@ -336,14 +336,14 @@ def _check_strategies(label: str, value: Iterable[str]) -> list[str]:
 operation = Group("workflows", lambda alma: WorkflowMemory(alma))
 
 RunId = Annotated[str, About("the run's name", check=check_id)]
-AnyRun = Annotated[str | None, About("only of this run", check=check_optional_id)]
+AnyRun = Annotated[str | None, About("only this run", check=check_optional_id)]
 NodeId = Annotated[str, About("the node's name", check=check_id)]
-AnyNode = Annotated[str | None, About("only of this node", check=check_optional_id)]
+AnyNode = Annotated[str | None, About("only this node", check=check_optional_id)]
 Branch = Annotated[str, About("the branch", check=check_id)]
-AnyBranch = Annotated[str | None, About("only of this branch", check=check_optional_id)]
+AnyBranch = Annotated[str | None, About("only this branch", check=check_optional_id)]
 WorkflowId = Annotated[str | None, About("the workflow's name", check=check_optional_id)]
-By = Annotated[str | None, About("who does it", check=validate.name)]
-Limit = Annotated[int, About("at most so many", least=1, most=_MOST)]
+By = Annotated[str | None, About("the agent", check=validate.name)]
+Limit = Annotated[int, About("maximum results", least=1, most=_MOST)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,17 +410,17 @@ class WorkflowMemory(OwnsMemory):
     @operation(Effect.CHANGES, idempotent=True)
     def update_run(
         self,
-        run_id: Annotated[str | None, About("the run's name; without it one is made", check=check_id)] = None,
+        run_id: Annotated[str | None, About("the run's name; default: a new name", check=check_id)] = None,
         workflow_id: WorkflowId = None,
-        status: Annotated[RunStatus | str | None, About("how it goes; without it one that is known stays")] = None,
+        status: Annotated[RunStatus | str | None, About("the new status; default: unchanged")] = None,
         *,
         agent: By = None,
         metadata: words.Metadata = None,
     ) -> Run:
-        """Begin a run of a workflow, go on with one, or say how it ended.
+        """Start a run of a workflow, continue one, or record how it ended.
 
         Notes:
-            A run that is not known begins when its workflow is named.
+            An unknown run is started if its workflow is named.
         """
         if run_id and not workflow_id:
             self.get_run(run_id)
@@ -450,14 +450,14 @@ class WorkflowMemory(OwnsMemory):
     def list_runs(
         self,
         workflow_id: WorkflowId = None,
-        status: Annotated[RunStatus | str | None, About("only these")] = None,
+        status: Annotated[RunStatus | str | None, About("only this status")] = None,
         limit: Limit = 50,
         *,
-        run_id: Annotated[str | None, About("one run, with its checkpoints", check=check_optional_id)] = None,
-        node_id: Annotated[str | None, About("its checkpoints of this node", check=check_optional_id)] = None,
-        branch_id: Annotated[str | None, About("its checkpoints of this branch", check=check_optional_id)] = None,
+        run_id: Annotated[str | None, About("list the checkpoints of this run", check=check_optional_id)] = None,
+        node_id: Annotated[str | None, About("only checkpoints of this node", check=check_optional_id)] = None,
+        branch_id: Annotated[str | None, About("only checkpoints of this branch", check=check_optional_id)] = None,
     ) -> RunList:
-        """List the runs of workflows, newest first; or one run with its checkpoints, newest first."""
+        """List runs of workflows, newest first; or one run's checkpoints, newest first."""
         if run_id and (workflow_id or status):
             raise ValidationError("pass run_id to show one run, or workflow_id and `status` to list runs, not both")
         if run_id:
@@ -479,24 +479,25 @@ class WorkflowMemory(OwnsMemory):
         node_id: NodeId,
         state: Annotated[
             Mapping[str, Any],
-            About("the state as a JSON object; it comes back exactly", check=take_as_given, json=dict[str, Any]),
+            About("the state, a JSON object", check=take_as_given, json=dict[str, Any]),
         ],
         branch_id: Branch = MAIN,
         *,
         workflow_id: WorkflowId = None,
         agent: By = None,
         metadata: words.Metadata = None,
-        from_branch: Annotated[str | None, About("where a new branch begins", check=check_optional_id)] = None,
+        from_branch: Annotated[
+            str | None, About("the branch that a new branch starts from", check=check_optional_id)
+        ] = None,
         skip_if_unchanged: Annotated[bool, About("", for_python=True)] = True,
-        redact: Annotated[bool, About("keep a state without its secrets, instead of refusing it")] = False,
+        redact: Annotated[bool, About("remove secrets instead of refusing the state")] = False,
     ) -> Checkpoint:
-        """Keep the state of a run after a node, so that it can go on from there whatever happens.
+        """Save the state of a run after a node, so that the run can resume from there.
 
         Notes:
-            Once this returns, it survives whatever happens to the process. A state that holds a secret is refused, or
-            with `redact` kept without it: `Checkpoint.redacted` then says where. A state that the newest checkpoint of
-            the branch already holds for the same node is not written again, and that checkpoint is returned with
-            `unchanged` set.
+            The checkpoint is durable once this returns. A state that contains a secret is refused, or stored without
+            it if `redact` is set; `Checkpoint.redacted` then lists where. If the newest checkpoint of the branch has
+            the same node and state, nothing is written and that checkpoint is returned with `unchanged` set.
         """
         body = {"run": run_id, "node": node_id, "branch": branch_id, "metadata": metadata or {}, "state": state}
         origin = get_tip(self.engine, run_id, from_branch) if from_branch else None
@@ -556,10 +557,10 @@ class WorkflowMemory(OwnsMemory):
 
     @operation(Effect.READS, "resume", answer=Resumed)
     def find_checkpoint(self, run_id: RunId, node_id: AnyNode = None, branch_id: AnyBranch = None) -> Checkpoint | None:
-        """The newest checkpoint of a run, to go on from.
+        """Return the newest checkpoint of a run, to resume from.
 
         Notes:
-            None when the run, or that node or branch of it, has no checkpoint.
+            Returns None if the run, node or branch has no checkpoint.
         """
         self.get_run(run_id)
         return self.resume(run_id, node_id, branch_id)
@@ -568,17 +569,17 @@ class WorkflowMemory(OwnsMemory):
     def cleanup_checkpoints(
         self,
         run_id: AnyRun = None,
-        keep_latest: Annotated[int, About("so many of each branch stay", least=1, most=_MOST)] = 10,
+        keep_latest: Annotated[int, About("checkpoints to keep per branch", least=1, most=_MOST)] = 10,
         older_than: Annotated[
             timedelta | datetime | str | None,
-            About("only those from before this moment", check=take_as_given, json=str | None),
+            About("only checkpoints from before this time", check=take_as_given, json=str | None),
         ] = None,
     ) -> int:
-        """Erase old checkpoints. The newest of each branch always stays.
+        """Delete old checkpoints. The newest checkpoint of each branch is always kept.
 
         Notes:
-            `older_than` may also be an age. Every run can be resumed afterwards, and what a branch that is kept began
-            at stays, too: it is needed to merge it. Without `run_id` all runs of the project are cleaned.
+            `older_than` may also be an age. Every run can still be resumed afterwards, and the checkpoint a kept
+            branch was forked from is kept for merging. Without `run_id`, cleans all runs of the project.
         """
         sessions = {self.get_run(run_id).run_id} if run_id else None
         if isinstance(older_than, timedelta):
@@ -613,21 +614,21 @@ class WorkflowMemory(OwnsMemory):
         states: Annotated[list[dict[str, Any]] | None, About("the states of the branches")] = None,
         reducers: Annotated[
             Mapping[str, Reducer] | None,
-            About(f"by key: {', '.join(REDUCERS)}", check=take_as_given, json=dict[str, str] | None),
+            About(f"how to merge, by key: {', '.join(REDUCERS)}", check=take_as_given, json=dict[str, str] | None),
         ] = None,
-        base: Annotated[dict[str, Any] | None, About("the state they all began at")] = None,
+        base: Annotated[dict[str, Any] | None, About("the state all branches started from")] = None,
         default: Annotated[
-            Reducer | None, About("the reducer for keys that have none", check=take_as_given, json=str | None)
+            Reducer | None, About("the reducer for all other keys", check=take_as_given, json=str | None)
         ] = None,
         *,
-        run_id: Annotated[str | None, About("instead of states: a run", check=check_id)] = None,
-        branches: Annotated[Iterable[str] | None, About("its branches", check=validate.names)] = None,
+        run_id: Annotated[str | None, About("merge branches of this run instead", check=check_id)] = None,
+        branches: Annotated[Iterable[str] | None, About("the branches to merge", check=validate.names)] = None,
     ) -> Merged:
-        """One state from those of several branches, key by key. Nothing is stored.
+        """Merge the states of several branches into one, key by key. Nothing is stored.
 
         Notes:
-            What the branches of a run began at is known when they were forked from one checkpoint: a key that only one
-            of them changed is then no conflict.
+            If the branches of a run were forked from one checkpoint, a key that only one of them changed is not a
+            conflict.
         """
         if (run_id is None) is (states is None):
             raise ValidationError("pass `states`, or run_id with `branches`, not both")
@@ -672,22 +673,22 @@ class WorkflowMemory(OwnsMemory):
         self,
         run_id: RunId,
         location: Annotated[
-            str | os.PathLike[str], About("a file, or a URI, which is not fetched", local=True, uri=True)
+            str | os.PathLike[str], About("a file or a URI; URIs are not fetched", local=True, uri=True)
         ],
         *,
         node_id: AnyNode = None,
-        name: Annotated[str | None, About("a name for it", check=validate.name)] = None,
-        kind: Annotated[str, About("what sort it is", check=validate.name)] = "file",
+        name: Annotated[str | None, About("the artifact's name", check=validate.name)] = None,
+        kind: Annotated[str, About("the kind of artifact", check=validate.name)] = "file",
         digest: Annotated[str | None, About("its SHA-256")] = None,
-        size: Annotated[int | None, About("in bytes", least=0, most=2**63)] = None,
+        size: Annotated[int | None, About("its size in bytes", least=0, most=2**63)] = None,
         agent: By = None,
         metadata: words.Metadata = None,
     ) -> Artifact:
-        """Note what a run made: a file or a URI.
+        """Record an artifact of a run: a file or a URI.
 
         Notes:
-            The digest and the size of a file are taken from it. Linked again, the same place in the same run and node
-            is one artifact, with the digest it has then.
+            The digest and size of a file are computed. Linking the same location in the same run and node again
+            updates the artifact's digest.
         """
         content = read_content(location, digest, size)
         content |= {"kind": kind, "metadata": metadata or {}, "name": name or content["name"]}
@@ -712,10 +713,10 @@ class WorkflowMemory(OwnsMemory):
         *,
         node_id: AnyNode = None,
         workflow_id: WorkflowId = None,
-        kind: Annotated[str | None, About("only of this sort")] = None,
+        kind: Annotated[str | None, About("only this kind")] = None,
         limit: Limit = 100,
     ) -> list[Artifact]:
-        """What runs made, newest first."""
+        """List the artifacts of runs, newest first."""
         sessions = {self.get_run(run_id).run_id} if run_id else None
         artifacts = scan_records(self.engine, "artifact", sessions=sessions)
         for name, value in (("node", node_id), ("workflow", workflow_id), ("kind", kind)):
@@ -739,22 +740,25 @@ class WorkflowMemory(OwnsMemory):
                 json=list[str],
             ),
         ],
-        task: Annotated[str | None, About("what was to be done; by default its workflow or node")] = None,
+        task: Annotated[str | None, About("the task; default: the workflow or node")] = None,
         *,
         workflow_id: WorkflowId = None,
-        node_id: Annotated[str | None, About("its node; without it the run is over", check=check_optional_id)] = None,
-        task_type: Annotated[str | None, About("the sort of task")] = None,
-        duration_ms: Annotated[int | None, About("how long it took", least=0, most=10**15)] = None,
-        error_message: Annotated[str | None, About("what went wrong", check=validate.output)] = None,
-        feedback: Annotated[str | None, About("what the user said about it")] = None,
-        retrieval_id: Annotated[str | None, About("the retrieval that helped")] = None,
+        node_id: Annotated[
+            str | None,
+            About("the node; without it, the run ends", check=check_optional_id),
+        ] = None,
+        task_type: Annotated[str | None, About("the kind of task")] = None,
+        duration_ms: Annotated[int | None, About("duration in milliseconds", least=0, most=10**15)] = None,
+        error_message: Annotated[str | None, About("the error message, if it failed", check=validate.output)] = None,
+        feedback: Annotated[str | None, About("what the user said about the result")] = None,
+        retrieval_id: Annotated[str | None, About("the retrieval whose memories you used")] = None,
         user_id: words.User = None,
         metadata: words.Metadata = None,
     ) -> list[Outcome]:
-        """Record how a run of a workflow, or one node of it, went.
+        """Record the outcome of a workflow run, or of one of its nodes.
 
         Notes:
-            It is retrieved like any other outcome. A run that nobody started is begun when its workflow is named.
+            It is retrieved like any other outcome. A run that was not started is started if its workflow is named.
         """
         arguments, place = dict(locals()), self._place(run_id, workflow_id, node_id)
         for own in ("self", "run_id", "workflow_id", "node_id", "strategy_used"):
@@ -779,24 +783,24 @@ class WorkflowMemory(OwnsMemory):
         self,
         task: words.Task,
         agent: words.Agent,
-        scope: Annotated[Scope | str, About("how far to look; each holds those before it")] = Scope.AGENT,
+        scope: Annotated[Scope | str, About("each scope includes the ones before it")] = Scope.AGENT,
         *,
         workflow_id: WorkflowId = None,
         run_id: AnyRun = None,
         node_id: AnyNode = None,
-        tenant_id: Annotated[str | None, About("whose memories", check=check_optional_id)] = None,
+        tenant_id: Annotated[str | None, About("the tenant's name", check=check_optional_id)] = None,
         user_id: words.User = None,
-        top_k: Annotated[int | None, About("at most so many of each type", least=1, most=1000)] = None,
+        top_k: Annotated[int | None, About("maximum results per type", least=1, most=1000)] = None,
         mode: words.Mode = "default",
         types: words.Types = None,
     ) -> MemorySlice:
-        """Find the memories that matter for a task, within a scope: a node, a run, a workflow, an agent…
+        """Find memories relevant to a task within a scope, such as a node, run or workflow.
 
         Notes:
-            'node' is one node of a run (or, without a run, of a workflow), 'run' one run, 'workflow' all its runs, each
-            for the agent and those who share with it; 'agent' is all that the agent may read; 'tenant' is what all
-            agents of a tenant know, and 'global' that and what belongs to no tenant. No scope reaches into another
-            tenant.
+            'node' is one node of a run (or of a workflow, if no run is named), 'run' is one run, and 'workflow' is all
+            runs of a workflow, each for the agent and those that share with it. 'agent' is everything the agent may
+            read, 'tenant' is what all agents of a tenant know, and 'global' adds what belongs to no tenant. No scope
+            includes another tenant.
         """
         if self.tenant_id and tenant_id not in (None, "", self.tenant_id):
             raise ScopeError(f"this memory belongs to tenant {self.tenant_id!r} and may not read that of {tenant_id!r}")
