@@ -34,7 +34,7 @@ for words in json.load(sys.stdin):
         code = main(words)
     printed += out.getvalue()
     assert code == 0, f"alma {words}: exit code {code}\\n{out.getvalue()}"
-    assert "nothing relevant" not in out.getvalue(), f"alma {words} finds nothing"
+    assert "No relevant memories" not in out.getvalue(), f"alma {words} finds nothing"
 """
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tools import house
 
+from alma.cli import render
+
 ROOT = Path(__file__).parent.parent
 GLOSSARY = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
 RENAMES = ROOT / "tools" / "renames.txt"
@@ -58,3 +60,8 @@ def test_names_that_were_given_up_are_not_defined_again(trees: house.Trees) -> N
         if old in names or new not in names:
             wrong.append(line)
     assert wrong == []
+
+
+def test_the_command_line_shows_classes_that_exist(trees: house.Trees) -> None:
+    defined = set().union(*map(house.find_definitions, trees.values()))
+    assert {*render.SHOWN, *render._COLUMNS} <= defined
