@@ -278,7 +278,7 @@ def show(args: Namespace, context: CommandContext) -> Answer:
     observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
     if args.playbook:
         context.print_lines(
-            playbook or ("All rules are in CLAUDE.md, which Claude Code reads itself." if lasting else _NOTHING)
+            playbook or ("All rules are in CLAUDE.md or AGENTS.md, which Claude Code reads itself." if lasting else _NOTHING)
         )
         if waiting:
             context.print_lines(f"{count_noun(len(waiting), 'candidate')} waiting for review: claude-smart review")
