@@ -32,7 +32,7 @@ from alma.hooks import drain as drains
 from alma.hooks.inject import read_playbook
 from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DataDir, find_data_dir, is_model_allowed, list_own_files
-from alma.hooks.privacy import remove_private
+from alma.hooks.privacy import IgnoreRules, remove_private
 from alma.hooks.project import clean_path, find_copy, locate_project, read_copies
 from alma.reading.local_rules import find_choice, word_rule
 from alma.text import stems
@@ -170,6 +170,30 @@ def read_object(path: Path) -> tuple[str | None, dict[str, Any]]:
     return text, jsonc.load(text, str(path), remarks=False)
 
 
+def read_paused(data_dir: DataDir) -> dict[str, Any]:
+    """Return which projects are paused, and whether all are."""
+    paused = {"everywhere": False, "projects": [], **read_object(Path(data_dir.paused))[1]}
+    if not isinstance(paused["projects"], list):
+        raise ConfigError(f"{data_dir.paused}: `projects` must be a list; fix the file first. Nothing was changed")
+    return paused
+
+
+def describe_pause(context: CommandContext) -> str:
+    """Return why nothing is recorded in this project and how to change that; empty if sessions are recorded."""
+    if IgnoreRules(locate_project(context.folder), context.folder).covers_everything:
+        return "Excluded by .claude-smart/ignore: sessions here are not recorded and agents are shown no rules."
+    try:
+        paused = read_paused(context.data_dir)
+    except ConfigError as error:
+        return f"Nothing is recorded: {error}"
+    if not paused["everywhere"] and context.project not in paused["projects"]:
+        return ""
+    where, option = ("everywhere", " --everywhere") if paused["everywhere"] else ("here", "")
+    return (
+        f"Paused {where}: sessions are not recorded and agents are shown no rules. Resume: claude-smart resume{option}"
+    )
+
+
 # -- finding and describing rules
 
 
@@ -278,7 +302,8 @@ def show(args: Namespace, context: CommandContext) -> Answer:
     observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
     if args.playbook:
         context.print_lines(
-            playbook or ("All rules are in CLAUDE.md or AGENTS.md, which Claude Code reads itself." if lasting else _NOTHING)
+            playbook
+            or ("All rules are in CLAUDE.md or AGENTS.md, which Claude Code reads itself." if lasting else _NOTHING)
         )
         if waiting:
             context.print_lines(f"{count_noun(len(waiting), 'candidate')} waiting for review: claude-smart review")
@@ -512,7 +537,7 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     if report.busy:
         context.print_lines("Another process is importing sessions; try again in a moment.")
     elif not report.sessions:
-        context.print_lines("No new turns since the last import.")
+        context.print_lines(describe_pause(context) or "No new turns since the last import.")
     else:
         context.print_lines(
             f"Imported {count_noun(report.turns, 'turn')} from {count_noun(report.sessions, 'session')}."

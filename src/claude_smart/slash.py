@@ -22,7 +22,7 @@ from alma.hooks.run import answer_event
 from alma.types.record import Status
 
 from . import cli
-from .rules import describe_rule, find_rules, open_context, short_id
+from .rules import describe_pause, describe_rule, find_rules, open_context, short_id
 
 _LONGEST = 9_000
 """The host replaces a longer text with the name of a file."""
@@ -61,12 +61,23 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
         os.environ.pop("CLAUDECODE", None)
     words = str(event.get("command_args", "")).strip()
     out = io.StringIO()
+    pause = describe_pause(open_context())
+    note = extract_note(words) if name in ("tag", "learn") else ""
+    command = _read_command(name, words)
+    if pause and note and attendance is not Attendance.PROGRAM:
+        # Nothing is recorded, so the note is not in the journal. It is stored all the same: the person typed it for
+        # that.
+        command = ["tag", "--", note]
+    elif pause and name == "tag" and not note:
+        pause = f"There is no recorded turn to store; pass a note: /tag NOTE\n{pause}"
     # Wrong options exit the program; its message is the answer.
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
-        cli.main(_read_command(name, words))
+        cli.main(command)
     text = out.getvalue().strip() or "Done."
     if words and name in ("tag", "learn"):
-        text = _describe_stored(extract_note(words)) or _describe_unattended(line["entry"], attendance) or text
+        text = _describe_stored(note) or _describe_unattended(line["entry"], attendance) or text
+    if pause and name in ("tag", "learn"):
+        text = f"{text}\n{pause}" if note else pause
     # Outside of a terminal, the host does not show a hook's message to the person, so the model has to print it.
     is_visible = os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
     task = (

@@ -109,3 +109,38 @@ def test_an_unattended_session_decides_nothing(person: Person, monkeypatch: pyte
     )
     assert "run it in your own terminal" in said["hookSpecificOutput"]["additionalContext"]
     assert person.rules() == []
+
+
+@pytest.mark.parametrize("name", ["tag", "learn"])
+def test_a_note_is_stored_while_learning_is_paused(person: Person, name: str) -> None:
+    person.types("pause")
+    said = answers(person, name, "use pnpm, not npm")
+    assert said.startswith("Stored as a rule: use pnpm, not npm\n")
+    assert "Paused here: sessions are not recorded and agents are shown no rules. Resume: claude-smart resume" in said
+    [rule] = person.rules()
+    assert (rule["rule"], rule["source"], rule["said"]) == ("use pnpm, not npm", "note", "use pnpm, not npm")
+    assert "Bob" not in answers(person, name, "use tabs<private>, says Bob</private>")
+    assert [rule["said"] for rule in person.rules()][-1] == "use tabs"
+    assert list(Path(person.place.sessions).glob("*")) == []
+
+
+@pytest.mark.parametrize("name", ["tag", "learn"])
+def test_without_a_note_a_pause_is_reported(person: Person, name: str) -> None:
+    person.talks("s1", "use pnpm")
+    person.types("learn")
+    person.types("pause", "--everywhere")
+    said = answers(person, name)
+    assert "Resume: claude-smart resume --everywhere" in said
+    assert "No new turns" not in said
+    assert person.rules() == []
+
+
+def test_a_program_stores_nothing_while_learning_is_paused(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDECODE", "1")
+    monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
+    person.types("pause")
+    event = {"session_id": "s1", "cwd": str(person.folder), "command_name": "smart:tag", "command_args": "Use ruff"}
+    raw = json.dumps({**event, "hook_event_name": "UserPromptExpansion"}).encode()
+    said = slash.answer_command(event, raw, person.place)["hookSpecificOutput"]["additionalContext"]
+    assert "Not stored as a rule" in said
+    assert person.rules("--all") == []
