@@ -10,13 +10,14 @@ import contextlib
 import io
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from alma.coding.events import Attendance, extract_note, find_attendance
-from alma.hooks.journal import read_entry_point
+from alma.hooks.journal import OWN_COMMANDS, read_entry_point
 from alma.hooks.paths import DataDir, find_data_dir
 from alma.hooks.run import answer_event
 from alma.types.record import Status
@@ -78,6 +79,7 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
         text = _describe_stored(note) or _describe_unattended(line["entry"], attendance) or text
     if pause and name in ("tag", "learn"):
         text = f"{text}\n{pause}" if note else pause
+    text = _name_slash_commands(text)
     # Outside of a terminal, the host does not show a hook's message to the person, so the model has to print it.
     is_visible = os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
     task = (
@@ -118,6 +120,24 @@ def _read_command(name: str, text: str) -> list[str]:
             return [name, *text.split()]
     # A note is in the journal by now; importing the journal makes it a rule.
     return ["learn"]
+
+
+_HINT = re.compile(r"(?P<before>[:;.] |\(|`)claude-smart (?P<name>[a-z]+)\b(?P<rest>.*)")
+_SLASH_NAMES = {name: name if name in OWN_COMMANDS else f"smart:{name}" for name in _NEXT}
+
+
+def _name_slash_commands(text: str) -> str:
+    """Return an answer whose hints name slash commands, where there is one for the command."""
+
+    def rename(hint: re.Match[str]) -> str:
+        rest = hint["rest"]
+        if hint["name"] not in _SLASH_NAMES:
+            return hint[0]
+        if hint["name"] == "review":
+            rest = re.sub(r"--(accept|reject)\b", r"\1", rest)
+        return f"{hint['before']}/{_SLASH_NAMES[hint['name']]}{_HINT.sub(rename, rest)}"
+
+    return _HINT.sub(rename, text)
 
 
 def _describe_stored(rule: str) -> str:
