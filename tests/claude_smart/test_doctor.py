@@ -67,7 +67,7 @@ def test_what_others_can_read_is_found_also_where_the_journals_are_elsewhere(
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "s1.jsonl").touch(0o644)
     (tmp_path / "else" / "theirs.txt").touch(0o644)
-    told = f"{tmp_path / 'else' / 's1.jsonl'} can be read by others (mode 0644)"
+    told = f"{tmp_path / 'else' / 's1.jsonl'} is readable by other users (mode 0644)"
     assert looked(person)["home"]["detail"] == told
 
 
