@@ -28,7 +28,10 @@ COMMANDS = {
     "tag": ("rules.tag", "store a note as a rule, verbatim; without a note, store your last turn"),
     "review": ("rules.review", "accept or reject candidates; at a terminal, one at a time"),
     "edit": ("rules.edit", "change the text, trigger, reason or reach of a rule"),
-    "restore": ("rules.restore", "bring back a replaced, rejected or archived rule, or undo the last change of a rule"),
+    "restore": (
+        "rules.restore",
+        "bring back a replaced, rejected or archived rule, or undo the last change of a rule; again, redo it",
+    ),
     "forget": ("rules.forget", "archive a rule so that it is no longer shown; with --everything, erase it"),
     "project": ("data.project", "show the project of this folder; share rules with another project or stay separate"),
     "status": ("data.status", "show what is stored for this project and whether it is learning"),

@@ -41,6 +41,7 @@ from .rules import (
     count_noun,
     find_rules,
     read_object,
+    read_paused,
     require_person,
     require_project,
     rule_to_dict,
@@ -243,14 +244,6 @@ def pause(args: Namespace, context: CommandContext) -> Answer:
         context.print_lines(f"Still paused everywhere. Resume all projects: {resume}")
     else:
         context.print_lines("Resumed: sessions are recorded and rules are shown again.")
-    return paused
-
-
-def read_paused(data_dir: DataDir) -> dict[str, Any]:
-    """Return which projects are paused, and whether all are."""
-    paused = {"everywhere": False, "projects": [], **read_object(Path(data_dir.paused))[1]}
-    if not isinstance(paused["projects"], list):
-        raise ConfigError(f"{data_dir.paused}: `projects` must be a list; fix the file first. Nothing was changed")
     return paused
 
 

@@ -29,8 +29,8 @@ from alma.hooks.paths import DEFAULTS, DataDir, check_settings, find_data_dir, l
 from alma.types.record import Status
 
 from .cli import reword_error
-from .data import describe_reading, find_pending, read_paused
-from .rules import Answer, CommandContext, ask_yes, count_noun, read_object, stop_worker
+from .data import describe_reading, find_pending
+from .rules import Answer, CommandContext, ask_yes, count_noun, read_object, read_paused, stop_worker
 
 NAME = "smart"
 """The name of the plugin. The host reserves names that begin with `claude-`."""

@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from alma.hooks import drain as drains
 from alma.hooks.inject import read_playbook
 from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DataDir, find_data_dir, is_model_allowed, list_own_files
-from alma.hooks.privacy import remove_private
+from alma.hooks.privacy import IgnoreRules, remove_private
 from alma.hooks.project import clean_path, find_copy, locate_project, read_copies
 from alma.reading.local_rules import find_choice, word_rule
 from alma.text import stems
@@ -76,13 +77,13 @@ class CommandContext:
         return [rule_to_dict(one) for one in records]
 
     def report_change(
-        self, verb: str, rule: Record, ended: Sequence[Record] = (), details: Sequence[str] = ()
+        self, verb: str, rule: Record, ended: Sequence[Record] = (), details: Sequence[str] = (), undo: str = "Undo"
     ) -> Answer:
         """Print what was done to a rule, which rules it replaces and how to undo it; return it as JSON values."""
         self.print_lines(f"{verb}: {rule.body['line']}\n{INDENT}{describe_rule(rule)}")
         self.print_lines(*(f"{INDENT}{detail}" for detail in details))
         self.print_lines(*(f"{INDENT}It replaces: {one.body['rule']} [{short_id(one.id)}]" for one in ended))
-        self.print_lines(f"{INDENT}Undo: claude-smart restore {short_id(rule.id)}")
+        self.print_lines(f"{INDENT}{undo}: claude-smart restore {short_id(rule.id)}")
         return {verb.lower(): rule_to_dict(rule), "replaced": [one.id for one in ended]}
 
     def memory(self) -> drains.ProjectMemories:
@@ -170,6 +171,30 @@ def read_object(path: Path) -> tuple[str | None, dict[str, Any]]:
     return text, jsonc.load(text, str(path), remarks=False)
 
 
+def read_paused(data_dir: DataDir) -> dict[str, Any]:
+    """Return which projects are paused, and whether all are."""
+    paused = {"everywhere": False, "projects": [], **read_object(Path(data_dir.paused))[1]}
+    if not isinstance(paused["projects"], list):
+        raise ConfigError(f"{data_dir.paused}: `projects` must be a list; fix the file first. Nothing was changed")
+    return paused
+
+
+def describe_pause(context: CommandContext) -> str:
+    """Return why nothing is recorded in this project and how to change that; empty if sessions are recorded."""
+    if IgnoreRules(locate_project(context.folder), context.folder).covers_everything:
+        return "Excluded by .claude-smart/ignore: sessions here are not recorded and agents are shown no rules."
+    try:
+        paused = read_paused(context.data_dir)
+    except ConfigError as error:
+        return f"Nothing is recorded: {error}"
+    if not paused["everywhere"] and context.project not in paused["projects"]:
+        return ""
+    where, option = ("everywhere", " --everywhere") if paused["everywhere"] else ("here", "")
+    return (
+        f"Paused {where}: sessions are not recorded and agents are shown no rules. Resume: claude-smart resume{option}"
+    )
+
+
 # -- finding and describing rules
 
 
@@ -245,6 +270,8 @@ def describe_rule(record: Record) -> str:
         counts = {"repeated": value["repeats"], "followed": value["followed"], "violated": value["violated"]}
         parts = [f"reach {value['reach']}", day]
         parts += [f"{verb} {count_times(number)}" for verb, number in counts.items() if number]
+        if record.session:
+            parts.append(f"session {record.session}")
         if record.status is Status.SUPERSEDED:
             parts.append(f"replaced by [{short_id(record.superseded_by)}]")
         elif record.status not in LIVE:
@@ -278,7 +305,8 @@ def show(args: Namespace, context: CommandContext) -> Answer:
     observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
     if args.playbook:
         context.print_lines(
-            playbook or ("All rules are in CLAUDE.md, which Claude Code reads itself." if lasting else _NOTHING)
+            playbook
+            or ("All rules are in CLAUDE.md or AGENTS.md, which Claude Code reads itself." if lasting else _NOTHING)
         )
         if waiting:
             context.print_lines(f"{count_noun(len(waiting), 'candidate')} waiting for review: claude-smart review")
@@ -402,6 +430,8 @@ def accept_rule(engine: Engine, record: Record, *, everywhere: bool = False) -> 
 
 # -- edit, restore, forget
 
+_SESSIONS = 3
+
 
 def edit(args: Namespace, context: CommandContext) -> Answer:
     """Change the text, trigger, reason or reach of a rule."""
@@ -414,6 +444,11 @@ def edit(args: Namespace, context: CommandContext) -> Answer:
         rule = pick_rule(find_rules(engine, *LIVE), " ".join(args.what))
         reach = Reach(args.reach or rule.body["reach"])
         session = args.session or context.session
+        if reach not in LASTING and not (rule.session or session):
+            raise ValidationError(
+                f"--reach {reach} needs a session: pass --session ID. {_list_sessions(context)}. In Claude Code, "
+                "/smart:edit takes the session you are in"
+            )
         changed, ended = core.change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
     names = {"rule": "rule", "trigger": "trigger", "why": "reason"}
     details = [
@@ -421,7 +456,17 @@ def edit(args: Namespace, context: CommandContext) -> Answer:
         for name in words
         if changed.body[name] != rule.body[name]
     ]
+    if changed.body["reach"] != rule.body["reach"]:
+        details.append(f"reach: {changed.body['reach']} (before: {rule.body['reach']})")
     return context.report_change("Changed", changed, ended, details)
+
+
+def _list_sessions(context: CommandContext) -> str:
+    """Return the ids of the last sessions that were recorded in this project, newest first."""
+    paths = sorted(list_own_files(context.data_dir, ".jsonl"), key=os.path.getmtime, reverse=True)
+    journals = filter(None, map(drains.read_journal, paths))
+    ids = list(islice((one.story.session for one in journals if one.story.project == context.project), _SESSIONS))
+    return f"The last sessions here: {', '.join(ids)}" if ids else "No session was recorded here yet"
 
 
 def restore(args: Namespace, context: CommandContext) -> Answer:
@@ -430,14 +475,12 @@ def restore(args: Namespace, context: CommandContext) -> Answer:
     name = " ".join(args.what)
     end = name.strip("[]# ").lower()
     with context.engine() as engine:
-        # Words match only inactive rules. An id may also name an active one, whose last change is then undone.
-        is_id = len(end) >= 4
-        rules = [one for one in find_rules(engine) if one.status not in LIVE or (is_id and one.id.endswith(end))]
-        if not rules:
-            raise ValidationError(
-                f"no replaced or archived rule matches {name!r}; to undo the last change of an active rule, pass its id"
-            )
-        rule = pick_rule(rules, name)
+        # Words match inactive rules first. The last change of an active rule is undone.
+        rules, is_id = find_rules(engine), len(end) >= 4
+        try:
+            rule = pick_rule([one for one in rules if one.status not in LIVE or (is_id and one.id.endswith(end))], name)
+        except NotFoundError:
+            rule = pick_rule(rules, name)
         ended = core.find_ended(Transaction(engine), rule, rule.superseded_by) if rule.status not in LIVE else []
         wide = [one for one in ended if one.project == EVERYWHERE and rule.project != EVERYWHERE]
         if wide and not args.yes:
@@ -446,7 +489,11 @@ def restore(args: Namespace, context: CommandContext) -> Answer:
                 "pass --yes to replace it everywhere, or forget it first"
             )
         restored, replaced = core.restore_rule(engine, rule.id)
-        return context.report_change("Restored" if restored.status in LIVE else "Put away again", restored, replaced)
+    verb, undo, details = "Restored" if restored.status in LIVE else "Put away again", "Undo", list[str]()
+    if rule.status in LIVE and restored.status in LIVE:
+        undo = "Redo the change that was undone"
+        details = [f"Restore goes one step back. Earlier versions: claude-smart show {short_id(rule.id)}"]
+    return context.report_change(verb, restored, replaced, details, undo)
 
 
 def forget(args: Namespace, context: CommandContext) -> Answer:
@@ -512,7 +559,7 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     if report.busy:
         context.print_lines("Another process is importing sessions; try again in a moment.")
     elif not report.sessions:
-        context.print_lines("No new turns since the last import.")
+        context.print_lines(describe_pause(context) or "No new turns since the last import.")
     else:
         context.print_lines(
             f"Imported {count_noun(report.turns, 'turn')} from {count_noun(report.sessions, 'session')}."

@@ -10,19 +10,20 @@ import contextlib
 import io
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from alma.coding.events import Attendance, extract_note, find_attendance
-from alma.hooks.journal import read_entry_point
+from alma.hooks.journal import OWN_COMMANDS, read_entry_point
 from alma.hooks.paths import DataDir, find_data_dir
 from alma.hooks.run import answer_event
 from alma.types.record import Status
 
 from . import cli
-from .rules import describe_rule, find_rules, open_context, short_id
+from .rules import describe_pause, describe_rule, find_rules, open_context, short_id
 
 _LONGEST = 9_000
 """The host replaces a longer text with the name of a file."""
@@ -61,12 +62,24 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
         os.environ.pop("CLAUDECODE", None)
     words = str(event.get("command_args", "")).strip()
     out = io.StringIO()
+    pause = describe_pause(open_context())
+    note = extract_note(words) if name in ("tag", "learn") else ""
+    command = _read_command(name, words)
+    if pause and note and attendance is not Attendance.PROGRAM:
+        # Nothing is recorded, so the note is not in the journal. It is stored all the same: the person typed it for
+        # that.
+        command = ["tag", "--", note]
+    elif pause and name == "tag" and not note:
+        pause = f"There is no recorded turn to store; pass a note: /tag NOTE\n{pause}"
     # Wrong options exit the program; its message is the answer.
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
-        cli.main(_read_command(name, words))
+        cli.main(command)
     text = out.getvalue().strip() or "Done."
     if words and name in ("tag", "learn"):
-        text = _describe_stored(extract_note(words)) or _describe_unattended(line["entry"], attendance) or text
+        text = _describe_stored(note) or _describe_unattended(line["entry"], attendance) or text
+    if pause and name in ("tag", "learn"):
+        text = f"{text}\n{pause}" if note else pause
+    text = _name_slash_commands(text)
     # Outside of a terminal, the host does not show a hook's message to the person, so the model has to print it.
     is_visible = os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
     task = (
@@ -107,6 +120,24 @@ def _read_command(name: str, text: str) -> list[str]:
             return [name, *text.split()]
     # A note is in the journal by now; importing the journal makes it a rule.
     return ["learn"]
+
+
+_HINT = re.compile(r"(?P<before>[:;.] |\(|`)claude-smart (?P<name>[a-z]+)\b(?P<rest>.*)")
+_SLASH_NAMES = {name: name if name in OWN_COMMANDS else f"smart:{name}" for name in _NEXT}
+
+
+def _name_slash_commands(text: str) -> str:
+    """Return an answer whose hints name slash commands, where there is one for the command."""
+
+    def rename(hint: re.Match[str]) -> str:
+        rest = hint["rest"]
+        if hint["name"] not in _SLASH_NAMES:
+            return hint[0]
+        if hint["name"] == "review":
+            rest = re.sub(r"--(accept|reject)\b", r"\1", rest)
+        return f"{hint['before']}/{_SLASH_NAMES[hint['name']]}{_HINT.sub(rename, rest)}"
+
+    return _HINT.sub(rename, text)
 
 
 def _describe_stored(rule: str) -> str:

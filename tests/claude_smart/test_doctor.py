@@ -55,7 +55,7 @@ def test_a_store_of_a_later_version_is_not_to_be_erased(person: Person) -> None:
 def test_a_full_disk_is_told_as_one(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     person.types("tag", "Use tabs")
     monkeypatch.setattr("alma.doctor._NO_ROOM", 1 << 62)
-    assert looked(person)["home"]["fix"] == "free some space"
+    assert looked(person)["home"]["fix"] == "free disk space"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="has other modes")
@@ -67,7 +67,7 @@ def test_what_others_can_read_is_found_also_where_the_journals_are_elsewhere(
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "s1.jsonl").touch(0o644)
     (tmp_path / "else" / "theirs.txt").touch(0o644)
-    told = f"{tmp_path / 'else' / 's1.jsonl'} can be read by others (mode 0644)"
+    told = f"{tmp_path / 'else' / 's1.jsonl'} is readable by other users (mode 0644)"
     assert looked(person)["home"]["detail"] == told
 
 

@@ -88,9 +88,14 @@ def test_words_and_reach_are_edited_and_the_change_is_undone(person: Person) -> 
 
 def test_a_rule_is_narrowed_to_a_session_and_widened_again(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     person.types("tag", "Use tabs")
-    assert "needs a session" in person.fails("edit", "tabs", "--reach", "session")
+    said = person.fails("edit", "tabs", "--reach", "session")
+    assert said.startswith("--reach session needs a session: pass --session ID. No session was recorded here yet. ")
+    person.talks("s0", "hello")
+    assert "pass --session ID. The last sessions here: s0." in person.fails("edit", "tabs", "--reach", "session")
     monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "s1")
-    assert person.types("edit", "tabs", "--reach", "session").code == 0
+    said = person.types("edit", "tabs", "--reach", "session").out
+    assert "\n    reach: session (before: project)\n" in said
+    assert ", session s1\n" in said
     assert "Only in this session\n\n- Use tabs" in person.types("show").out
     monkeypatch.delenv("CLAUDE_CODE_SESSION_ID")
     assert "Use tabs" not in person.types("show", "--playbook").out
@@ -129,9 +134,9 @@ def test_what_cannot_be_edited_is_told(person: Person) -> None:
     person.types("tag", "Use tabs")
     assert "nothing to change" in person.fails("edit", "tabs")
     assert "a rule cannot be empty" in person.fails("edit", "tabs", "--rule", " ")
-    assert "at most 600 are kept" in person.fails("edit", "tabs", "--rule", "x" * 601)
+    assert "shorten it to at most 600" in person.fails("edit", "tabs", "--rule", "x" * 601)
     assert "no rule matches" in person.fails("edit", "spaces", "--rule", "x")
-    assert "no change of this rule" in person.fails("restore", only(person)["id"])
+    assert "no change to undo" in person.fails("restore", only(person)["id"])
 
 
 def test_a_rule_that_is_edited_ends_what_it_contradicts_now(person: Person) -> None:
@@ -326,7 +331,19 @@ def test_what_replaced_it_everywhere_is_replaced_only_with_yes(person: Person) -
 
 def test_where_nothing_was_replaced_nothing_is_restored(person: Person) -> None:
     person.types("tag", "Use tabs")
-    assert "no replaced or archived rule matches 'tabs'" in person.fails("restore", "tabs")
+    assert "this rule has no change to undo" in person.fails("restore", "tabs")
+    assert "no rule matches 'spaces'" in person.fails("restore", "spaces")
+
+
+def test_the_last_change_of_an_active_rule_is_undone_and_redone_by_its_words(person: Person) -> None:
+    person.types("tag", "Use pnpm")
+    person.types("edit", "pnpm", "--rule", "Use bun")
+    id = only(person)["id"][-8:]
+    said = person.types("restore", "bun").out
+    assert said.startswith("Restored: Use pnpm\n")
+    assert "\n    Restore goes one step back. " in said
+    assert f"\n    Redo the change that was undone: claude-smart restore {id}\n" in said
+    assert person.types("restore", "pnpm").out.startswith("Restored: Use bun\n")
 
 
 def test_an_edit_of_a_trigger_or_a_reason_is_shown(person: Person) -> None:

@@ -46,7 +46,7 @@ def test_a_note_is_reported_as_it_will_be_shown_with_its_reach_and_how_to_undo_i
     id = rule["id"][-8:]
     assert said.startswith("Stored as a rule: use pnpm instead of npm\n")
     assert f"[{id}] reach project" in said
-    assert f"Undo: claude-smart forget {id}" in said
+    assert f"Undo: /forget {id}" in said
 
 
 def test_learn_reports_what_the_session_taught(person: Person) -> None:
@@ -55,7 +55,7 @@ def test_learn_reports_what_the_session_taught(person: Person) -> None:
     [rule] = person.rules()
     assert "- Learned: " in said
     assert "reach project, active from now on" in said
-    assert f"Undo: claude-smart forget {rule['id'][-8:]}" in said
+    assert f"Undo: /forget {rule['id'][-8:]}" in said
 
 
 def test_show_prints_what_the_session_was_told_or_all_there_is(person: Person) -> None:
@@ -80,6 +80,17 @@ def test_what_waits_is_listed_accepted_rejected_and_restored(person: Person, mon
     assert "Restored: Prefer fd" in answers(person, "restore", "prefer fd")
     assert "Changed: Use black" in answers(person, "edit", f"{ids['Use ruff']} --rule 'Use black' --reach always")
     assert [(rule["rule"], rule["reach"]) for rule in person.rules()] == [("Use black", "always")]
+
+
+def test_hints_name_slash_commands_and_rules_stay_as_written(person: Person) -> None:
+    propose(person, "Run claude-smart review weekly")
+    [id] = [rule["id"][-8:] for rule in person.rules("--all")]
+    said = answers(person, "review")
+    assert "- Run claude-smart review weekly" in said
+    assert "Decide: /smart:review accept ID … or reject ID …\nEdit first: /smart:edit ID --rule TEXT" in said
+    assert f"Undo: /smart:restore {id}" in answers(person, "review", f"accept {id}")
+    assert f"was learned from: /forget --everything {id}" in answers(person, "forget", id)
+    assert "`/show` lists the rules" in answers(person, "forget", "tabs")
 
 
 def test_options_that_do_not_exist_are_told(person: Person) -> None:
@@ -109,3 +120,38 @@ def test_an_unattended_session_decides_nothing(person: Person, monkeypatch: pyte
     )
     assert "run it in your own terminal" in said["hookSpecificOutput"]["additionalContext"]
     assert person.rules() == []
+
+
+@pytest.mark.parametrize("name", ["tag", "learn"])
+def test_a_note_is_stored_while_learning_is_paused(person: Person, name: str) -> None:
+    person.types("pause")
+    said = answers(person, name, "use pnpm, not npm")
+    assert said.startswith("Stored as a rule: use pnpm, not npm\n")
+    assert "Paused here: sessions are not recorded and agents are shown no rules. Resume: claude-smart resume" in said
+    [rule] = person.rules()
+    assert (rule["rule"], rule["source"], rule["said"]) == ("use pnpm, not npm", "note", "use pnpm, not npm")
+    assert "Bob" not in answers(person, name, "use tabs<private>, says Bob</private>")
+    assert [rule["said"] for rule in person.rules()][-1] == "use tabs"
+    assert list(Path(person.place.sessions).glob("*")) == []
+
+
+@pytest.mark.parametrize("name", ["tag", "learn"])
+def test_without_a_note_a_pause_is_reported(person: Person, name: str) -> None:
+    person.talks("s1", "use pnpm")
+    person.types("learn")
+    person.types("pause", "--everywhere")
+    said = answers(person, name)
+    assert "Resume: claude-smart resume --everywhere" in said
+    assert "No new turns" not in said
+    assert person.rules() == []
+
+
+def test_a_program_stores_nothing_while_learning_is_paused(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDECODE", "1")
+    monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
+    person.types("pause")
+    event = {"session_id": "s1", "cwd": str(person.folder), "command_name": "smart:tag", "command_args": "Use ruff"}
+    raw = json.dumps({**event, "hook_event_name": "UserPromptExpansion"}).encode()
+    said = slash.answer_command(event, raw, person.place)["hookSpecificOutput"]["additionalContext"]
+    assert "Not stored as a rule" in said
+    assert person.rules("--all") == []

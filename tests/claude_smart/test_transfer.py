@@ -71,6 +71,9 @@ def test_what_was_removed_there_is_put_away_only_on_request(person: Person) -> N
 def test_rules_in_claude_md_are_not_shown_to_a_session_twice(person: Person) -> None:
     teach(person, *ODD)
     person.types("export", "AGENTS.md")
+    assert "are in CLAUDE.md or AGENTS.md" in person.types("show", "--playbook").out
+    # Beside a CLAUDE.md, the host does not read AGENTS.md.
+    Path("CLAUDE.md").write_text("# Ours\n")
     assert "make check" in person.types("show", "--playbook").out
     person.types("export", "CLAUDE.md")
     assert person.types("show", "--json").json["playbook"] == ""

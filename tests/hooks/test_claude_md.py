@@ -1,4 +1,4 @@
-"""Rules that stand in CLAUDE.md are read by the host itself, and not shown a second time."""
+"""Rules that stand in CLAUDE.md or AGENTS.md are read by the host itself, and not shown a second time."""
 
 from __future__ import annotations
 
@@ -59,6 +59,33 @@ def test_files_of_the_repository_count_from_a_folder_below(host: Any, teach: Tea
     host.cwd /= "web"
     host.cwd.mkdir()
     assert start(host) == ""
+
+
+@pytest.mark.parametrize(
+    ("files", "version", "shown"),
+    [
+        ({"AGENTS.md"}, "claude-code_2-1-325_harness", False),
+        ({".claude/AGENTS.md"}, "claude-code_2-2-0_harness", False),
+        # An earlier version, or another host, may not read it: shown twice is better than not at all.
+        ({"AGENTS.md"}, "claude-code_2-1-97_harness", True),
+        ({"AGENTS.md"}, "", True),
+        # Beside a CLAUDE.md, even one above the repository, the host does not read AGENTS.md.
+        ({"AGENTS.md", "CLAUDE.local.md"}, "claude-code_2-1-325_harness", True),
+        ({"AGENTS.md", "../CLAUDE.md"}, "claude-code_2-1-325_harness", True),
+        # The person's own is no obstacle.
+        ({"AGENTS.md", "../.claude/CLAUDE.md"}, "claude-code_2-1-325_harness", False),
+    ],
+)
+def test_agents_md_counts_where_the_host_reads_it(
+    host: Any, teach: Teach, files: set[str], version: str, shown: bool
+) -> None:
+    teach("Use pnpm, not npm")
+    for name in files:
+        path = host.cwd / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("- Use pnpm, not npm\n" if "AGENTS" in name else "- Use tabs\n")
+    host.environ["AI_AGENT"] = version
+    assert ("Use pnpm, not npm" in start(host)) is shown
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")

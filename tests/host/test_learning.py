@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 CORRECTION = "no, use pnpm here instead of npm, because npm breaks the lock file"
 
 
@@ -142,3 +144,11 @@ def test_four_sessions_at_once_in_one_repository_lose_nothing(person: Any) -> No
     assert [done.returncode for done in said] == [0] * 4
     person.learn()
     assert {rule["rule"] for rule in person.rules(shop)} == {f"rule number {number} holds" for number in range(4)}
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
+def test_exported_rules_reach_the_model_once(person: Any, name: str) -> None:
+    shop = person.project("shop")
+    person.smart("tag", "use tabs in this shop", cwd=shop)
+    person.smart("export", name, cwd=shop)
+    assert person.says("hello", shop).shown.count("use tabs in this shop") == 1

@@ -220,24 +220,49 @@ def _connect(path: str) -> sqlite3.Connection:
     return db
 
 
-# -- rules in CLAUDE.md: Claude Code reads that file itself, so they are not shown again
+# -- rules in CLAUDE.md or AGENTS.md: Claude Code reads these files itself, so they are not shown again
 
 _NAMES = ("CLAUDE.md", os.path.join(".claude", "CLAUDE.md"), "CLAUDE.local.md")
+_AGENTS_NAMES = ("AGENTS.md", os.path.join(".claude", "AGENTS.md"))
+_READS_AGENTS = (2, 1, 325)
+"""From this version on, Claude Code reads AGENTS.md if no CLAUDE.md applies. Whether earlier ones do is not known."""
 
 
-def read_host_rules(folder: str) -> set[str]:
-    """Return the list items in the CLAUDE.md files of a folder and its parents, normalised for comparison."""
+def reads_agents_md(environ: Mapping[str, str], *, default: bool = False) -> bool:
+    """Return whether the host reads AGENTS.md, from its version in AI_AGENT; `default` if that is not set."""
+    name, _, version = environ.get("AI_AGENT", "").partition("_")
+    if name != "claude-code":
+        return default
+    numbers = [int(part) if part.isdigit() else 0 for part in version.partition("_")[0].split("-")]
+    return tuple(numbers) >= _READS_AGENTS
+
+
+def read_host_rules(folder: str, *, with_agents: bool = False) -> set[str]:
+    """Return the list items in the CLAUDE.md files of a folder and its parents, normalised for comparison.
+
+    With `with_agents`, the items of AGENTS.md count if there is no CLAUDE.md, neither here nor in any folder above.
+    """
     items: set[str] = set()
-    while folder:
+    of_agents: set[str] = set()
+    user_file = os.path.join(os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"), "CLAUDE.md")
+    has_claude, is_inside = False, True
+    while folder and (is_inside or of_agents):
         for name in _NAMES:
             path = os.path.join(folder, name)
             text = read_text(path)
+            # A person's own CLAUDE.md is read beside AGENTS.md.
+            has_claude = has_claude or (bool(text.strip()) and path != user_file)
             if "@AGENTS.md" in text:
                 text += "\n" + read_text(os.path.join(os.path.dirname(path), "AGENTS.md"))
-            items.update(map(normalise_item, _list_items(text)))
+            if is_inside:
+                items.update(map(normalise_item, _list_items(text)))
+        if is_inside and with_agents:
+            texts = (read_text(os.path.join(folder, name)) for name in _AGENTS_NAMES)
+            of_agents.update(normalise_item(item) for text in texts for item in _list_items(text))
         above = os.path.dirname(folder)
-        folder = "" if above == folder or os.path.lexists(os.path.join(folder, ".git")) else above
-    return items
+        is_inside = is_inside and not os.path.lexists(os.path.join(folder, ".git"))
+        folder = "" if above == folder else above
+    return items if has_claude else items | of_agents
 
 
 def _list_items(text: str) -> list[str]:
@@ -337,7 +362,7 @@ def build_playbook(
 ) -> Injection:
     """Return the rules of the project and of all projects, and those of `sessions`, whose context was lost.
 
-    Rules that the host reads from CLAUDE.md (`host_rules`) are counted as shown but left out of the text.
+    Rules that the host reads from CLAUDE.md or AGENTS.md (`host_rules`) are counted as shown but left out of the text.
     """
     injection = Injection()
     room = min(MOST_CHARS, settings["playbook_tokens"] * CHARS_A_TOKEN)
@@ -370,8 +395,10 @@ def build_reminder(rules: list[StoredRule], settings: Mapping[str, Any]) -> Inje
 def read_playbook(data_dir: DataDir, project: str, session: str, folder: str = "") -> str:
     """Return the text that a session in this folder starts with, including the rules of `session` if one is passed."""
     sessions = [session, *journal.list_parents(data_dir, session)] if session else []
+    # In a terminal, the version of the host is not known. It is probably a current one.
+    host_rules = read_host_rules(folder, with_agents=reads_agents_md(os.environ, default=True))
     with ReadOnlyRules(data_dir, project) as rules:
-        return build_playbook(rules, read_settings(data_dir), sessions, read_host_rules(folder)).text
+        return build_playbook(rules, read_settings(data_dir), sessions, host_rules).text
 
 
 def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
@@ -420,7 +447,8 @@ def _choose_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], se
             if call.name == "SessionStart":
                 is_lost = call.text("source") in _LOST_CONTEXT
                 sessions = [call.session, *journal.list_parents(data_dir, call.session)] if is_lost else []
-                return build_playbook(rules, settings, sessions, read_host_rules(call.cwd))
+                host_rules = read_host_rules(call.cwd, with_agents=reads_agents_md(os.environ))
+                return build_playbook(rules, settings, sessions, host_rules)
             return build_reminder(_find_relevant(call, data_dir, line, rules), settings)
     except UnreadableStoreError as error:
         log_problem(data_dir, call.name, str(error))
