@@ -58,7 +58,7 @@ def test_usage_says_how_many_were_used(project: Path, deployed: dict[str, str], 
     assert run("show", deployed["heuristic"], "--json").json["evidence"]["skips"] == 1
     again = run("feedback", "--shown", deployed["fact"], "heu_none")
     assert again.out == "recorded: 0 memories used, 1 unused\n"
-    assert again.err == "warning: feedback on memories that are not held was left out: heu_none\n"
+    assert again.err == "warning: ignored feedback on memories that do not exist: heu_none\n"
     none = run("feedback", "--shown", "heu_none")
     assert (none.code, none.out) == (1, "")
     assert none.err.endswith("error: no such memory: heu_none\n")
