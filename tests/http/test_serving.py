@@ -18,12 +18,13 @@ import httpx
 import pytest
 
 import alma.http as server
+from alma import ALMA
 from alma.app import open_config
 from alma.errors import ConfigError, MissingExtraError, StorageError, ValidationError
 from alma.http import HttpOptions, JsonLines, check_options, tokens
 from alma.listening import is_local
 
-from .conftest import SECONDS, Served, start
+from .conftest import CONFIG, SECONDS, Served, start
 
 SECRET = "The launch code is 7319"
 
@@ -72,6 +73,42 @@ def test_without_its_packages_it_says_what_to_install(package: str, monkeypatch:
 def test_on_the_command_line_what_is_wrong_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert server.main(["--host", "0.0.0.0"]) == 2
     assert "--tls-cert" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("server_command", [["serve"], ["mcp", "--transport", "http"]], ids=["serve", "mcp"])
+@pytest.mark.parametrize("cause", ["storage not in this version", "damaged store"])
+def test_a_store_that_cannot_be_opened_is_reported_before_listening(
+    tmp_path: Path, server_command: list[str], cause: str
+) -> None:
+    config = tmp_path / ".alma" / "config.yaml"
+    config.parent.mkdir()
+    config.write_text(CONFIG.replace("sqlite", "postgres") if cause.startswith("storage") else CONFIG)
+    (tmp_path / ".alma" / "alma.db").write_bytes(b"nonsense " * 1000)
+
+    def run_alma(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "alma", "--config", str(config), *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    refused, stats = run_alma(*server_command, "--port", "0"), run_alma("stats")
+    assert (refused.returncode, refused.stderr) == (1, stats.stderr)
+    assert "not available in this version" in refused.stderr or "is damaged" in refused.stderr
+    assert not [*config.parent.glob("*token*")]
+
+
+def test_a_port_that_is_taken_leaves_the_store_closed(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+    monkeypatch.setattr(ALMA, "close", lambda alma: closed.append(alma.project_id))
+    with pytest.raises(ConfigError, match="cannot listen"):
+        server.serve(HttpOptions(config=str(served.config), port=int(served.url.rpartition(":")[2])))
+    assert closed == ["app"]
 
 
 # -- running

@@ -67,16 +67,19 @@ def serve(options: HttpOptions) -> None:
     check_options(options)
     try:
         from ..connections import serve as serve_app
-        from .app import open_service
+        from .app import open_projects, open_service
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
             raise
         raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
     with ExitStack() as stack:
+        # Before listening, so that a store that cannot be opened is reported here and not to each client.
+        path, projects = open_projects(options)
+        stack.callback(projects.close)
 
         def build(port: int) -> App:
             stream = stack.enter_context(open_log(options.log_file))
-            return open_service(options, port, [partial(log_request, stream)])
+            return open_service(options, port, path, projects, [partial(log_request, stream)])
 
         serve_app(options, NAME, build, last_seconds=_LAST_SECONDS)
 

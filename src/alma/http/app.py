@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 from urllib.parse import unquote
 
@@ -117,9 +118,20 @@ def build(projects: Projects, tokens: Tokens, rules: GateRules, watchers: Iterab
     return RequestGate(service.app, rules, tokens, service.find_route, (service.metrics.count_call, *watchers))
 
 
-def open_service(options: HttpOptions, port: int, watchers: Iterable[Watcher]) -> App:
-    """Return the application for the configured memory, which is opened on the first request."""
+def open_projects(options: HttpOptions) -> tuple[Path, Projects]:
+    """Return the configuration file and its memory, opened and read once. Raise ALMAError if it cannot be read."""
     path, config = read_config(options.config)
+    projects = Projects(LazyMemory(lambda: open_memory(config)), config.settings)
+    try:
+        projects.get().get_stats()
+    except BaseException:
+        projects.close()
+        raise
+    return path, projects
+
+
+def open_service(options: HttpOptions, port: int, path: Path, projects: Projects, watchers: Iterable[Watcher]) -> App:
+    """Return the application for the memories of a configuration file."""
     file = tokens.find_file(path)
     readable = file.with_name(tokens.FIRST_FILE)
     lines = ["created a token with the scope admin"] if tokens.ensure_token(file) is not None else []
@@ -136,7 +148,6 @@ def open_service(options: HttpOptions, port: int, watchers: Iterable[Watcher]) -
         rate=options.rate,
         burst=max(1, round(2 * options.rate)),
     )
-    projects = Projects(LazyMemory(lambda: open_memory(config)), config.settings)
     return build(projects, Tokens(file), rules, watchers)
 
 
