@@ -147,5 +147,12 @@ def test_an_unknown_operation_gets_a_hint(site: Site) -> None:
     details = {name: client.post(f"/v1/{name}").json()["detail"] for name in ("retreive", "add_blocker")}
     assert "Did you mean 'retrieve'?" in details["retreive"]
     assert "It was replaced by 'update_progress'." in details["add_blocker"]
+    assert client.post("/v1/backup").json()["detail"].startswith("unknown operation 'backup'. GET /v1/operations")
+    instead = {"ingest": "alma ingest", "export_rules": "alma rules export", "import_rules": "alma rules import"}
+    assert instead.keys() == operations().keys() - list_offered().keys()
+    for name, command in instead.items():
+        detail = client.post(f"/v1/{name}").json()["detail"]
+        assert "not offered over HTTP" in detail
+        assert f"run `{command}`" in detail
     answer = client.get("/v1/retrieve")
     assert (answer.status_code, "with POST" in answer.json()["detail"]) == (405, True)

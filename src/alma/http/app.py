@@ -74,6 +74,8 @@ _STATUSES = {
     OverBudgetError: 429,
     BusyError: 503,
 }
+_COMMANDS = {"ingest": "alma ingest", "export_rules": "alma rules export", "import_rules": "alma rules import"}
+"""What to run on the server instead of the operations that are not offered."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _PROJECT_NAME = r"(?:[A-Za-z0-9._~@:+-]|%[0-9A-Fa-f]{2}){1,600}"
 _DESCRIPTION = """Memory that learns from outcomes. To call an operation, POST its arguments as a JSON object.
@@ -461,6 +463,11 @@ async def answer_error(request: Request, error: Exception) -> Response:
         name_in_path = request.url.path.removeprefix(_PREFIX)
         if status == 404 and request.url.path.startswith(_PREFIX):
             message = f"{describe_unknown(name_in_path, list_offered())} GET /v1/operations lists all operations."
+            if name_in_path in operations():
+                message = (
+                    f"the operation {name_in_path!r} uses files of the server, so it is not offered over HTTP; "
+                    f"on the server, run `{_COMMANDS.get(name_in_path, 'alma')}`"
+                )
         elif status == 405 and name_in_path in list_offered():
             message = f"call {name_in_path} with POST and its arguments as a JSON object, not with {request.method}"
     elif isinstance(error, ALMAError):
