@@ -131,7 +131,10 @@ def test_a_line_for_each_request_and_no_memory_in_it(served: Served) -> None:
         alma.search(query=SECRET)
     headers = {"authorization": f"Bearer {served.token}", "x-request-id": "mine-1"}
     httpx.get(f"{served.url}/v1/{SECRET}?why={SECRET}", headers=headers, trust_env=False)
+    headers["x-forwarded-for"] = f"{'9' * 200}, 203.0.113.7"
     httpx.post(f"{served.url}/v1/get", json={"memory_id": SECRET}, headers=headers, trust_env=False)
+    httpx.get(f"{served.url}/alma/v1/stats?why={SECRET}", trust_env=False)
+    httpx.get(f"{served.url}/v1/{served.token}", trust_env=False)
     served.end()
     text = served.log.read_text()
     assert "launch" not in text
@@ -144,10 +147,18 @@ def test_a_line_for_each_request_and_no_memory_in_it(served: Served) -> None:
         ("search", 200),
         ("", 404),
         ("get", 404),
+        ("", 401),
+        ("", 401),
     ]
-    assert lines[3]["path"] == "(unknown)"
+    # Only short plain names of an unknown path are logged.
+    assert [one["path"] for one in lines[3:]] == ["/v1/…", "/v1/get", "/alma/v1/stats", "/v1/…"]
+    assert {one["client"] for one in lines} == {"127.0.0.1"}
+    assert lines[4]["forwarded_for"].endswith(", 203.0.113.7")
+    assert len(lines[4]["forwarded_for"]) == 100
+    assert lines[3]["forwarded_for"] is None
     assert lines[4].keys() == {
-        *("time", "request_id", "method", "path", "operation", "status", "ms", "token", "bytes_in", "bytes_out")
+        *("time", "request_id", "method", "path", "operation", "status", "ms", "token", "bytes_in", "bytes_out"),
+        *("client", "forwarded_for"),
     }
     assert (lines[4]["request_id"], lines[4]["token"], lines[4]["method"]) == ("mine-1", "admin", "POST")
     assert lines[0]["bytes_in"] > 0

@@ -243,7 +243,7 @@ class HttpService:
         if operation is not None:
             return path, operation.name, NEEDED[operation.effect]
         fixed = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations")
-        return (path if path in fixed else "(unknown)"), "", None if path in _OPEN else TokenScope.READ
+        return (path if path in fixed else _UNKNOWN), "", None if path in _OPEN else TokenScope.READ
 
     async def answer_call(self, request: Request, operation: Operation) -> Response:
         """Run an operation with the arguments in the request's body."""
@@ -540,6 +540,9 @@ REQUEST_ID = "x-request-id"
 PROBLEM = "application/problem+json"
 _GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PORT = re.compile(r":\d{1,5}\Z")
+_SEGMENT = re.compile(r"[A-Za-z0-9._-]{0,32}")
+_MAX_FORWARDED = 100
+_UNKNOWN = "(unknown)"
 _LOG = logging.getLogger("alma.http")
 _REALM = 'Bearer realm="alma"'
 _ANYBODY = "\0anybody"
@@ -598,12 +601,23 @@ class RequestInfo:
     method: str
     path: str = ""
     """The route, not the requested path, which may contain anything."""
+    requested: str = ""
+    """The requested path, shortened for the log."""
+    client: str = ""
+    """The address of the caller or of its proxy."""
+    forwarded_for: str | None = None
+    """The end of the X-Forwarded-For header, which anybody can set. A proxy appends the address it knows."""
     operation: str = ""
     token: Token | None = None
     status: int = 0
     received: int = 0
     sent: int = 0
     began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def is_known_path(self) -> bool:
+        """Whether the requested path is a route of the server."""
+        return self.path != _UNKNOWN
 
     @property
     def seconds(self) -> float:
@@ -646,6 +660,10 @@ class RequestGate:
         else:
             request_id = get_single(Headers(scope=scope), REQUEST_ID)
             call = RequestInfo(request_id if _GOOD_ID.fullmatch(request_id) else secrets.token_hex(8), scope["method"])
+            call.client = (scope.get("client") or ("",))[0]
+            if forwarded := ", ".join(Headers(scope=scope).getlist("x-forwarded-for")):
+                call.forwarded_for = forwarded[-_MAX_FORWARDED:]
+            call.requested = shorten_path(scope["path"])
             try:
                 await self._pass(scope, call, receive, send)
             finally:
@@ -737,6 +755,13 @@ class RequestGate:
             insufficient = {"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{needed}"'}
             raise Refusal(403, "Forbidden", message, insufficient)
         self._limits.take(token.name)
+
+
+def shorten_path(path: str) -> str:
+    """Return a path for the log. Segments that are long or no plain names may hold text or secrets: they become `…`."""
+    first, *segments = path[:1000].split("/")
+    names = [one if _SEGMENT.fullmatch(one) else "…" for one in segments[:6]]
+    return "/".join(["…" if first else "", *names, *(["…"] if len(segments) > 6 else [])])
 
 
 def get_single(headers: Headers, name: str) -> str:
