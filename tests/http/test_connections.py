@@ -171,7 +171,13 @@ def test_a_damaged_store_is_named_in_the_log_and_not_in_the_answer(
     ready = client.get("/ready")
     assert ready.status_code == 503
     assert str(tmp_path) not in ready.text
-    assert str(store) in caplog.text
+    assert f"see the server's log for request id {ready.json()['request_id']}, or POST /v1/health" in ready.text
+    assert f"request {ready.json()['request_id']}: the memory is not ready: {store} is damaged" in caplog.text
+    health = client.post("/v1/health")
+    assert (health.status_code, health.json()["ok"]) == (200, False)
+    [problem] = health.json()["problems"]
+    assert "the store is damaged" in problem
+    assert str(tmp_path) not in problem
 
 
 def test_a_long_query_in_a_script_without_spaces_is_answered(tmp_path: Path) -> None:

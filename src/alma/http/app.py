@@ -45,12 +45,14 @@ from ..errors import (
     OverBudgetError,
     ScopeError,
     ValidationError,
+    StorageError,
 )
 from ..listening import list_local_names
 from ..operations import DEEPEST, Effect, Operation, describe_unknown, operations
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
 from . import HttpOptions, tokens
+from ..words import Health
 from .tokens import NEEDED, Token, Tokens, TokenScope
 
 T = TypeVar("T")
@@ -252,7 +254,12 @@ class HttpService:
         project = _read_project(request)
 
         def run() -> bytes:
-            alma = self._open_project(call, project)
+            try:
+                alma = self._open_project(call, project)
+            except (ConfigError, StorageError) as error:
+                if operation.name != "health":
+                    raise
+                return _write_json(plain(_describe_closed(call, project, error)))
             result = plain(operation.run(alma, **arguments))
             if operation.group == "domains" and operation.effect is not Effect.READS:
                 self._projects.renew(alma.project_id)
@@ -302,14 +309,19 @@ class HttpService:
         """Report whether the memory can be read."""
 
         def is_ready() -> bool:
+        call: RequestInfo = request.scope[CALL]
+
             try:
-                return bool(list_offered()["health"].run(self._projects.get()).ok)
+                health = self._projects.get().health()
+                for problem in health.problems:
+                    _LOG.warning("request %s: the memory is not ready: %s", call.id, problem)
+                return bool(health.ok)
             except ALMAError as error:
-                _LOG.warning("the memory is not ready: %s", str(error), exc_info=error)
+                _LOG.warning("request %s: the memory is not ready: %s", call.id, str(error), exc_info=error)
                 return False
 
         if not await self._run_in_thread(is_ready):
-            message = "the memory is not ready; POST /v1/health for details"
+            message = f"the memory is not ready; see the server's log for request id {call.id}, or POST /v1/health"
             raise Refusal(503, "NotReady", message, {"retry-after": "5"})
         return JSONResponse({"ready": True})
 
@@ -458,6 +470,13 @@ async def answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, Refusal):
         return error.respond(call.id)
     if isinstance(error, HTTPException):
+def _describe_closed(call: RequestInfo, project: str | None, error: ALMAError) -> Health:
+    """Return the health of a memory that cannot be opened. File names are for the log only."""
+    _LOG.warning("request %s: the memory cannot be opened: %s", call.id, str(error))
+    problem = f"{error.neutral or error}; see the server's log for request id {call.id}"
+    return Health(ok=False, version=__version__, project_id=project or "", memories=0, embedder="", problems=[problem])
+
+
         status, kind, message = error.status_code, error.detail.replace(" ", ""), error.detail.lower()
         headers = {name.lower(): one for name, one in (error.headers or {}).items()}
         name_in_path = request.url.path.removeprefix(_PREFIX)
