@@ -64,6 +64,7 @@ def test_health_and_readiness(site: Site) -> None:
     client = site.client()
     assert client.get("/health").json()["status"] == "ok"
     assert client.get("/ready").json() == {"ready": True}
+    assert [client.head(path).status_code for path in ("/health", "/ready", "/metrics")] == [200, 200, 405]
 
 
 def test_a_memory_that_is_not_well_is_not_ready(site: Site) -> None:
@@ -72,6 +73,7 @@ def test_a_memory_that_is_not_well_is_not_ready(site: Site) -> None:
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "5"
     assert site.client().get("/health").status_code == 200
+    assert [site.client().head(path).status_code for path in ("/health", "/ready")] == [200, 503]
 
 
 def test_figures_for_prometheus(site: Site, prepared: World) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import re
 import secrets
 import sys
@@ -44,15 +45,15 @@ from ..errors import (
     NotFoundError,
     OverBudgetError,
     ScopeError,
-    ValidationError,
     StorageError,
+    ValidationError,
 )
 from ..listening import list_local_names
 from ..operations import DEEPEST, Effect, Operation, describe_unknown, operations
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
-from . import HttpOptions, tokens
 from ..words import Health
+from . import HttpOptions, tokens
 from .tokens import NEEDED, Token, Tokens, TokenScope
 
 T = TypeVar("T")
@@ -308,9 +309,9 @@ class HttpService:
     async def answer_ready(self, request: Request) -> Response:
         """Report whether the memory can be read."""
 
-        def is_ready() -> bool:
         call: RequestInfo = request.scope[CALL]
 
+        def is_ready() -> bool:
             try:
                 health = self._projects.get().health()
                 for problem in health.problems:
@@ -394,6 +395,12 @@ def list_routes() -> list[APIRoute]:
             ("/v1/operations", HttpService.answer_operations, dict[str, list[dict[str, Any]]], _OPERATIONS),
         )
     ]
+    # Load balancers may send HEAD.
+    handlers = {"/health": HttpService.answer_health, "/ready": HttpService.answer_ready}
+    routes += [
+        APIRoute(path, partial(_answer, handle), methods=["HEAD"], include_in_schema=False, response_model=None)
+        for path, handle in handlers.items()
+    ]
     routes += [
         APIRoute(
             _PREFIX + one.name,
@@ -463,13 +470,6 @@ async def _answer(handle: Handler, request: Request) -> Response:
         return await answer_error(request, error)
 
 
-async def answer_error(request: Request, error: Exception) -> Response:
-    """Return the response for an error."""
-    call: RequestInfo = request.scope[CALL]
-    name, headers = call.operation or call.path, {}
-    if isinstance(error, Refusal):
-        return error.respond(call.id)
-    if isinstance(error, HTTPException):
 def _describe_closed(call: RequestInfo, project: str | None, error: ALMAError) -> Health:
     """Return the health of a memory that cannot be opened. File names are for the log only."""
     _LOG.warning("request %s: the memory cannot be opened: %s", call.id, str(error))
@@ -477,6 +477,13 @@ def _describe_closed(call: RequestInfo, project: str | None, error: ALMAError) -
     return Health(ok=False, version=__version__, project_id=project or "", memories=0, embedder="", problems=[problem])
 
 
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Return the response for an error."""
+    call: RequestInfo = request.scope[CALL]
+    name, headers = call.operation or call.path, {}
+    if isinstance(error, Refusal):
+        return error.respond(call.id)
+    if isinstance(error, HTTPException):
         status, kind, message = error.status_code, error.detail.replace(" ", ""), error.detail.lower()
         headers = {name.lower(): one for name, one in (error.headers or {}).items()}
         name_in_path = request.url.path.removeprefix(_PREFIX)
@@ -806,7 +813,7 @@ class RateLimits:
         left, at = self._buckets.get(name, (self._burst, now))
         left = min(self._burst, left + (now - at) * self._rate)
         if left < 1:
-            wait = (1 - left) / self._rate
-            message = f"more than {self._rate:g} requests per second; retry in {wait:.1f} s"
-            raise Refusal(429, "RateLimited", message, {"retry-after": str(max(1, round(wait)))})
+            wait = max(1, math.ceil((1 - left) / self._rate))
+            message = f"more than {self._rate:g} requests per second; retry in {wait} s"
+            raise Refusal(429, "RateLimited", message, {"retry-after": str(wait)})
         self._buckets[name] = (left - 1, now)
