@@ -24,7 +24,7 @@ from alma.files import lock_file, write_atomic
 from alma.hooks import drain as drains
 from alma.hooks import project as projects
 from alma.hooks.journal import ask_worker
-from alma.hooks.paths import DEFAULTS, DataDir, check_setting, list_own_files, read_settings
+from alma.hooks.paths import DEFAULTS, SENT, DataDir, check_setting, list_own_files, read_settings
 from alma.hooks.privacy import remove_private
 from alma.models.budget import meter
 from alma.text import digest
@@ -171,9 +171,15 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         ("memory", f"{data_dir.db} ({answer['db_bytes'] // 1000} kB)"),
         ("worker", answer["worker"]),
         *zip(("reader", "", ""), describe_reading(state), strict=False),
+        ("", "" if state["reader"] == "local" else _describe_sent()),
     )
     context.print_lines(*(f"{name:10} {text}" for name, text in rows if text))
     return answer
+
+
+def _describe_sent() -> str:
+    """Return what the model receives, on one line."""
+    return f"Claude receives, with secrets removed: {'; '.join(SENT)}"
 
 
 def _describe_counts(counts: Mapping[str, int]) -> str:
@@ -269,6 +275,8 @@ def config(args: Namespace, context: CommandContext) -> Answer:
         context.print_lines(*(f"{name:20} {value}{hints[name]}" for name, value in settings.items()))
     else:
         context.print_lines(str(settings[name]) if value is None else f"{name} is now {settings[name]}")
+        if (name, value) == ("model", "on"):
+            context.print_lines(_describe_sent())
     return dict(settings)
 
 

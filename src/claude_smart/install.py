@@ -25,7 +25,7 @@ from alma.doctor import FAILED, OK, Finding, check_integrity, check_modes, check
 from alma.errors import ALMAError, BusyError, ConfigError, CorruptStoreError, ModelError, NewerStoreError, StorageError
 from alma.files import FileChange, apply_changes, read_content, resolve_link
 from alma.hooks.drain import SPENT, describe_reader, drain, find_program
-from alma.hooks.paths import DEFAULTS, DataDir, check_settings, find_data_dir, list_own_files, read_settings
+from alma.hooks.paths import DEFAULTS, SENT, DataDir, check_settings, find_data_dir, list_own_files, read_settings
 from alma.types.record import Status
 
 from .cli import reword_error
@@ -48,11 +48,11 @@ _DATA_FILES = (
 _SHOWN_LINES = 40
 _MODEL_QUESTION = """\
 May Claude read your corrections? It finds many that the local reader misses.
-  What is sent: your own turns that may be corrections, without pasted text; the end of Claude's message before each;
-  and the rules you already have. Secrets are removed. The text goes to `claude -p` on your own account.
+  What is sent to `claude -p` on your own account, with secrets removed:
+{sent}
   How often: usually one call per session, at most {calls} a day. `claude-smart usage` lists the calls.
   Turn it off at any time: claude-smart config model off
-Without it, claude-smart learns only from explicit corrections. [Y/n] """
+Without it, claude-smart learns only from explicit corrections. Allow it? Enter means yes. [Y/n] """
 _TEXTS = {
     "install": (
         "Install claude-smart in Claude Code. These changes will be made:",
@@ -115,7 +115,8 @@ def _choose_model(is_allowed: bool | None, data_dir: DataDir, is_asked: bool) ->
     """Return "on" or "off" for the model; None if it was decided before or nobody can be asked."""
     current = read_settings(data_dir)
     if is_allowed is None and is_asked and current["model"] == DEFAULTS["model"]:
-        answer = input(_MODEL_QUESTION.format(calls=count_noun(current["daily_calls"], "call")))
+        sent = "\n".join(f"  - {one}" for one in SENT)
+        answer = input(_MODEL_QUESTION.format(calls=count_noun(current["daily_calls"], "call"), sent=sent))
         is_allowed = answer.strip().lower() in ("", "y", "yes")
     return None if is_allowed is None else "on" if is_allowed else "off"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from alma.hooks.paths import SENT
 from claude_smart import install
 from claude_smart.cli import main
 
@@ -68,6 +69,22 @@ def test_nothing_is_changed_where_nobody_can_be_asked(
     assert main(["install", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["done"] is False
     assert snapshot(home) == before
+
+
+def test_all_texts_name_the_same_things_that_are_sent(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions: list[str] = []
+    monkeypatch.setattr(install.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: questions.append(question) or "n")
+    main(["install"])
+    assert "Enter means yes. [Y/n]" in questions[0]
+    capsys.readouterr()
+    main(["config", "model", "on"])
+    on = capsys.readouterr().out
+    main(["status"])
+    texts = (questions[0], on, capsys.readouterr().out)
+    assert [one for text in texts for one in SENT if one not in text] == []
 
 
 @pytest.mark.parametrize(("said", "model"), [(("", "y"), "on"), (("n", "y"), "off"), (("y", "y"), "on")])

@@ -200,6 +200,13 @@ DEFAULTS: dict[str, str | int] = {
 }
 CHOICES = {"model": ("on", "off")}
 """`ask`, the default of `model`, means off until the person decides."""
+SENT = (
+    "your own turns that may be corrections, without pasted text",
+    "Claude's message before each, with the commands it ran or was about to run and the files it edited",
+    "the rules you already have",
+    "commands that failed, with the end of their output, and the commands that worked instead",
+)
+"""What the model receives, with secrets removed, if the person allows it. All texts about it name the same."""
 _OLD_LEAVE = "claude"
 """An earlier version used this value to let a model reword notes. Reading sessions needs a separate permission."""
 _MOST = 1_000_000
