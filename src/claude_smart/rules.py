@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -532,6 +533,8 @@ def forget(args: Namespace, context: CommandContext) -> Answer:
 
 _READING_SECONDS = 30.0
 """The host stops a slash command after a minute."""
+_RECENT = timedelta(hours=24)
+_MOST_RECENT = 5
 _TITLES = {
     "repeated": "Repeated",
     "confirmed": "Confirmed",
@@ -575,7 +578,9 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
             context.print_lines(f"- Observed: {one.body['line']} [{short_id(one.id)}]")
     if is_read:
         _report_reading(context, reading, {one.record.id for one in lessons if one.record})
-    if (report.sessions or is_read) and not any(one.record for one in lessons) and not reading.refined:
+    is_nothing_new = not report.busy and not any(one.record for one in lessons) and not reading.refined
+    recent = _list_recent(context) if is_nothing_new else []
+    if is_nothing_new and not recent and (report.sessions or is_read):
         hint = "Only explicit corrections are recognised. Let Claude find the others: claude-smart config model on"
         context.print_lines("No rules found." if is_read else f"No rules found.\n{hint}")
     for problem in report.problems:
@@ -585,6 +590,7 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     return {
         **{name: getattr(report, name) for name in ("sessions", "turns", "busy", "problems")},
         "learned": values,
+        "recent": recent,
         **{name: [rule_to_dict(one) for one in records] for name, records in changed.items()},
         "read": {name: getattr(reading, name) for name in ("turns", "dropped", "problem")} if is_read else None,
     }
@@ -613,6 +619,30 @@ def _report_learned(context: CommandContext, lessons: Sequence[core.Taught]) -> 
         {"verb": one.verb, "rule": one.record and rule_to_dict(one.record), "replaced": list(one.replaced)}
         for one in lessons
     ]
+
+
+def _list_recent(context: CommandContext) -> list[Answer]:
+    """Print the rules that were learned in this project lately, newest first; return them as JSON values."""
+    since = now() - _RECENT
+    with context.memory_if_any() as memory:
+        rules = find_rules(memory.engine(context.project), *LIVE) if memory else []
+    recent = [one for one in reversed(rules) if one.created_at >= since][:_MOST_RECENT]
+    if recent:
+        context.print_lines("No new rules. Learned here in the last 24 hours:")
+    for one in recent:
+        state = "" if one.status is Status.ACTIVE else "a candidate, not active yet, "
+        context.print_lines(
+            f"- {one.body['line']}\n{INDENT}[{short_id(one.id)}] {state}learned {_describe_age(now() - one.created_at)}"
+        )
+    return [rule_to_dict(one) for one in recent]
+
+
+def _describe_age(age: timedelta) -> str:
+    """Return how long ago something was, such as "2 minutes ago"."""
+    minutes = int(age.total_seconds() // 60)
+    if minutes < 1:
+        return "just now"
+    return f"{count_noun(minutes, 'minute') if minutes < 60 else count_noun(minutes // 60, 'hour')} ago"
 
 
 def _report_reading(context: CommandContext, reading: drains.ReadingReport, printed_ids: set[str]) -> None:
