@@ -131,6 +131,9 @@ def _share_project(context: CommandContext, copy: projects.WorkingCopy, other: s
 
 def status(args: Namespace, context: CommandContext) -> Answer:
     """Show what is stored for this project and whether it is learning."""
+    # Loaded here: it imports this module.
+    from .install import is_enabled
+
     data_dir, paused = context.data_dir, read_paused(context.data_dir)
     files = list_own_files(data_dir, ".jsonl")
     worker = ask_worker(data_dir, {"op": "status"}, 0.5)
@@ -148,6 +151,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         "question": projects.find_copy(
             data_dir, projects.locate_project(context.folder), remember=False
         ).similar_project,
+        "installed": is_enabled(context.folder),
         "paused": context.project in paused["projects"],
         "paused_everywhere": bool(paused["everywhere"]),
         "rules": {name: counts[name] for name in ("active", "candidate", "put_away")},
@@ -162,6 +166,8 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         "reading": state,
     }
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
+    if learning == "learning" and not answer["installed"]:
+        learning = "not learning; install the plugin: claude-smart install"
     rows = (
         ("project", f"{context.project} ({learning})"),
         ("", answer["question"] and f"may be the same as {answer['question']}; decide: claude-smart project"),
@@ -233,6 +239,12 @@ def usage(args: Namespace, context: CommandContext) -> Answer:
 def pause(args: Namespace, context: CommandContext) -> Answer:
     """Stop recording and showing rules, in this project or everywhere; or resume."""
     paused, is_pause = read_paused(context.data_dir), args.command == "pause"
+    is_paused = paused["everywhere"] or (
+        paused["projects"] if args.everywhere else context.project in paused["projects"]
+    )
+    if not (is_pause or is_paused):
+        context.print_lines("Nothing was paused." if args.everywhere else f"Not paused: {context.project} is recorded.")
+        return paused
     others = [one for one in paused["projects"] if one != context.project]
     if not args.everywhere:
         paused["projects"] = [*others, context.project] if is_pause else others
@@ -244,7 +256,8 @@ def pause(args: Namespace, context: CommandContext) -> Answer:
     resume = f"claude-smart resume{' --everywhere' if paused['everywhere'] else ''}"
     if is_pause:
         context.print_lines(
-            f"Paused {where}: nothing is recorded and no rules are shown to the agent. Resume: {resume}"
+            f"Paused {where}: sessions are not recorded and agents are shown no rules. Resume: {resume}",
+            "A note that you store yourself is still stored: /tag NOTE, or claude-smart tag NOTE",
         )
     elif paused["everywhere"]:
         context.print_lines(f"Still paused everywhere. Resume all projects: {resume}")

@@ -30,7 +30,7 @@ from alma.types.record import Status
 
 from .cli import reword_error
 from .data import describe_reading, find_pending
-from .rules import Answer, CommandContext, ask_yes, count_noun, read_object, read_paused, stop_worker
+from .rules import Answer, CommandContext, ask_yes, count_noun, describe_pause, read_object, read_paused, stop_worker
 
 NAME = "smart"
 """The name of the plugin. The host reserves names that begin with `claude-`."""
@@ -244,6 +244,18 @@ def list_enabled(settings: Mapping[str, Any]) -> list[str]:
     return [name for name in names if name in _OURS or name.startswith("claude-smart@")]
 
 
+def is_enabled(folder: str) -> bool:
+    """Return whether Claude Code loads the plugin in this folder, by the settings of the person and of the project.
+
+    Settings that cannot be read count as enabled; `doctor` reports them.
+    """
+    own = [Path(folder, ".claude", name) for name in ("settings.json", "settings.local.json")]
+    try:
+        return any(list_enabled(read_object(path)[1]) for path in (find_setup(os.environ).settings, *own))
+    except ConfigError:
+        return True
+
+
 def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[Path, bytes]:
     """Return the files of our marketplace: the plugin, a copy of the code, and the catalogue."""
     sources = {path: path.relative_to(setup.plugin) for path in _list_files(setup.plugin)}
@@ -395,7 +407,7 @@ def _run_steps(context: CommandContext) -> Iterator[Step]:
                 yield Step(name, False, str(error) or type(error).__name__, "see hooks.log, and report this line")
                 yield from (Step(rest, False, "not tried") for rest in _CHAIN[number:])
                 break
-    checks = (_check_home, _check_settings, _check_store, _check_journals, _check_reader, _check_log)
+    checks = (_check_home, _check_settings, _check_recording, _check_store, _check_journals, _check_reader, _check_log)
     for check in checks:
         name = check.__name__.removeprefix("_check_")
         try:
@@ -502,6 +514,10 @@ def _check_settings(context: CommandContext) -> Finding:
     problems = check_settings(context.data_dir)[1]
     state = FAILED if problems else OK
     return state, "; ".join(problems), f"claude-smart config NAME VALUE, or edit {context.data_dir.config}"
+
+
+def _check_recording(context: CommandContext) -> Finding:
+    return OK, describe_pause(context)
 
 
 def _check_store(context: CommandContext) -> Finding:
