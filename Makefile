@@ -1,42 +1,44 @@
-# `make demo` and `make test` need Python 3.11 or newer and nothing else: they set everything up themselves.
-# `make demo` installs alma and its local embedder only; `make test` and `make check` install the rest.
+# `make demo` and `make test` need only Python 3.11 or newer and install everything else themselves.
+# `make demo` installs alma with its local embedder; `make test` and `make check` install the rest.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV ?= .venv
 BIN = $(VENV)/bin
-# Two markers in one environment: what `make demo` needs, and what tests and checks need besides.
+# Marker files: READY for what `make demo` installs, READY_DEV for the rest.
 READY = $(VENV)/.ready
 READY_DEV = $(VENV)/.ready-dev
 READY_DOCS = $(VENV)/.ready-docs
-# Tests wait as often as they compute, so there are more of them at once than there are processors.
+# Tests wait about as much as they compute, so run two per processor.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
 .PHONY: help setup demo docs test test-fast check bench bench-promises bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
 	bench-locomo bench-learning gate scoreboard house format test-all clean
 
 help:
-	@echo "make demo      the story of a memory that learns, on a scratch database"
-	@echo "make test      all tests"
-	@echo "make test-fast tests within one process: no servers, hosts or made-up histories"
-	@echo "make check     formatting, lint and types"
-	@echo "make docs      build the documentation site into build/site"
-	@echo "make bench     how fast it is, here"
-	@echo "make house     how large the code is, and how far one call travels through it"
-	@echo "make test-all  the tests on every Python from 3.11 to 3.13 that is installed"
+	@echo "make demo       install alma and watch it learn, on a scratch database"
+	@echo "make test       run all tests"
+	@echo "make test-fast  run the tests that need no server, host or generated history"
+	@echo "make check      check formatting, lint and types"
+	@echo "make format     format the code and apply lint fixes"
+	@echo "make docs       build the documentation site"
+	@echo "make house      count lines, names and the functions that one call runs"
+	@echo "make test-all   run the tests on every installed Python from 3.11 to 3.13"
 	@echo
-	@echo "make bench-scale       how it grows (SIZES=1000,10000; without it to a million memories, some ten minutes)"
-	@echo "make bench-durability  what is lost when processes compete and are killed"
-	@echo "make bench-promises    what was promised of the working day, measured (DATA=folder: confidence on its outcomes)"
-	@echo "make bench-simulation  whether agents get better with it"
-	@echo "make bench-ingestion   how fast chats and exports are read, and in how much memory"
-	@echo "make bench-mcp         how soon the MCP server answers; bench-serve: what the HTTP service carries"
-	@echo "make bench-hooks       what the hooks of a coding agent cost"
-	@echo "make bench-capture     what is lost of sessions when hooks and worker are killed (CLAUDE=path of claude: the real host, too)"
-	@echo "make scoreboard        how well readers of language do, on recorded answers of a model and without one (DATA=folder: your rows, too)"
-	@echo "make gate DATA=folder  whether quality holds, beside limits (ONLY=slike,pool,locomo,worlds,outcomes,hooks,durability)"
-	@echo "make bench-longmemeval DATA=longmemeval_s.json   what it finds again of talks with an assistant"
-	@echo "make bench-locomo      DATA=locomo10.json        what it finds again of talks between people"
-	@echo "make bench-learning    DATA=folder               whether it learns the right thing"
+	@echo "make bench              time the everyday operations on this machine"
+	@echo "make bench-scale        time them with up to a million memories, about ten minutes (SIZES=1000,10000 for less)"
+	@echo "make bench-durability   kill competing processes and count lost writes"
+	@echo "make bench-promises     measure the documented limits (DATA=folder adds predictions on its outcomes)"
+	@echo "make bench-simulation   compare agents with and without memory"
+	@echo "make bench-ingestion    measure the speed and memory use of reading chat exports"
+	@echo "make bench-mcp          measure the response time of the MCP server"
+	@echo "make bench-serve        measure the throughput of the HTTP service"
+	@echo "make bench-hooks        measure the time that hooks add to a coding agent"
+	@echo "make bench-capture      kill hooks and worker and count lost events (CLAUDE=path adds the real Claude Code)"
+	@echo "make scoreboard         score the readers on recorded answers (DATA=folder adds your own rows)"
+	@echo "make gate DATA=folder   check quality against limits (ONLY=slike,pool,locomo,worlds,outcomes,hooks,durability)"
+	@echo "make bench-longmemeval  measure recall in chats with an assistant (DATA=longmemeval_s.json)"
+	@echo "make bench-locomo       measure recall in chats between people (DATA=locomo10.json)"
+	@echo "make bench-learning     measure what is learned from outcomes and corrections (DATA=folder)"
 
 setup: $(READY_DEV)
 

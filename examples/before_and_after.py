@@ -19,7 +19,8 @@ def main() -> None:
             alma.learn(AGENT, TASK, "failure" if attempt in (3, 6) else "success", "Blue-green")
         for _ in range(2):
             alma.learn(AGENT, TASK, "failure", "Rolling", error_message="lost logins")
-        alma.add_rule(AGENT, "Announce it in #ops first", trigger="deploying", why="support takes the calls")
+        rule = "Announce the deployment in #ops first"
+        alma.add_rule(AGENT, rule, trigger="deploying", why="support answers the calls")
 
         prompt = alma.retrieve(TASK, AGENT, types=LESSONS).to_prompt()
         print(f"AFTER:\n{prompt}")

@@ -149,4 +149,4 @@ def test_the_command_line_takes_a_key(tmp_path: Path, monkeypatch: pytest.Monkey
         ids += json.loads(capsys.readouterr().out)["ids"]
     assert ids[2] == ids[3]
     assert main(["learn", "--from", "outcomes.jsonl", "--idempotency-key", "job-3"]) != 0
-    assert "each line its own" in capsys.readouterr().err
+    assert "set it in each line" in capsys.readouterr().err

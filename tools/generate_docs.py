@@ -87,7 +87,7 @@ def keys() -> str:
         *_fields("model.budget.", BudgetLimits),
         *_fields("agents.NAME.", MemoryScope, skip=("agent_name",)),
     ]
-    learning = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern")
+    learning = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")
     for name, default in _fields("", Settings, skip=("weights",)):
         rows.append((f"learning.{name}" if name in learning else f"retrieval.{name}", default))
     rows += _fields("retrieval.weights.", Weights)

@@ -1,6 +1,6 @@
-"""Add what alma-memory 0.x stored: `python examples/migrate/import_alma_0.py old/alma.db`.
+"""Import memories from alma-memory 0.x: `python examples/migrate/import_alma_0.py old/alma.db`.
 
-Outcomes are recorded again, so that strategies and anti-patterns form from them. Running it again adds nothing.
+Outcomes are recorded again, so that heuristics and anti-patterns form from them. Running it again adds nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def keep_metadata(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def import_database(alma: ALMA, file: Path, project: str | None) -> dict[str, int]:
-    """Add outcomes, facts, preferences, and the strategies and anti-patterns that do not form from the outcomes."""
+    """Add outcomes, facts, preferences, and the heuristics and anti-patterns that do not form from the outcomes."""
     outcomes = [
         {
             "agent": row["agent"],

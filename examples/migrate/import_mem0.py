@@ -1,4 +1,4 @@
-"""Add memories exported from mem0: `python examples/migrate/import_mem0.py mem0.json`.
+"""Import memories exported from mem0: `python examples/migrate/import_mem0.py mem0.json`.
 
 The file contains the result of mem0's `get_all` as JSON. Running it again adds nothing.
 """

@@ -210,7 +210,7 @@ class AsyncALMA:
         retrieved_memory_ids: Iterable[str],
         used_memory_ids: Iterable[str],
         memory_type: words.TypeOf = None,
-        agent: words.AnyAgent = None,
+        agent: words.Rater = None,
         query: str = "",
     ) -> FeedbackReport: ...
     async def record_feedback(
@@ -218,7 +218,7 @@ class AsyncALMA:
         memory_id: words.MemoryId,
         memory_type: words.TypeOf = None,
         signal: words.Signal = FeedbackSignal.THUMBS_UP,
-        agent: words.AnyAgent = None,
+        agent: words.Rater = None,
         query: str = "",
     ) -> FeedbackReport: ...
     async def forget(

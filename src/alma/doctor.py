@@ -37,6 +37,7 @@ from .errors import (
     UntrustedConfigError,
     install_command,
 )
+from .files import READABLE_BY_OTHERS
 from .memory import ALMA
 from .models.claude_cli import PATH_VARIABLE
 from .models.registry import build as build_model
@@ -132,7 +133,7 @@ def check_modes(state: str, fix: str, files: Iterable[Path]) -> list[Finding]:
     """Find files that other users can read. `fix` is the command to run, with `{}` for the file."""
     modes = {file: stat.S_IMODE(file.stat().st_mode) for file in files if os.name == "posix" and file.exists()}
     return [
-        (state, f"{file} is readable by other users (mode {mode:04o})", fix.format(shlex.quote(str(file))))
+        (state, f"{file} {READABLE_BY_OTHERS} (mode {mode:04o})", fix.format(shlex.quote(str(file))))
         for file, mode in modes.items()
         if mode & 0o077
     ]
@@ -236,7 +237,7 @@ def check_integrity(store: Store) -> Iterator[Finding]:
         yield OK, "all records are readable"
         return
     # Permissions are a separate check.
-    if problems := [problem for problem in store.check() if "can be read by others" not in problem]:
+    if problems := [problem for problem in store.check() if READABLE_BY_OTHERS not in problem]:
         yield FAILED, "; ".join(problems[:5]), "restore a backup, but keep this file: most of it is still readable"
     else:
         yield OK, "the file, its word index and its vectors are consistent"

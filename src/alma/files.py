@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 PRIVATE = 0o600
+READABLE_BY_OTHERS = "is readable by other users"
 _REPLACE_TRIES = 20
 
 

@@ -207,7 +207,7 @@ class ALMA(Closeable):
             str | None, About("calls with the same key are recorded once", check=validate.name)
         ] = None,
         user_id: words.Owner = None,
-        shared: Annotated[bool, About("count it toward the lessons of all users")] = False,
+        shared: Annotated[bool, About("count it toward the lessons of all users, who then see its words")] = False,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> Outcome:
@@ -592,8 +592,8 @@ class ALMA(Closeable):
         retrieved_memory_ids: Annotated[Iterable[str], About("ids of all memories shown", check=validate.names)],
         used_memory_ids: Annotated[Iterable[str], About("ids of those used", check=validate.names)],
         memory_type: words.TypeOf = None,
-        agent: words.AnyAgent = None,
-        query: Annotated[str, About("the task or question")] = "",
+        agent: words.Rater = None,
+        query: Annotated[str, About("the task or question; not stored")] = "",
     ) -> FeedbackReport:
         """Report which retrieved memories were used. Used memories rank higher later, unused ones lower."""
         signals = edit.read_usage(list(retrieved_memory_ids), list(used_memory_ids))
@@ -605,8 +605,8 @@ class ALMA(Closeable):
         memory_id: words.MemoryId,
         memory_type: words.TypeOf = None,
         signal: words.Signal = FeedbackSignal.THUMBS_UP,
-        agent: words.AnyAgent = None,
-        query: Annotated[str, About("the task or question")] = "",
+        agent: words.Rater = None,
+        query: Annotated[str, About("the task or question; not stored")] = "",
     ) -> FeedbackReport:
         """Rate one memory. Call this when a memory helped or misled you; it changes the memory's rank."""
         return self._judge({memory_id: FeedbackSignal(signal)}, memory_type, agent)

@@ -45,6 +45,7 @@ def check_metadata(label: str, value: Any) -> dict[str, Any]:
 
 
 Agent = Annotated[str, About("the agent's name", check=validate.name, example="dev")]
+Rater = Annotated[str | None, About("the agent that reports it", check=validate.name)]
 AnyAgent = Annotated[str | None, About("only this agent's; default: all agents", check=validate.name)]
 By = Annotated[str | None, About("who makes the change; an agent cannot change what another has claimed")]
 Project = Annotated[str | None, About("another project of the memory", check=validate.name, for_python=True)]

@@ -96,4 +96,4 @@ def test_health_tells_a_sound_memory_from_one_that_cannot_be_read(alma: ALMA, mo
     monkeypatch.setattr(alma.engine.store, "get", broken)
     monkeypatch.setattr(alma.engine.store, "scan", broken)
     ill = alma.health()
-    assert (ill.ok, ill.problems) == (False, ["the store could not do it; run `alma doctor` for details"])
+    assert (ill.ok, ill.problems) == (False, ["the store failed; run `alma doctor` for details"])

@@ -265,7 +265,7 @@ def test_slips_are_found_when_the_function_is_made(alma: ALMA) -> None:
         learns(alma, agent="dev", strategy="Deploy {name")(function)
     with pytest.raises(ValidationError, match="yields"):
         learns(alma, agent="dev")(yields)
-    with pytest.raises(ValidationError, match="agent's name"):
+    with pytest.raises(ValidationError, match="agent must be a name"):
         learns(alma, function)  # type: ignore[call-overload]
     scoped = ALMA(MemoryStore(), HashEmbedder(), agents=[MemoryScope("dev", can_learn=("testing",))])
     with pytest.raises(ScopeError, match="unknown agent"):

@@ -75,7 +75,7 @@ OPENAI = {"provider": "openai", "model": "m"}
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("openai", "model must be a mapping with some of: provider, model"),
+        ("openai", "model must be a mapping with keys from: provider, model"),
         ({"provider": "opnai"}, "unknown model 'opnai'. Did you mean 'openai'?"),
         ({"provider": "openai"}, "`model` is missing; set it to the name of a model of openai"),
         ({"povider": "openai"}, "unknown key in model 'povider'. Did you mean 'provider'?"),
@@ -98,7 +98,7 @@ OPENAI = {"provider": "openai", "model": "m"}
         (OPENAI | {"budget": {"cost": float("inf")}}, "budget.cost must be an amount in US dollars"),
         (OPENAI | {"budget": {"cost": 1}}, "a budget of `cost` needs the model's `prices`"),
         (OPENAI | {"budget": 3}, "model.budget must be a mapping"),
-        (OPENAI | {"prices": {"input": 1}}, "model.prices must name both input and output"),
+        (OPENAI | {"prices": {"input": 1}}, "model.prices must set both input and output"),
         (
             OPENAI | {"prices": {"input": 1, "output": -2}},
             "prices.output must be the price of a million tokens in US dollars",

@@ -32,7 +32,7 @@ from ...errors import (
     StorageFullError,
     ValidationError,
 )
-from ...files import create_private, make_new_file, make_private_folder
+from ...files import READABLE_BY_OTHERS, create_private, make_new_file, make_private_folder
 from ...types.kinds import KINDS
 from . import vectors
 
@@ -530,7 +530,7 @@ def find_problems(db: sqlite3.Connection, path: Path, *, can_write: bool) -> lis
             problems.append(f"the file is damaged: {error}")
     mode = path.stat().st_mode & 0o777
     if os.name == "posix" and mode & 0o077:
-        problems.append(f"{path} can be read by others (mode {mode:04o}): chmod 600 {path}")
+        problems.append(f"{path} {READABLE_BY_OTHERS} (mode {mode:04o}): run chmod 600 {path}")
     return problems
 
 
