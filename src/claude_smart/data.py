@@ -9,9 +9,10 @@ import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from alma import jsonc, rulefiles
@@ -23,10 +24,12 @@ from alma.errors import ConfigError, NotFoundError, ValidationError, unknown
 from alma.files import lock_file, write_atomic
 from alma.hooks import drain as drains
 from alma.hooks import project as projects
+from alma.hooks.inject import read_playbook
 from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DEFAULTS, LARGEST, SENT, DataDir, check_setting, list_own_files, read_settings
 from alma.hooks.privacy import remove_private
 from alma.models.budget import meter
+from alma.rulefiles.exchange import IN_ALL_PROJECTS
 from alma.text import digest
 from alma.types.kinds import EVERYWHERE, LASTING, MemoryType, Reach, RuleSource
 from alma.types.query import Where
@@ -39,6 +42,7 @@ from .rules import (
     CommandContext,
     ask_yes,
     count_noun,
+    describe_pause,
     find_rules,
     read_object,
     read_paused,
@@ -134,6 +138,9 @@ def _share_project(context: CommandContext, copy: projects.WorkingCopy, other: s
 
 def status(args: Namespace, context: CommandContext) -> Answer:
     """Show what is stored for this project and whether it is learning."""
+    # Loaded here: it imports this module.
+    from .install import is_enabled
+
     data_dir, paused = context.data_dir, read_paused(context.data_dir)
     files = list_own_files(data_dir, ".jsonl")
     worker = ask_worker(data_dir, {"op": "status"}, 0.5)
@@ -151,6 +158,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         "question": projects.find_copy(
             data_dir, projects.locate_project(context.folder), remember=False
         ).similar_project,
+        "installed": is_enabled(context.folder),
         "paused": context.project in paused["projects"],
         "paused_everywhere": bool(paused["everywhere"]),
         "rules": {name: counts[name] for name in ("active", "candidate", "put_away")},
@@ -165,6 +173,8 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         "reading": state,
     }
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
+    if learning == "learning" and not answer["installed"]:
+        learning = "not learning; install the plugin: claude-smart install"
     rows = (
         ("project", f"{context.project} ({learning})"),
         ("", answer["question"] and f"may be the same as {answer['question']}; decide: claude-smart project"),
@@ -236,6 +246,12 @@ def usage(args: Namespace, context: CommandContext) -> Answer:
 def pause(args: Namespace, context: CommandContext) -> Answer:
     """Stop recording and showing rules, in this project or everywhere; or resume."""
     paused, is_pause = read_paused(context.data_dir), args.command == "pause"
+    is_paused = paused["everywhere"] or (
+        paused["projects"] if args.everywhere else context.project in paused["projects"]
+    )
+    if not (is_pause or is_paused):
+        context.print_lines("Nothing was paused." if args.everywhere else f"Not paused: {context.project} is recorded.")
+        return paused
     others = [one for one in paused["projects"] if one != context.project]
     if not args.everywhere:
         paused["projects"] = [*others, context.project] if is_pause else others
@@ -247,7 +263,8 @@ def pause(args: Namespace, context: CommandContext) -> Answer:
     resume = f"claude-smart resume{' --everywhere' if paused['everywhere'] else ''}"
     if is_pause:
         context.print_lines(
-            f"Paused {where}: nothing is recorded and no rules are shown to the agent. Resume: {resume}"
+            f"Paused {where}: sessions are not recorded and agents are shown no rules. Resume: {resume}",
+            "A note that you store yourself is still stored: /tag NOTE, or claude-smart tag NOTE",
         )
     elif paused["everywhere"]:
         context.print_lines(f"Still paused everywhere. Resume all projects: {resume}")
@@ -397,12 +414,16 @@ def _export_markdown(args: Namespace, context: CommandContext) -> Answer:
     usual = "cursor" if name.endswith(".mdc") else "claude-md" if name.lower().startswith("claude") else "agents-md"
     target = next((to for to, one in rulefiles.TARGETS.items() if Path(one.path).name == name), usual)
     options = {"everywhere": args.everywhere, "force": args.force, "check": args.dry_run, "remove": args.remove}
-    with context.memory() as memory:
-        report = rulefiles.export(memory.alma, target, args.file, project_id=context.project, **options)
+    with _memory_to_export(context, args.remove) as memory:
+        report = rulefiles.export(
+            memory.alma, target, args.file, project_id=context.project, importer="claude-smart import", **options
+        )
     if args.dry_run:
         context.print_lines(report.diff or f"{report.path} is up to date.")
     elif args.remove:
-        context.print_lines(f"Removed the rules from {report.path}. claude-smart shows them at session start again.")
+        context.print_lines(f"Removed the block of rules from {report.path}.")
+        if _is_shown_at_start(context):
+            context.print_lines("claude-smart shows the rules of this project at session start again.")
     elif not (report.items or report.written):
         context.print_lines(f"No rules to export: {args.file} was not written.")
     else:
@@ -413,9 +434,31 @@ def _export_markdown(args: Namespace, context: CommandContext) -> Answer:
         )
     left_out = [{"id": one.memory_id, "rule": one.text, "why": one.why} for one in report.left_out]
     if not args.remove:
-        context.print_lines(*(f"- Left out, because {one['why']}: {one['rule']}" for one in left_out))
+        for one in left_out:
+            hint = "; include it with --everywhere" if one["why"] == IN_ALL_PROJECTS else ""
+            context.print_lines(f"- Left out: {one['rule']} ({one['why']}{hint})")
     state = {name: getattr(report, name) for name in ("changed", "written", "diff")}
     return {"file": report.path, "rules": report.items, **state, "left_out": left_out}
+
+
+@contextmanager
+def _memory_to_export(context: CommandContext, is_removal: bool) -> Iterator[drains.ProjectMemories]:
+    """Open the store. To remove a block where nothing is stored, use an empty one and leave no files behind."""
+    if not is_removal or os.path.exists(context.data_dir.db):
+        with context.memory() as memory:
+            yield memory
+        return
+    with TemporaryDirectory(prefix="claude-smart-") as folder, drains.ProjectMemories(DataDir(folder)) as memory:
+        yield memory
+
+
+def _is_shown_at_start(context: CommandContext) -> bool:
+    """Return whether a session in this project starts with rules."""
+    from .install import is_enabled
+
+    if not os.path.exists(context.data_dir.db) or not is_enabled(context.folder) or describe_pause(context):
+        return False
+    return bool(read_playbook(context.data_dir, context.project, "", context.folder))
 
 
 def import_(args: Namespace, context: CommandContext) -> Answer:

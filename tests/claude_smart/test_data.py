@@ -43,6 +43,25 @@ def test_pausing_one_project_or_all(person: Person) -> None:
     assert person.types("resume", "--everywhere", "--json").json == {"everywhere": False, "projects": []}
 
 
+def test_what_is_not_paused_is_not_resumed(person: Person) -> None:
+    assert person.types("resume").out == f"Not paused: path:{person.folder} is recorded.\n"
+    assert person.types("resume", "--everywhere").out == "Nothing was paused.\n"
+    assert not Path(person.place.paused).exists()
+    person.types("pause")
+    assert "Resumed" in person.types("resume", "--everywhere").out
+    assert "Not paused" in person.types("resume").out
+
+
+def test_without_the_plugin_nothing_is_learned(person: Person) -> None:
+    assert "(not learning; install the plugin: claude-smart install)" in person.types("status").out
+    settings = person.folder / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"enabledPlugins": {"smart@claude-smart": true}}')
+    assert "(learning)" in person.types("status").out
+    settings.write_text("[")
+    assert person.types("status", "--json").json["installed"] is True
+
+
 def test_a_damaged_list_of_pauses_is_told_and_not_overwritten(person: Person) -> None:
     person.home.mkdir()
     for damaged in ("{", "[]", '{"projects": 5}'):

@@ -142,6 +142,41 @@ def test_a_no_changes_nothing(home: Path, answers: Any, snapshot: Snapshot) -> N
     assert snapshot(home) == before
 
 
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_a_purge_names_what_stays_and_leaves_nothing_else(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_edited: bool
+) -> None:
+    shop = home / "shop"
+    (shop / ".git").mkdir(parents=True)
+    monkeypatch.chdir(shop)
+    main(["install", "--yes"])
+    main(["tag", "use tabs"])
+    main(["tag", "write tests first"])
+    main(["export", "AGENTS.md"])
+    id, file = shop / ".git" / "claude-smart-id", shop / "AGENTS.md"
+    assert id.exists()
+    capsys.readouterr()
+    assert main(["uninstall", "--purge", "--yes"]) == 0
+    out = capsys.readouterr().out
+    assert f"remove {id}" in out
+    assert f"  {file}: claude-smart export AGENTS.md --remove" in out
+    assert out.endswith("Removed. Nothing learned or recorded is left.\n")
+    assert not id.exists()
+    assert not (home / ".claude-smart").exists()
+    if is_edited:
+        file.write_text(file.read_text().replace("use tabs", "use spaces"))
+        assert main(["export", "AGENTS.md", "--remove"]) == 1
+        problem = capsys.readouterr().err
+        assert "use spaces (new)" in problem
+        assert "write tests first" not in problem
+    else:
+        assert main(["export", "AGENTS.md", "--remove"]) == 0
+        assert capsys.readouterr().out == "Removed the block of rules from AGENTS.md.\n"
+        assert not file.exists()
+    assert not id.exists()
+    assert not (home / ".claude-smart").exists()
+
+
 def test_the_choice_about_the_model_outlives_an_update_and_ends_with_the_installation(home: Path) -> None:
     config = home / ".claude-smart" / "config.json"
     main(["install", "--yes", "--model"])
