@@ -192,7 +192,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
 
 def _describe_sent() -> str:
     """Return what the model receives, on one line."""
-    return f"Claude receives, with secrets removed: {'; '.join(SENT)}"
+    return f"Claude receives, with secrets redacted: {'; '.join(SENT)}"
 
 
 def _describe_counts(counts: Mapping[str, int]) -> str:

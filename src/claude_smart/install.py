@@ -61,7 +61,7 @@ _DATA_FILES = (
 _SHOWN_LINES = 40
 _MODEL_QUESTION = """\
 Claude can read your corrections. It finds many that the local reader misses.
-  What is sent to `claude -p` on your own account, with secrets removed:
+  What is sent to `claude -p` on your own account, with secrets redacted:
 {sent}
   How often: usually one call per session, at most {calls} a day. `claude-smart usage` lists the calls.
   Turn it off at any time: claude-smart config model off

@@ -321,7 +321,7 @@ _OBSERVED = (
 _TIMELY = "Rules the user stated that apply here. Follow them unless the user says otherwise now:\n\n"
 _NOTICE = (
     "claude-smart learns from explicit corrections only. Claude can find more of them, on your account, with at most"
-    " {calls} calls a day. It then receives, with secrets removed: {sent}. This is off until you decide: {command}"
+    " {calls} calls a day. It then receives, with secrets redacted: {sent}. This is off until you decide: {command}"
     " config model on|off"
 )
 

@@ -206,7 +206,7 @@ SENT = (
     "the rules you already have",
     "commands that failed, with the end of their output, and the commands that worked instead",
 )
-"""What the model receives, with secrets removed, if the person allows it. All texts about it name the same."""
+"""What the model receives, with secrets redacted, if the person allows it. All texts about it name the same."""
 _OLD_LEAVE = "claude"
 """An earlier version used this value to let a model reword notes. Reading sessions needs a separate permission."""
 LARGEST = 1_000_000
