@@ -26,7 +26,7 @@ from alma.hooks import drain as drains
 from alma.hooks import project as projects
 from alma.hooks.inject import read_playbook
 from alma.hooks.journal import ask_worker
-from alma.hooks.paths import DEFAULTS, SENT, DataDir, check_setting, list_own_files, read_settings
+from alma.hooks.paths import DEFAULTS, LARGEST, SENT, DataDir, check_setting, list_own_files, read_settings
 from alma.hooks.privacy import remove_private
 from alma.models.budget import meter
 from alma.rulefiles.exchange import IN_ALL_PROJECTS
@@ -49,12 +49,14 @@ from .rules import (
     require_person,
     require_project,
     rule_to_dict,
+    short_id,
     stop_worker,
 )
 
 _FORMAT = "claude-smart rules 1"
 _MARKDOWN = (".md", ".mdc")
 _GIT_SECONDS = 5.0
+_LISTED = 10
 
 
 # -- project
@@ -86,7 +88,8 @@ def project(args: Namespace, context: CommandContext) -> Answer:
         root = _find_root(copy) if others else ""
         same = [one.key for one in others if root and _find_root(one) == root]
         similar = list(dict.fromkeys([*filter(None, [copy.similar_project]), *same]))
-    context.print_lines(f"project    {copy.key}\nfolder     {copy.path}\nremote     {copy.remote or 'none'}")
+    folder = copy.path.removesuffix(f"{os.sep}.git")
+    context.print_lines(f"project    {copy.key}\nfolder     {folder}\nremote     {copy.remote or 'none'}")
     for one in similar:
         context.print_lines(
             f"\nThis may be the same project as {one}. They stay separate until you decide:",
@@ -270,6 +273,20 @@ def pause(args: Namespace, context: CommandContext) -> Answer:
     return paused
 
 
+_SETTINGS = {
+    "model": "let Claude read your corrections: on, off, or ask, which is off until you decide",
+    "model_name": "the model that reads them: a name that `claude --model` accepts",
+    "daily_calls": "maximum model calls per day",
+    "playbook_tokens": "maximum tokens added at the start of a session",
+    "prompt_tokens": "maximum tokens added to a prompt or command",
+    "worker_idle_seconds": "seconds without work until the worker exits",
+    "journal_mb": "maximum size of a session's journal in MB",
+    "journal_days": "days to keep a journal after it is imported",
+    "episode_days": "days to keep recorded turns; rules learned from them are kept",
+}
+"""What each setting does."""
+
+
 def config(args: Namespace, context: CommandContext) -> Answer:
     """Show the settings, or change one."""
     name, value, path = args.name, args.value, context.data_dir.config
@@ -287,9 +304,11 @@ def config(args: Namespace, context: CommandContext) -> Answer:
         write_text(path, jsonc.put(read_object(Path(path))[0] or "{}\n", (name,), new))
     settings = read_settings(context.data_dir)
     if name is None:
-        undecided = {"model": " (off until you run: claude-smart config model on)"}
-        hints = {name: undecided.get(name, "") if value == "ask" else "" for name, value in settings.items()}
-        context.print_lines(*(f"{name:20} {value}{hints[name]}" for name, value in settings.items()))
+        width = max(len(str(value)) for value in settings.values())
+        for each, current in settings.items():
+            valid = f"0 to {LARGEST:,}; " if isinstance(DEFAULTS[each], int) else ""
+            about = f"{_SETTINGS[each]} ({valid}default: {DEFAULTS[each]})"
+            context.print_lines(f"{each:20} {current!s:{width}}  {about}")
     else:
         context.print_lines(str(settings[name]) if value is None else f"{name} is now {settings[name]}")
         if (name, value) == ("model", "on"):
@@ -311,14 +330,17 @@ def write_text(path: str, text: str) -> None:
 def clear_all(args: Namespace, context: CommandContext) -> Answer:
     """Erase everything learned and recorded in this project, or in all, even if the store cannot be read."""
     data_dir, shared, stays, erased = context.data_dir, 0, [], 0
-    what = "everything learned and recorded, in every project, and the rules of all projects"
+    what = "everything learned and recorded, in every project, and the rules that apply in all projects"
     if not args.everywhere:
         with context.memory_if_any() as memory:
             rules = find_rules(memory.engine(context.project)) if memory else []
-        shared = sum(one.project == EVERYWHERE for one in rules)
+        kept = [one for one in rules if one.project == EVERYWHERE]
+        shared = len(kept)
         what = f"{count_noun(len(rules) - shared, 'rule')} of {context.project} and everything recorded there"
-    if shared:
-        stays = [f"{count_noun(shared, 'rule')} of all projects kept. Erase these too: clear-all --everywhere"]
+        if kept:
+            kept_rules = "1 rule that applies" if shared == 1 else f"{shared} rules that apply"
+            stays = [f"Kept: {kept_rules} in all projects. Erase one for good: claude-smart forget --everything ID"]
+            stays += [f"  [{short_id(one.id)}] {one.body['rule']}" for one in kept[:_LISTED]]
     if not args.yes:
         if not os.isatty(0):
             raise ValidationError(f"this erases {what}; pass --yes to confirm")
@@ -402,10 +424,13 @@ def _export_markdown(args: Namespace, context: CommandContext) -> Answer:
         context.print_lines(f"Removed the block of rules from {report.path}.")
         if _is_shown_at_start(context):
             context.print_lines("claude-smart shows the rules of this project at session start again.")
+    elif not (report.items or report.written):
+        context.print_lines(f"No rules to export: {args.file} was not written.")
     else:
-        context.print_lines(f"{report.path} has {count_noun(report.items, 'rule')} ({report.size} of {report.limit}).")
         context.print_lines(
-            f"Undo: claude-smart export {args.file} --remove. After editing the file: claude-smart import {args.file}"
+            f"{report.path} has {count_noun(report.items, 'rule')} ({report.size} of {report.limit}).",
+            f"Undo: claude-smart export {args.file} --remove",
+            f"After editing the file: claude-smart import {args.file}",
         )
     left_out = [{"id": one.memory_id, "rule": one.text, "why": one.why} for one in report.left_out]
     if not args.remove:
@@ -453,12 +478,12 @@ def import_(args: Namespace, context: CommandContext) -> Answer:
     new, forgotten = sum(one.verb == "made" for one in lessons), [one.rule for one, key in pairs if key in removed]
     context.print_lines(f"Imported {count_noun(new, 'new rule')} of {len(teachings)}.")
     for rule in forgotten:
-        context.print_lines(f"- Left out, because you forgot it here: {rule} (store it again: claude-smart tag)")
+        context.print_lines(f"- Left out, because you forgot it here: {rule} (store it again with `claude-smart tag`)")
     return {"rules": len(teachings), "new": new, "forgotten": forgotten}
 
 
 def _read_rules(path: str) -> Iterator[Teaching]:
-    """Yield the rules in a file of JSON lines. The line with the format is skipped."""
+    """Yield the rules in a file of JSON Lines. The line with the format is skipped."""
     name = "standard input" if path == "-" else path
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
@@ -479,7 +504,8 @@ def _read_rules(path: str) -> Iterator[Teaching]:
         except ValidationError as error:
             raise ValidationError(f"{name}, line {number}: {error}") from error
         except (ValueError, RecursionError) as error:
-            raise ValidationError(f"{name}, line {number}: not JSON ({error})") from error
+            problem = f"{name}, line {number} is not valid JSON"
+            raise ValidationError(f"{problem}; pass a file that `claude-smart export` wrote") from error
 
 
 def _import_markdown(args: Namespace, context: CommandContext) -> Answer:
@@ -491,7 +517,7 @@ def _import_markdown(args: Namespace, context: CommandContext) -> Answer:
     change_count = count_noun(sum(one.done for one in report.changes), "change")
     context.print_lines(f"{report.path}: {change_count}{' to import' if args.dry_run else ' imported'}")
     if any(one.done for one in report.changed) and not args.dry_run:
-        context.print_lines("Undo a change: claude-smart restore ID (claude-smart show lists the ids)")
+        context.print_lines("Undo a change: `claude-smart restore ID` (`claude-smart show` lists the ids)")
     changes = [
         {"verb": str(one.verb), "id": one.memory_id, "before": one.before, "after": one.after, "done": one.done}
         for one in report.changes

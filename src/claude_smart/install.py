@@ -60,17 +60,18 @@ _DATA_FILES = (
 )
 _SHOWN_LINES = 40
 _MODEL_QUESTION = """\
-May Claude read your corrections? It finds many that the local reader misses.
+Claude can read your corrections. It finds many that the local reader misses.
   What is sent to `claude -p` on your own account, with secrets redacted:
 {sent}
   How often: usually one call per session, at most {calls} a day. `claude-smart usage` lists the calls.
   Turn it off at any time: claude-smart config model off
-Without it, claude-smart learns only from explicit corrections. Allow it? Enter means yes. [Y/n] """
+Without it, claude-smart learns only from explicit corrections.
+Let Claude read your corrections? Enter means yes. [Y/n] """
 _TEXTS = {
     "install": (
         "Install claude-smart in Claude Code. These changes will be made:",
         "claude-smart is already installed and up to date.",
-        "Installed. {next}\nCheck the installation: claude-smart doctor. Undo it: claude-smart uninstall",
+        "Installed. {next}\nCheck the installation: claude-smart doctor\nUndo it: claude-smart uninstall",
     ),
     "update": (
         "Update claude-smart to this version. These changes will be made:",
@@ -90,9 +91,12 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     """Install, update or remove the plugin, after showing the changes and asking."""
     setup = find_setup(os.environ)
     if args.command == "update" and not setup.receipt.is_file():
-        raise ConfigError(f"claude-smart is not installed in {setup.claude}; run: claude-smart install")
+        raise ConfigError(f"not installed in {setup.claude}; run: claude-smart install")
     is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
-    model = _choose_model(args.model, setup.data_dir, is_asked) if args.command == "install" else None
+    allowed = args.model if args.command == "install" else None
+    is_open = args.command == "install" and allowed is None and is_asked and _is_model_undecided(setup.data_dir)
+    # Both answers to the question change the same file, so the plan lists it before the question.
+    model = None if allowed is None and not is_open else "off" if allowed is False else "on"
 
     def make_plan() -> InstallPlan:
         is_end = args.command == "uninstall"
@@ -110,6 +114,8 @@ def install(args: Namespace, context: CommandContext) -> Answer:
             "These files keep their block of rules. To remove one, run the command in its folder:",
             *(f"  {path}: claude-smart export {shlex.quote(path.name)} --remove" for path in blocks),
         )
+    if is_open:
+        model = "on" if _ask_about_model(setup.data_dir) else "off"
     if not (args.yes or is_asked) or args.dry_run or (is_asked and not ask_yes("\nGo ahead? [y/N] ")):
         if not is_asked and not args.dry_run:
             context.print_lines("\nNothing was changed, because there is no terminal to ask. Pass --yes to confirm.")
@@ -135,14 +141,16 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     return plan.to_dict(done=True)
 
 
-def _choose_model(is_allowed: bool | None, data_dir: DataDir, is_asked: bool) -> str | None:
-    """Return "on" or "off" for the model; None if it was decided before or nobody can be asked."""
-    current = read_settings(data_dir)
-    if is_allowed is None and is_asked and current["model"] == DEFAULTS["model"]:
-        sent = "\n".join(f"  - {one}" for one in SENT)
-        answer = input(_MODEL_QUESTION.format(calls=count_noun(current["daily_calls"], "call"), sent=sent))
-        is_allowed = answer.strip().lower() in ("", "y", "yes")
-    return None if is_allowed is None else "on" if is_allowed else "off"
+def _is_model_undecided(data_dir: DataDir) -> bool:
+    """Return whether the person has not decided yet whether a model may read corrections."""
+    return bool(read_settings(data_dir)["model"] == DEFAULTS["model"])
+
+
+def _ask_about_model(data_dir: DataDir) -> bool:
+    """Ask whether a model may read corrections; the default is yes."""
+    calls = count_noun(read_settings(data_dir)["daily_calls"], "call")
+    answer = input("\n" + _MODEL_QUESTION.format(calls=calls, sent="\n".join(f"  - {one}" for one in SENT)))
+    return answer.strip().lower() in ("", "y", "yes")
 
 
 # -- the plan

@@ -39,6 +39,20 @@ def test_rules_go_to_a_file_and_back_without_loss(person: Person, file: str) -> 
     assert Path(file).read_text() == text
 
 
+def test_without_rules_nothing_is_written(person: Person) -> None:
+    assert person.types("export", "AGENTS.md").out == "No rules to export: AGENTS.md was not written.\n"
+    assert not Path("AGENTS.md").exists()
+    Path("AGENTS.md").write_text(MINE)
+    assert person.types("export", "AGENTS.md").out == "No rules to export: AGENTS.md was not written.\n"
+    assert person.types("export", "AGENTS.md", "--json").json["written"] is False
+    assert Path("AGENTS.md").read_text() == MINE
+    teach(person, "Use tabs")
+    said = person.types("export", "AGENTS.md").out
+    assert said.endswith(
+        "Undo: claude-smart export AGENTS.md --remove\nAfter editing the file: claude-smart import AGENTS.md\n"
+    )
+
+
 def test_what_was_edited_there_is_taken_over_and_undone(person: Person) -> None:
     teach(person, "Use pnpm instead of npm", "Use tabs")
     person.types("export", "CLAUDE.md")

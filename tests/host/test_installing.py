@@ -78,7 +78,8 @@ def test_all_texts_name_the_same_things_that_are_sent(
     monkeypatch.setattr(install.sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda question: questions.append(question) or "n")
     main(["install"])
-    assert "Enter means yes. [Y/n]" in questions[0]
+    assert questions[0].endswith("\nLet Claude read your corrections? Enter means yes. [Y/n] ")
+    assert questions[1].startswith("\nGo ahead?")
     capsys.readouterr()
     main(["config", "model", "on"])
     on = capsys.readouterr().out
@@ -87,6 +88,18 @@ def test_all_texts_name_the_same_things_that_are_sent(
     pages = (root / "docs" / "explanation" / "claude-smart.md", root / "plugin" / "README.md")
     texts = (questions[0], on, capsys.readouterr().out, *(" ".join(page.read_text("utf-8").split()) for page in pages))
     assert [one for text in texts for one in SENT if one not in text] == []
+
+
+def test_the_changes_are_listed_before_the_questions(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed: list[str] = []
+    monkeypatch.setattr(install.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: printed.append(capsys.readouterr().out) or "n")
+    assert main(["install"]) == 1
+    assert "These changes will be made:" in printed[0]
+    assert printed[1] == ""
+    assert not (home / ".claude-smart" / "config.json").exists()
 
 
 @pytest.mark.parametrize(("said", "model"), [(("", "y"), "on"), (("n", "y"), "off"), (("y", "y"), "on")])
