@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .errors import ConfigError
+from .errors import ConfigError, describe_type
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _REMARK = r"//[^\n\r]*+|(?>/\*.*?\*/)"
@@ -51,7 +51,7 @@ def load(text: str, name: str, *, remarks: bool = True) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{name} is not valid JSON ({error}); fix the file first; nothing was changed") from error
     if not isinstance(value, dict):
-        raise ConfigError(f"{name} must contain a JSON object, not {type(value).__name__}; nothing was changed")
+        raise ConfigError(f"{name} must contain a JSON object, not {describe_type(value)}; nothing was changed")
     return value
 
 

@@ -286,15 +286,15 @@ def test_a_file_of_others_waits(taught: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("export", "--to", "nobody"), "unknown value of --to 'nobody'"),
-        (("export", "--to", "agents-md", "--include", "outcome"), "unknown value of --include 'outcome'"),
+        (("export", "--to", "nobody"), "unknown value 'nobody' of --to"),
+        (("export", "--to", "agents-md", "--include", "outcome"), "unknown value 'outcome' of --include"),
         (("export", "--to", "skill", "--name", "Not So"), "name must consist of lowercase letters"),
         (("export", "--to", "agents-md", "--limit", "0"), "limit must be a whole number"),
         (("export", "--to", "agents-md", "--root", "nowhere"), "root must be an existing folder"),
         (("export", "--to", "agents-md", "--path", "../out.md", "--root", "."), "outside of"),
         (("import",), "there is no file"),
         (("import", "nowhere.md", "--yes"), "there is no file"),
-        (("import", "--prefer", "me"), "unknown value of --prefer 'me'"),
+        (("import", "--prefer", "me"), "unknown value 'me' of --prefer"),
         (("list", "--status", "old"), "unknown status 'old'"),
         (("list", "--limit", "0"), "limit"),
     ],

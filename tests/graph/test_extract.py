@@ -114,7 +114,7 @@ def test_a_password_in_an_address_is_not_kept() -> None:
 
 
 def test_what_is_no_text_is_refused() -> None:
-    with pytest.raises(ValidationError, match="must be text"):
+    with pytest.raises(ValidationError, match="must be a string"):
         EntityExtractor().extract(b"Bob")  # type: ignore[arg-type]
     with pytest.raises(ValidationError, match="speaker"):
         EntityExtractor().extract("I left.", speaker="\x00")

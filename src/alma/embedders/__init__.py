@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import ConfigError, MissingExtraError, install_command, unknown
+from ..errors import ConfigError, MissingExtraError, describe_type, install_command, unknown
 from ..ports import Embedder
 from .hash import HashEmbedder
 from .local import EXTRA, PACKAGES, LocalEmbedder
@@ -79,7 +79,7 @@ def _check_options(provider: str, options: Options) -> None:
             is_fit, expected = type(value) is int and value >= 0, f"a whole number from 0, not {value!r}"
         else:
             # Not quoted: it may be a key.
-            is_fit, expected = isinstance(value, str | None), f"a text, not {type(value).__name__}"
+            is_fit, expected = isinstance(value, str | None), f"a string, not {describe_type(value)}"
         if not is_fit:
             raise ConfigError(f"the embedder's option `{option}` must be {expected}")
     for option, variable in REQUIRED.get(provider, {}).items():

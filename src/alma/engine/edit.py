@@ -111,7 +111,7 @@ def check_fields(engine: Engine, memory_id: str, fields: Iterable[str]) -> None:
     allowed = (*KINDS[record.kind].editable, "metadata")
     for name in fields:
         if name not in allowed:
-            raise ValidationError(unknown(f"field of the {record.kind}", name, allowed))
+            raise ValidationError(unknown(f"field of {record.kind}", name, allowed))
 
 
 def update_memory(

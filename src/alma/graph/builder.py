@@ -19,7 +19,7 @@ from ..engine.context import Engine
 from ..engine.search import by_words
 from ..engine.transaction import write
 from ..engine.view import to_memory
-from ..errors import ConfigError, ModelError, ValidationError, unknown
+from ..errors import ConfigError, ModelError, ValidationError, describe_type, unknown
 from ..memory import ALMA
 from ..opening import OwnsMemory
 from ..operations import About, Effect, Group
@@ -119,7 +119,7 @@ class EntityExtractor:
         entries = []
         for text, speaker in texts:
             if not isinstance(text, str):
-                raise ValidationError(f"text must be text (str), not {type(text).__name__}")
+                raise ValidationError(f"text must be a string, not {describe_type(text)}")
             # A redacted secret is not a name.
             readable = _REDACTED.sub(lambda match: " " * len(match[0]), text[:_MAX_CHARS]).replace("’", "'")
             entries.append((readable, validate.name("speaker", speaker) if speaker else ""))
