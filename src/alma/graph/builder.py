@@ -15,6 +15,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from ..engine import episodes, validate
+from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.search import by_words
 from ..engine.transaction import write
@@ -120,8 +121,8 @@ class EntityExtractor:
         for text, speaker in texts:
             if not isinstance(text, str):
                 raise ValidationError(f"text must be a string, not {describe_type(text)}")
-            # A redacted secret is not a name.
-            readable = _REDACTED.sub(lambda match: " " * len(match[0]), text[:_MAX_CHARS]).replace("’", "'")
+            # A model gets no secrets, and a redacted secret is not a name.
+            readable = _REDACTED.sub(lambda match: " " * len(match[0]), clean(text[:_MAX_CHARS])).replace("’", "'")
             entries.append((readable, validate.name("speaker", speaker) if speaker else ""))
         local = LocalReader().find_entities([text for text, _ in entries], [speaker for _, speaker in entries])
         unread = [entry for entry in dict.fromkeys(entries) if entry[0].strip() and entry not in self._answers]
