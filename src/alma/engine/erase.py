@@ -70,7 +70,7 @@ def erase_user(engine: Engine, user: str) -> dict[str, int]:
         engine.store.delete(ids)
     counts.update(kind for _, kind in stored if kind in READABLE_KINDS)
     vacuum(engine)
-    return {kind: counts[kind] for kind in READABLE_KINDS if counts[kind]}
+    return {str(kind): counts[kind] for kind in READABLE_KINDS if counts[kind]}
 
 
 def vacuum(engine: Engine) -> None:
