@@ -53,7 +53,7 @@ CASES: list[tuple[str, Call, str]] = [
     ("unknown argument", lambda alma: alma.learn_many([{**GOOD, "taks": "x"}]), "unknown argument 'taks' of learn"),
     ("add an outcome", lambda alma: alma.add_many([{"type": "outcome"}]), "learn_many"),
     ("add without fact", lambda alma: alma.add_many([{"type": "domain_knowledge", "agent": "d"}]), "domain"),
-    ("add no mapping", lambda alma: alma.add_many(["x"]), "must be a JSON object"),
+    ("add no mapping", lambda alma: alma.add_many(["x"]), "mapping"),
     ("endless age", lambda alma: alma.forget(older_than_days=10**400), "older_than_days must be a finite number"),
     ("NaN age", lambda alma: alma.forget(older_than_days=math.nan), "older_than_days must be a finite number"),
     ("negative age", lambda alma: alma.forget(older_than_days=-1), "older_than_days must be at least 0, not -1"),

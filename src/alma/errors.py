@@ -179,6 +179,15 @@ def describe_type(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
+def describe_parse_error(error: Exception) -> str:
+    """Return why a text is not JSON, and where: "expecting value at column 1"."""
+    reason, line, column = (getattr(error, name, None) for name in ("msg", "lineno", "colno"))
+    if not reason:
+        return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    place = f"line {line}, column {column}" if line and line > 1 else f"column {column}"
+    return f"{reason[0].lower()}{reason[1:]} at {place}"
+
+
 _TYPE_NAMES: dict[str, tuple[type, ...]] = {
     "a string": (str,),
     "bytes": (bytes, bytearray),

@@ -291,7 +291,7 @@ def test_a_file_of_others_waits(taught: Path, run: Run) -> None:
         (("export", "--to", "skill", "--name", "Not So"), "name must consist of lowercase letters"),
         (("export", "--to", "agents-md", "--limit", "0"), "limit must be a whole number"),
         (("export", "--to", "agents-md", "--root", "nowhere"), "root must be an existing folder"),
-        (("export", "--to", "agents-md", "--path", "../out.md", "--root", "."), "outside of"),
+        (("export", "--to", "agents-md", "--path", "../out.md", "--root", "."), "outside the repository"),
         (("import",), "there is no file"),
         (("import", "nowhere.md", "--yes"), "there is no file"),
         (("import", "--prefer", "me"), "unknown value 'me' of --prefer"),

@@ -147,9 +147,7 @@ def test_a_blocked_item_cannot_be_done(tracker: ProgressTracker) -> None:
 
 def test_a_move_that_is_not_allowed_names_those_that_are(tracker: ProgressTracker) -> None:
     item = tracker.update_status(make(tracker).id, "blocked", "staging is down")
-    with pytest.raises(
-        ValidationError, match="is blocked and cannot be set to done. Valid from blocked: pending, in_progress"
-    ):
+    with pytest.raises(ValidationError, match="is blocked and cannot be set to done. Valid now: pending, in_progress"):
         tracker.update_status(item.id, "done")
     assert tracker.get_item(item.id).notes == "staging is down"
 

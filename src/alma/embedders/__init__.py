@@ -25,6 +25,7 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "auto": (),
     "none": (),
 }
+_OFFERED = ("auto", "local", "openai", "azure", "hash", "none")  # `mock` is another name for `hash`.
 # The options that a provider needs, with the environment variable that usually holds each.
 REQUIRED = {
     "openai": {"api_key": "OPENAI_API_KEY"},
@@ -39,7 +40,7 @@ REQUIRED = {
 def create(provider: str, *, dim: int | None, options: Options) -> Embedder | None:
     """Return the embedder of that name; None means that memories are searched by words alone."""
     if provider not in PROVIDERS:
-        raise ConfigError(unknown("embedder", provider, PROVIDERS))
+        raise ConfigError(unknown("embedder", provider, _OFFERED))
     if dim is not None and dim < 1:
         raise ConfigError(f"`embedding_dim` must be at least 1, not {dim}")
     _check_options(provider, options)

@@ -208,7 +208,8 @@ def metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
         encoded = json.dumps(value, allow_nan=False, ensure_ascii=False)
         encoded.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValidationError(f"metadata must contain only JSON values: {error}") from None
+        reason = "NaN and infinity are not allowed" if "JSON compliant" in str(error) else str(error)
+        raise ValidationError(f"metadata must contain only JSON values: {reason}") from None
     if len(encoded) > MAX_METADATA:
         raise ValidationError(
             f"metadata takes {len(encoded):,} characters as JSON; at most {MAX_METADATA:,} are allowed"

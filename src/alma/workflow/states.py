@@ -121,7 +121,7 @@ def read_content(location: str | os.PathLike[str], digest: str | None, size: int
             length = file.tell()
     except OSError as error:
         raise ValidationError(
-            f"location {str(path)!r} is not a readable file ({error.strerror}); pass a file or a URI"
+            f"location {str(path)!r} cannot be read as a file ({error.strerror}); pass an existing file, or a URI"
         ) from None
     if (digest or actual, length if size is None else size) != (actual, length):
         raise ValidationError(
