@@ -131,10 +131,10 @@ def test_update_changes_and_history_keeps(project: Path, deployed: dict[str, str
     [
         (("fact",), "is not FIELD=VALUE"),
         (("=x",), "is not FIELD=VALUE"),
-        (("status=archived",), "unknown field of the domain_knowledge 'status'"),
-        (("tags=a",), "unknown field of the domain_knowledge 'tags'"),
-        (("facts=a",), "unknown field of the domain_knowledge 'facts'. Did you mean 'fact'?"),
-        (("metadata=1",), "metadata must be a mapping"),
+        (("status=archived",), "unknown field 'status' of domain_knowledge"),
+        (("tags=a",), "unknown field 'tags' of domain_knowledge"),
+        (("facts=a",), "unknown field 'facts' of domain_knowledge. Did you mean 'fact'?"),
+        (("metadata=1",), "metadata must be a JSON object"),
         ((), "nothing to update"),
     ],
 )

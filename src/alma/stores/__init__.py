@@ -21,8 +21,7 @@ def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
     if name in PLANNED:
         raise ConfigError(f"storage {name!r} is not available in this version. Available: {', '.join(STORES)}.")
     if name not in STORES:
-        valid = [*STORES, *PLANNED]
-        raise ConfigError(f"{unknown('storage', name, valid)} Not in this version: {', '.join(PLANNED)}.")
+        raise ConfigError(unknown("storage", name, STORES))
     make: Callable[..., Store] = getattr(import_module(f"{__package__}.{name}"), STORES[name])
     try:
         return make(**options) if name == "memory" else make(path, **options)
