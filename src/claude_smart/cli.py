@@ -24,8 +24,8 @@ COMMANDS = {
     "update": ("install.install", "update the installed plugin to this version"),
     "doctor": ("install.doctor", "check the installation: a test correction is recorded, learned and shown again"),
     "show": ("rules.show", "list the rules, candidates and observations of this project, or show one with its history"),
-    "learn": ("rules.learn", "import recorded sessions now; with a note, store it as a rule"),
-    "tag": ("rules.tag", "store a note as a rule, verbatim; without a note, store your last turn"),
+    "learn": ("rules.learn", "learn from recorded sessions now; with a note, the same as tag"),
+    "tag": ("rules.tag", "store a note as a rule, verbatim; without a note, store your last message"),
     "review": ("rules.review", "accept or reject candidates; at a terminal, one at a time"),
     "edit": ("rules.edit", "change the text, trigger, reason or reach of a rule"),
     "restore": (
@@ -36,23 +36,36 @@ COMMANDS = {
     "project": ("data.project", "show the project of this folder; share rules with another project or stay separate"),
     "status": ("data.status", "show what is stored for this project and whether it is learning"),
     "usage": ("data.usage", "show the model calls by day"),
-    "pause": ("data.pause", "stop recording and showing rules in this project"),
-    "resume": ("data.pause", "start recording and showing rules again"),
+    "pause": ("data.pause", "stop recording sessions and showing rules in this project"),
+    "resume": ("data.pause", "record sessions and show rules again"),
     "config": ("data.config", "show the settings, or change one"),
-    "export": ("data.export", "write the rules to a file: JSON lines, or a block in CLAUDE.md, AGENTS.md, …"),
-    "import": ("data.import_", "read rules from JSON lines, or your edits from CLAUDE.md, AGENTS.md, …"),
+    "export": (
+        "data.export",
+        "write the rules to a file: JSON Lines, or a block in a file such as CLAUDE.md or AGENTS.md",
+    ),
+    "import": (
+        "data.import_",
+        "read rules from JSON Lines, or your edits from a file such as CLAUDE.md or AGENTS.md",
+    ),
     "clear-all": (
         "data.clear_all",
-        "erase everything learned and recorded in this project; rules of all projects stay",
+        "erase everything learned and recorded in this project; rules that apply in all projects are kept",
     ),
 }
 """Each command: the function that runs it, and its help."""
 
 _ALL = " ".join(COMMANDS)
+_WITHOUT_PROJECT = ("install", "uninstall", "update", "project", "usage", "config")
 _RULE = "an id, the end of one (4 characters or more), or words of the rule"
 OPTIONS = (
     (_ALL, "--json", "print the result as JSON"),
-    (_ALL, "--project KEY", "work on another project than the one of this folder"),
+    (
+        " ".join(name for name in COMMANDS if name not in _WITHOUT_PROJECT),
+        "--project KEY",
+        "use this project instead of the current folder's; `claude-smart project` prints the key",
+    ),
+    # It has no effect on these commands.
+    (" ".join(_WITHOUT_PROJECT), "--project KEY", argparse.SUPPRESS),
     ("clear-all", "--everywhere", "erase all projects"),
     ("install uninstall update clear-all", "--yes", "do not ask for confirmation"),
     ("install uninstall update", "--dry-run", "show the changes without making them"),
@@ -71,36 +84,37 @@ OPTIONS = (
     ("learn", "--from-history", "propose rules from existing Claude Code transcripts"),
     ("learn", "--folder DIR", "the Claude folder (default: $CLAUDE_CONFIG_DIR or ~/.claude)"),
     ("learn", "--days N", "read only transcripts changed in the last N days"),
-    ("review", "--accept ID+", "make rules of these candidates or observations"),
+    ("review", "--accept ID+", "turn these candidates or observations into rules"),
     ("review", "--reject ID+", "archive these candidates"),
     ("review", "--accept-all", "accept all candidates"),
     ("review", "--reject-all", "reject all candidates"),
     ("review", "--everywhere", "make accepted rules apply in all projects"),
     ("edit", "what:RULE+", _RULE),
-    ("edit", "--rule TEXT", "what to do"),
-    ("edit", "--trigger TEXT", "when it applies, such as 'running tests'; '' for always"),
-    ("edit", "--reason TEXT", "why"),
-    ("edit", "--reach once|session|project|always", "where it applies; always means in all projects"),
+    ("edit", "--rule TEXT", "the new text: what to do"),
+    ("edit", "--trigger TEXT", "the new trigger: when it applies, such as 'running tests'; '' for always"),
+    ("edit", "--reason TEXT", "the new reason"),
+    ("edit", "--reach once|session|project|always", "where it applies from now on; always means in all projects"),
     ("edit", "--session ID", "the session of a rule with reach once or session"),
     ("restore forget", "what:RULE+", _RULE),
-    ("restore", "--yes", "proceed even if that replaces a rule of all projects"),
+    ("restore", "--yes", "proceed even if that replaces a rule that applies in all projects"),
     ("forget", "--everything", "erase the rule for good, with the recorded sentence it was learned from"),
     ("project", "--share KEY", "move the rules of this project to project KEY and share them from now on"),
     ("project", "--separate", "keep this folder a separate project and stop asking"),
-    ("pause resume", "--everywhere", "in all projects"),
-    ("config", "name:NAME?", f"the setting: {', '.join(DEFAULTS)}"),
+    ("pause", "--everywhere", "pause in all projects"),
+    ("resume", "--everywhere", "resume in all projects"),
+    ("config", "name:NAME?", f"the setting: {', '.join(DEFAULTS)}; `claude-smart config` describes each"),
     ("config", "value:VALUE?", "its new value"),
     (
         "export",
         "file:FILE?",
         "the file to write; a name that ends in .md gets a marked block (default: standard output)",
     ),
-    ("export", "--everywhere", "include rules of all projects in a .md file"),
+    ("export", "--everywhere", "in a .md file, include rules that apply in all projects"),
     ("export", "--remove", "remove the block from a .md file"),
     ("export", "--force", "overwrite edits in the block that were not imported"),
     ("export", "--dry-run", "show how a .md file would change"),
     ("import", "file:FILE", "a file that export wrote, a .md file, or - for standard input"),
-    ("import", "--all", "also make rules of list items outside the block of a .md file"),
+    ("import", "--all", "also turn list items outside the block of a .md file into rules"),
     ("import", "--retire", "archive rules whose items were removed"),
     ("import", "--prefer file|memory", "which side wins if both changed"),
     ("import", "--dry-run", "show what a .md file would change"),
@@ -117,7 +131,16 @@ class _OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         message = message.replace("the following arguments are required:", "missing argument:").rstrip(".")
-        self.exit(2, f"claude-smart: {message}. See {self.prog} --help\n")
+        option, _, problem = message.removeprefix("argument ").partition(": ")
+        value = problem.partition(": ")[2]
+        if problem.startswith("invalid choice: "):
+            value, _, choices = value.partition(" (choose from ")
+            message = unknown(option.lstrip("-"), value.strip("'"), choices.rstrip(")").replace("'", "").split(", "))
+        elif problem.startswith("invalid int value: "):
+            message = f"{option} must be a whole number, not {value}"
+        elif problem.startswith("expected "):
+            message = f"{option} needs {problem.removeprefix('expected ').replace('argument', 'value')}"
+        self.exit(2, f"claude-smart: {message.rstrip('.')}. See {self.prog} --help\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -149,14 +172,15 @@ def build_parser() -> argparse.ArgumentParser:
 def separate_note(arguments: Sequence[str]) -> list[str]:
     """Put `--` before the note of `learn` and `tag`, so that a note may contain words such as `--no-verify`.
 
-    Raise ValidationError for an option of `edit` and for a misspelled option: they are hardly part of the note.
+    Raise ValidationError for an option of another command that changes rules and for a misspelled option: they are
+    hardly part of the note.
     """
     command, *rest = arguments or [""]
     if command not in ("learn", "tag") or {"-h", "--help"} & set(rest):
         return list(arguments)
-    own, of_edit = (
+    own, *others = (
         dict(notation.partition(" ")[::2] for names, notation, _ in OPTIONS if name in names.split())
-        for name in ("learn", "edit")
+        for name in (command, "learn", "edit")
     )
     options, words = [command], iter(rest)
     note: list[str] = []
@@ -166,12 +190,26 @@ def separate_note(arguments: Sequence[str]) -> list[str]:
             note += words
         elif option in own:
             options += [word, *islice(words, 1)] if own.get(word) else [word]
-        elif option in of_edit or (option.startswith("--") and get_close_matches(option, own, 1, 0.8)):
-            problem = unknown("option", option, [name for name in own if name.startswith("--")])
-            raise ValidationError(f"{problem} Put -- before a note that contains it: claude-smart {command} -- NOTE")
+        elif any(option in one for one in others) or (
+            option.startswith("--") and get_close_matches(option, own, 1, 0.8)
+        ):
+            problem = _describe_option(option, command)
+            raise ValidationError(f"{problem} Put -- before a note that contains it: `claude-smart {command} -- NOTE`")
         else:
             note.append(word)
     return [*options, "--", *note] if note else options
+
+
+def _describe_option(option: str, command: str) -> str:
+    """Return the error message for an option that a command does not have, with those that it has."""
+    valid = [
+        notation.split()[0]
+        for names, notation, help in OPTIONS
+        if command in names.split() and notation.startswith("--") and help != argparse.SUPPRESS
+    ]
+    close = get_close_matches(option, valid, 1, 0.75)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"unknown option {option!r}.{hint} Valid: {', '.join(valid)}."
 
 
 def reword_error(error: Exception) -> str:
@@ -181,14 +219,15 @@ def reword_error(error: Exception) -> str:
 
 def _refuse_arguments(root: argparse.ArgumentParser, command: str, extra: Sequence[str]) -> NoReturn:
     """Exit with one line that says which arguments a command does not take, and what it takes instead."""
-    own = [notation.split()[0] for names, notation, _ in OPTIONS if command in names.split()]
-    options = [option for option in own if option.startswith("--")]
     option = next((word.partition("=")[0] for word in extra if word.startswith("-")), "")
     if option:
-        problem = unknown("option", option, options)
+        problem = _describe_option(option, command)
     elif command == "review":
-        ids = " ".join(extra)
-        problem = f"review takes no argument {ids!r}; decide with --accept {ids} or --reject {ids}"
+        verbs = [extra[0]] if extra[0] in ("accept", "reject") else ["accept", "reject"]
+        ids = extra[1:] if len(verbs) == 1 else extra
+        values = "-all" if [*ids] == ["all"] else f" {' '.join(ids) or 'ID'}"
+        choices = " or ".join(f"--{verb}{values}" for verb in verbs)
+        problem = f"review takes no argument {' '.join(extra)!r}; decide with {choices}"
     else:
         problem = f"{command} takes no argument {' '.join(extra)!r}"
     root.exit(2, f"claude-smart: {problem.rstrip('.')}. See claude-smart {command} --help\n")
@@ -201,6 +240,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = separate_note(sys.argv[1:] if arguments is None else arguments)
     except ValidationError as error:
         root.error(str(error))
+    option = words[0].partition("=")[0] if words else ""
+    if option in {notation.split()[0] for _, notation, _ in OPTIONS if notation.startswith("--")}:
+        command = next((word for word in words if word in COMMANDS), "COMMAND")
+        root.error(f"{option} comes after the command: `claude-smart {command} {option} …`")
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         root.error(unknown("command", words[0], COMMANDS))
     args, extra = root.parse_known_args(words)

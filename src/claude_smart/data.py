@@ -9,9 +9,10 @@ import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from alma import jsonc, rulefiles
@@ -23,10 +24,12 @@ from alma.errors import ConfigError, NotFoundError, ValidationError, unknown
 from alma.files import lock_file, write_atomic
 from alma.hooks import drain as drains
 from alma.hooks import project as projects
+from alma.hooks.inject import read_playbook
 from alma.hooks.journal import ask_worker
-from alma.hooks.paths import DEFAULTS, DataDir, check_setting, list_own_files, read_settings
+from alma.hooks.paths import DEFAULTS, LARGEST, SENT, DataDir, check_setting, list_own_files, read_settings
 from alma.hooks.privacy import remove_private
 from alma.models.budget import meter
+from alma.rulefiles.exchange import IN_ALL_PROJECTS
 from alma.text import digest
 from alma.types.kinds import EVERYWHERE, LASTING, MemoryType, Reach, RuleSource
 from alma.types.query import Where
@@ -39,18 +42,21 @@ from .rules import (
     CommandContext,
     ask_yes,
     count_noun,
+    describe_pause,
     find_rules,
     read_object,
     read_paused,
     require_person,
     require_project,
     rule_to_dict,
+    short_id,
     stop_worker,
 )
 
 _FORMAT = "claude-smart rules 1"
 _MARKDOWN = (".md", ".mdc")
 _GIT_SECONDS = 5.0
+_LISTED = 10
 
 
 # -- project
@@ -82,7 +88,8 @@ def project(args: Namespace, context: CommandContext) -> Answer:
         root = _find_root(copy) if others else ""
         same = [one.key for one in others if root and _find_root(one) == root]
         similar = list(dict.fromkeys([*filter(None, [copy.similar_project]), *same]))
-    context.print_lines(f"project    {copy.key}\nfolder     {copy.path}\nremote     {copy.remote or 'none'}")
+    folder = copy.path.removesuffix(f"{os.sep}.git")
+    context.print_lines(f"project    {copy.key}\nfolder     {folder}\nremote     {copy.remote or 'none'}")
     for one in similar:
         context.print_lines(
             f"\nThis may be the same project as {one}. They stay separate until you decide:",
@@ -131,6 +138,9 @@ def _share_project(context: CommandContext, copy: projects.WorkingCopy, other: s
 
 def status(args: Namespace, context: CommandContext) -> Answer:
     """Show what is stored for this project and whether it is learning."""
+    # Loaded here: it imports this module.
+    from .install import is_enabled
+
     data_dir, paused = context.data_dir, read_paused(context.data_dir)
     files = list_own_files(data_dir, ".jsonl")
     worker = ask_worker(data_dir, {"op": "status"}, 0.5)
@@ -148,6 +158,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         "question": projects.find_copy(
             data_dir, projects.locate_project(context.folder), remember=False
         ).similar_project,
+        "installed": is_enabled(context.folder),
         "paused": context.project in paused["projects"],
         "paused_everywhere": bool(paused["everywhere"]),
         "rules": {name: counts[name] for name in ("active", "candidate", "put_away")},
@@ -162,6 +173,8 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         "reading": state,
     }
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
+    if learning == "learning" and not answer["installed"]:
+        learning = "not learning; install the plugin: claude-smart install"
     rows = (
         ("project", f"{context.project} ({learning})"),
         ("", answer["question"] and f"may be the same as {answer['question']}; decide: claude-smart project"),
@@ -171,9 +184,15 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         ("memory", f"{data_dir.db} ({answer['db_bytes'] // 1000} kB)"),
         ("worker", answer["worker"]),
         *zip(("reader", "", ""), describe_reading(state), strict=False),
+        ("", "" if state["reader"] == "local" else _describe_sent()),
     )
     context.print_lines(*(f"{name:10} {text}" for name, text in rows if text))
     return answer
+
+
+def _describe_sent() -> str:
+    """Return what the model receives, on one line."""
+    return f"Claude receives, with secrets redacted: {'; '.join(SENT)}"
 
 
 def _describe_counts(counts: Mapping[str, int]) -> str:
@@ -227,6 +246,12 @@ def usage(args: Namespace, context: CommandContext) -> Answer:
 def pause(args: Namespace, context: CommandContext) -> Answer:
     """Stop recording and showing rules, in this project or everywhere; or resume."""
     paused, is_pause = read_paused(context.data_dir), args.command == "pause"
+    is_paused = paused["everywhere"] or (
+        paused["projects"] if args.everywhere else context.project in paused["projects"]
+    )
+    if not (is_pause or is_paused):
+        context.print_lines("Nothing was paused." if args.everywhere else f"Not paused: {context.project} is recorded.")
+        return paused
     others = [one for one in paused["projects"] if one != context.project]
     if not args.everywhere:
         paused["projects"] = [*others, context.project] if is_pause else others
@@ -238,13 +263,28 @@ def pause(args: Namespace, context: CommandContext) -> Answer:
     resume = f"claude-smart resume{' --everywhere' if paused['everywhere'] else ''}"
     if is_pause:
         context.print_lines(
-            f"Paused {where}: nothing is recorded and no rules are shown to the agent. Resume: {resume}"
+            f"Paused {where}: sessions are not recorded and agents are shown no rules. Resume: {resume}",
+            "A note that you store yourself is still stored: /tag NOTE, or claude-smart tag NOTE",
         )
     elif paused["everywhere"]:
         context.print_lines(f"Still paused everywhere. Resume all projects: {resume}")
     else:
         context.print_lines("Resumed: sessions are recorded and rules are shown again.")
     return paused
+
+
+_SETTINGS = {
+    "model": "let Claude read your corrections: on, off, or ask, which is off until you decide",
+    "model_name": "the model that reads them: a name that `claude --model` accepts",
+    "daily_calls": "maximum model calls per day",
+    "playbook_tokens": "maximum tokens added at the start of a session",
+    "prompt_tokens": "maximum tokens added to a prompt or command",
+    "worker_idle_seconds": "seconds without work until the worker exits",
+    "journal_mb": "maximum size of a session's journal in MB",
+    "journal_days": "days to keep a journal after it is imported",
+    "episode_days": "days to keep recorded turns; rules learned from them are kept",
+}
+"""What each setting does."""
 
 
 def config(args: Namespace, context: CommandContext) -> Answer:
@@ -264,11 +304,15 @@ def config(args: Namespace, context: CommandContext) -> Answer:
         write_text(path, jsonc.put(read_object(Path(path))[0] or "{}\n", (name,), new))
     settings = read_settings(context.data_dir)
     if name is None:
-        undecided = {"model": " (off until you run: claude-smart config model on)"}
-        hints = {name: undecided.get(name, "") if value == "ask" else "" for name, value in settings.items()}
-        context.print_lines(*(f"{name:20} {value}{hints[name]}" for name, value in settings.items()))
+        width = max(len(str(value)) for value in settings.values())
+        for each, current in settings.items():
+            valid = f"0 to {LARGEST:,}; " if isinstance(DEFAULTS[each], int) else ""
+            about = f"{_SETTINGS[each]} ({valid}default: {DEFAULTS[each]})"
+            context.print_lines(f"{each:20} {current!s:{width}}  {about}")
     else:
         context.print_lines(str(settings[name]) if value is None else f"{name} is now {settings[name]}")
+        if (name, value) == ("model", "on"):
+            context.print_lines(_describe_sent())
     return dict(settings)
 
 
@@ -286,14 +330,17 @@ def write_text(path: str, text: str) -> None:
 def clear_all(args: Namespace, context: CommandContext) -> Answer:
     """Erase everything learned and recorded in this project, or in all, even if the store cannot be read."""
     data_dir, shared, stays, erased = context.data_dir, 0, [], 0
-    what = "everything learned and recorded, in every project, and the rules of all projects"
+    what = "everything learned and recorded, in every project, and the rules that apply in all projects"
     if not args.everywhere:
         with context.memory_if_any() as memory:
             rules = find_rules(memory.engine(context.project)) if memory else []
-        shared = sum(one.project == EVERYWHERE for one in rules)
+        kept = [one for one in rules if one.project == EVERYWHERE]
+        shared = len(kept)
         what = f"{count_noun(len(rules) - shared, 'rule')} of {context.project} and everything recorded there"
-    if shared:
-        stays = [f"{count_noun(shared, 'rule')} of all projects kept. Erase these too: clear-all --everywhere"]
+        if kept:
+            kept_rules = "1 rule that applies" if shared == 1 else f"{shared} rules that apply"
+            stays = [f"Kept: {kept_rules} in all projects. Erase one for good: claude-smart forget --everything ID"]
+            stays += [f"  [{short_id(one.id)}] {one.body['rule']}" for one in kept[:_LISTED]]
     if not args.yes:
         if not os.isatty(0):
             raise ValidationError(f"this erases {what}; pass --yes to confirm")
@@ -367,22 +414,51 @@ def _export_markdown(args: Namespace, context: CommandContext) -> Answer:
     usual = "cursor" if name.endswith(".mdc") else "claude-md" if name.lower().startswith("claude") else "agents-md"
     target = next((to for to, one in rulefiles.TARGETS.items() if Path(one.path).name == name), usual)
     options = {"everywhere": args.everywhere, "force": args.force, "check": args.dry_run, "remove": args.remove}
-    with context.memory() as memory:
-        report = rulefiles.export(memory.alma, target, args.file, project_id=context.project, **options)
+    with _memory_to_export(context, args.remove) as memory:
+        report = rulefiles.export(
+            memory.alma, target, args.file, project_id=context.project, importer="claude-smart import", **options
+        )
     if args.dry_run:
         context.print_lines(report.diff or f"{report.path} is up to date.")
     elif args.remove:
-        context.print_lines(f"Removed the rules from {report.path}. claude-smart shows them at session start again.")
+        context.print_lines(f"Removed the block of rules from {report.path}.")
+        if _is_shown_at_start(context):
+            context.print_lines("claude-smart shows the rules of this project at session start again.")
+    elif not (report.items or report.written):
+        context.print_lines(f"No rules to export: {args.file} was not written.")
     else:
-        context.print_lines(f"{report.path} has {count_noun(report.items, 'rule')} ({report.size} of {report.limit}).")
         context.print_lines(
-            f"Undo: claude-smart export {args.file} --remove. After editing the file: claude-smart import {args.file}"
+            f"{report.path} has {count_noun(report.items, 'rule')} ({report.size} of {report.limit}).",
+            f"Undo: claude-smart export {args.file} --remove",
+            f"After editing the file: claude-smart import {args.file}",
         )
     left_out = [{"id": one.memory_id, "rule": one.text, "why": one.why} for one in report.left_out]
     if not args.remove:
-        context.print_lines(*(f"- Left out, because {one['why']}: {one['rule']}" for one in left_out))
+        for one in left_out:
+            hint = "; include it with --everywhere" if one["why"] == IN_ALL_PROJECTS else ""
+            context.print_lines(f"- Left out: {one['rule']} ({one['why']}{hint})")
     state = {name: getattr(report, name) for name in ("changed", "written", "diff")}
     return {"file": report.path, "rules": report.items, **state, "left_out": left_out}
+
+
+@contextmanager
+def _memory_to_export(context: CommandContext, is_removal: bool) -> Iterator[drains.ProjectMemories]:
+    """Open the store. To remove a block where nothing is stored, use an empty one and leave no files behind."""
+    if not is_removal or os.path.exists(context.data_dir.db):
+        with context.memory() as memory:
+            yield memory
+        return
+    with TemporaryDirectory(prefix="claude-smart-") as folder, drains.ProjectMemories(DataDir(folder)) as memory:
+        yield memory
+
+
+def _is_shown_at_start(context: CommandContext) -> bool:
+    """Return whether a session in this project starts with rules."""
+    from .install import is_enabled
+
+    if not os.path.exists(context.data_dir.db) or not is_enabled(context.folder) or describe_pause(context):
+        return False
+    return bool(read_playbook(context.data_dir, context.project, "", context.folder))
 
 
 def import_(args: Namespace, context: CommandContext) -> Answer:
@@ -402,12 +478,12 @@ def import_(args: Namespace, context: CommandContext) -> Answer:
     new, forgotten = sum(one.verb == "made" for one in lessons), [one.rule for one, key in pairs if key in removed]
     context.print_lines(f"Imported {count_noun(new, 'new rule')} of {len(teachings)}.")
     for rule in forgotten:
-        context.print_lines(f"- Left out, because you forgot it here: {rule} (store it again: claude-smart tag)")
+        context.print_lines(f"- Left out, because you forgot it here: {rule} (store it again with `claude-smart tag`)")
     return {"rules": len(teachings), "new": new, "forgotten": forgotten}
 
 
 def _read_rules(path: str) -> Iterator[Teaching]:
-    """Yield the rules in a file of JSON lines. The line with the format is skipped."""
+    """Yield the rules in a file of JSON Lines. The line with the format is skipped."""
     name = "standard input" if path == "-" else path
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
@@ -428,7 +504,8 @@ def _read_rules(path: str) -> Iterator[Teaching]:
         except ValidationError as error:
             raise ValidationError(f"{name}, line {number}: {error}") from error
         except (ValueError, RecursionError) as error:
-            raise ValidationError(f"{name}, line {number}: not JSON ({error})") from error
+            problem = f"{name}, line {number} is not valid JSON"
+            raise ValidationError(f"{problem}; pass a file that `claude-smart export` wrote") from error
 
 
 def _import_markdown(args: Namespace, context: CommandContext) -> Answer:
@@ -440,7 +517,7 @@ def _import_markdown(args: Namespace, context: CommandContext) -> Answer:
     change_count = count_noun(sum(one.done for one in report.changes), "change")
     context.print_lines(f"{report.path}: {change_count}{' to import' if args.dry_run else ' imported'}")
     if any(one.done for one in report.changed) and not args.dry_run:
-        context.print_lines("Undo a change: claude-smart restore ID (claude-smart show lists the ids)")
+        context.print_lines("Undo a change: `claude-smart restore ID` (`claude-smart show` lists the ids)")
     changes = [
         {"verb": str(one.verb), "id": one.memory_id, "before": one.before, "after": one.after, "done": one.done}
         for one in report.changes

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,12 +26,24 @@ from alma.doctor import FAILED, OK, Finding, check_integrity, check_modes, check
 from alma.errors import ALMAError, BusyError, ConfigError, CorruptStoreError, ModelError, NewerStoreError, StorageError
 from alma.files import FileChange, apply_changes, read_content, resolve_link
 from alma.hooks.drain import SPENT, describe_reader, drain, find_program
-from alma.hooks.paths import DEFAULTS, DataDir, check_settings, find_data_dir, list_own_files, read_settings
+from alma.hooks.paths import (
+    DEFAULTS,
+    SENT,
+    DataDir,
+    check_settings,
+    find_data_dir,
+    list_own_files,
+    read_settings,
+    read_text,
+)
+from alma.hooks.project import ID_FILE, read_copies, read_id
+from alma.rulefiles.block import BLOCK_MARK
+from alma.rulefiles.targets import find_rule_files
 from alma.types.record import Status
 
 from .cli import reword_error
 from .data import describe_reading, find_pending
-from .rules import Answer, CommandContext, ask_yes, count_noun, read_object, read_paused, stop_worker
+from .rules import Answer, CommandContext, ask_yes, count_noun, describe_pause, read_object, read_paused, stop_worker
 
 NAME = "smart"
 """The name of the plugin. The host reserves names that begin with `claude-`."""
@@ -47,17 +60,18 @@ _DATA_FILES = (
 )
 _SHOWN_LINES = 40
 _MODEL_QUESTION = """\
-May Claude read your corrections? It finds many that the local reader misses.
-  What is sent: your own turns that may be corrections, without pasted text; the end of Claude's message before each;
-  and the rules you already have. Secrets are removed. The text goes to `claude -p` on your own account.
+Claude can read your corrections. It finds many that the local reader misses.
+  What is sent to `claude -p` on your own account, with secrets redacted:
+{sent}
   How often: usually one call per session, at most {calls} a day. `claude-smart usage` lists the calls.
   Turn it off at any time: claude-smart config model off
-Without it, claude-smart learns only from explicit corrections. [Y/n] """
+Without it, claude-smart learns only from explicit corrections.
+Let Claude read your corrections? Enter means yes. [Y/n] """
 _TEXTS = {
     "install": (
         "Install claude-smart in Claude Code. These changes will be made:",
         "claude-smart is already installed and up to date.",
-        "Installed. {next}\nCheck the installation: claude-smart doctor. Undo it: claude-smart uninstall",
+        "Installed. {next}\nCheck the installation: claude-smart doctor\nUndo it: claude-smart uninstall",
     ),
     "update": (
         "Update claude-smart to this version. These changes will be made:",
@@ -77,9 +91,12 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     """Install, update or remove the plugin, after showing the changes and asking."""
     setup = find_setup(os.environ)
     if args.command == "update" and not setup.receipt.is_file():
-        raise ConfigError(f"claude-smart is not installed in {setup.claude}; run: claude-smart install")
+        raise ConfigError(f"not installed in {setup.claude}; run: claude-smart install")
     is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
-    model = _choose_model(args.model, setup.data_dir, is_asked) if args.command == "install" else None
+    allowed = args.model if args.command == "install" else None
+    is_open = args.command == "install" and allowed is None and is_asked and _is_model_undecided(setup.data_dir)
+    # Both answers to the question change the same file, so the plan lists it before the question.
+    model = None if allowed is None and not is_open else "off" if allowed is False else "on"
 
     def make_plan() -> InstallPlan:
         is_end = args.command == "uninstall"
@@ -90,7 +107,15 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     if not plan:
         context.print_lines(nothing_to_do)
         return InstallPlan().to_dict(done=True)
+    blocks = _find_blocks(setup.data_dir) if args.command == "uninstall" else []
     context.print_lines(title, *(f"  {line}" for line in plan.describe(Path(context.data_dir.home))))
+    if blocks:
+        context.print_lines(
+            "These files keep their block of rules. To remove one, run the command in its folder:",
+            *(f"  {path}: claude-smart export {shlex.quote(path.name)} --remove" for path in blocks),
+        )
+    if is_open:
+        model = "on" if _ask_about_model(setup.data_dir) else "off"
     if not (args.yes or is_asked) or args.dry_run or (is_asked and not ask_yes("\nGo ahead? [y/N] ")):
         if not is_asked and not args.dry_run:
             context.print_lines("\nNothing was changed, because there is no terminal to ask. Pass --yes to confirm.")
@@ -103,6 +128,11 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     if args.command == "uninstall":
         hint = f" Learned rules stay in {setup.data_dir.home}; erase them with: claude-smart uninstall --purge"
         then = hint if os.path.exists(setup.data_dir.db) else ""
+        if args.purge:
+            is_left = os.path.isdir(setup.data_dir.home)
+            then = (
+                f" Other files in {setup.data_dir.home} stay." if is_left else " Nothing learned or recorded is left."
+            )
     elif shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
         then = "Restart Claude Code; new sessions are recorded from then on."
     else:
@@ -111,13 +141,16 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     return plan.to_dict(done=True)
 
 
-def _choose_model(is_allowed: bool | None, data_dir: DataDir, is_asked: bool) -> str | None:
-    """Return "on" or "off" for the model; None if it was decided before or nobody can be asked."""
-    current = read_settings(data_dir)
-    if is_allowed is None and is_asked and current["model"] == DEFAULTS["model"]:
-        answer = input(_MODEL_QUESTION.format(calls=count_noun(current["daily_calls"], "call")))
-        is_allowed = answer.strip().lower() in ("", "y", "yes")
-    return None if is_allowed is None else "on" if is_allowed else "off"
+def _is_model_undecided(data_dir: DataDir) -> bool:
+    """Return whether the person has not decided yet whether a model may read corrections."""
+    return bool(read_settings(data_dir)["model"] == DEFAULTS["model"])
+
+
+def _ask_about_model(data_dir: DataDir) -> bool:
+    """Ask whether a model may read corrections; the default is yes."""
+    calls = count_noun(read_settings(data_dir)["daily_calls"], "call")
+    answer = input("\n" + _MODEL_QUESTION.format(calls=calls, sent="\n".join(f"  - {one}" for one in SENT)))
+    return answer.strip().lower() in ("", "y", "yes")
 
 
 # -- the plan
@@ -243,6 +276,18 @@ def list_enabled(settings: Mapping[str, Any]) -> list[str]:
     return [name for name in names if name in _OURS or name.startswith("claude-smart@")]
 
 
+def is_enabled(folder: str) -> bool:
+    """Return whether Claude Code loads the plugin in this folder, by the settings of the person and of the project.
+
+    Settings that cannot be read count as enabled; `doctor` reports them.
+    """
+    own = [Path(folder, ".claude", name) for name in ("settings.json", "settings.local.json")]
+    try:
+        return any(list_enabled(read_object(path)[1]) for path in (find_setup(os.environ).settings, *own))
+    except ConfigError:
+        return True
+
+
 def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[Path, bytes]:
     """Return the files of our marketplace: the plugin, a copy of the code, and the catalogue."""
     sources = {path: path.relative_to(setup.plugin) for path in _list_files(setup.plugin)}
@@ -295,6 +340,7 @@ def plan_uninstall(setup: Setup, purge: bool = False) -> InstallPlan:
         # Only our own files, by name. Everything else in the folder stays.
         paths += [path for name in _DATA_FILES.split() for path in home.glob(name)]
         paths += map(Path, list_own_files(data_dir))
+        paths += _find_ids(data_dir)
     else:
         # The permission for the model is removed with the plugin: a new installation asks again.
         paths.append(Path(data_dir.model_notice))
@@ -304,6 +350,19 @@ def plan_uninstall(setup: Setup, purge: bool = False) -> InstallPlan:
     if purge or not sessions.exists():
         folders += [home / "projects", sessions, home]
     return InstallPlan(tuple(changes), tuple(folders))
+
+
+def _find_ids(data_dir: DataDir) -> list[Path]:
+    """Return the files with the ids of working copies, in their git directories, that can be removed."""
+    copies = (copy for copy in read_copies(data_dir) if copy.id and read_id(copy.path) == copy.id)
+    return [Path(copy.path, ID_FILE) for copy in copies if os.access(copy.path, os.W_OK)]
+
+
+def _find_blocks(data_dir: DataDir) -> list[Path]:
+    """Return the rule files of known working copies that contain a block of exported rules."""
+    paths = {Path(copy.path) for copy in read_copies(data_dir)}
+    folders = sorted({path.parent if path.name == ".git" else path for path in paths})
+    return [path for folder in folders for path in find_rule_files(folder) if BLOCK_MARK in read_text(str(path))]
 
 
 def _drop_members(
@@ -394,7 +453,7 @@ def _run_steps(context: CommandContext) -> Iterator[Step]:
                 yield Step(name, False, str(error) or type(error).__name__, "see hooks.log, and report this line")
                 yield from (Step(rest, False, "not tried") for rest in _CHAIN[number:])
                 break
-    checks = (_check_home, _check_settings, _check_store, _check_journals, _check_reader, _check_log)
+    checks = (_check_home, _check_settings, _check_recording, _check_store, _check_journals, _check_reader, _check_log)
     for check in checks:
         name = check.__name__.removeprefix("_check_")
         try:
@@ -501,6 +560,10 @@ def _check_settings(context: CommandContext) -> Finding:
     problems = check_settings(context.data_dir)[1]
     state = FAILED if problems else OK
     return state, "; ".join(problems), f"claude-smart config NAME VALUE, or edit {context.data_dir.config}"
+
+
+def _check_recording(context: CommandContext) -> Finding:
+    return OK, describe_pause(context)
 
 
 def _check_store(context: CommandContext) -> Finding:

@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ class CommandContext:
         if records:
             self.print_lines(f"\n{heading}\n")
         for one in records:
-            self.print_lines(f"- {one.body['line']}\n{INDENT}{describe_rule(one)}")
+            self.print_lines(f"- {plain_line(one)}\n{INDENT}{describe_rule(one)}")
             if one.status is Status.CANDIDATE and one.body.get("said"):
                 self.print_lines(f"{INDENT}from: {one.body['said']}")
         return [rule_to_dict(one) for one in records]
@@ -80,7 +81,7 @@ class CommandContext:
         self, verb: str, rule: Record, ended: Sequence[Record] = (), details: Sequence[str] = (), undo: str = "Undo"
     ) -> Answer:
         """Print what was done to a rule, which rules it replaces and how to undo it; return it as JSON values."""
-        self.print_lines(f"{verb}: {rule.body['line']}\n{INDENT}{describe_rule(rule)}")
+        self.print_lines(f"{verb}: {plain_line(rule)}\n{INDENT}{describe_rule(rule)}")
         self.print_lines(*(f"{INDENT}{detail}" for detail in details))
         self.print_lines(*(f"{INDENT}It replaces: {one.body['rule']} [{short_id(one.id)}]" for one in ended))
         self.print_lines(f"{INDENT}{undo}: claude-smart restore {short_id(rule.id)}")
@@ -131,7 +132,9 @@ def require_session(data_dir: DataDir, engine: Engine, session: str) -> None:
     """Raise NotFoundError for a session that has neither a journal nor anything stored."""
     records = engine.store.scan(Where(sessions={session}), 1)
     if not os.path.exists(data_dir.journal_file(session)) and not list(records):
-        raise NotFoundError(f"there is no session {session!r}; claude-smart show --all lists the rules of all sessions")
+        raise NotFoundError(
+            f"there is no session {session!r}; `claude-smart show --all` lists the rules of all sessions"
+        )
 
 
 def is_run_by_agent() -> bool:
@@ -209,8 +212,11 @@ def find_observations(engine: Engine) -> list[Record]:
     return list(engine.store.scan(Where(kinds={OBSERVATION}, projects={engine.project}, statuses=LIVE)))[::-1]
 
 
-def pick_rule(records: Sequence[Record], name: str) -> Record:
-    """Return the one rule that matches an id, the end of one, or words. Raise an error unless exactly one does."""
+def pick_rule(records: Sequence[Record], name: str, noun: str = "rule") -> Record:
+    """Return the one rule that matches an id, the end of one, or words. Raise an error unless exactly one does.
+
+    `noun` is what the records are called in the error: rule or candidate.
+    """
     query = name.strip("[]# ").lower()
     if not query:
         raise ValidationError("pass a rule: its id, the end of its id, or words of the rule")
@@ -221,10 +227,11 @@ def pick_rule(records: Sequence[Record], name: str) -> Record:
         or [one for one in records if stems(query) and stems(query) <= stems(one.text)]
     )
     if not matches:
-        raise NotFoundError(f"no rule matches {name!r}; `claude-smart show` lists the rules with their ids")
+        command = "show" if noun == "rule" else "review"
+        raise NotFoundError(f"no {noun} matches {name!r}; `claude-smart {command}` lists the {noun}s with their ids")
     if len(matches) > 1:
         choices = "\n".join(f"  [{short_id(one.id)}] {texts[one.id]}" for one in matches[:10])
-        raise ValidationError(f"{len(matches)} rules match {name!r}; pass the id of one:\n{choices}")
+        raise ValidationError(f"{len(matches)} {noun}s match {name!r}; pass the id of one:\n{choices}")
     return matches[0]
 
 
@@ -258,6 +265,14 @@ def rule_to_dict(record: Record) -> Answer:
         "repeats": record.body.get("metadata", {}).get("repeats", 0),
         "created_at": record.created_at.isoformat(),
     }
+
+
+def plain_line(record: Record) -> str:
+    """Return the line of a rule or observation without its Markdown, for a terminal."""
+    line, _, why = str(record.body["line"]).partition(" *Why:* ")
+    if line.startswith("**") and record.body.get("trigger"):
+        line = line.removeprefix("**").replace(":** ", ": ", 1)
+    return f"{line}{'' if line.endswith(('.', '!', '?')) else '.'} Why: {why}" if why else line
 
 
 def describe_rule(record: Record) -> str:
@@ -318,10 +333,10 @@ def show(args: Namespace, context: CommandContext) -> Answer:
         for heading, hint, rules, is_listed in (
             ("Rules you stated", "", lasting, True),
             ("Only in this session", "", here, True),
-            ("Candidates", " (not shown to the agent until you accept them: claude-smart review)", waiting, True),
-            ("Observed", " (claude-smart review --accept ID turns one into a rule)", observed, True),
+            ("Candidates", " (not shown to the agent until you accept them with `claude-smart review`)", waiting, True),
+            ("Observed", " (`claude-smart review --accept ID` turns one into a rule)", observed, True),
             ("Only in other sessions", "", elsewhere, args.all),
-            ("Replaced or archived", " (claude-smart restore ID brings one back)", inactive, args.all),
+            ("Replaced or archived", " (`claude-smart restore ID` brings one back)", inactive, args.all),
         ):
             if is_listed:
                 context.list_rules(heading + hint, rules)
@@ -335,7 +350,7 @@ def show(args: Namespace, context: CommandContext) -> Answer:
 
 
 def _show_one(context: CommandContext, engine: Engine, record: Record) -> Answer:
-    context.print_lines(f"{record.body['line']}\n{INDENT}{describe_rule(record)}")
+    context.print_lines(f"{plain_line(record)}\n{INDENT}{describe_rule(record)}")
     for title, name in (("learned from", "said"), ("source", "source")):
         if record.body.get(name):
             context.print_lines(f"{INDENT}{title}: {record.body[name]}")
@@ -362,8 +377,8 @@ def review(args: Namespace, context: CommandContext) -> Answer:
     with context.engine() as engine:
         waiting = find_rules(engine, Status.CANDIDATE)
         acceptable = [*waiting, *find_observations(engine)]
-        yes = waiting if args.accept_all else [pick_rule(acceptable, name) for name in args.accept]
-        no = waiting if args.reject_all else [pick_rule(waiting, name) for name in args.reject]
+        yes = waiting if args.accept_all else [pick_rule(acceptable, name, "candidate") for name in args.accept]
+        no = waiting if args.reject_all else [pick_rule(waiting, name, "candidate") for name in args.reject]
         accepted, rejected = ([one.id for one in records] for records in (yes, no))
         if both := set(accepted) & set(rejected):
             raise ValidationError(f"{', '.join(sorted(both))} is in both --accept and --reject; pass it to one of them")
@@ -377,7 +392,8 @@ def review(args: Namespace, context: CommandContext) -> Answer:
             return {}
     values = context.list_rules("Candidates", waiting)
     how = (
-        "\nDecide: claude-smart review --accept ID … or --reject ID …",
+        "\nAccept: claude-smart review --accept ID …",
+        "Reject: claude-smart review --reject ID …",
         "Edit first: claude-smart edit ID --rule TEXT",
     )
     context.print_lines(*(how if waiting else ["No candidates to review."]))
@@ -386,7 +402,7 @@ def review(args: Namespace, context: CommandContext) -> Answer:
 
 def _ask_each(context: CommandContext, engine: Engine, waiting: list[Record]) -> None:
     for number, one in enumerate(waiting, 1):
-        context.print_lines(f"\n{number} of {len(waiting)}: {one.body['line']}\n{INDENT}{describe_rule(one)}")
+        context.print_lines(f"\n{number} of {len(waiting)}: {plain_line(one)}\n{INDENT}{describe_rule(one)}")
         context.print_lines(f"{INDENT}from: {one.body['said']}")
         question = "  [y]es, in this project / [a]lways, in all projects / [e]dit / [n]o / [Enter] skip / [q]uit: "
         while (answer := input(question).strip().lower()[:1]) == "e":
@@ -449,6 +465,10 @@ def edit(args: Namespace, context: CommandContext) -> Answer:
                 f"--reach {reach} needs a session: pass --session ID. {_list_sessions(context)}. In Claude Code, "
                 "/smart:edit takes the session you are in"
             )
+        is_same = all(" ".join(text.split()) == rule.body[name] for name, text in words.items())
+        if is_same and reach == rule.body["reach"] and (reach in LASTING or session in ("", rule.session)):
+            context.print_lines(f"Nothing to change: {plain_line(rule)}\n{INDENT}{describe_rule(rule)}")
+            return {"changed": rule_to_dict(rule), "replaced": []}
         changed, ended = core.change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
     names = {"rule": "rule", "trigger": "trigger", "why": "reason"}
     details = [
@@ -507,7 +527,7 @@ def forget(args: Namespace, context: CommandContext) -> Answer:
         answer: Answer = {"forgotten": [rule_to_dict(rule)]}
         if rule.kind == OBSERVATION:
             delete_observation(replace(engine, project=rule.project), rule)
-            context.print_lines(f"Erased: {rule.body['line']}")
+            context.print_lines(f"Erased: {plain_line(rule)}")
         elif args.everything:
             quotes = core.find_quotes(rule)
             with lock_file(context.data_dir.drain_lock, PATIENCE):
@@ -532,11 +552,12 @@ def forget(args: Namespace, context: CommandContext) -> Answer:
 
 _READING_SECONDS = 30.0
 """The host stops a slash command after a minute."""
+_RECENT = timedelta(hours=24)
+_MOST_RECENT = 5
 _TITLES = {
-    "repeated": "Repeated",
+    "repeated": "Active again",
     "confirmed": "Confirmed",
-    "promoted": "Now applies beyond one session",
-    "known": "Already known",
+    "promoted": "Now reaches further",
 }
 
 
@@ -572,11 +593,13 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     values = _report_learned(context, lessons)
     for one in report.observed:
         if one.status is Status.ACTIVE:
-            context.print_lines(f"- Observed: {one.body['line']} [{short_id(one.id)}]")
+            context.print_lines(f"- Observed: {plain_line(one)} [{short_id(one.id)}]")
     if is_read:
         _report_reading(context, reading, {one.record.id for one in lessons if one.record})
-    if (report.sessions or is_read) and not any(one.record for one in lessons) and not reading.refined:
-        hint = "Only explicit corrections are recognised. Let Claude find the others: claude-smart config model on"
+    is_nothing_new = not report.busy and not any(one.record for one in lessons) and not reading.refined
+    recent = _list_recent(context) if is_nothing_new else []
+    if is_nothing_new and not recent and (report.sessions or is_read):
+        hint = "Only explicit corrections are recognized. Let Claude find the others: claude-smart config model on"
         context.print_lines("No rules found." if is_read else f"No rules found.\n{hint}")
     for problem in report.problems:
         context.print_lines(f"! {problem}")
@@ -585,6 +608,7 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     return {
         **{name: getattr(report, name) for name in ("sessions", "turns", "busy", "problems")},
         "learned": values,
+        "recent": recent,
         **{name: [rule_to_dict(one) for one in records] for name, records in changed.items()},
         "read": {name: getattr(reading, name) for name in ("turns", "dropped", "problem")} if is_read else None,
     }
@@ -597,12 +621,19 @@ def _report_learned(context: CommandContext, lessons: Sequence[core.Taught]) -> 
             context.print_lines(f"- Not learned, because you erased this rule before: {one.teaching.rule}")
             continue
         body, name = one.record.body, short_id(one.record.id)
-        if one.record.status is Status.ACTIVE:
+        before = read_last_change(context, one.record) if one.verb in ("repeated", "promoted") else {}
+        was_active = one.verb == "known" or before.get("status") == Status.ACTIVE
+        if one.record.status is Status.ACTIVE and was_active and one.verb != "promoted":
+            title, state = "Already a rule", describe_rule(one.record).partition("] ")[2]
+        elif one.record.status is Status.ACTIVE:
             title = _TITLES.get(one.verb, "Learned")
-            state = f"reach {body['reach']}, active from now on. Undo: claude-smart forget {name}"
+            is_wider = was_active and before.get("reach") in LASTING
+            undo = f"edit {name} --reach {before['reach']}" if is_wider else f"forget {name}"
+            state = f"reach {body['reach']}, active from now on. Undo: claude-smart {undo}"
         elif one.record.status is Status.CANDIDATE:
             title = "Candidate"
-            state = f"reach {body['reach']}, not active yet: claude-smart review --accept {name} (or --reject {name})"
+            how = f"`claude-smart review --accept {name}` or `claude-smart review --reject {name}`"
+            state = f"reach {body['reach']}, not active yet; decide with {how}"
         else:
             title, state = "Repeated, but archived", f"bring it back: claude-smart restore {name}"
         context.print_lines(f"- {title}: {body['line']}\n{INDENT}[{name}] {state}")
@@ -615,14 +646,45 @@ def _report_learned(context: CommandContext, lessons: Sequence[core.Taught]) -> 
     ]
 
 
+def read_last_change(context: CommandContext, record: Record) -> Answer:
+    """Return the status and reach that a rule had before its last change; empty if it never changed."""
+    with context.engine() as engine:
+        history = list_history(engine, record.id)
+    return dict(history[-1].body["before"]) if history else {}
+
+
+def _list_recent(context: CommandContext) -> list[Answer]:
+    """Print the rules that were learned in this project lately, newest first; return them as JSON values."""
+    since = now() - _RECENT
+    with context.memory_if_any() as memory:
+        rules = find_rules(memory.engine(context.project), *LIVE) if memory else []
+    recent = [one for one in reversed(rules) if one.created_at >= since][:_MOST_RECENT]
+    if recent:
+        context.print_lines("No new rules. Learned here in the last 24 hours:")
+    for one in recent:
+        state = "" if one.status is Status.ACTIVE else "a candidate, not active yet, "
+        context.print_lines(
+            f"- {plain_line(one)}\n{INDENT}[{short_id(one.id)}] {state}learned {_describe_age(now() - one.created_at)}"
+        )
+    return [rule_to_dict(one) for one in recent]
+
+
+def _describe_age(age: timedelta) -> str:
+    """Return how long ago something was, such as "2 minutes ago"."""
+    minutes = int(age.total_seconds() // 60)
+    if minutes < 1:
+        return "just now"
+    return f"{count_noun(minutes, 'minute') if minutes < 60 else count_noun(minutes // 60, 'hour')} ago"
+
+
 def _report_reading(context: CommandContext, reading: drains.ReadingReport, printed_ids: set[str]) -> None:
     """Print what Claude did with rules that were not printed yet, or why it did nothing."""
     for one in reading.refined:
         if one.id not in printed_ids:
-            context.print_lines(f"- Reworded: {one.body['line']} [{short_id(one.id)}]")
+            context.print_lines(f"- Reworded: {plain_line(one)} [{short_id(one.id)}]")
     for one in reading.archived:
         restore_hint = f"Undo: claude-smart restore {short_id(one.id)}"
-        context.print_lines(f"- Archived, not a rule after all: {one.body['line']}\n{INDENT}{restore_hint}")
+        context.print_lines(f"- Archived, not a rule after all: {plain_line(one)}\n{INDENT}{restore_hint}")
     if reading.turns:
         context.print_lines(f"Claude read {count_noun(reading.turns, 'turn')}.")
     if reading.dropped:
@@ -636,7 +698,7 @@ def _report_reading(context: CommandContext, reading: drains.ReadingReport, prin
 
 
 def tag(args: Namespace, context: CommandContext) -> Answer:
-    """Store a note as a rule, verbatim; without a note, the person's last turn."""
+    """Store a note as a rule, verbatim; without a note, the person's last message."""
     if args.note:
         # A terminal may pass bytes that are not valid text.
         rule = words = remove_private(" ".join(args.note).encode("utf-8", "replace").decode()).strip()

@@ -23,7 +23,16 @@ from alma.hooks.run import answer_event
 from alma.types.record import Status
 
 from . import cli
-from .rules import describe_pause, describe_rule, find_rules, open_context, short_id
+from .rules import (
+    describe_pause,
+    describe_rule,
+    find_rules,
+    open_context,
+    plain_line,
+    read_last_change,
+    rule_to_dict,
+    short_id,
+)
 
 _LONGEST = 9_000
 """The host replaces a longer text with the name of a file."""
@@ -110,7 +119,7 @@ def _read_command(name: str, text: str) -> list[str]:
         return [name, *options, "--", words]
     if name == "review":
         verb, *ids = text.split() or [""]
-        if verb not in ("accept", "reject"):
+        if verb not in ("accept", "reject") or not ids:
             return ["review"]
         return ["review", f"--{verb}-all"] if ids == ["all"] else ["review", f"--{verb}", *ids]
     if name in ("edit", "restore"):
@@ -142,19 +151,23 @@ def _name_slash_commands(text: str) -> str:
 
 def _describe_stored(rule: str) -> str:
     """Return a description of the rule that the note became; empty if it is not stored yet."""
-    with open_context().engine() as engine:
+    context = open_context()
+    with context.engine() as engine:
         rules = [one for one in find_rules(engine, Status.ACTIVE) if one.body["rule"] == rule]
     if not rules:
         return ""
+    line, description = plain_line(rules[-1]), describe_rule(rules[-1])
+    if rule_to_dict(rules[-1])["repeats"] and read_last_change(context, rules[-1]).get("status") == Status.ACTIVE:
+        return f"Already a rule: {line}\n    {description}"
     undo = f"Undo: claude-smart forget {short_id(rules[-1].id)}"
-    return f"Stored as a rule: {rules[-1].body['line']}\n    {describe_rule(rules[-1])}. {undo}"
+    return f"Stored as a rule: {line}\n    {description}. {undo}"
 
 
 def _describe_unattended(entry: str, attendance: Attendance) -> str:
     """Return why a note did not become a rule, if the session is not known to be a person's."""
     if attendance is Attendance.PERSON:
         return ""
-    waits = "It is a candidate: claude-smart review. " if attendance is Attendance.UNKNOWN else ""
+    waits = "It is a candidate: `claude-smart review`. " if attendance is Attendance.UNKNOWN else ""
     return (
         f"Not stored as a rule: this session's entry point is {entry or 'unknown'!r}, not a terminal, an "
         f"editor or the desktop app. {waits}Set CLAUDE_SMART_ATTENDED=1 if a person types here."

@@ -65,9 +65,15 @@ def test_a_command_that_is_nearly_right_is_suggested(person: Person) -> None:
     ("arguments", "reason"),
     [
         (["review", "nope"], "review takes no argument 'nope'; decide with --accept nope or --reject nope."),
+        (["review", "accept", "all"], "review takes no argument 'accept all'; decide with --accept-all."),
+        (["review", "reject", "abcd"], "review takes no argument 'reject abcd'; decide with --reject abcd."),
+        (["review", "all"], "review takes no argument 'all'; decide with --accept-all or --reject-all."),
+        (["review", "--accept"], "--accept needs at least one value."),
         (["status", "now"], "status takes no argument 'now'."),
         (["show", "--playbok"], "unknown option '--playbok'. Did you mean '--playbook'? Valid: --json, "),
-        (["edit", "x", "--reach", "far"], "argument --reach: invalid choice: 'far'"),
+        (["edit", "x", "--reach", "far"], "unknown reach 'far'. Valid: once, session, project, always."),
+        (["learn", "--days", "x"], "--days must be a whole number, not 'x'."),
+        (["config", "--reach", "x"], "unknown option '--reach'. Valid: --json."),
     ],
 )
 def test_wrong_arguments_are_explained_on_one_line(person: Person, arguments: list[str], reason: str) -> None:
@@ -88,11 +94,28 @@ def test_an_option_that_tag_does_not_have_is_not_part_of_the_note(person: Person
         [line] = person.capture.readouterr().err.splitlines()
         assert ended.value.code == 2
         assert line.startswith(f"claude-smart: unknown option {option.partition('=')[0]!r}.")
-        assert f"Put -- before a note that contains it: claude-smart {command} -- NOTE" in line
+        assert f"Put -- before a note that contains it: `claude-smart {command} -- NOTE`" in line
     assert person.rules() == []
     person.types("tag", "--", "Use tabs", option, "always")
     person.types("tag", "never pass", "--no-verify")
     assert [one["rule"] for one in person.rules()] == [f"Use tabs {option} always", "never pass --no-verify"]
+
+
+def test_only_options_that_the_command_has_are_listed(person: Person) -> None:
+    for option in ("--reach", "--days"):
+        with pytest.raises(SystemExit):
+            person.types("tag", "Use tabs", option, "3")
+        reason = f"unknown option '{option}'. Valid: --json, --project, --everywhere. Put -- before"
+        assert reason in person.capture.readouterr().err
+
+
+def test_an_option_before_the_command_is_explained(person: Person) -> None:
+    for option in ("--project", "--json"):
+        with pytest.raises(SystemExit) as ended:
+            person.types(option, "show")
+        assert ended.value.code == 2
+        reason = f"claude-smart: {option} comes after the command: `claude-smart show {option} …`."
+        assert person.capture.readouterr().err.startswith(reason)
 
 
 def test_a_project_that_is_not_known_is_refused_and_the_known_ones_are_named(person: Person) -> None:

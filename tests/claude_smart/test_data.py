@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from alma.files import try_lock
-from alma.hooks.paths import DataDir
+from alma.hooks.paths import DEFAULTS, DataDir
 
 from .conftest import Person
 
@@ -43,6 +43,25 @@ def test_pausing_one_project_or_all(person: Person) -> None:
     assert person.types("resume", "--everywhere", "--json").json == {"everywhere": False, "projects": []}
 
 
+def test_what_is_not_paused_is_not_resumed(person: Person) -> None:
+    assert person.types("resume").out == f"Not paused: path:{person.folder} is recorded.\n"
+    assert person.types("resume", "--everywhere").out == "Nothing was paused.\n"
+    assert not Path(person.place.paused).exists()
+    person.types("pause")
+    assert "Resumed" in person.types("resume", "--everywhere").out
+    assert "Not paused" in person.types("resume").out
+
+
+def test_without_the_plugin_nothing_is_learned(person: Person) -> None:
+    assert "(not learning; install the plugin: claude-smart install)" in person.types("status").out
+    settings = person.folder / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"enabledPlugins": {"smart@claude-smart": true}}')
+    assert "(learning)" in person.types("status").out
+    settings.write_text("[")
+    assert person.types("status", "--json").json["installed"] is True
+
+
 def test_a_damaged_list_of_pauses_is_told_and_not_overwritten(person: Person) -> None:
     person.home.mkdir()
     for damaged in ("{", "[]", '{"projects": 5}'):
@@ -55,6 +74,11 @@ def test_settings_are_shown_and_set(person: Person) -> None:
     assert person.types("config", "daily_calls", "3").out == "daily_calls is now 3\n"
     assert person.types("config", "daily_calls").out == "3\n"
     assert person.types("config", "--json").json["daily_calls"] == 3
+    rows = {row.split()[0]: row for row in person.types("config").out.splitlines()}
+    assert list(rows) == list(DEFAULTS)
+    numbers = "maximum model calls per day (0 to 1,000,000; default: 20)"
+    assert rows["daily_calls"].split(maxsplit=2)[1:] == ["3", numbers]
+    assert rows["model"].endswith("on, off, or ask, which is off until you decide (default: ask)")
 
 
 @pytest.mark.parametrize(
@@ -63,7 +87,7 @@ def test_settings_are_shown_and_set(person: Person) -> None:
         (("daily_calls", "²"), "whole number"),
         (("daily_calls", "12.5"), "whole number"),
         (("daily_calls", "9" * 5000), "whole number"),
-        (("model", "gpt"), "must be on or off"),
+        (("model", "gpt"), "must be on, off or ask"),
         (("nope", "1"), "unknown setting 'nope'"),
         (("nope",), "unknown setting 'nope'"),
     ],
@@ -120,9 +144,9 @@ def test_what_was_forgotten_is_not_brought_back_by_a_file(person: Person) -> Non
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("{", "line 2: not JSON"),
+        ("{", "line 2 is not valid JSON"),
         ("[]", "line 2: a rule must be a JSON object"),
-        ("[" * 100_000, "line 2: not JSON"),
+        ("[" * 100_000, "line 2 is not valid JSON"),
         ('{"format": "other"}', "line 2: unknown format 'other'"),
         ('{"rule": 5}', "line 2: `rule` must be a text"),
         ('{"rule": "x", "reach": "session"}', "line 2: unknown reach 'session'"),
@@ -191,11 +215,20 @@ def test_it_says_what_it_erases_and_that_rules_of_all_projects_stay(
     assert "this erases 1 rule of " in person.fails("clear-all")
     answers("y")
     said = person.types("clear-all")
-    assert "1 rule of all projects kept. Erase these too: clear-all --everywhere" in said.err
-    assert said.out.endswith("1 rule of all projects kept. Erase these too: clear-all --everywhere\n")
+    [rule] = person.rules()
+    kept = "Kept: 1 rule that applies in all projects. Erase one for good: claude-smart forget --everything ID\n"
+    kept += f"  [{rule['id'][-8:]}] Never push to main\n"
+    assert kept in said.err
+    assert said.out.endswith(kept)
+    person.types("tag", "Use tabs")
+    person.types("forget", "--everything", rule["id"][-8:])
+    assert [one["rule"] for one in person.rules()] == ["Use tabs"]
     answers("y")
     said = person.types("clear-all", "--everywhere")
-    assert "This erases everything learned and recorded, in every project, and the rules of all projects." in said.err
+    assert (
+        "This erases everything learned and recorded, in every project, and the rules that apply in all projects."
+        in said.err
+    )
     assert person.rules() == []
 
 

@@ -71,6 +71,14 @@ def test_what_others_can_read_is_found_also_where_the_journals_are_elsewhere(
     assert looked(person)["home"]["detail"] == told
 
 
+def test_a_pause_is_reported(person: Person) -> None:
+    assert "recording" not in looked(person)
+    person.types("pause")
+    step = looked(person)["recording"]
+    assert step["ok"]
+    assert step["detail"].endswith("Resume: claude-smart resume")
+
+
 def test_damaged_settings_are_told(person: Person) -> None:
     person.home.mkdir(0o700)
     Path(person.place.config).write_text('{"daily_calls": "many"}')

@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +188,21 @@ def test_a_slash_command_is_the_persons_inside_the_agent(person: Person, agents_
     person.tells("s1", "UserPromptExpansion", **note)
     person.types("learn")
     assert [rule["status"] for rule in person.rules()] == ["active"]
+
+
+def test_learn_lists_what_was_learned_shortly_before(person: Person) -> None:
+    person.talks("s1", "install the packages", CORRECTION)
+    person.types("learn")
+    [rule] = person.rules()
+    before, heading, *rules = person.types("learn").out.splitlines()
+    assert before == "No new turns since the last import."
+    assert heading == "No new rules. Learned here in the last 24 hours:"
+    assert rules == [f"- {rules[0][2:]}", f"    [{rule['id'][-8:]}] learned just now"]
+    assert "pnpm" in rules[0]
+    assert [one["id"] for one in person.types("learn", "--json").json["recent"]] == [rule["id"]]
+
+
+def test_learn_does_not_list_what_was_learned_long_ago(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    person.types("tag", "Use tabs")
+    monkeypatch.setattr("claude_smart.rules._RECENT", timedelta(0))
+    assert person.types("learn").out == "No new turns since the last import.\n"

@@ -52,7 +52,7 @@ def test_one_rule_is_shown_with_its_history(person: Person) -> None:
     person.types("tag", "Use tabs")
     person.types("edit", "tabs", "--rule", "Use spaces", "--reason", "diffs")
     said = person.types("show", "spaces").out
-    assert said.startswith("Use spaces *Why:* diffs\n")
+    assert said.startswith("Use spaces. Why: diffs\n")
     assert "edited by a person (before: rule 'Use tabs', why '')" in said
     [line] = person.types("show", "spaces", "--json").json["history"]
     assert (line["verb"], line["before"]["rule"], line["before"]["reach"]) == ("edited", "Use tabs", "project")
@@ -67,7 +67,7 @@ def test_words_and_reach_are_edited_and_the_change_is_undone(person: Person) -> 
     id = only(person)["id"][-8:]
     changes = ("--rule", "Use bun instead of npm", "--trigger", "installing packages", "--reason", "it is fast")
     said = person.types("edit", id, *changes, "--reach", "always").out
-    assert "Changed: **When installing packages:** Use bun instead of npm *Why:* it is fast" in said
+    assert "Changed: When installing packages: Use bun instead of npm. Why: it is fast" in said
     assert f"Undo: claude-smart restore {id}" in said
     rule = only(person, "--project", "name:other")
     assert (rule["rule"], rule["trigger"], rule["why"], rule["reach"]) == (
@@ -182,7 +182,9 @@ def test_what_waits_is_accepted_or_rejected(person: Person) -> None:
     assert person.types("review", "--accept", "ruff", "--reject", "german", "--json").code == 0
     assert [rule["rule"] for rule in person.rules()] == ["Use ruff"]
     assert [rule["rule"] for rule in person.types("review", "--json").json["waiting"]] == ["Prefer fd"]
-    assert "no rule matches" in person.fails("review", "--accept", "ruff")
+    for verb in ("--accept", "--reject"):
+        reason = "no candidate matches 'ruff'; `claude-smart review` lists the candidates with their ids"
+        assert person.fails("review", verb, "ruff") == reason
     assert person.types("review", "--accept-all").code == 0
     assert {rule["rule"] for rule in person.rules()} == {"Use ruff", "Prefer fd"}
 
@@ -193,6 +195,34 @@ def test_at_a_terminal_each_is_asked_about(person: Person, answers: Callable[...
     assert person.types("review").code == 0
     assert [rule["rule"] for rule in person.rules()] == ["Use ruff"]
     assert [rule["rule"] for rule in person.types("review", "--json").json["waiting"]] == ["Prefer fd", "Prefer rg"]
+
+
+def test_a_note_that_is_a_rule_already_offers_nothing_that_would_archive_it(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    id = only(person)["id"][-8:]
+    said = person.types("tag", "Use tabs").out
+    assert said.startswith(f"- Already a rule: Use tabs\n    [{id}] reach project, ")
+    assert said.endswith("repeated once\n")
+    assert "forget" not in said
+    said = person.types("tag", "Use tabs", "--everywhere").out
+    assert said.startswith("- Now reaches further: Use tabs\n")
+    assert said.endswith(f"reach always, active from now on. Undo: claude-smart edit {id} --reach project\n")
+    assert person.types("edit", id, "--reach", "project").code == 0
+    assert only(person)["reach"] == "project"
+    person.types("forget", id)
+    said = person.types("tag", "Use tabs").out
+    assert said.startswith("- Active again: Use tabs\n")
+    assert said.endswith(f"active from now on. Undo: claude-smart forget {id}\n")
+
+
+def test_an_edit_that_changes_nothing_says_so(person: Person) -> None:
+    person.types("tag", "Use tabs")
+    id = only(person)["id"]
+    for same in (["--reach", "project"], ["--rule", "Use  tabs", "--reason", ""]):
+        assert person.types("edit", id, *same).out.startswith("Nothing to change: Use tabs\n")
+        assert person.types("edit", id, *same, "--json").json["changed"]["rule"] == "Use tabs"
+    assert person.types("show", id, "--json").json["history"] == []
+    assert "Changed: Use tabs" in person.types("edit", id, "--reach", "always").out
 
 
 def test_a_forgotten_rule_stays_away_until_its_person_wants_it_back(person: Person) -> None:
@@ -308,7 +338,7 @@ def test_a_rule_that_was_replaced_is_listed_and_restored(person: Person) -> None
     person.types("tag", "Use npm, not pnpm")
     assert [rule["rule"] for rule in person.rules()] == ["Use npm, not pnpm"]
     listed = person.types("show", "--all").out
-    assert "archived (claude-smart restore ID brings one back)\n\n- Use pnpm, not npm\n" in listed
+    assert "archived (`claude-smart restore ID` brings one back)\n\n- Use pnpm, not npm\n" in listed
     assert ", replaced by [" in listed
     [old] = [rule for rule in person.rules("--all") if rule["status"] == "superseded"]
     said = person.types("restore", old["id"][-8:])
@@ -360,5 +390,5 @@ def test_a_session_that_is_not_known_is_refused(person: Person) -> None:
     for command in (["show"], ["show", "--playbook"], ["show", "--json"]):
         assert person.types(*command, "--session", "s1").code == 0
         assert person.fails(*command, "--session", "nope") == (
-            "there is no session 'nope'; claude-smart show --all lists the rules of all sessions"
+            "there is no session 'nope'; `claude-smart show --all` lists the rules of all sessions"
         )

@@ -49,6 +49,15 @@ def test_a_note_is_reported_as_it_will_be_shown_with_its_reach_and_how_to_undo_i
     assert f"Undo: /forget {id}" in said
 
 
+def test_a_note_that_is_a_rule_already_offers_nothing_that_would_archive_it(person: Person) -> None:
+    person.types("tag", "use pnpm instead of npm")
+    said = answers(person, "tag", "use pnpm instead of npm")
+    [rule] = person.rules()
+    assert said.startswith(f"Already a rule: use pnpm instead of npm\n    [{rule['id'][-8:]}] reach project")
+    assert "repeated once" in said
+    assert "forget" not in said
+
+
 def test_learn_reports_what_the_session_taught(person: Person) -> None:
     person.talks("s1", "install the packages", "no, use pnpm here instead of npm, because npm breaks the lock file")
     said = answers(person, "learn")
@@ -87,7 +96,9 @@ def test_hints_name_slash_commands_and_rules_stay_as_written(person: Person) -> 
     [id] = [rule["id"][-8:] for rule in person.rules("--all")]
     said = answers(person, "review")
     assert "- Run claude-smart review weekly" in said
-    assert "Decide: /smart:review accept ID … or reject ID …\nEdit first: /smart:edit ID --rule TEXT" in said
+    assert "Accept: /smart:review accept ID …\nReject: /smart:review reject ID …\n" in said
+    assert "\nEdit first: /smart:edit ID --rule TEXT" in said
+    assert answers(person, "review", "accept") == said
     assert f"Undo: /smart:restore {id}" in answers(person, "review", f"accept {id}")
     assert f"was learned from: /forget --everything {id}" in answers(person, "forget", id)
     assert "`/show` lists the rules" in answers(person, "forget", "tabs")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from alma.rulefiles.block import Words, write_item
+
 from .conftest import Person
 
 MINE = "# Working here\n\n- Never commit to main\n"
@@ -35,6 +37,20 @@ def test_rules_go_to_a_file_and_back_without_loss(person: Person, file: str) -> 
     assert person.types("export", "--json").json["rules"] == before
     person.types("export", file)
     assert Path(file).read_text() == text
+
+
+def test_without_rules_nothing_is_written(person: Person) -> None:
+    assert person.types("export", "AGENTS.md").out == "No rules to export: AGENTS.md was not written.\n"
+    assert not Path("AGENTS.md").exists()
+    Path("AGENTS.md").write_text(MINE)
+    assert person.types("export", "AGENTS.md").out == "No rules to export: AGENTS.md was not written.\n"
+    assert person.types("export", "AGENTS.md", "--json").json["written"] is False
+    assert Path("AGENTS.md").read_text() == MINE
+    teach(person, "Use tabs")
+    said = person.types("export", "AGENTS.md").out
+    assert said.endswith(
+        "Undo: claude-smart export AGENTS.md --remove\nAfter editing the file: claude-smart import AGENTS.md\n"
+    )
 
 
 def test_what_was_edited_there_is_taken_over_and_undone(person: Person) -> None:
@@ -97,6 +113,26 @@ def test_an_export_is_undone(person: Person, before: str | None) -> None:
         assert file.read_bytes().decode().rstrip("\r\n") == before.rstrip("\r\n")
         assert "has no block of rules" in person.fails("export", "CLAUDE.md", "--remove")
     assert len(person.rules()) == 1
+
+
+def test_an_export_names_the_option_and_the_command(person: Person) -> None:
+    teach(person, "Use tabs")
+    person.types("tag", "--everywhere", "Answer in English")
+    said = person.types("export", "CLAUDE.md").out
+    left_out = "it applies in all projects, not only in this one; include it with --everywhere"
+    assert f"- Left out: Answer in English ({left_out})" in said
+    assert "Answer in English" not in Path("CLAUDE.md").read_text()
+    mark = "<!-- alma:begin Edit, add or remove items, then run: claude-smart import CLAUDE.md -->\n"
+    assert Path("CLAUDE.md").read_text().startswith(mark)
+
+
+def test_what_a_colleague_added_is_not_removed_unless_forced(person: Person) -> None:
+    teach(person, "Use tabs")
+    person.types("export", "CLAUDE.md")
+    file = Path("CLAUDE.md")
+    words = Words("Use ruff")
+    file.write_text(file.read_text().replace("- Use tabs", f"{write_item(words, '4kq0m8zt')}\n- Use tabs"))
+    assert "Use ruff (new)" in person.fails("export", "CLAUDE.md", "--remove")
 
 
 def test_an_export_with_edits_is_not_removed_unless_forced(person: Person) -> None:

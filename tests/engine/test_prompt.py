@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -27,6 +28,17 @@ def filled(alma: ALMA) -> ALMA:
     alma.add_domain_knowledge("dev", "auth", "The auth service deploys to two regions")
     alma.add_user_preference("u1", "style", "Answer briefly")
     return alma
+
+
+def test_only_what_a_person_said_is_called_stated_by_the_user(alma: ALMA) -> None:
+    proposed = alma.add_rule(rule="Run the linter before a commit", agent="dev", source="agent")
+    alma.update(proposed.id, status="active")
+    alma.add_rule(rule="Use tabs", agent="dev")
+    stated, other = alma.retrieve("Commit the code", "dev").to_prompt().split("\n\n")
+    assert re.fullmatch(r"### Stated by the user\n- Use tabs \([-\d]+\)", stated)
+    assert re.fullmatch(
+        r"### Other rules and preferences\n- Run the linter before a commit \([-\d]+, noted by an agent\)", other
+    )
 
 
 def test_it_reads_like_this(alma: ALMA) -> None:

@@ -15,6 +15,7 @@ import pytest
 from alma.engine import coding_sessions, edit
 from alma.hooks import worker
 from alma.hooks.drain import ProjectMemories, drain, read_sessions
+from alma.hooks.paths import SENT
 from alma.types.kinds import EVERYWHERE
 from alma.types.record import Origin, Provenance, Status
 from claude_smart.cli import main
@@ -582,7 +583,9 @@ def test_a_person_who_was_never_asked_gets_one_notice(work: Session) -> None:
     assert start("cli") == "", "the person has answered"
     work.set(playbook_tokens=1500)
     assert start("sdk-cli") == "", "nobody reads it there"
-    assert "claude-smart config model on|off" in start("cli")
+    notice = start("cli")
+    assert "claude-smart config model on|off" in notice
+    assert [one for one in SENT if one not in notice] == []
     assert start("cli") == ""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from alma.hooks.paths import SENT
 from claude_smart import install
 from claude_smart.cli import main
 
@@ -70,6 +71,35 @@ def test_nothing_is_changed_where_nobody_can_be_asked(
     assert snapshot(home) == before
 
 
+def test_all_texts_name_the_same_things_that_are_sent(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    questions: list[str] = []
+    monkeypatch.setattr(install.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: questions.append(question) or "n")
+    main(["install"])
+    assert questions[0].endswith("\nLet Claude read your corrections? Enter means yes. [Y/n] ")
+    assert questions[1].startswith("\nGo ahead?")
+    capsys.readouterr()
+    main(["config", "model", "on"])
+    on = capsys.readouterr().out
+    main(["status"])
+    texts = (questions[0], on, capsys.readouterr().out)
+    assert [one for text in texts for one in SENT if one not in text] == []
+
+
+def test_the_changes_are_listed_before_the_questions(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed: list[str] = []
+    monkeypatch.setattr(install.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: printed.append(capsys.readouterr().out) or "n")
+    assert main(["install"]) == 1
+    assert "These changes will be made:" in printed[0]
+    assert printed[1] == ""
+    assert not (home / ".claude-smart" / "config.json").exists()
+
+
 @pytest.mark.parametrize(("said", "model"), [(("", "y"), "on"), (("n", "y"), "off"), (("y", "y"), "on")])
 def test_installing_asks_once_whether_claude_may_read(
     home: Path, answers: Any, said: tuple[str, ...], model: str | None
@@ -110,6 +140,41 @@ def test_a_no_changes_nothing(home: Path, answers: Any, snapshot: Snapshot) -> N
     answers("y", "n")
     assert main(["install"]) == 1
     assert snapshot(home) == before
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_a_purge_names_what_stays_and_leaves_nothing_else(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_edited: bool
+) -> None:
+    shop = home / "shop"
+    (shop / ".git").mkdir(parents=True)
+    monkeypatch.chdir(shop)
+    main(["install", "--yes"])
+    main(["tag", "use tabs"])
+    main(["tag", "write tests first"])
+    main(["export", "AGENTS.md"])
+    id, file = shop / ".git" / "claude-smart-id", shop / "AGENTS.md"
+    assert id.exists()
+    capsys.readouterr()
+    assert main(["uninstall", "--purge", "--yes"]) == 0
+    out = capsys.readouterr().out
+    assert f"remove {id}" in out
+    assert f"  {file}: claude-smart export AGENTS.md --remove" in out
+    assert out.endswith("Removed. Nothing learned or recorded is left.\n")
+    assert not id.exists()
+    assert not (home / ".claude-smart").exists()
+    if is_edited:
+        file.write_text(file.read_text().replace("use tabs", "use spaces"))
+        assert main(["export", "AGENTS.md", "--remove"]) == 1
+        problem = capsys.readouterr().err
+        assert "use spaces (new)" in problem
+        assert "write tests first" not in problem
+    else:
+        assert main(["export", "AGENTS.md", "--remove"]) == 0
+        assert capsys.readouterr().out == "Removed the block of rules from AGENTS.md.\n"
+        assert not file.exists()
+    assert not id.exists()
+    assert not (home / ".claude-smart").exists()
 
 
 def test_the_choice_about_the_model_outlives_an_update_and_ends_with_the_installation(home: Path) -> None:

@@ -7,6 +7,9 @@ import pytest
 
 from alma import ALMA
 from alma.rulefiles import ExportReport, ImportReport, export, import_
+from alma.rulefiles.block import make_begin
+
+BEGIN = make_begin("alma rules import", "AGENTS.md")
 
 
 class Desk:

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma.errors import ValidationError
-from alma.rulefiles.block import BEGIN, END, find_block, list_items_outside, place_block
+from alma.rulefiles.block import END, find_block, list_items_outside, make_begin, place_block
+
+from .conftest import BEGIN
 
 OURS = "## Rules\n\n- one <!-- 01234567 abcdef -->\n  over two lines\n* two"
 FILE = f"# Mine\n\n- by hand\n\n{BEGIN}\n{OURS}\n{END}\nAfter\n"
@@ -58,13 +60,13 @@ def test_what_is_around_stays_as_it_is(before: list[str], after: list[str], end:
     text = end.join([*before, BEGIN, "old", END, *after])
     block = find_block(text, "f")
     assert block is not None
-    fresh = place_block(text, block, ours, "front")
+    fresh = place_block(text, block, ours, "front", BEGIN)
     assert fresh.startswith(text[: block.start])
     assert fresh.endswith(text[block.end :])
     again = find_block(fresh, "f")
     assert again is not None
     assert fresh[again.start : again.end].split(end)[1:-1] == ours
-    assert place_block(fresh, again, ours, "") == fresh
+    assert place_block(fresh, again, ours, "", BEGIN) == fresh
 
 
 @given(lines, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\n", "\n\n"]))
@@ -72,11 +74,11 @@ def test_a_new_block_comes_last(before: list[str], end: str, last: str) -> None:
     text = end.join(before) + last.replace("\n", end)
     if "```" in text:
         return
-    fresh = place_block(text, None, ["- x"], "---\n---\n")
+    fresh = place_block(text, None, ["- x"], "---\n---\n", BEGIN)
     assert fresh.startswith(text)
     block = find_block(fresh, "f")
     assert block is not None
-    assert place_block(fresh, block, ["- x"], "") == fresh
+    assert place_block(fresh, block, ["- x"], "", BEGIN) == fresh
     assert fresh.startswith("---") or text
 
 
@@ -112,3 +114,11 @@ def test_lists_written_by_hand_are_read_without_code_comments_and_front_matter()
 @given(st.text(alphabet="-*+ \n`~#<!>ab1.\r", max_size=60))
 def test_any_text_can_be_read(text: str) -> None:
     assert all(one.markdown for one in list_items_outside(text, find_block(text, "f")))
+
+
+@pytest.mark.parametrize("name", ["a b.md", "x-->.md", "$(rm).md"])
+def test_a_mark_names_only_plain_files(name: str) -> None:
+    assert (
+        make_begin("alma rules import", name) == "<!-- alma:begin Edit, add or remove items, then import this file -->"
+    )
+    assert BEGIN == "<!-- alma:begin Edit, add or remove items, then run: alma rules import AGENTS.md -->"

@@ -12,8 +12,10 @@ import yaml
 from alma.engine.rules import Teaching, teach
 from alma.errors import ValidationError
 from alma.rulefiles import TARGETS, Unit
-from alma.rulefiles.block import BEGIN, END
+from alma.rulefiles.block import END, make_begin
 from alma.types.kinds import Reach, RuleSource
+
+from .conftest import BEGIN
 
 
 def test_a_new_file_holds_the_rules_in_the_order_they_were_made(desk: Any) -> None:
@@ -136,7 +138,7 @@ def test_each_target_has_its_own_file_front_matter_and_limit(desk: Any, to: str)
         assert front.get("trigger", "always_on") == "always_on"
         assert len(front.get("description", "")) <= 1024
     else:
-        assert text.startswith(BEGIN)
+        assert text.startswith(make_begin("alma rules import", paths[to]))
     assert not desk.export(to, check=True).changed
 
 

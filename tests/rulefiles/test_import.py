@@ -9,7 +9,9 @@ import pytest
 
 from alma.errors import NotFoundError, ValidationError
 from alma.rulefiles import Verb, plan
-from alma.rulefiles.block import BEGIN, END
+from alma.rulefiles.block import END
+
+from .conftest import BEGIN
 
 
 @pytest.fixture

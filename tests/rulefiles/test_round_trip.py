@@ -14,10 +14,12 @@ from alma import ALMA
 from alma.engine.escape import find_suspicion
 from alma.errors import ALMAError
 from alma.rulefiles import export, import_
-from alma.rulefiles.block import BEGIN, END, encode_text
+from alma.rulefiles.block import END, encode_text
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import Rule
+
+from .conftest import BEGIN
 
 WORDS = [
     "use",

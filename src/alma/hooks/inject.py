@@ -14,7 +14,7 @@ import os
 import time
 
 from . import journal
-from .paths import log_problem, read_settings, read_text
+from .paths import SENT, log_problem, read_settings, read_text
 from .privacy import cut_redacted
 
 TYPE_CHECKING = False
@@ -320,9 +320,9 @@ _OBSERVED = (
 )
 _TIMELY = "Rules the user stated that apply here. Follow them unless the user says otherwise now:\n\n"
 _NOTICE = (
-    "claude-smart learns from explicit corrections only. Claude can find more of them: it reads your own turns that may"
-    " be corrections, with secrets removed, on your account, with at most {calls} calls a day. This is off until you"
-    " decide: {command} config model on|off"
+    "claude-smart learns from explicit corrections only. Claude can find more of them, on your account, with at most"
+    " {calls} calls a day. It then receives, with secrets redacted: {sent}. This is off until you decide: {command}"
+    " config model on|off"
 )
 
 
@@ -435,7 +435,7 @@ def _take_notice(data_dir: DataDir, settings: Mapping[str, Any]) -> str:
     plugin, folders = environ.get("CLAUDE_PLUGIN_ROOT", ""), environ.get("PATH", "").split(os.pathsep)
     is_installed = not plugin or any(os.path.exists(os.path.join(folder, "claude-smart")) for folder in folders)
     command = "claude-smart" if is_installed else f"python3 '{plugin}/smart.py'"
-    return _NOTICE.format(calls=settings["daily_calls"], command=command)
+    return _NOTICE.format(calls=settings["daily_calls"], command=command, sent="; ".join(SENT))
 
 
 def _choose_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> Injection:

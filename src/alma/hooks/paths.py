@@ -200,9 +200,17 @@ DEFAULTS: dict[str, str | int] = {
 }
 CHOICES = {"model": ("on", "off")}
 """`ask`, the default of `model`, means off until the person decides."""
+SENT = (
+    "your own turns that may be corrections, without pasted text",
+    "Claude's message before each, with the commands it ran or was about to run and the files it edited",
+    "the rules you already have",
+    "commands that failed, with the end of their output, and the commands that worked instead",
+)
+"""What the model receives, with secrets redacted, if the person allows it. All texts about it name the same."""
 _OLD_LEAVE = "claude"
 """An earlier version used this value to let a model reword notes. Reading sessions needs a separate permission."""
-_MOST = 1_000_000
+LARGEST = 1_000_000
+"""The largest value of a setting that is a number."""
 
 
 def read_settings(data_dir: DataDir, event: str = "") -> dict[str, Any]:
@@ -217,7 +225,7 @@ def check_settings(data_dir: DataDir) -> tuple[dict[str, Any], list[str]]:
     """Return the effective settings and a list of problems in the file."""
     try:
         with open(data_dir.config, "rb") as file:
-            values = json.loads(file.read(_MOST))
+            values = json.loads(file.read(LARGEST))
     except FileNotFoundError:
         return dict(DEFAULTS), []
     except (OSError, ValueError, RecursionError) as error:
@@ -237,10 +245,13 @@ def check_setting(name: str, value: object) -> str:
     if name not in DEFAULTS:
         return f"unknown setting {name!r}; the settings are {', '.join(DEFAULTS)}"
     if isinstance(DEFAULTS[name], int):
-        expected = f"a whole number from 0 to {_MOST:,}"
-        is_valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+        expected = f"a whole number from 0 to {LARGEST:,}"
+        is_valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
     elif name in CHOICES:
-        expected, is_valid = " or ".join(CHOICES[name]), value in (*CHOICES[name], DEFAULTS[name])
+        expected, is_valid = (
+            f"{', '.join(CHOICES[name])} or {DEFAULTS[name]}",
+            value in (*CHOICES[name], DEFAULTS[name]),
+        )
     else:
         expected, is_valid = "a non-empty text", isinstance(value, str) and bool(value)
     return "" if is_valid else f"{name} must be {expected}, not {str(value)[:40]!r}"

@@ -151,7 +151,9 @@ def read_words(markdown: str, parts: Collection[str]) -> Words:
 
 # -- the marked block
 
-BEGIN = "<!-- alma:begin Edit, add or remove items, then import this file -->"
+BLOCK_MARK = "<!-- alma:begin"
+_BEGIN = BLOCK_MARK + " Edit, add or remove items, then {how} -->"
+_PLAIN_NAME = re.compile(r"[\w./]+(?:-[\w./]+)*")
 END = "<!-- alma:end -->"
 _EDGE = re.compile(r"^[ \t]*<!--\s*alma:(?P<kind>begin\b[^>\n]*|end\s*)-->[ \t]*(?=\r?$)", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -271,19 +273,25 @@ def _read_lines(
     return tuple(items), title, tuple(other)
 
 
+def make_begin(command: str, name: str) -> str:
+    """Return the first marker of a new block, with the command that imports the file `name`."""
+    how = f"run: {command} {name}" if _PLAIN_NAME.fullmatch(name) else "import this file"
+    return _BEGIN.format(how=how)
+
+
 def find_newline(text: str) -> str:
     """Return the line ending of a text, as its first line has it."""
     return "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
 
 
-def place_block(text: str, block: Block | None, lines: Iterable[str], front: str) -> str:
-    """Return the text with the block replaced, or with a new block at the end."""
+def place_block(text: str, block: Block | None, lines: Iterable[str], front: str, begin: str) -> str:
+    """Return the text with the block replaced, or with a new block at the end, whose first marker is `begin`."""
     end = find_newline(text)
     if block is not None:
         # Keep the first marker: an earlier version may have written it with other words.
         begin = text[block.start :].split("\n", 1)[0].removesuffix("\r")
         return text[: block.start] + end.join((begin, *lines, END)) + text[block.end :]
-    ours = end.join((BEGIN, *lines, END))
+    ours = end.join((begin, *lines, END))
     if not text:
         return f"{front}{ours}\n"
     gap = "" if text.endswith(end * 2) else end if text.endswith("\n") else end * 2

@@ -49,6 +49,7 @@ from .block import (
     find_block,
     find_newline,
     list_items_outside,
+    make_begin,
     make_digest,
     place_block,
     read_words,
@@ -89,6 +90,7 @@ FILE_ID = "file_id"
 _PROVEN = 0.6  # The lower bound of the confidence that a strategy or fact needs to be exported.
 _PART_CHARS = 240
 _AVOID = "Avoid: "
+IN_ALL_PROJECTS = "it applies in all projects, not only in this one"
 
 HEADINGS: Mapping[str, str] = {
     MemoryType.RULE: "",
@@ -188,7 +190,7 @@ def find_reason(
         "an agent derived it and no person accepted it": is_old_fix(record),
         "it comes from an untrusted source": trust is Trust.UNTRUSTED,
         "no person stated it and it reads like a planted instruction": is_hostile,
-        "it applies in all projects, not only in this one": record.project == EVERYWHERE and not everywhere,
+        IN_ALL_PROJECTS: record.project == EVERYWHERE and not everywhere,
         "it has too little evidence": record.kind != MemoryType.RULE and not is_proven,
         f"it has {size:,} characters; the limit for an item is {LONGEST:,}": size > LONGEST,
         "the file already has it, written by hand": one.digest in by_hand,
@@ -471,6 +473,9 @@ def export(
     check: Annotated[bool, About("report whether the file is up to date, and write nothing")] = False,
     force: Annotated[bool, About("overwrite edits that were not imported")] = False,
     remove: Annotated[bool, About("remove the block from the file", for_python=True)] = False,
+    importer: Annotated[str, About("the import command that the mark of a new block names", for_python=True)] = (
+        "alma rules import"
+    ),
 ) -> ExportReport:
     """Write this project's rules to AGENTS.md, CLAUDE.md or another agent's file, in a marked block.
 
@@ -514,9 +519,11 @@ def export(
             rest = remove_block(before or "", file.name)
             after = "" if rest.strip() == front.strip() else rest
         elif block or fitting:
-            after, ledger = _fill_block(engine, before or "", block, front, fitting, most)
+            after, ledger = _fill_block(
+                engine, before or "", block, (front, make_begin(importer, file.name)), fitting, most
+            )
             left_out |= {one.id: f"the file is limited to {most}" for one in fitting if one.id not in ledger}
-        edits = _list_hand_edits(block, comparison, fitting) if block else []
+        edits = _list_hand_edits(block, comparison, fitting, remove=remove) if block else []
         if edits and after != before and not (check or force):
             raise _refuse_edits(file.name, edits)
         if not check and after is not None:
@@ -549,10 +556,18 @@ def _refuse_edits(name: str, edits: Sequence[str]) -> ValidationError:
     )
 
 
-def _list_hand_edits(block: Block, comparison: Comparison, fitting: Sequence[Entry]) -> list[str]:
-    """Return the edits that an export would overwrite although they were not imported."""
+def _list_hand_edits(
+    block: Block, comparison: Comparison, fitting: Sequence[Entry], *, remove: bool = False
+) -> list[str]:
+    """Return the edits that an export would overwrite although they were not imported.
+
+    With `remove`, items that the memory does not know count only if they changed since their export, unless the memory
+    has read or written this file: the memory that exported them may have been erased.
+    """
     edits = [f"line {number}: {shorten(line, _SAMPLE)} (not a list item)" for number, line in block.other]
     for change, item, _, entry in comparison.differences:
+        if item is not None and remove and not comparison.last and entry is None and _is_as_exported(item):
+            continue
         if item is not None:
             what = "changed" if item.id in comparison.entries else "new"
             edits.append(f"line {change.line}: {shorten(item.markdown, _SAMPLE)} ({what})")
@@ -561,10 +576,23 @@ def _list_hand_edits(block: Block, comparison: Comparison, fitting: Sequence[Ent
     return edits
 
 
+def _is_as_exported(item: Item) -> bool:
+    """Return whether an item still has the words that its mark was written for."""
+    return bool(item.base) and item.base in [read_item_words(item, kind).digest for kind in KINDS]
+
+
 def _fill_block(
-    engine: Engine, text: str, block: Block | None, front: str, entries: Sequence[Entry], most: targets.Limit
+    engine: Engine,
+    text: str,
+    block: Block | None,
+    opening: tuple[str, str],
+    entries: Sequence[Entry],
+    most: targets.Limit,
 ) -> tuple[str, dict[str, str]]:
-    """Return the file with as many entries as fit in the limit, those with most evidence first, and their digests."""
+    """Return the file with as many entries as fit in the limit, those with most evidence first, and their digests.
+
+    `opening` is the front matter of a new file and the first marker of a new block.
+    """
     # The ids in the file, in its order, matched by id or by text. New entries go to the end, so that a diff shows only
     # them.
     by_name = {name: one.id for one in entries for name in (one.digest, one.id)}
@@ -579,7 +607,7 @@ def _fill_block(
         for kind, heading in HEADINGS.items():
             items = [lines[one.id] for one in ordered if one.record.kind == kind and one.id in chosen]
             parts += [*(("", heading, "") if items and heading else ()), *items]
-        return place_block(text, block, parts if chosen else parts[:1], front)
+        return place_block(text, block, parts if chosen else parts[:1], *opening)
 
     chosen: dict[str, str] = {}
     headed: set[str] = {MemoryType.RULE}

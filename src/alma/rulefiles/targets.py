@@ -106,6 +106,13 @@ def is_rule_file(path: PurePath) -> bool:
     return _RULE_FILES.fullmatch("/".join(parts[at:])) is not None
 
 
+def find_rule_files(folder: Path) -> list[Path]:
+    """Return the files at the root of a repository that coding agents read rules from."""
+    patterns = [*(one.path for one in TARGETS.values()), _INSTRUCTIONS, "CLAUDE.local.md", ".claude/CLAUDE.md"]
+    paths = {path for pattern in patterns for path in folder.glob(pattern.format(name="*")) if path.is_file()}
+    return sorted(paths)
+
+
 def check_name(value: str) -> str:
     """Return a valid name for a file or a skill. Raise ValidationError for any other."""
     name = validate.name("name", value)
