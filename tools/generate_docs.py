@@ -56,7 +56,7 @@ def _commands(parser: argparse.ArgumentParser, heading: str) -> str:
 
 
 def smart_settings() -> str:
-    """Return every setting of the plug-in with its default."""
+    """Return every setting of the plugin with its default."""
     from alma.hooks.paths import DEFAULTS
 
     rows = [f"| `{name}` | `{default}` |" for name, default in DEFAULTS.items()]

@@ -45,7 +45,7 @@ def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="pass both"):
         check_options(HttpOptions(certificate="cert.pem"))
     (tmp_path / "c.pem").write_text("nonsense")
-    with pytest.raises(ConfigError, match="cannot load the certificate"):
+    with pytest.raises(ConfigError, match="c.pem are not a PEM certificate and its key"):
         check_options(HttpOptions(certificate=str(tmp_path / "c.pem"), key=str(tmp_path / "c.pem")))
 
 
