@@ -171,7 +171,7 @@ def _list_sorts(engine: Engine, agent: str, user: str | None) -> list[tuple[str,
 
     def describe_warning(record: Record) -> str:
         pattern = shorten(record.body["pattern"], _LINE_CHARS // 2)
-        return add_condition(record, f"not {pattern}{describe_reason(record)}")
+        return add_condition(record, f"Avoid: {pattern}{describe_reason(record)}")
 
     last: list[str] = []
     if handoff := find_latest(engine, agent, user):
@@ -210,12 +210,12 @@ def wake_up(
     alma: Any,
     agent: words.Agent,
     user_id: words.User = None,
-    topic: Annotated[str | None, About("return what is known about this instead, in up to 600 tokens")] = None,
+    topic: Annotated[str | None, About("return what is known about this topic instead, in up to 600 tokens")] = None,
     deep: Annotated[bool, About("with a topic: include loosely related memories, in up to 3,000 tokens")] = False,
 ) -> Text:
-    """Who an agent is and what matters most of all it remembers, within 900 tokens: what a prompt begins with.
+    """Return an introduction for the prompt: who the agent is and its most important memories, in up to 900 tokens.
 
-    With a topic, what is known about that.
+    With a topic, returns what is known about the topic instead.
     """
     stack = MemoryStack(alma, agent, user_id)
     if deep and not topic:

@@ -609,7 +609,7 @@ def create_domain(
     relationship_types: Annotated[
         Rows | None, About("relationship types, each with name, source_type and target_type")
     ] = None,
-    learning_categories: Annotated[Iterable[str] | None, About("categories that may be learned; default: all")] = None,
+    learning_categories: Annotated[Iterable[str] | None, About("categories that may be learned (default: all)")] = None,
     excluded_categories: Annotated[Iterable[str] | None, About("categories that may not be learned")] = None,
     min_occurrences_for_heuristic: Annotated[
         int | None, About("similar outcomes that form a strategy (default 3)")

@@ -79,13 +79,13 @@ class Ingested:
 @operation(Effect.ADDS, idempotent=True, on_files=True)
 def ingest(
     alma: ALMA,
-    path: Annotated[str, About("a file, folder or export on the machine of the memory", local=True)],
+    path: Annotated[str, About("a file, folder or export archive on this machine", local=True)],
     agent: words.Agent,
     user_id: Annotated[str | None, About("the user who wrote the human messages")] = None,
     only: Annotated[str, About("what to read", ("everything", "documents", "chats"))] = "everything",
     own: Annotated[
         bool | None,
-        About("whether the content is the person's own; default: chats are, documents are not", vouches=True),
+        About("whether the content is the person's own (default: chats are, documents are not)", vouches=True),
     ] = None,
     branches: Annotated[bool, About("also import abandoned branches of conversations")] = False,
     max_file_bytes: Annotated[int | None, About("skip documents larger than this")] = None,

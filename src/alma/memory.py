@@ -159,7 +159,7 @@ class ALMA(Closeable):
         user_id: words.User = None,
         top_k: Annotated[
             int | None,
-            About("maximum results per type (default 5, more for lists)", least=1, most=1000),
+            About("maximum results per type (default: 5, or 20 if the task asks for several)", least=1, most=1000),
         ] = None,
         *,
         mode: words.Mode = "default",
@@ -167,7 +167,7 @@ class ALMA(Closeable):
         tags: Annotated[
             Iterable[str] | None, About("only memories with one of these tags", check=validate.names)
         ] = None,
-        task_type: Annotated[str | None, About("only strategies, warnings and outcomes of this task type")] = None,
+        task_type: Annotated[str | None, About("only heuristics, anti-patterns and outcomes of this task type")] = None,
         since: Annotated[words.Moment, About("only from this time on, such as 2026-05-07 or 2026-05-07T14:30Z")] = None,
         until: Annotated[words.Moment, About("only before this time")] = None,
         as_of: Annotated[words.Moment, About("return what was known at this time")] = None,
@@ -177,8 +177,8 @@ class ALMA(Closeable):
     ) -> MemorySlice:
         """Find memories relevant to a task. Call this before starting a task.
 
-        Returns strategies that worked, warnings, rules, facts, user preferences and past conversations, and `prompt`:
-        the same as text. The result is empty if nothing is relevant. Pass its `retrieval_id` to `learn`.
+        Returns strategies that worked, strategies to avoid, rules, facts, user preferences and past conversations, and
+        `prompt`: the same as text. The result is empty if nothing is relevant. Pass its `retrieval_id` to `learn`.
 
         Notes:
             Without `top_k`, returns up to 5 memories of each type, or 20 if the task asks for several ("how many",
@@ -213,13 +213,13 @@ class ALMA(Closeable):
     ) -> Outcome:
         """Record the outcome of a task. Call this after every task, whether it succeeded or failed.
 
-        Strategies form from repeated successes, warnings from repeated failures. Returns the stored outcome. Calls
-        with the same `idempotency_key`, or with the same `retrieval_id` and arguments, are recorded once.
+        Heuristics form from repeated successes, anti-patterns from repeated failures. Returns the stored outcome.
+        Calls with the same `idempotency_key`, or with the same `retrieval_id` and arguments, are recorded once.
 
         Notes:
             Calls with the same `idempotency_key` count once, also across processes; the same key with other arguments
             is an error. With a `user_id`, the outcome and the lessons formed from it belong to that user; with
-            `shared`, it counts toward the strategies and warnings that all users see instead.
+            `shared`, it counts toward the heuristics and anti-patterns that all users see instead.
         """
         return _views(self.engine, learn_outcomes(self.engine, [build_outcome(self.engine, locals())]), Outcome)[0]
 
@@ -326,7 +326,7 @@ class ALMA(Closeable):
         source: words.Source = "user_stated",
         *,
         subject: Annotated[
-            str | None, About("what the fact is about, such as billing; requires attribute", check=validate.name)
+            str | None, About("what the fact is about, such as billing; requires `attribute`", check=validate.name)
         ] = None,
         attribute: Annotated[
             str | None, About("the property, such as database; replaces the older fact for it", check=validate.name)
@@ -359,7 +359,7 @@ class ALMA(Closeable):
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> Heuristic:
-        """Add a strategy that works. Later outcomes count for or against it."""
+        """Add a heuristic: a strategy that works. Later outcomes count for or against it."""
         return self._add(Heuristic, locals())
 
     @operation(Effect.ADDS, idempotent=True, defaults=_BY_AGENT)
@@ -377,7 +377,7 @@ class ALMA(Closeable):
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> AntiPattern:
-        """Add a warning: what to avoid, why, and what to do instead."""
+        """Add an anti-pattern: what to avoid, why, and what to do instead."""
         return self._add(AntiPattern, locals())
 
     @operation(Effect.ADDS, defaults=_BY_AGENT)
@@ -459,10 +459,12 @@ class ALMA(Closeable):
         self,
         /,
         memory_id: words.MemoryId,
-        fields: Annotated[Mapping[str, Any] | None, About("fields to change, such as {'fact': '…'}")] = None,
+        fields: Annotated[Mapping[str, Any] | None, About('fields to change, such as {"fact": "…"}')] = None,
         *,
         status: Annotated[words.StatusName | Status | None, About("the new status")] = None,
-        tags: words.Tags = None,
+        tags: Annotated[
+            Iterable[str] | None, About("the new tags, which replace the current ones", check=validate.names)
+        ] = None,
         source: words.Source = "user",
         **field_values: Any,
     ) -> Memory:
@@ -518,7 +520,9 @@ class ALMA(Closeable):
         return erase.erase_user(self.engine, user_id)
 
     @operation(Effect.READS, answer=to_changes)
-    def history(self, memory_id: words.MemoryId) -> list[dict[str, Any]]:
+    def history(
+        self, memory_id: Annotated[str, About("the id of a memory or work item", check=validate.name)]
+    ) -> list[dict[str, Any]]:
         """List the changes to a memory or work item, oldest first."""
         record = edit.find_memory(self.engine, memory_id, "work_item")
         changes = edit.list_history(self.engine, memory_id)
@@ -535,7 +539,7 @@ class ALMA(Closeable):
         memory_type: words.TypeOf = None,
         agent: words.AnyAgent = None,
         user_id: Annotated[
-            str | None, About("only memories this user can see; default: all users", check=validate.name)
+            str | None, About("only memories this user can see (default: all users)", check=validate.name)
         ] = None,
         status: words.StatusOf = "active",
         limit: Annotated[int, About("maximum results", least=1, most=1000)] = 10,
@@ -622,8 +626,12 @@ class ALMA(Closeable):
     def forget(
         self,
         agent: words.AnyAgent = None,
-        older_than_days: Annotated[float, About("not used or confirmed for this many days", least=0)] = 90,
-        below_confidence: Annotated[float, About("and faded below this strength, 0 to 1", least=0)] = 0.3,
+        older_than_days: Annotated[
+            float, About("only memories not used or confirmed for this many days", least=0)
+        ] = 90,
+        below_confidence: Annotated[
+            float, About("only memories whose confidence has faded below this, 0 to 1", least=0)
+        ] = 0.3,
         dry_run: Annotated[bool, About("only report what would be archived")] = False,
     ) -> Forgotten:
         """Archive memories that have faded and were not used or confirmed lately. Nothing is deleted."""
@@ -637,7 +645,7 @@ class ALMA(Closeable):
     ) -> Reconciled:
         """Ask the configured model how similar memories relate, and supersede outdated ones.
 
-        Each pair is checked once. Superseded memories stay in history; `update` with the status 'active' restores one.
+        Each pair is checked once. Superseded memories stay in history; `update` with status 'active' restores one.
 
         Notes:
             Without a model, nothing is compared and `problem` says why.
@@ -649,7 +657,7 @@ class ALMA(Closeable):
         self,
         agent: words.AnyAgent = None,
         user_id: Annotated[
-            str | None, About("only memories this user can see; default: all users", check=validate.name)
+            str | None, About("only memories this user can see (default: all users)", check=validate.name)
         ] = None,
     ) -> Stats:
         """Count memories by type, status and agent."""
@@ -657,7 +665,10 @@ class ALMA(Closeable):
 
     @operation(Effect.READS, answer=Text)
     def playbook(
-        self, agent: words.AnyAgent = None, max_tokens: words.MaxTokens = 4000, user_id: words.User = None
+        self,
+        agent: words.AnyAgent = None,
+        max_tokens: Annotated[int, About("token budget of the page")] = 4000,
+        user_id: words.User = None,
     ) -> str:
         """Return everything learned as one page: rules, what works, what to avoid.
 
@@ -741,7 +752,7 @@ class ALMA(Closeable):
         memory_type: words.TypeOf = None,
         agent: words.AnyAgent = None,
         user_id: Annotated[
-            str | None, About("only this user's own memories; default: all users", check=validate.name)
+            str | None, About("only this user's own memories (default: all users)", check=validate.name)
         ] = None,
         status: words.StatusOf = "active",
         tag: Annotated[str | None, About("only memories with this tag", check=validate.name)] = None,

@@ -46,31 +46,39 @@ def check_metadata(label: str, value: Any) -> dict[str, Any]:
 
 Agent = Annotated[str, About("the agent's name", check=validate.name, example="dev")]
 Rater = Annotated[str | None, About("the agent that reports it", check=validate.name)]
-AnyAgent = Annotated[str | None, About("only this agent's; default: all agents", check=validate.name)]
+AnyAgent = Annotated[str | None, About("only this agent's (default: all agents)", check=validate.name)]
 By = Annotated[str | None, About("who makes the change; an agent cannot change what another has claimed")]
 Project = Annotated[str | None, About("another project of the memory", check=validate.name, for_python=True)]
 User = Annotated[str | None, About("the user this is for", check=validate.name, example="ana")]
 Owner = Annotated[
     str | None,
-    About("the owner, who alone sees it; default: all users see it", check=validate.optional_name),
+    About("the owner, who alone sees it (default: all users see it)", check=validate.optional_name),
 ]
 Task = Annotated[str, About("the task, in a sentence or more", example="Deploy the API")]
-Tags = Annotated[Iterable[str] | None, About("tags", check=validate.names, example=["deploy"])]
-Metadata = Annotated[Mapping[str, Any] | None, About("your own JSON object", check=check_metadata)]
+Tags = Annotated[Iterable[str] | None, About("tags to add", check=validate.names, example=["deploy"])]
+Metadata = Annotated[
+    Mapping[str, Any] | None, About("extra data to store with it, a JSON object", check=check_metadata)
+]
 Limit = Annotated[int, About("maximum results")]
 MemoryId = Annotated[str, About("the memory's id", check=validate.name, example="h_01m7hnn9m5400rc1dqvrg758qq")]
-TypeOf = Annotated[TypeName | MemoryType | type[Memory] | None, About("the memory type", check=check_type)]
+TypeOf = Annotated[TypeName | MemoryType | type[Memory] | None, About("only memories of this type", check=check_type)]
 Types = Annotated[Iterable[TypeName | MemoryType] | None, About("only these memory types", check=check_types)]
 OutcomeOf = Annotated[OutcomeName | Result, About("the result")]
-Mode = Annotated[ModeName, About("how broadly to search")]
+Mode = Annotated[
+    ModeName,
+    About(
+        "how to search: default, precise (few and certain), broad, recent (newer first) or learning (what worked and "
+        "what failed)"
+    ),
+]
 Signal = Annotated[SignalName | FeedbackSignal, About("the rating")]
-StatusOf = Annotated[StatusName | Status | None, About("only this status; null for any")]
+StatusOf = Annotated[StatusName | Status | None, About("only memories with this status; null for any")]
 Moment = datetime | str | None
 Source = Annotated[
     str,
     About(
-        "origin: user (a person said it), agent (you), tool (program output), content (file, page, mail, pasted text) "
-        "or import",
+        "where it comes from: user (a person stated it), agent (you), tool (program output), content (file, page, "
+        "mail, pasted text) or import",
         check=check_source,
     ),
 ]

@@ -58,7 +58,7 @@ def test_the_plan_says_what_would_be_read_as_what(written: Path, run: Run) -> No
 def test_a_dry_run_counts_and_keeps_nothing(written: Path, run: Run) -> None:
     ran = run("ingest", "written", "--agent", "dev", "--user", "ana", "--dry-run")
     assert ran.code == 0
-    assert "waiting 1" in ran.out
+    assert "would store 2 conversations and documents, 1 fact, 1 user preference; 1 to review" in ran.out
     assert run("stats", "--json").json["total_count"] == 0
 
 
@@ -66,9 +66,8 @@ def test_what_was_read_is_told_with_what_was_not(written: Path, run: Run) -> Non
     ran = run("ingest", "written", "--agent", "dev", "--user", "ana")
     assert ran.code == 0  # a torn line is no error
     for part in (
-        "files 2",
-        "conversations 1, documents 1, messages 2, sections 1",
-        "user_preferences 1",
+        "read 2 files: 1 conversation, 1 document, 2 messages, 1 section; stored 2 conversations and documents, ",
+        "1 user preference",
         "content that is not your own waits for your review: run `alma list --status candidate`",
         "decisions.md markdown",
         "neither a document nor a chat, by its name",
@@ -81,8 +80,9 @@ def test_what_was_read_is_told_with_what_was_not(written: Path, run: Run) -> Non
     # The document is somebody's words, and waits.
     assert run("list", "--status", "candidate", "--json").json["count"] == 1
     again = run("ingest", "written", "--agent", "dev", "--user", "ana")
-    assert "files unchanged 2" in again.out
-    assert "user_preferences" not in again.out
+    assert "read 2 files (2 unchanged)" in again.out
+    assert "stored nothing new" in again.out
+    assert "user preference" not in again.out
     document = run("ingest", "written", "--agent", "dev", "--user", "ana", "--json").json
     assert (document["counts"]["files"], document["dry_run"]) == (2, False)
 
@@ -100,7 +100,7 @@ def test_a_long_list_is_shortened_with_a_count(project: Path, run: Run) -> None:
     Path("torn.jsonl").write_text("\n".join([good, *["{torn"] * 40]), encoding="utf-8")
     assert len(run("ingest", "torn.jsonl", "--agent", "dev", "--dry-run", "--json").json["damaged"]) == 40
     ran = run("ingest", "torn.jsonl", "--agent", "dev")
-    assert "damaged 40" in ran.out
+    assert "40 damaged" in ran.out
     assert ran.out.count("not complete JSON") == 20
     assert "… and 20 more; --json lists all" in ran.out
 
@@ -149,14 +149,14 @@ def test_what_was_found_is_shown_with_its_words(chat: str, run: Run) -> None:
     ran = run("learn-from", chat, "--agent", "helena", "--dry-run")
     assert ran.code == 0
     assert "From now on never use sleep() for async waits" in ran.out
-    assert "extracted count  2\n" in ran.out
+    assert "found 2 memories; would store 1 outcome, 1 rule\n" in ran.out
     assert "dry run          yes\n" in ran.out
     assert run("stats", "--json").json["total_count"] == 0
 
 
 def test_a_conversation_teaches_once(chat: str, run: Run) -> None:
     told = ("learn-from", chat, "--agent", "helena", "--session", "monday", "--save-episode")
-    assert "new              2\n" in run(*told).out
+    assert "; stored 1 outcome, 1 rule\n" in run(*told).out
     again = run(*told, "--json").json
     assert (again["new"], again["known"], again["episode_id"][:4]) == (0, 2, "epi_")
     assert run("list", "--type", "episode", "--json").json["memories"][0]["session_id"] == "monday"
@@ -173,7 +173,7 @@ def test_a_note_is_learned_from(project: Path, run: Run) -> None:
     Path("decisions.md").write_text(text, encoding="utf-8")
     ran = run("learn-from", "decisions.md", "--text", "--agent", "helena")
     assert "We decided to use PostgreSQL for the billing service." in ran.out
-    assert "new              2\n" in ran.out
+    assert "; stored 1 fact, 1 work item\n" in ran.out
     [fact] = run("list", "--type", "domain_knowledge", "--json").json["memories"]
     assert fact["source"] == "decisions.md"
     assert run("work", "list", "--json").json["items"][0]["title"] == "Rotate the keys"
@@ -193,12 +193,12 @@ def test_the_words_of_others_wait(chat: str, run: Run) -> None:
 
 def test_what_is_less_sure_is_left_out_and_told(chat: str, run: Run) -> None:
     ran = run("learn-from", chat, "--agent", "helena", "--min-confidence", "0.8")
-    assert "new              1\n" in ran.out
+    assert "found 1 memory; stored 1 rule\n" in ran.out
     assert "skipped" in ran.out
     assert "is below 0.8" in " ".join(ran.out.split())
     Path("note.md").write_text("We decided to use PostgreSQL for the billing service.")
     none = run("learn-from", "note.md", "--text", "--agent", "helena", "--min-confidence", "1")
-    assert "extracted count  0\n" in none.out
+    assert "found 0 memories; " in none.out
     assert "its confidence (0.8" in " ".join(none.out.split())
 
 
@@ -266,7 +266,7 @@ class Told:
 
 def test_where_no_model_is_asked(project: Path, run: Run) -> None:
     ran = run("usage")
-    assert ran.out.startswith("  provider  none\n")
+    assert ran.out == "No model is configured, and no calls were made.\n"
     assert run("usage", "--json").json["days"] == []
 
 

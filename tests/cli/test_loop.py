@@ -27,7 +27,7 @@ def outcome(**more: Any) -> dict[str, Any]:
 def test_learning_says_how_the_strategy_stands_and_what_it_became(project: Path, run: Run) -> None:
     first = run("learn", *DEPLOY, "--outcome", "success")
     assert first.code == 0
-    assert "this strategy: 1 of 1 worked; a heuristic forms after 3 outcomes" in first.out
+    assert "on similar tasks, this strategy worked 1 of 1 times; a heuristic forms after 3 outcomes" in first.out
     run("learn", *DEPLOY, "--outcome", "success")
     third = run("learn", *DEPLOY, "--outcome", "success")
     assert "heuristic formed: Deploy the auth service: Blue-green deployment (3 of 3 worked)" in third.out
@@ -113,7 +113,9 @@ def test_a_refused_line_is_named_and_says_what_was_kept(project: Path, run: Run)
     assert ran.code == 1
     assert ran.json["error"]["type"] == "ValidationError"
     assert ran.json["error"]["message"].startswith("bad.jsonl, line 3: unknown outcome 'meh'")
-    assert ran.json["error"]["message"].endswith("stored so far: 2 lines, so continue from this one")
+    assert ran.json["error"]["message"].endswith(
+        " 2 lines before it were stored; correct this line and continue from here."
+    )
     assert run("stats", "--json").json["by_type"]["outcome"] == 2
 
 

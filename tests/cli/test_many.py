@@ -81,7 +81,7 @@ def test_what_is_wrong_is_named_by_its_line(
 
 def test_what_stood_before_a_wrong_line_is_there(project: Path, run: Run) -> None:
     ran = run("add", "many", lines(FACT, {**FACT, "fact": ""}), "--agent", "ops")
-    assert "stored so far: 1 line" in ran.err
+    assert "1 line before it was stored" in ran.err
     assert run("list", "--json").json["count"] == 1
 
 

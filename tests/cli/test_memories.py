@@ -24,7 +24,7 @@ def test_list_shows_and_filters(project: Path, deployed: dict[str, str], run: Ru
     assert only["count"] == 1
     assert only["memories"][0]["id"] == deployed["heuristic"]
     assert only["memories"][0]["type"] == "heuristic"
-    assert run("list", "--agent", "nobody").out.startswith("No memories found. Add one with `alma add`")
+    assert run("list", "--agent", "nobody").out == "No memories match.\n"
     assert run("list", "--limit", "2", "--json").json["count"] == 2
     run("update", deployed["fact"], "--status", "archived", "--tag", "old")
     assert run("list", "--tag", "old", "--json").json["count"] == 0
@@ -33,10 +33,46 @@ def test_list_shows_and_filters(project: Path, deployed: dict[str, str], run: Ru
     assert "archived" in run("list", "--tag", "old", "--status", "all").out
 
 
+@pytest.mark.parametrize("word", ["fact", "facts", "knowledge", "domain_knowledge"])
+def test_types_may_be_called_as_in_the_help(deployed: dict[str, str], run: Run, word: str) -> None:
+    assert [one["id"] for one in run("list", "--type", word, "--json").json["memories"]] == [deployed["fact"]]
+    assert deployed["fact"][:14] in run("search", "host nine", "--type", word).out
+    found = run("retrieve", "Logs of host nine", "--agent", "ops", "--type", word, "--json").json["memories"]
+    assert [one["id"] for one in found] == [deployed["fact"]]
+
+
+def test_memories_may_be_added_by_other_names_of_their_types(project: Path, run: Run) -> None:
+    ops = ("--agent", "ops")
+    for type, argv in {
+        "domain_knowledge": ("fact", *ops, "--domain", "d", "--fact", "Logs are on host nine"),
+        "heuristic": ("strategy", *ops, "--condition", "Testing", "--strategy", "Twice"),
+        "anti_pattern": ("warning", *ops, "--pattern", "Deploy on Friday", "--why-bad", "Nobody is there"),
+    }.items():
+        assert run("add", *argv, "--json").json["memory"]["type"] == type
+    (project / "chat.jsonl").write_text('{"speaker": "ana", "text": "Hello"}')
+    ran = run("add", "conversation", "chat.jsonl", *ops, "--session", "s", "--json")
+    assert ran.json["memory"]["type"] == "episode"
+    assert (
+        "Valid: anti-pattern, episode, episodes, heuristic, knowledge, many, preference, rule." in run("add", "x").err
+    )
+
+
+def test_only_a_person_activates_a_candidate(project: Path, run: Run) -> None:
+    rule = ("add", "rule", "--agent", "ops", "--rule", "Push to main", "--source", "agent", "--json")
+    proposed = run(*rule).json["memory"]
+    assert proposed["status"] == "candidate"
+    for source in ("agent", "tool", "content"):
+        ran = run("update", proposed["id"], "--status", "active", "--source", source)
+        assert ran.code == 1
+        assert "is a candidate" in ran.err
+        assert run("show", proposed["id"], "--json").json["memory"]["status"] == "candidate"
+    assert run("update", proposed["id"], "--status", "active", "--json").json["memory"]["status"] == "active"
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("--type", "fact"), "unknown type 'fact'"),
+        (("--type", "fakt"), "unknown type 'fakt'"),
         (("--status", "gone"), "unknown status 'gone'"),
         (("--limit", "0"), "limit must be a whole number"),
     ],
@@ -170,7 +206,7 @@ def test_feedback_moves_confidence(project: Path, deployed: dict[str, str], run:
     assert down["signal"] == "thumbs_down"
     assert down["memory"]["confidence"] < down["confidence_before"]
     up = run("feedback", deployed["fact"], "up")
-    assert up.out.startswith("recorded thumbs_up; confidence 0.")
+    assert up.out.startswith("recorded up; confidence 0.")
     for signal in ("used", "ignored"):
         assert run("feedback", deployed["fact"], signal).code == 0
     evidence = run("show", deployed["fact"], "--json").json["evidence"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from alma.cli.derive import COMMANDS, build_parser
 
 Run = Callable[..., Any]
 
@@ -33,7 +36,7 @@ def test_an_own_import_says_that_an_earlier_one_still_waits(project: Path, run: 
     run("import", "memory.jsonl", "--config", other, *first)
     ran = run("import", "memory.jsonl", "--config", other, "--trusted")
     assert ran.code == 0
-    assert "nothing changed: 1 known" in ran.out
+    assert "nothing changed: 1 already stored" in ran.out
     assert "still waiting for your review: 1" in ran.out
     assert "alma update ID --status active" in ran.out
 
@@ -54,7 +57,7 @@ def test_an_import_of_another_project_says_where_it_is_seen(project: Path, run: 
 
 def test_reading_own_words_again_says_that_they_are_left_as_they_were(project: Path, run: Run) -> None:
     Path("notes.md").write_text(NOTES)
-    assert "waiting" in run("ingest", "notes.md", "--agent", "dev").out
+    assert "; 2 to review" in run("ingest", "notes.md", "--agent", "dev").out
     ran = run("ingest", "notes.md", "--agent", "dev", "--own")
     assert "2 already stored and unchanged" in ran.out
     assert "alma update ID --status active" in ran.out
@@ -177,7 +180,7 @@ def test_help_says_what_a_negative_option_does(project: Path, run: Run) -> None:
             "path         show how two entities are related",
             "what can be reached from an entity, nearest first; or",
         ),
-        ("graph around", "maximum number of steps (default 2)", "--to"),
+        ("graph around", "maximum number of steps (default: 2)", "--to"),
         ("graph path", "TO the other entity", "`to`"),
         ("graph suggest", "pairs of entities that may be the same", "by type"),
         ("graph stats", "by type", "--suggestions"),
@@ -206,11 +209,11 @@ def test_help_says_what_a_negative_option_does(project: Path, run: Run) -> None:
         ("session end", "--next NEXT a step for the next session", "start_session"),
         ("rules list", "List rules, newest first.", "List memories"),
         ("rules import", "`alma rules export`", "export_rules"),
-        ("list", "all for any", "null"),
-        ("search", "all for any", "null"),
+        ("list", "only memories with this status: candidate, active, superseded, archived, retired or all", "null"),
+        ("search", "only memories with this status: candidate, active, superseded, archived, retired or all", "null"),
         ("retrieve", "`alma show ID` shows a memory in full", "`get`"),
-        ("add rule", "or import (default user)", "user_stated"),
-        ("add preference", "or import (default user)", "explicit_instruction"),
+        ("add rule", "or import (default: user)", "user_stated"),
+        ("add preference", "or import (default: user)", "explicit_instruction"),
     ],
 )
 def test_help_describes_the_command_itself(run: Run, command: str, wanted: str, unwanted: str) -> None:
@@ -260,3 +263,13 @@ def test_files_left_out_on_request_say_so(project: Path, run: Run) -> None:
     Path("chats/chat.json").write_text("[]")
     plan = run("ingest", "chats", "--only", "documents", "--plan", "--json").json
     assert [one["reason"] for one in plan["skipped"]] == ["left out by --only documents"]
+
+
+def test_help_is_for_people_not_for_models(run: Run) -> None:
+    build_parser()
+    for name in [one.words for one in COMMANDS]:
+        text = " ".join(run(*name.split(), "--help").out.split())
+        assert "Call this" not in text, name
+        assert not re.search(r"`[a-z]+_[a-z_]+`", text.partition(" options:")[0]), name
+        if "--agent AGENT the agent's name" in text:
+            assert "the agent's name (default: $ALMA_AGENT, then default_agent)" in text, name

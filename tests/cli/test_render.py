@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from alma.cli.render import Output, draw_interval, shorten_ids
+from alma.cli.render import Output, draw_interval, format_duration, shorten_ids
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,18 @@ def test_any_dataclass_is_a_card_and_its_parts_a_table(capsys: pytest.CaptureFix
     assert "steps  first\n         second\n" in shown
     assert "wheel  2.0 kB\n" in shown
     assert "empty" not in shown
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "0 ms"),
+        (230, "230 ms"),
+        (2129, "2.13 s"),
+        (59_900, "59.9 s"),
+        (217_143, "3 min 37 s"),
+        (7_260_000, "2 h 1 min"),
+    ],
+)
+def test_durations_are_readable(milliseconds: int, text: str) -> None:
+    assert format_duration(milliseconds) == text

@@ -61,10 +61,10 @@ def test_export_writes_a_block_and_says_so(taught: Path, run: Run) -> None:
     FILE.write_text("# Mine\n")
     ran = run("rules", "export", "--to", "agents-md")
     assert ran.code == 0
-    assert ran.out.startswith("AGENTS.md was written: 2 items, ")
+    assert ran.out.startswith("wrote AGENTS.md: 2 items, ")
     assert FILE.read_text().startswith("# Mine\n")
     assert "- Use pnpm instead of npm *Why:* the lock file is pnpm's" in FILE.read_text()
-    assert run("rules", "export", "--to", "agents-md").out.startswith("AGENTS.md is current: 2 items")
+    assert run("rules", "export", "--to", "agents-md").out.startswith("AGENTS.md is up to date: 2 items")
 
 
 def test_nothing_to_write(project: Path, run: Run) -> None:
@@ -97,7 +97,7 @@ def test_other_memories_when_asked_for(taught: Path, run: Run) -> None:
 
 def test_what_there_is_no_room_for_is_told(taught: Path, run: Run) -> None:
     ran = run("rules", "export", "--to", "claude-md", "--limit", "5", "--path", "docs/RULES.md", "--root", ".")
-    assert "docs/RULES.md was written: 1 item, 5 lines of 5 lines" in ran.out
+    assert "wrote docs/RULES.md: 1 item, 5 lines of 5 lines" in ran.out
     assert "left out" in ran.out
     assert "the file is limited to 5 lines" in ran.out
 
@@ -106,7 +106,7 @@ def test_check_in_a_build(taught: Path, run: Run) -> None:
     ran = run("rules", "export", "--to", "agents-md", "--check")
     assert ran.code == 1
     assert "+- **When committing:** Run the linter" in ran.out
-    assert "AGENTS.md is not current" in ran.out
+    assert "AGENTS.md is not up to date" in ran.out
     assert not FILE.exists()
     run("rules", "export", "--to", "agents-md")
     assert run("rules", "export", "--to", "agents-md", "--check").code == 0

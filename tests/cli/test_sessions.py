@@ -27,7 +27,7 @@ def test_start_prints_the_id_and_a_briefing(project: Path, run: Run) -> None:
     ran = run("session", "start", *HELENA, "--goal", "Test the login", "--no-workspace")
     assert ran.code == 0
     assert ran.out.split()[:2] == ["session", "id"]
-    for part in ("helena", "Test the login: Empty fields first", "items total", "rules"):
+    for part in ("helena", "Test the login: Empty fields first", "items      1", "rules"):
         assert part in ran.out
     assert item[:14] in ran.out.partition("suggested focus")[2]
     assert "codebase state" not in ran.out
@@ -223,3 +223,13 @@ def test_wake_up_is_exactly_the_text(project: Path, deployed: dict[str, str], ru
     assert about.startswith("### What worked (learned from outcomes)")
     assert run("session", "wake-up", "--agent", "ops", "--topic", "deploy", "--deep", "--json").json["text"]
     assert "--deep can only be used with --topic" in run("session", "wake-up", "--agent", "ops", "--deep").err
+
+
+def test_a_session_without_notes_reports_no_success(project: Path, run: Run) -> None:
+    run("session", "start", *HELENA)
+    out = " ".join(run("session", "end", *HELENA).out.split())
+    assert "last action none recorded last outcome unknown" in out
+    run("session", "start", *HELENA)
+    assert "last outcome failure" in " ".join(run("session", "end", *HELENA, "--outcome", "failure").out.split())
+    run("session", "start", *HELENA)
+    assert run("session", "end", *HELENA, "--json").json["handoff"]["last_outcome"] == "success"

@@ -122,3 +122,23 @@ def test_init_makes_an_existing_folder_private(folder: Path, run: Run) -> None:
     (folder / ".alma").mkdir(mode=0o755)
     run("init")
     assert mode(folder / ".alma") == 0o700
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("--storage", "postgres"), "error: unknown storage 'postgres'. Valid: sqlite, file. Run `alma init --help`"),
+        (("--storage", "sqlit"), "unknown storage 'sqlit'. Did you mean 'sqlite'? Valid: sqlite, file."),
+        (("--embedding", "minilm"), "unknown embedder 'minilm'. Valid: auto, local, openai, azure, hash, none."),
+    ],
+)
+def test_an_unknown_value_of_an_option_lists_the_valid_ones(run: Run, argv: tuple[str, ...], message: str) -> None:
+    ran = run("init", *argv)
+    assert ran.code == 2
+    assert message in ran.err
+
+
+def test_wrong_usage_is_reported_as_json_too(run: Run) -> None:
+    error = run("--json", "list", "--limit", "many").json["error"]
+    assert error["type"] == "UsageError"
+    assert error["message"].startswith("--limit must be a whole number, not 'many'.")

@@ -38,7 +38,7 @@ def test_out_and_in_again_gives_the_same_answers(held: Path, run: Run) -> None:
     assert "wrote" in wrote.out
     assert stat.S_IMODE(os.stat("memory.jsonl").st_mode) == 0o600
     other = elsewhere(held)
-    assert "would be" in run("import", "memory.jsonl", "--config", other, "--dry-run").out
+    assert "would import: 7 added" in run("import", "memory.jsonl", "--config", other, "--dry-run").out
     first = run("import", "memory.jsonl", "--config", other, "--trusted", "--json").json
     assert first["added"] > 4
     again = run("import", "memory.jsonl", "--config", other, "--trusted", "--json").json
@@ -130,7 +130,7 @@ def test_a_person_is_shown_the_rules_and_asked(
     answering(answer)
     ran = run("import", "memory.jsonl", "--config", other)
     assert "Use pnpm" in ran.out
-    assert "Is it your own export" in ran.err
+    assert "Is it your own export? y imports it unchanged, n imports its memories for review. [y/N]" in ran.err
     assert statuses(run, other) == {"Use pnpm": status}
 
 
@@ -197,7 +197,7 @@ def test_what_was_cut_off_between_two_lines_is_noticed(held: Path, run: Run) -> 
 def test_of_strangers_it_is_said_what_was_left_out(held: Path, run: Run) -> None:
     run("export", "memory.jsonl")
     ran = run("import", "memory.jsonl", "--config", elsewhere(held), "--untrusted")
-    assert "left out" in ran.out
+    assert "2 skipped (only memories are imported from untrusted files)" in ran.out
 
 
 def test_a_backup_is_a_store(held: Path, run: Run) -> None:

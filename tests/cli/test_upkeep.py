@@ -51,7 +51,7 @@ def test_forget_where_nobody_can_be_asked(
 
 
 def test_nothing_to_forget_needs_no_answer(project: Path, deployed: dict[str, str], run: Run) -> None:
-    assert run("archive").out == "would archive 0 memories\n"
+    assert run("archive").out == "nothing to archive\n"
 
 
 def test_forget_checks_its_numbers(project: Path, run: Run) -> None:
@@ -62,7 +62,7 @@ def test_forget_checks_its_numbers(project: Path, run: Run) -> None:
 
 def test_stats(project: Path, deployed: dict[str, str], run: Run) -> None:
     out = run("stats").out
-    for part in ("total count      5", "by agent         ops 5", "outcome 3"):
+    for part in ("memories    5", "by agent    ops 5", "outcome 3"):
         assert part in out
     document = run("stats", "--agent", "ops", "--json").json
     assert document["by_type"]["outcome"] == 3
@@ -118,5 +118,12 @@ def test_erase_user_asks_and_counts(project: Path, run: Run, answering: Callable
     run("add", "preference", "--user", "ana", "--category", "tone", "--preference", "Short")
     answering("n\n")
     assert run("delete", "--user", "ana").out == "Nothing was changed.\n"
-    assert run("delete", "--user", "ana", "--yes").out == "deleted everything of ana\n  user preference  1\n"
+    assert run("delete", "--user", "ana", "--yes").out == "deleted everything of user 'ana'\n  user preference  1\n"
     assert run("delete", "--user", "ana", "--yes", "--json").json == {"user_id": "ana", "counts": {}}
+
+
+def test_reconciling_needs_a_model(project: Path, run: Run) -> None:
+    ran = run("reconcile")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: no model is configured; set `model` in the configuration")
+    assert run("reconcile", "--json").json["problem"] == "no model is configured"

@@ -120,7 +120,7 @@ def test_next_with_claim_takes_it(added: dict[str, str], run: Run) -> None:
     assert (item["status"], item["claimed_by"]) == ("in_progress", "victor")
     ran = run("work", "next", "--agent", "ana")
     assert ran.code == 1
-    assert ran.out == "no work item is available; 2 open items blocked, in progress or another agent's\n"
+    assert ran.out == "no work item is available: 2 open items are blocked, in progress or owned by another agent\n"
 
 
 def test_history_shows_times_without_fractions_of_a_second(added: dict[str, str], run: Run) -> None:
@@ -190,11 +190,11 @@ def test_progress_counts_and_says_what_holds_up(added: dict[str, str], run: Run)
     run("work", "claim", added["bug"], "--agent", "victor")
     run("work", "status", run("work", "add", "Third", "--json").json["item"]["id"], "done")
     out = run("work", "progress").out
-    assert "items total  3\n" in out
+    assert "items      3\n" in out
     for part in ("done 1", "in_progress 1", "blocked 1"):
         assert part in " ".join(out.split())
     assert added["bug"] in out.partition("\nblocked\n")[2]
-    assert "items total  0\n" in run("work", "progress", "--agent", "ana").out
+    assert "items      0\n" in run("work", "progress", "--agent", "ana").out
     summary = run("work", "progress", "--json").json
     assert (summary["items_total"], summary["by_status"]["done"]) == (3, 1)
 

@@ -152,7 +152,7 @@ def test_cleanup_asks_and_keeps_the_newest(begun: None, run: Run, answering: Cal
     ("argv", "message"),
     [
         (("checkpoint", "r7", "n", "--state", "{"), "--state is not valid JSON"),
-        (("checkpoint", "r7", "n", "--state", "[1]"), "--state must be an object"),
+        (("checkpoint", "r7", "n", "--state", "[1]"), "--state must be a JSON object"),
         (("checkpoint", "r7", "n", "--from", "none.json"), "cannot read none.json"),
         (("checkpoint", "r7", "n", "--state", "{}", "--metadata", "x"), "metadata is not valid JSON"),
         (("resume", "none"), "there is no run 'none' in project 'shop'. The latest runs: r7."),

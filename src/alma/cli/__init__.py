@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ..errors import ALMAError
-from .derive import Call, Command, build_parser, list_completions, rename_command
+from .derive import Call, Command, UsageError, build_parser, list_completions, rename_command
 from .render import Output, format_json
 
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -32,6 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(sys.argv[1:] if argv is None else list(argv), warnings)
         sys.stdout.flush()
         return code
+    except UsageError as error:
+        Output(as_json="--json" in (sys.argv[1:] if argv is None else argv)).error(error)
+        return USAGE
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else USAGE
     except KeyboardInterrupt:
@@ -65,11 +68,13 @@ def _run(words: list[str], warnings: logging.Handler) -> int:
         # argparse accepts positional values only up to the first option.
         getattr(args, several[0]).extend(rest)
     elif rest:
+        if args.command is None:
+            args.parser.error(f"unknown option {rest[0]!r}")
         close = difflib.get_close_matches(rest[0].partition("=")[0], args.parser._option_string_actions, n=1)
         meant = f". Did you mean {close[0]!r}?" if close else ""
         args.parser.error(f"unrecognized arguments: {' '.join(rest)}{meant}")
     if args.command is None:
-        parser.print_help(sys.stderr)
+        args.parser.print_help(sys.stderr)
         return USAGE
     if hint:
         print(hint, file=sys.stderr)
@@ -84,6 +89,8 @@ def _run(words: list[str], warnings: logging.Handler) -> int:
                 # A missing argument is reported before any file is read.
                 call.read_arguments()
             answer = command.run(call) if command.run else call.answer()
+    except UsageError:
+        raise
     except ALMAError as error:
         out.error(error)
         return FAILED

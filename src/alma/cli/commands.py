@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ..config import load_yaml
 from ..errors import ConfigError, NotFoundError, ScopeError, ValidationError, unknown
 from ..knowledge import plan_ingest
 from ..schema import type_of
+from ..types.record import find_source
 from ..upkeep import count_results, find_lessons, read_background
 from . import render
 from .derive import COMMANDS, REVIEW, YES, Argument, Call, Command, Reply, command, parse_json, reply_value
@@ -26,14 +28,26 @@ _TEST = Argument("--test NAME=pass|fail…", "result of a test", dest="tests")
 _PROMPT = Argument("--prompt", "print only the text for a prompt")
 _ITEM_ID = {"item_id": "the work item's id"}
 _NOTED = {
-    "session_id": "the session's id; default: the agent's only open session",
+    "session_id": "the session's id (default: the agent's only open session)",
     "decisions": "a decision",
     "key_decisions": "a decision",
     "active_files": "a file being worked on",
     "blockers": "what blocks the work",
     "risk_flags": "what may go wrong",
 }
+_READ = {name: (name[:-1],) for name in ("conversations", "documents", "messages", "sections")}
+_STORED = {
+    "episodes": ("conversation or document", "conversations and documents"), "rules": ("rule",),
+    "domain_knowledge": ("fact",), "user_preferences": ("user preference",), "heuristics": ("heuristic",),
+    "anti_patterns": ("anti-pattern",), "outcomes": ("outcome",), "work_items": ("work item",),
+}  # fmt: skip
+_COUNTED = {
+    "waiting": "to review", "known": "already stored", "unchanged": "unchanged", "skipped": "skipped",
+    "damaged": "damaged",
+}  # fmt: skip
+"""The counts of an import: what was read, what was stored, and the others."""
 _REFUSED = (ValidationError, ScopeError, NotFoundError)
+_TYPES = {"domain-knowledge": ("fact",), "user-preference": ("user preference",), "work-item": ("work item",)}
 _ENDS = ("completed", "failed", "cancelled")
 _BATCH = 100
 
@@ -55,7 +69,8 @@ def read_text(source: str) -> str:
 def check_object(place: str, value: Any, what: str) -> dict[str, Any]:
     """Return a JSON object. Raise ValidationError that names `place` for any other value."""
     if not isinstance(value, dict):
-        raise ValidationError(f"{place} must be an object with {what}; nothing was recorded")
+        kind = "a JSON object" if place.startswith("--") else f"an object with {what}"
+        raise ValidationError(f"{place} must be {kind}; nothing was recorded")
     return value
 
 
@@ -88,8 +103,12 @@ def send_lines(lines: Sequence[Line], send: Callable[[list[dict[str, Any]]], lis
                 try:
                     answers += send([row])
                 except _REFUSED as error:
-                    stored = f"; stored so far: {count(len(answers), 'line')}, so continue from this one"
-                    raise type(error)(f"{place}: {error}{stored if answers else ''}") from error
+                    stored = (
+                        f" {count(len(answers), 'line')} before it {'was' if len(answers) == 1 else 'were'} stored; "
+                    )
+                    stored += "correct this line and continue from here."
+                    text = f"{place}: {error}".rstrip(".") + "."
+                    raise type(error)(f"{text}{stored if answers else ''}") from error
         report(len(answers), len(lines))
     return answers
 
@@ -132,14 +151,16 @@ def learn(call: Call) -> Reply:
         lessons = find_lessons(call.alma, outcomes, since)
         document = {"recorded": len(outcomes), "ids": [one.id for one in outcomes], "learned": lessons}
         return Reply(
-            document, f"recorded {count(len(outcomes), 'outcome')}", lessons or "no strategy or warning changed"
+            document, f"recorded {count(len(outcomes), 'outcome')}", lessons or "no heuristic or anti-pattern changed"
         )
     outcome = call.run("learn", **arguments)
     lessons, tally = find_lessons(call.alma, [outcome], since), count_results(call.alma, outcome)
-    forms = (
-        f"; a heuristic forms after {tally.needed} outcomes that mostly succeed" if tally.results < tally.needed else ""
-    )
-    state = f"this strategy: {tally.successes} of {tally.results} worked{forms}"
+    forms = ""
+    if outcome.outcome == "failure":
+        forms = "; an anti-pattern forms from repeated failures"
+    elif tally.results < tally.needed:
+        forms = f"; a heuristic forms after {tally.needed} outcomes that mostly succeed"
+    state = f"on similar tasks, this strategy worked {tally.successes} of {tally.results} times{forms}"
     document = {"outcome": outcome, "learned": lessons, "strategy": tally}
     return Reply(document, f"recorded {outcome.id}", lessons or state)
 
@@ -155,7 +176,17 @@ def learn_run(call: Call) -> Reply:
 @command(
     "retrieve",
     "retrieve retrieve_scoped",
-    about={"progressive": "print summaries; `alma show ID` shows a memory in full"},
+    help="""Find memories relevant to a task.
+
+Prints heuristics, anti-patterns, rules, facts, user preferences and past conversations, or nothing if nothing is
+relevant. Pass the retrieval id that it prints to `alma learn --retrieval-id`.""",
+    about={
+        "progressive": "print summaries; `alma show ID` shows a memory in full",
+        "workflow_id": "with --scope: the workflow's name",
+        "run_id": "with --scope: the run's name",
+        "node_id": "with --scope: the node's name",
+        "tenant_id": "with --scope: the tenant's name",
+    },
 )
 @_PROMPT
 @Argument("--explain", "show how each memory was scored")
@@ -194,11 +225,21 @@ def feedback(call: Call) -> Reply:
     signal, before = _SIGNALS[args.signal], call.run("get", memory_id=args.id)
     call.run("record_feedback", memory_id=before.id, signal=signal)
     memory = call.run("get", memory_id=before.id)
-    text = f"recorded {signal}; confidence {before.confidence:.2f} → {memory.confidence:.2f}"
+    text = f"recorded {args.signal}; confidence {before.confidence:.2f} → {memory.confidence:.2f}"
     return Reply({"memory": memory, "signal": signal, "confidence_before": before.confidence}, text)
 
 
 # -- memories
+
+
+@command("list", "list", "*", "memories")
+def list_memories(call: Call) -> Reply:
+    """Run `alma list`."""
+    memories = call.run_typed()
+    is_filtered = call.read_arguments().keys() & {"memory_type", "agent", "user_id", "status", "tag", "fields"}
+    if not memories and is_filtered:
+        return Reply({"count": 0, "memories": []}, "No memories match.")
+    return reply_value(memories, "memories")
 
 
 @command("show", "get")
@@ -217,17 +258,29 @@ def show(call: Call) -> Reply:
         f"{one.speaker}, {render.format_value(one.said_at)}, {one.id}: {one.text}"
         for one in getattr(memory, "turns", ())
     ]
-    card = {"type": type_of(memory), **render.list_fields(memory), "confidence": render.draw_belief(memory)}
-    return Reply(document, {**card, "conversation": turns}, {**document, "memory": "", "related": related})
+    shown = {"type": type_of(memory), **render.list_fields(memory), "confidence": render.draw_belief(memory)}
+    card = {"source" if name == "origin" else name: value for name, value in shown.items()}
+    below = {**document, "memory": "", "related": related, "evidence": evidence if render.list_fields(evidence) else ""}
+    return Reply(document, {**card, "conversation": turns}, below)
 
 
-@command("update", "update", "* !fields --source=user", "memory", "updated")
+@command(
+    "update",
+    "update",
+    "* !fields --source=user",
+    "memory",
+    "updated",
+    about={"tags": "a new tag; the new tags replace all current ones"},
+)
 @Argument("pairs FIELD=VALUE", "a field and its new value", nargs="*")
 def update(call: Call) -> Reply:
     """Run `alma update` with FIELD=VALUE pairs."""
     changed: dict[str, Any] = {**read_pairs(call.args.pairs, "FIELD=VALUE, such as fact='New text'", split_first=True)}
     if "metadata" in changed:
         changed["metadata"] = parse_json("metadata", changed["metadata"])
+    if find_source(getattr(call.args, "source", "user")) != "user" and getattr(call.args, "status", "") == "active":
+        # The person who runs the command passes on what another source wants, and that may not activate a candidate.
+        call.alma.engine = replace(call.alma.engine, may_approve=False)
     return call.answer(fields=changed)
 
 
@@ -246,7 +299,8 @@ def delete(call: Call) -> Reply:
     if user is not None:
         call.confirm(f"Delete everything of the user {user!r} in {call.alma.project_id} permanently?")
         erased = call.run_typed("erase_user")
-        return Reply(erased, f"deleted everything of {user}", erased.counts or "nothing was stored")
+        done = f"deleted everything of user {user!r}" if erased.counts else f"nothing is stored for user {user!r}"
+        return Reply(erased, done, erased.counts)
     memory = call.run_typed("get")
     turns = [turn.id for turn in getattr(memory, "turns", ())]
     parts = f", with its {count(len(turns), 'turn')}" if turns else ""
@@ -264,10 +318,27 @@ def archive(call: Call) -> Reply:
     report = call.run("forget", **arguments | {"dry_run": True})
     memories = [call.run("get", memory_id=id) for id in report.ids]
     if not memories or arguments.get("dry_run"):
-        return Reply(report, memories, f"would archive {count_memories(report.count)}")
+        done = f"would archive {count_memories(report.count)}" if memories else "nothing to archive"
+        return Reply(report, memories, done)
     call.confirm(f"Archive {count_memories(report.count)}?", memories)
     report = call.run("forget", **arguments)
     return Reply(report, f"archived {count_memories(report.count)}")
+
+
+@command("reconcile", "reconcile")
+def reconcile(call: Call) -> Reply:
+    """Run `alma reconcile`. Without a model, exit with 1."""
+    report = call.run_typed()
+    if call.alma.model is None and not call.out.as_json:
+        raise ConfigError("no model is configured; set `model` in the configuration, such as .alma/config.yaml")
+    return Reply(report, code=0 if call.alma.model else 1)
+
+
+@command("playbook", "playbook")
+def print_playbook(call: Call) -> Reply:
+    """Run `alma playbook`."""
+    page = call.run_typed()
+    return Reply(page, page if page.text else "Nothing learned yet. Record an outcome with `alma learn`.")
 
 
 # -- files of memories
@@ -342,14 +413,28 @@ def ingest(call: Call) -> Reply:
         names = vars(args).keys() & {"only", "own", "max_file_bytes"}
         return Reply(plan_ingest(args.path, **{name: getattr(args, name) for name in names}))
     report = call.run_typed()
+    rest = {name: value for name, value in render.list_fields(report).items() if name not in ("counts", "dry_run")}
     if not any(report.counts.values()):
-        return Reply(report, f"nothing to import in {args.path}", report, code=1)
+        return Reply(report, f"nothing to import in {args.path}", rest, code=1)
     stored_before, hint = report.counts.get("known", 0), ""
     if report.counts.get("waiting") and not report.dry_run:
         hint = f"content that is not your own waits for your review: {REVIEW}"
     elif args.own and stored_before:
         hint = f"{stored_before} already stored and unchanged. To review what waits: {REVIEW}"
-    return Reply(report, report, hint)
+    return Reply(report, _describe_counts(report), rest, hint)
+
+
+def _describe_counts(report: Any) -> str:
+    """Return what an import read and stored, as a sentence."""
+    counts, verb = report.counts, "would store" if report.dry_run else "stored"
+
+    def list_counts(nouns: Mapping[str, tuple[str, ...]]) -> str:
+        return ", ".join(count(counts[key], *forms) for key, forms in nouns.items() if counts.get(key))
+
+    unchanged = f" ({counts['files unchanged']} unchanged)" if counts.get("files unchanged") else ""
+    parts = [f"read {count(counts.get('files', 0), 'file')}{unchanged}", list_counts(_READ)]
+    parts = [": ".join(filter(None, parts)), f"{verb} {list_counts(_STORED) or 'nothing new'}"]
+    return "; ".join(parts + [f"{counts[key]} {words}" for key, words in _COUNTED.items() if counts.get(key)])
 
 
 @command("learn-from", "learn_from_conversation learn_from_text", "--* !messages !text --source=user")
@@ -361,7 +446,7 @@ def learn_from(call: Call) -> Reply:
     if args.text:
         call.refuse_options("session_id save_episode", "can only be used with a conversation, not with --text")
         name = getattr(args, "name", "standard input" if args.file == "-" else Path(args.file).name)
-        return call.answer("learn_from_text", text=read_text(args.file), name=name)
+        return _reply_learned(call.run_typed("learn_from_text", text=read_text(args.file), name=name))
     call.refuse_options("name", "can only be used with --text; use --session to name a conversation")
     try:
         messages = [message for _, message in read_objects(args.file, "role and content")]
@@ -369,7 +454,18 @@ def learn_from(call: Call) -> Reply:
         is_there = args.file == "-" or Path(args.file).is_file()
         hint = "for a plain text, pass --text" if is_there else "to pass text, pipe it into `alma learn-from - --text`"
         raise ValidationError(f"{error}; {hint}") from error
-    return call.answer(messages=messages)
+    return _reply_learned(call.run_typed(messages=messages))
+
+
+def _reply_learned(report: Any) -> Reply:
+    """Reply with what was learned: first a sentence, then the findings."""
+    types = {re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower(): number for name, number in report.kept.items()}
+    stored = ", ".join(count(number, *_TYPES.get(name, (name,))) for name, number in types.items())
+    verb = "would store" if report.dry_run else "stored"
+    text = f"found {count_memories(report.extracted_count)}; {verb} {stored or 'nothing new'}"
+    text += f"; {report.known} already stored" if report.known else ""
+    hidden = ("extracted_count", "new", "known", "kept", "by_kind", "dry_run")
+    return Reply(report, text, {name: one for name, one in render.list_fields(report).items() if name not in hidden})
 
 
 # -- work
@@ -381,7 +477,7 @@ def show_item(call: Call) -> Reply:
     [item] = call.run_typed()
     parts = call.run("list_work_items", parent_id=item.id, archived=True, limit=200)
     below = {"parts": parts, "history": call.run("history", memory_id=item.id)}
-    return Reply({"item": item, **below}, item, lambda out: out.show_card(item), below)
+    return Reply({"item": item, **below}, lambda out: out.show_card(item), below)
 
 
 @command("work list", "list_work_items", "* !item_id !query", "items")
@@ -396,7 +492,9 @@ def list_items(call: Call) -> Reply:
 @command("work search", "list_work_items", "query:words --limit=10 --project_id", "items")
 def search_items(call: Call) -> Reply:
     """Search work items by words in titles and descriptions."""
-    return call.answer()
+    items = call.run_typed()
+    nothing = Reply({"count": 0, "items": []}, f"No work items match {call.args.query!r}.")
+    return reply_value(items, "items") if items else nothing
 
 
 @command("work history", "list_work_items", "item_id", about=_ITEM_ID)
@@ -445,7 +543,8 @@ def take_next_item(call: Call) -> Reply:
         arguments["agent"] = call.need_agent()
     step = call.run("get_next_item", **arguments)
     if step.item is None:
-        others = f"; {count(step.waiting, 'open item')} blocked, in progress or another agent's"
+        verb = "is" if step.waiting == 1 else "are"
+        others = f": {count(step.waiting, 'open item')} {verb} blocked, in progress or owned by another agent"
         return Reply(step, f"no work item is available{others if step.waiting else ''}", code=1)
     who = shlex.quote(arguments.get("agent") or step.item.agent or "NAME")
     claim = "" if step.item.claimed_by else f"to claim it: alma work claim {step.item.id} --agent {who}"
@@ -547,7 +646,11 @@ def note_session(call: Call) -> Reply:
 def end_session(call: Call) -> Reply:
     """Run `alma session end` and show the handoff."""
     handoff = _run_in_session(call)
-    return reply_value(handoff, "handoff", f"ended {handoff.session_id}. Handoff for the next session:")
+    shown = render.list_fields(handoff)
+    if handoff.last_action == "nothing was noted":
+        shown["last_action"] = "none recorded"
+        shown["last_outcome"] = handoff.last_outcome if "last_outcome" in call.args else "unknown"
+    return Reply({"handoff": handoff}, f"ended {handoff.session_id}. Handoff for the next session:", shown)
 
 
 @command("session list", "list_sessions", "--agent --state --limit --project_id")
@@ -715,7 +818,9 @@ def merge(call: Call) -> Reply:
 @YES
 def clean_up_checkpoints(call: Call) -> Reply:
     """Run `alma workflow cleanup` after confirmation."""
-    call.confirm("Delete all checkpoints but the newest of each branch?")
+    keep = call.read_arguments().get("keep_latest", 10)
+    newest = "newest checkpoint" if keep == 1 else f"{keep} newest checkpoints"
+    call.confirm(f"Delete all but the {newest} of each branch?")
     return call.answer()
 
 
@@ -742,7 +847,9 @@ def find_entities(call: Call) -> Reply:
     entities = call.run_typed()
     if not entities and "type" in call.args:
         which = "name and type" if "name" in call.args else "type"
-        return Reply({"count": 0, "entities": []}, render.EMPTY["entities"].replace("name", which))
+        return Reply({"count": 0, "entities": []}, render.EMPTY["entities"].replace("ies found", f"y of that {which}"))
+    if not entities and "name" in call.args:
+        return Reply({"count": 0, "entities": []}, render.EMPTY["entities"].replace("ies found", "y of that name"))
     return reply_value(entities, "entities")
 
 
@@ -811,8 +918,9 @@ def use_domain(call: Call) -> Reply:
 def export_rules(call: Call) -> Reply:
     """Run `alma rules export` and show the report."""
     report, is_check = call.run_typed(), "check" in call.args
-    state = "was written" if report.written else "is not current" if report.changed else "is current"
-    text = f"{report.path} {state}: {count(report.items, 'item')}, {report.size} of {report.limit}"
+    state = f"{report.path} is {'not ' if report.changed else ''}up to date"
+    size = f"{count(report.items, 'item')}, {report.size} of {report.limit}"
+    text = f"{f'wrote {report.path}' if report.written else state}: {size}"
     is_empty = not (report.written or report.items or report.changed)
     return Reply(
         report,
@@ -880,9 +988,9 @@ _START = """Start a session.
 Prints the last handoff, progress, recent outcomes, strategies for the goal, the state of the code and suggested first
 steps. Pass the session's id to `alma session note` and `alma session end`."""
 _AROUND = "List what can be reached from an entity, nearest first."
-_REACHED = {"depth": "maximum number of steps (default 2)", "direction": "follow relations from it, to it, or both"}
+_REACHED = {"depth": "maximum number of steps (default: 2)", "direction": "follow relations from it, to it, or both"}
 _PATH = "Show how two entities are related, shortest path first."
-_JOINED = {"to": "the other entity: a name, an alias or an id", "depth": "maximum number of steps (default 4)"}
+_JOINED = {"to": "the other entity: a name, an alias or an id", "depth": "maximum number of steps (default: 4)"}
 _DOMAINS = "List domain schemas, both presets and your own."
 
 
@@ -907,10 +1015,8 @@ COMMANDS += [
     change_item("restore", "restored", "Restore an archived work item.", "!archived=false"),
     Command("work claim", "claim_work_item", "*", "item", "claimed"),
     Command("work release", "release_work_item", "*", "item", "released"),
-    Command("list", "list", "*", "memories"),
     Command("search", "search", "query:words --*", "matches"),
     Command("explain", "explain"),
-    Command("playbook", "playbook"),
     Command("rules list", "list", "* !memory_type=rule", "rules", help="List rules, newest first."),
     Command("graph build", "build_graph"),
     Command("graph about", "about_entity"),
@@ -926,5 +1032,4 @@ COMMANDS += [
     Command("confidence calibration", "calibration"),
     Command("stats", "stats"),
     Command("usage", "usage", matching=False),
-    Command("reconcile", "reconcile"),
 ]

@@ -41,14 +41,14 @@ everyday:
   retrieve     find memories relevant to a task
   learn        record the outcome of a task
   feedback     rate memories; ratings change their rank
-  session      start where the last session left off, take notes, hand over
+  session      start where the last session left off, take notes and hand over
   work         manage work items: add, next, claim, status
 
 memories:
   list         list memories, newest first
   search       search memories by words or meaning, best match first
   show         show one memory in full
-  add          add a fact, preference, strategy, warning, rule or conversation
+  add          add a fact, preference, heuristic, anti-pattern, rule or conversation
   update       change a memory's fields, status or tags
   delete       delete a memory, or everything that belongs to a user
   explain      explain why a memory is retrieved for a task, or why not
@@ -123,14 +123,24 @@ RENAMED = {
     "shown": "feedback --shown", "wake-up": "session wake-up",
 }  # fmt: skip
 """Old command names and their current ones."""
-NEGATED = {
+TEXTS = {
     "auto_expand": "do not create work items",
     "trusted": "the content is not your own: its memories wait for your review",
+    "source": "where it comes from: user (a person stated it), agent, tool (program output), content (a file, page, "
+    "mail or pasted text) or import",
+    "tags to add": "add this tag",
 }
-"""Help of options that turn off a default."""
+"""Help of options by parameter or description, where the description is for models."""
 _STATUSES = ("pending", "in_progress", "blocked", "review", "done", "failed")
 _PARTS = {"entity_types": "entity", "relationship_types": "relationship"}
 """Parameters that a command builds from an option of its own."""
+_ALIASES = {
+    "fact": ("knowledge", "domain_knowledge"), "strategy": ("heuristic", "heuristic"),
+    "warning": ("anti-pattern", "anti_pattern"), "anti-pattern": ("anti-pattern", "anti_pattern"),
+    "conversation": ("episode", "episode"), "conversations": ("episodes", "episode"),
+    "preference": ("preference", "user_preference"), "knowledge": ("knowledge", "domain_knowledge"),
+}  # fmt: skip
+"""Other names of memory types: the command below `alma add`, and the type."""
 _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
 _AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
 _DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
@@ -143,7 +153,19 @@ _MODULES = {
 }
 """The modules that declare commands, other than `commands`."""
 REVIEW = "run `alma list --status candidate`, and `alma update ID --status active` to approve one"
-_RAW = argparse.RawDescriptionHelpFormatter
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Prints help without a line for the placeholder of the commands."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if isinstance(action, argparse._SubParsersAction):
+            return "".join(map(self._format_action, self._iter_indented_subactions(action)))
+        return super()._format_action(action)
+
+
+class UsageError(ALMAError):
+    """The command line is wrong: an unknown command or option, or a missing or invalid value."""
 
 
 class Reply:
@@ -250,14 +272,23 @@ def command(*texts: str, **more: Any) -> Callable[[R], R]:
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors name the valid values and the closest match."""
 
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError that points to the help."""
+        end = "" if message.endswith((".", "?")) else "."
+        raise UsageError(f"{message}{end} Run `{self.prog} --help` for help.")
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            names = [str(name) for name in action.choices]
-            close = difflib.get_close_matches(str(value), [*names, *RENAMED], n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"Valid: {', '.join(names)}."
-            if self.prog == "alma work" and value in _STATUSES:
-                hint = f"Did you mean `alma work status ID {value}`?"
-            raise argparse.ArgumentError(None, f"unknown {str(action.metavar or 'value').lower()} {value!r}. {hint}")
+        if action.choices is None or value in action.choices:
+            return
+        noun = str(action.metavar or (action.option_strings or ["value"])[0].lstrip("-")).lower()
+        names = [str(name) for name in action.choices]
+        if not isinstance(action, argparse._SubParsersAction):
+            raise argparse.ArgumentError(None, unknown(noun, value, names))
+        close = difflib.get_close_matches(str(value), [*names, *RENAMED], n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Valid: {', '.join(names)}."
+        if self.prog == "alma work" and value in _STATUSES:
+            hint = f"Did you mean `alma work status ID {value}`?"
+        raise argparse.ArgumentError(None, f"unknown command {value!r}. {hint}")
 
     def _get_value(self, action: argparse.Action, text: str) -> Any:
         try:
@@ -272,7 +303,9 @@ def rename_command(words: Sequence[str]) -> tuple[list[str], str]:
     """Return the words with the current name of the command, and a hint if they used an old name."""
     is_value = [word == "--config" for word in ["", *words]]
     at = next((at for at, word in enumerate(words) if not word.startswith("-") and not is_value[at]), 0)
-    old = "".join(words[at : at + 1])
+    old, *rest = [*words[at:], ""]
+    if old == "add" and rest[0] in _ALIASES:
+        return [*words[: at + 1], _ALIASES[rest[0]][0], *words[at + 2 :]], ""
     if old not in RENAMED:
         return list(words), ""
     return [*words[:at], *RENAMED[old].split(), *words[at + 1 :]], f"hint: `alma {old}` is now `alma {RENAMED[old]}`"
@@ -347,14 +380,19 @@ def _add_parameter(
     base, is_list, is_optional = read_type(one)
     spelled, default = spell_parameter(command, one), find_default(command, one, one.default)
     values = (*one.about.choices, "all") if takes_all(one) else one.about.choices
-    text = NEGATED.get(one.name, one.about.text) if one.default is True else one.about.text
-    text = command.about.get(one.name, text).replace("null for any", "all for any")
-    about = text + (f": {', '.join(values[:-1])} or {values[-1]}" if values else "")
+    text = TEXTS.get(one.about.text, one.about.text)
+    text = TEXTS.get(one.name, text) if one.default is not False else text
+    text = write_for_people(command.about.get(one.name, text)).replace("; null for any", "")
+    is_listed = all(value in text for value in values)
+    about = text + (f": {', '.join(values[:-1])} or {values[-1]}" if not is_listed else "")
     about += "; repeatable" if is_list and not place else ""
     is_given = place == (None,)
     # A source may have another name than the listed one it counts as.
     default = find_source(default) if one.name == "source" and default else default
-    about += f" (default {default})" if default not in (None, "", False, True) and not is_given else ""
+    if default not in (None, "", False, True, "default") and not is_given:
+        about += f" (default: {f'{default:g}' if isinstance(default, float) else default})"
+    if one.name == "agent" and one.needed:
+        about += " (default: $ALMA_AGENT, then default_agent)"
     metavar = "ID" if one.name in IDS else "TIME" if one.name in MOMENTS else spelled.upper()
     metavar = "JSON" if base is dict else "N" if base in (int, float) else "PATH" if one.about.local else metavar
     options: dict[str, Any] = {"help": about.strip(), "default": _NOT_TYPED}
@@ -375,6 +413,21 @@ def _add_parameter(
                 f"--no-{spelled}", dest=one.name, help=f"use no {spelled}, not even the default", **none
             )
     action.values = values  # type: ignore[attr-defined]
+
+
+def write_for_people(text: str) -> str:
+    """Return a description of an operation or parameter without the words for models, and with options and commands."""
+    commands = {one.operation.split()[0]: one.words for one in reversed(COMMANDS) if one.operation}
+
+    def name_option(match: re.Match[str]) -> str:
+        name = match[1]
+        command = commands.get(name)
+        return f"`alma {command}`" if command else f"--{NAMES.get(name, name).replace('_', '-')}"
+
+    text = re.sub(r"\bCall this[^.;]*[.;] ?|Returns the (?:stored|changed) [a-z]+\. ?", "", text)
+    text = re.sub(r"^Return\b", "Print", text, flags=re.MULTILINE)
+    text = re.sub(r"\bReturns\b", "Prints", text).replace("returns ", "prints ").replace("return ", "print ")
+    return re.sub(r"(?:call )?`([a-z_]+)`", name_option, text).rstrip()
 
 
 def takes_all(one: Parameter) -> bool:
@@ -408,7 +461,7 @@ def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParse
         usage="alma [--version] [--config FILE] [--json] [--no-color] COMMAND ...",
         description="Memory that learns: record what worked, and retrieve it when it matters.",
         epilog=LISTING + EPILOG,
-        formatter_class=_RAW,
+        formatter_class=Formatter,
     )
     top.add_argument("--version", action="version", version=f"alma {__version__}")
     add_shared(top, None, False)
@@ -422,7 +475,7 @@ def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParse
         own = family.pop(0) if family[0].words == name else None
         parser = _add_command(below, name, own, about, examples)
         if family:
-            inner = parser.add_subparsers(title="commands", metavar="COMMAND", required=own is None)
+            inner = parser.add_subparsers(title="commands", metavar="COMMAND")
             for child in family:
                 _add_command(inner, child.words.split()[1], child, "", examples)
     return top
@@ -431,14 +484,14 @@ def build_parser(words: Collection[str] | None = None) -> argparse.ArgumentParse
 def _add_command(below: Any, name: str, command: Command | None, about: str, examples: list[str]) -> Parser:
     operations = [find_operation(one) for one in command.operation.split()] if command else []
     own_text = command and (command.help or re.sub(r"^Run `alma .*", "", (command.run and command.run.__doc__) or ""))
-    text = own_text or (operations[0].description if operations else about)
+    text = own_text or (write_for_people(operations[0].description) if operations else f"{about}.")
     about = about or re.split(r"[.:;] |\.$", text.partition("\n")[0])[0]
     text = "\n\n".join(fill(part, 79) for part in cleandoc(f"{text[0].upper()}{text[1:]}").split("\n\n"))
     help = f"{about[0].lower()}{about[1:]}"
-    parser: Parser = below.add_parser(name, help=help, description=text, formatter_class=_RAW)
+    parser: Parser = below.add_parser(name, help=help, description=text, formatter_class=Formatter)
     add_shared(parser, argparse.SUPPRESS, argparse.SUPPRESS)
+    parser.set_defaults(command=command, parser=parser)
     if command is not None:
-        parser.set_defaults(command=command, parser=parser)
         add_arguments(parser, command, operations)
     own = [line for line in examples if f"alma {command.words if command else name} " in f"{line} "]
     parser.epilog = "\n  ".join(["examples:", *own[:6]])
@@ -481,12 +534,21 @@ def parse_moment(text: str, now: datetime | None = None) -> str:
         return text
 
 
+def rename_type(word: str) -> str:
+    """Return the memory type that a word of the help means, such as `fact`; return any other word unchanged."""
+    return next((_ALIASES[one][1] for one in (word, word.removesuffix("s")) if one in _ALIASES), word)
+
+
 def parse_json(place: str, text: str) -> Any:
     """Parse JSON. Raise ValidationError that names `place` if it is invalid."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValidationError(f"{place} is not valid JSON: {error}; nothing was recorded") from error
+        where = ""
+        if isinstance(error, json.JSONDecodeError):
+            line = f"line {error.lineno}, " if "\n" in text.rstrip() else ""
+            where = f" ({line}column {error.colno}: {error.msg})"
+        raise ValidationError(f"{place} is not valid JSON{where}") from error
 
 
 # -- a call
@@ -524,6 +586,8 @@ class Call:
                 value = self.need_agent() if self.command.requires else self.find_agent() or _NOT_TYPED
             if value is _NOT_TYPED:
                 continue
+            if one.name in ("memory_type", "types"):
+                value = rename_type(value) if isinstance(value, str) else [rename_type(word) for word in value]
             if isinstance(value, str) and read_type(one)[0] is dict:
                 value = parse_json(f"--{spell_parameter(self.command, one)}", value)
             elif isinstance(value, str) and one.name in MOMENTS:

@@ -48,9 +48,9 @@ def write_configuration(project: str, storage: str, embedding: str, folder: str)
 
 @command("init")
 @Argument("--project-id ID", "the project's id (default: the folder's name)")
-@Argument("--storage STORAGE", "sqlite (default) or file", choices=("sqlite", "file"), default="sqlite")
-@Argument("--embedding NAME", f"{', '.join(EMBEDDINGS)} (default auto)", choices=EMBEDDINGS, default="auto")
-@Argument("--dir DIR", "the folder to write to (default .alma)", default=".alma")
+@Argument("--storage STORAGE", "sqlite or file (default: sqlite)", choices=("sqlite", "file"), default="sqlite")
+@Argument("--embedding EMBEDDER", f"{', '.join(EMBEDDINGS)} (default: auto)", choices=EMBEDDINGS, default="auto")
+@Argument("--dir DIR", "the folder to write to (default: .alma)", default=".alma")
 @Argument("--force", "overwrite an existing configuration")
 def init(call: Call) -> Reply:
     """Create a configuration file for this folder."""
@@ -132,7 +132,7 @@ def _describe_token(token: tokens.Token) -> dict[str, Any]:
 @_NAME
 @Argument(
     "--scope SCOPE",
-    f"permissions: {', '.join(SCOPES)}; each includes those before it (default read)",
+    f"permissions: {', '.join(SCOPES)}; each includes those before it (default: read)",
     SCOPES,
     default="read",
 )

@@ -61,12 +61,28 @@ _COLUMNS = {
 }
 """The columns of a table; other types show all short fields."""
 _LEFT_OUT = {"prompt", "embedding", "turns", "confidence_interval", "project_id"}
+_LABELS = {
+    "action_count": "actions", "attempt_count": "attempts", "better_alternative": "instead", "brier": "Brier score",
+    "confidence_level": "confidence", "context_similarity": "closest success", "created_at": "created",
+    "current_goal": "goal", "duration_ms": "duration", "ended_at": "ended", "error_message": "error",
+    "extracted_count": "found", "items_total": "items", "item_type": "type", "occurrence_count": "tried",
+    "relationships": "relations", "retrieval_count": "retrievals", "rules_of_engagement": "rules",
+    "running_rate_brier": "Brier score of the running rate", "session_end": "ended", "session_start": "started",
+    "started_at": "started", "strategy_used": "strategy", "success_count": "worked", "task_description": "task",
+    "time_spent_ms": "time spent", "total_count": "memories", "turn_count": "turns", "updated_at": "updated",
+    "why_bad": "why",
+}  # fmt: skip
+"""The names of fields in output for people, where they differ."""
+_HEADINGS = {
+    "heuristic": "heuristics", "anti_pattern": "anti-patterns", "outcome": "outcomes", "rule": "rules",
+    "user_preference": "user preferences", "domain_knowledge": "facts", "episode": "conversations", "turn": "turns",
+}  # fmt: skip
 EMPTY = {
     "memories": "No memories found. Add one with `alma add`, or record an outcome with `alma learn`.",
     "matches": "No memories match.",
     "items": "No work items. Add one with `alma work add`.",
     "logs": "No progress logged yet. Log it with `alma session note --log`.",
-    "entities": "No entity of that name. Run `alma graph build` to read new memories into the graph.",
+    "entities": "No entities found. Run `alma graph build` to read new memories into the graph.",
     "paths": "No path between these entities. Pass a larger --depth to look further.",
     "suggestions": "No entities look the same.",
     "folders": "No trusted folders. Trust one with `alma trust`.",
@@ -101,7 +117,8 @@ class Output:
     def confirm(self, question: str) -> bool:
         """Ask a yes/no question. Raise ValidationError if there is no terminal to ask on."""
         if self.as_json or not sys.stdin.isatty():
-            raise ValidationError(f"{question} Cannot ask without a terminal; pass --yes to confirm")
+            plan = f"{question[0].lower()}{question[1:].rstrip('?')}"
+            raise ValidationError(f"cannot ask for confirmation without a terminal; pass --yes to {plan}")
         print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -127,7 +144,7 @@ class Output:
         names = [name for name in rows[0] if any(row.get(name) not in (*_NOTHING, False) for row in rows)]
         # Work items are often created together: their ids differ only at the end.
         ids = shorten_ids([row["id"] for row in rows if "id" in row and not row["id"].startswith("wrk_")])
-        lines = [[(re.sub(r"_id$|\.name$", "", name).replace("_", " "), "dim") for name in names]]
+        lines = [[(format_label(re.sub(r"_id$|\.name$", "", name)), "dim") for name in names]]
         for row in rows:
             row = {**row, "id": ids.get(row["id"], row["id"])} if "id" in row else row
             lines.append([format_cell(name, row.get(name)) for name in names])
@@ -144,7 +161,7 @@ class Output:
     def section(self, name: str, items: Any) -> None:
         """Print a value under a heading; only the first items of a long list."""
         if items:
-            self.line(f"\n{name.replace('_', ' ')}", "bold")
+            self.line(f"\n{format_label(name)}", "bold")
             is_long = isinstance(items, list | tuple) and len(items) > _SECTION
             self.show(items[:_SECTION] if is_long else items)
             if is_long:
@@ -177,13 +194,13 @@ class Output:
             return
         if items.get("dry_run") is False:
             del items["dry_run"]
-        present = {name.replace("_", " "): item for name, item in items.items() if item not in _NOTHING}
-        simple = {name: item for name, item in present.items() if not has_parts(item)}
-        width = max(map(len, simple), default=0)
+        simple = {name: item for name, item in items.items() if item not in _NOTHING and not has_parts(item)}
+        width = max((len(format_label(name)) for name in simple), default=0)
         for name, item in simple.items():
-            label = name
-            for one in item if isinstance(item, list | tuple) else [item]:
-                text = format_bytes(one) if name == "size" else format_field(name.replace(" ", "_"), one)
+            label = format_label(name)
+            for one in item if isinstance(item, list | tuple) and name != "interval" else [item]:
+                is_cell = name in ("size", "status") and one is not None
+                text = format_cell(name, one)[0] if is_cell else format_field(name, one)
                 for line in text.splitlines():
                     for part in wrap(line, max(20, self.width - width - 4)) or [""]:
                         self.line(f"  {label:<{width}}  {part}")
@@ -202,6 +219,13 @@ def list_fields(value: Any) -> dict[str, Any]:
         results = {1.0: "success", 0.0: "failure"}
         recent = [(datetime.fromtimestamp(at, UTC), results.get(worth, "partial")) for at, worth in value.recent]
         values["recent"] = [f"{format_value(at)}  {result}" for at, result in recent]
+        values = {name: one for name, one in values.items() if one}
+    if type(value).__name__ == "WorkItem":
+        unused = {"tests_passing": "test_results", "time_spent_ms": "time_spent_ms", "attempt_count": "attempt_count"}
+        values = {name: one for name, one in values.items() if values[unused.get(name, name)] or name not in unused}
+    if type(value).__name__ == "ProgressSummary":
+        # The time of the query, not of the work.
+        del values["created_at"]
     if isinstance(value, Outcome) and value.error_message:
         # Mark program output, so that it does not read like our own words.
         values["error_message"] = quote_output(value.error_message)
@@ -236,7 +260,7 @@ def format_cell(name: str, value: Any) -> tuple[str, str]:
     text = format_field(name, value, "").translate(_UNSEEN)
     if name in ("status", "state", "last_outcome", "type"):
         mark, _, style = MARKS.get(text, " ").partition(" ")
-        return f"{mark} {text.replace('_', ' ')}".strip(), style
+        return f"{mark} {text if name == 'type' else text.replace('_', ' ')}".strip(), style
     if name == "size" and value is not None:
         return format_bytes(value), ""
     return shorten(text, _LONGEST), "dim" if name.endswith("id") else ""
@@ -285,10 +309,34 @@ def format_field(name: str, value: Any, nothing: str = "none") -> str:
     """Return a field's value as text; the name tells whether it is a time or test results."""
     if name in ("test_results", "test_status") and isinstance(value, Mapping):
         return ", ".join(f"{test} {'passed' if passed else 'failed'}" for test, passed in value.items()) or nothing
+    if name.startswith("by_") and isinstance(value, Mapping):
+        return format_value({key: number for key, number in value.items() if number}, nothing)
+    if name == "interval" and isinstance(value, tuple):
+        return " to ".join(map(format_value, value))
+    if name.endswith("_ms") and isinstance(value, int | float):
+        return format_duration(value)
+    if isinstance(value, str) and name in ("recommendation", "signal_type"):
+        return value.replace("_", " ")
+    if name == "context_similarity" and not value:
+        return "none"
     if isinstance(value, str) and name.endswith(("_at", "_until")):
         with suppress(ValueError):
             return format_value(datetime.fromisoformat(value))
     return format_value(value, nothing)
+
+
+def format_label(name: str) -> str:
+    """Return the name of a field for people."""
+    return _LABELS.get(name, name.replace("_", " "))
+
+
+def format_duration(milliseconds: float) -> str:
+    """Return a duration such as `230 ms`, `2.1 s` or `3 min 37 s`."""
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{milliseconds:.0f} ms" if seconds < 1 else f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def format_bytes(number: int) -> str:
@@ -321,7 +369,7 @@ def draw_belief(memory: Memory, width: int = 24) -> str:
 
 _SENTENCES = {
     "heuristic": "{condition}: {strategy}",
-    "anti_pattern": "{condition}: not {pattern} ({why_bad}). Instead: {better_alternative}",
+    "anti_pattern": "{condition}: Avoid: {pattern} ({why_bad}). Instead: {better_alternative}",
     "outcome": "{task_description}: {strategy_used} → {outcome} ({error_message})",
     "user_preference": "{user_id}, {category}: {preference}",
     "domain_knowledge": "{domain}: {fact}",
@@ -336,23 +384,25 @@ def describe_memory(memory: Memory) -> str:
     values = {name: value or "" for name, value in list_fields(memory).items()}
     text = _SENTENCES[type_of(memory)].format_map(values)
     # Remove the punctuation around empty fields.
-    return re.sub(r"^: | \(\)$| Instead: $", "", text) or f"session {values['session_id']}"
+    return re.sub(r"^: | \(\)$|\. Instead: $", "", text) or f"session {values['session_id']}"
 
 
 def show_retrieval(out: Output, retrieval: Any) -> None:
-    """Print retrieved memories as a table."""
-    rows: list[Row] = []
+    """Print retrieved memories, a table for each type."""
+    tables: dict[str, list[Row]] = {}
     for memory, why in zip(retrieval.memories, retrieval.explanations, strict=True):
+        rows = tables.setdefault(_HEADINGS[type_of(memory)], [])
         rows.append({"score": f"{why.score:.3f}", **list_cells(memory)})
         rows += [{"memory": f"  {describe_memory(turn)}"} for turn in getattr(memory, "turns", ())]
-    if rows:
-        out.table(rows)
-    else:
+    if not tables:
         out.line("No relevant memories for this task.", "dim")
-    for rule in retrieval.standing_rules:
-        out.line(f"always: {describe_memory(rule)}")
-    if retrieval.retrieval_id and rows:
-        out.line(f"retrieval {retrieval.retrieval_id}", "dim")
+    tables |= {"rules that always apply": [list_cells(one) for one in retrieval.standing_rules]}
+    for heading, rows in tables.items():
+        if rows:
+            out.line(f"{heading}:", "bold")
+            out.table(rows)
+    if retrieval.retrieval_id and retrieval.memories:
+        out.line(f"retrieval id {retrieval.retrieval_id} (pass it to `alma learn --retrieval-id`)", "dim")
 
 
 def show_explanation(out: Output, why: Any) -> None:
@@ -402,6 +452,21 @@ def show_calibration(out: Output, report: Any) -> None:
     out.line(few if report.count < 20 else rough if report.count < 100 else verdict)
 
 
+def show_build(out: Output, built: Any) -> None:
+    """Print what was read into the graph."""
+    added = f"{count(built.entities, 'new entity', 'new entities')}, {count(built.relationships, 'new relation')}"
+    ended = f", {built.ended} ended" if built.ended else ""
+    out.line(f"read {built.read} of {count_memories(built.records)}: {added}{ended} (reader: {built.reader})")
+
+
+def show_usage(out: Output, usage: Any) -> None:
+    """Print model calls and the budget."""
+    if usage.provider == "none" and not usage.days:
+        out.line("No model is configured, and no calls were made.")
+    else:
+        out.show_card(usage)
+
+
 def show_subgraph(out: Output, graph: Any) -> None:
     """Print relations, nearest first: `1 Tom ──works_at──▶ Globex since 2026-03-01`."""
     names = {one.id: shorten(one.name, 80) for one in graph.entities}
@@ -443,7 +508,7 @@ def show_change(out: Output, change: Any) -> None:
             continue
         # Current values of a memory are shown with the memory.
         text = f"{before} → {after}" if change.after else f"was {before}"
-        for part in wrap(f"{name.replace('_', ' ')}: {text}", max(20, out.width - 4)):
+        for part in wrap(f"{format_label(name)}: {text}", max(20, out.width - 4)):
             out.line(f"    {part}")
 
 
@@ -454,6 +519,7 @@ def show_diff(out: Output, text: str) -> None:
 
 
 SHOWN: dict[str, Callable[[Output, Any], None]] = {
+    "Built": show_build,
     "Change": show_change,
     "Checkpoint": show_checkpoint,
     "EntityProfile": lambda out, profile: out.line(profile.text),
@@ -463,6 +529,7 @@ SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "Lesson": show_lesson,
     "Path": show_path,
     "Ranked": lambda out, ranked: out.show(ranked.strategies),
+    "ModelUsage": show_usage,
     "Report": show_calibration,
     "Run": lambda out, run: out.line(f"{run.status}  {run.run_id}  of {run.workflow_id}"),
     "Subgraph": show_subgraph,

@@ -18,6 +18,13 @@ from . import render
 from .derive import REVIEW, Argument, Call, Reply, command, reply_value
 from .render import count, count_memories, format_bytes
 
+_IMPORTED = {
+    "known": "already stored",
+    "erased": "skipped (deleted here)",
+    "waiting": "to review",
+    "left_out": "skipped (only memories are imported from untrusted files)",
+}
+"""What became of the records of an import, for people."""
 _WORDS_ONLY = "none (words only)"
 
 
@@ -39,7 +46,7 @@ def doctor(call: Call) -> Reply:
 
 
 @command("trust")
-@Argument("PATH", "the folder that contains .alma; default: the nearest, from here up", nargs="?")
+@Argument("PATH", "the folder that contains .alma (default: the nearest, from here up)", nargs="?")
 @Argument("--list", "list trusted folders", group="either")
 @Argument("--remove", "stop trusting the folder and its memory", group="either")
 def trust(call: Call) -> Reply:
@@ -170,7 +177,8 @@ def import_(call: Call) -> Reply:
         claims = f"{count(len(rules), 'active rule')} and {own} stated by a person"
         if can_ask:
             out.section("active rules", rules)
-        return can_ask and out.confirm(f"The file contains {claims}. Is it your own export, to be imported unchanged?")
+        question = "Is it your own export? y imports it unchanged, n imports its memories for review."
+        return can_ask and out.confirm(f"The file contains {claims}. {question}")
 
     try:
         text: Any = nullcontext(set_exact(sys.stdin, "utf-8-sig"))
@@ -188,15 +196,17 @@ def import_(call: Call) -> Reply:
     except (OSError, UnicodeDecodeError) as error:
         raise ValidationError(f"cannot read {source}: {getattr(error, 'strerror', error)}") from error
     numbers = asdict(taken)
-    done = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items() if number)
+    done = ", ".join(f"{number} {_IMPORTED.get(name, name)}" for name, number in numbers.items() if number)
     if done and not taken.added + taken.updated + taken.embedded:
-        done = f"nothing changed: {done}"
+        done = f"nothing {'would change' if args.dry_run else 'changed'}: {done}"
+    elif args.dry_run:
+        done = f"would import: {done}"
     review = f"{claims}: not trusted, so rules wait for your review. If the export is your own, pass --trusted"
     waiting = f"still waiting for your review: {still_waiting} (importing again does not change that)"
     elsewhere = f"they belong to project {project!r}; to see them, use a configuration with that project_id"
     return Reply(
         {"dry_run": args.dry_run, **numbers},
-        f"{'would be ' if args.dry_run else ''}{done}" if done else "nothing to import",
+        done if any(numbers.values()) else "nothing to import",
         review if claims and not can_ask else "",
         f"{waiting}: {REVIEW}" if still_waiting and not args.dry_run else "",
         elsewhere if project != call.alma.project_id else "",

@@ -165,7 +165,7 @@ class Graph(Closeable):
     @operation(Effect.CHANGES, idempotent=True)
     def merge_entities(
         self,
-        keep: Name,
+        keep: Annotated[str, About("the entity to keep: a name, an alias or an id", check=validate.name)],
         others: Annotated[list[str], About("entities to merge into it: names, aliases or ids")],
     ) -> Entity:
         """Merge several entities into one, such as 'Bob' and 'Robert Smith', with their names and relations."""
@@ -229,7 +229,7 @@ class Graph(Closeable):
     def find(
         self,
         name: Annotated[
-            str | None, About("a name or an alias; default: the newest entities", check=validate.name)
+            str | None, About("a name or an alias (default: the newest entities)", check=validate.name)
         ] = None,
         *,
         type: Annotated[str | None, About("such as person, organisation, file or package", check=check_type)] = None,

@@ -71,7 +71,7 @@ Names = Iterable[str] | None
 Blockers = Annotated[Names, About("ids of items to do first", check=validate.names)]
 Priority = About("0 to 100; 100 is the most urgent", least=0, most=100)
 Notes = Annotated[str | None, About("a note on the change")]
-Lease = Annotated[float, About("duration in seconds", least=1.0, most=30 * 86_400.0)]
+Lease = Annotated[float, About("how long the claim lasts, in seconds", least=1.0, most=30 * 86_400.0)]
 
 
 def _check_statuses(label: str, value: object) -> list[Status]:
@@ -136,7 +136,7 @@ class ProgressTracker(OwnsMemory):
         description: Annotated[str, About("details")] = "",
         item_type: Annotated[str, About("such as task, feature or bug")] = "task",
         priority: Annotated[int, Priority] = 50,
-        agent: Annotated[str | None, About("the owner; default: any agent", check=validate.name)] = None,
+        agent: Annotated[str | None, About("the owner (default: any agent)", check=validate.name)] = None,
         parent_id: Annotated[str | None, About("the item it is part of", check=validate.name)] = None,
         blocked_by: Blockers = None,
         blocks: Annotated[Names, About("ids of items that wait for this one", check=validate.names)] = None,
@@ -213,7 +213,7 @@ class ProgressTracker(OwnsMemory):
     @operation(Effect.CHANGES, "get_next_item")
     def offer_next_item(
         self,
-        agent: Annotated[str | None, About("the agent that asks; default: any agent")] = None,
+        agent: Annotated[str | None, About("the agent that asks (default: any agent)")] = None,
         strategy: Annotated[Strategy | str, About("how to choose")] = Strategy.PRIORITY,
         claim: Annotated[bool, About("claim the item for the agent")] = False,
         lease_seconds: Lease = LEASE_SECONDS,
@@ -270,7 +270,7 @@ class ProgressTracker(OwnsMemory):
         tests: Annotated[Names, About("all its tests; replaces the list", check=validate.names)] = None,
         test_results: Annotated[Mapping[str, bool] | None, About("results by name; true if passed")] = None,
         estimate_minutes: Annotated[float | None, About("estimate, in minutes", least=0.0, most=1e7)] = None,
-        tags: words.Tags = None,
+        tags: Annotated[Names, About("the new tags, which replace the current ones", check=validate.names)] = None,
         metadata: words.Metadata = None,
         archived: Annotated[bool | None, About("true archives the item, false restores it")] = None,
         by: By = None,
@@ -472,7 +472,7 @@ class ProgressTracker(OwnsMemory):
         *,
         current_action: Annotated[str, About("what the agent is doing")] = "",
         current_item_id: Annotated[
-            str | None, About("the current work item; default: the agent's item in progress", check=validate.name)
+            str | None, About("the current work item (default: the agent's item in progress)", check=validate.name)
         ] = None,
     ) -> ProgressLog:
         """Log the current progress of a session, for later review.

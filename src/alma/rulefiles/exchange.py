@@ -448,21 +448,28 @@ class ExportReport:
 @operation(Effect.CHANGES, "export_rules", idempotent=True, on_files=True)
 def export(
     alma: ALMA | None,
-    to: Annotated[str, About("the agent whose file is written", tuple(targets.TARGETS))],
+    to: Annotated[str, About("the file format", tuple(targets.TARGETS))],
     path: Annotated[
         str | PathLike[str] | None,
-        About("another file than the agent's default", local=True, is_rule_file=targets.is_rule_file),
+        About(
+            "the file to write (default: the agent's own file, such as AGENTS.md)",
+            local=True,
+            is_rule_file=targets.is_rule_file,
+        ),
     ] = None,
     *,
     project_id: OtherProject = None,
     root: Root = None,
     agent: AnyAgent = None,
-    everywhere: Annotated[bool, About("also export your personal rules of all projects")] = False,
+    everywhere: Annotated[bool, About("also export rules that apply in all projects (reach always)")] = False,
     include: Annotated[
-        Iterable[str] | None, About("memory types to export; other than rules, only proven ones", KINDS)
+        Iterable[str] | None, About("memory types to export (default: rule); all but rules only if proven", KINDS)
     ] = None,
     name: Annotated[str, About("the name of the skill, or of the file in a rules folder")] = targets.NAME,
-    limit: Annotated[int | None, About("another size limit, in the unit of the agent's limit")] = None,
+    limit: Annotated[
+        int | None,
+        About("maximum size of the file, in bytes or characters as the agent counts (default: the agent's limit)"),
+    ] = None,
     check: Annotated[bool, About("report whether the file is up to date, and write nothing")] = False,
     force: Annotated[bool, About("overwrite edits that were not imported")] = False,
     remove: Annotated[bool, About("remove the block from the file", for_python=True)] = False,
@@ -661,8 +668,11 @@ def import_(
     *,
     project_id: OtherProject = None,
     root: Root = None,
-    agent: AnyAgent = None,
-    all: Annotated[bool, About("also make rules of list items outside the block", shown_as="all_items")] = False,
+    agent: Annotated[
+        str | None,
+        About("the agent that new rules belong to (default: the agent of the exported rules)", check=validate.name),
+    ] = None,
+    all: Annotated[bool, About("also import list items outside the block as rules", shown_as="all_items")] = False,
     trusted: Annotated[
         bool, About("whether the file is your own; changes in an untrusted file become candidates", vouches=True)
     ] = True,

@@ -410,9 +410,9 @@ class WorkflowMemory(OwnsMemory):
     @operation(Effect.CHANGES, idempotent=True)
     def update_run(
         self,
-        run_id: Annotated[str | None, About("the run's name; default: a new name", check=check_id)] = None,
+        run_id: Annotated[str | None, About("the run's name (default: a new name)", check=check_id)] = None,
         workflow_id: WorkflowId = None,
-        status: Annotated[RunStatus | str | None, About("the new status; default: unchanged")] = None,
+        status: Annotated[RunStatus | str | None, About("the new status, or leave it out to keep it")] = None,
         *,
         agent: By = None,
         metadata: words.Metadata = None,
@@ -676,7 +676,7 @@ class WorkflowMemory(OwnsMemory):
             str | os.PathLike[str], About("a file or a URI; URIs are not fetched", local=True, uri=True)
         ],
         *,
-        node_id: AnyNode = None,
+        node_id: Annotated[str | None, About("the node that created it", check=check_optional_id)] = None,
         name: Annotated[str | None, About("the artifact's name", check=validate.name)] = None,
         kind: Annotated[str, About("the kind of artifact", check=validate.name)] = "file",
         digest: Annotated[str | None, About("its SHA-256")] = None,
@@ -734,18 +734,18 @@ class WorkflowMemory(OwnsMemory):
         strategy_used: Annotated[
             str | Iterable[str],
             About(
-                "how it was done; an outcome for each",
+                "how it was done; one outcome is recorded for each strategy",
                 check=_check_strategies,
                 shown_as="strategies_used",
                 json=list[str],
             ),
         ],
-        task: Annotated[str | None, About("the task; default: the workflow or node")] = None,
+        task: Annotated[str | None, About("the task (default: the workflow or node)")] = None,
         *,
         workflow_id: WorkflowId = None,
         node_id: Annotated[
             str | None,
-            About("the node; without it, the run ends", check=check_optional_id),
+            About("record it for this node only; if omitted, the run is ended too", check=check_optional_id),
         ] = None,
         task_type: Annotated[str | None, About("the kind of task")] = None,
         duration_ms: Annotated[int | None, About("duration in milliseconds", least=0, most=10**15)] = None,
@@ -783,7 +783,7 @@ class WorkflowMemory(OwnsMemory):
         self,
         task: words.Task,
         agent: words.Agent,
-        scope: Annotated[Scope | str, About("each scope includes the ones before it")] = Scope.AGENT,
+        scope: Annotated[Scope | str, About("how widely to search; each scope includes those before it")] = Scope.AGENT,
         *,
         workflow_id: WorkflowId = None,
         run_id: AnyRun = None,
