@@ -63,7 +63,7 @@ class MissingExtraError(ALMAError, ImportError):
     """An optional package is not installed."""
 
     def __init__(self, package: str, extra: str, what: str = "This") -> None:
-        super().__init__(f"{what} needs the package `{package}`: {install_command(extra)}")
+        super().__init__(f"{what} requires the package `{package}`; run: {install_command(extra)}")
         self.package = package
         self.extra = extra
 

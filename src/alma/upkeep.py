@@ -194,7 +194,7 @@ def import_from(
         if project != alma.project_id and not keep_project:
             raise ValidationError(
                 f"{place} contains the memories of project {project!r}, but this project is {alma.project_id!r}: "
-                "open that project, or import them as a project of its own (--keep-project)"
+                f"pass --config of that project, or --keep-project to import them into project {project!r}"
             )
         # What was erased is asked of the project that the records belong to.
         engine = replace(alma.engine, project=project)

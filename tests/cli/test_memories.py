@@ -106,7 +106,8 @@ def test_a_bad_id(project: Path, run: Run) -> None:
     for argv in (("show", "x"), ("update", "x", "fact=y"), ("delete", "x", "--yes"), ("feedback", "x", "up")):
         ran = run(*argv)
         assert ran.code == 1
-        assert ran.err == "error: there is no memory 'x' in project 'shop'\n"
+        hint = "list or search the memories to find its id (`alma list --status all`)"
+        assert ran.err == f"error: there is no memory 'x' in project 'shop'; {hint}\n"
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_its_budget_holds(litellm, engine, prompt):
 
 def test_it_is_an_extra(engine, prompt, monkeypatch):
     monkeypatch.setattr(services.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"needs the package `litellm`: pip install '\.\[litellm\]'"):
+    with pytest.raises(MissingExtraError, match=r"requires the package `litellm`; run: pip install '\.\[litellm\]'"):
         ask(engine, prompt)
 
 

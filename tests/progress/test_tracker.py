@@ -303,7 +303,7 @@ def test_a_work_item_made_by_hand_keeps_its_past(tracker: ProgressTracker, clock
         ({"title": "x", "description": 5}, "must be a string"),
         ({"title": "x", "tests": "unit"}, "list of names"),
         ({"title": "x", "metadata": {"a": object()}}, "JSON"),
-        ({"title": "x", "estimate_minutes": -1}, "between 0"),
+        ({"title": "x", "estimate_minutes": -1}, "a number from 0 to 10,000,000, not -1"),
         ({"title": "x", "blocked_by": "wrk"}, "list of names"),
         ({"description": "no title"}, "title"),
     ],

@@ -129,7 +129,7 @@ def read_records(source: Iterable[str], place: str) -> Iterator[Record]:
 
 def project_of(first: str, place: str) -> str:
     """Return the project that the first line of an export names."""
-    head = _parse_json(first, f"{place}, line 1")
+    head = _parse_json(first, f"{place}, line 1", "pass a file that `alma export` wrote; ")
     if not isinstance(head, dict) or head.get("alma") != "export" or "project" not in head:
         raise ValidationError(
             f"{place} is not an alma export; `alma export` writes one, and `alma ingest` reads other files"
@@ -144,7 +144,7 @@ def project_of(first: str, place: str) -> str:
     return project
 
 
-def _parse_json(line: str, place: str) -> Any:
+def _parse_json(line: str, place: str, advice: str = "") -> Any:
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is not a valid JSON number")
 
@@ -152,7 +152,7 @@ def _parse_json(line: str, place: str) -> Any:
         return json.loads(line, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise ValidationError(
-            f"{place} is not valid JSON ({describe_parse_error(error)}); nothing was imported"
+            f"{place} is not valid JSON ({describe_parse_error(error)}); {advice}nothing was imported"
         ) from error
 
 

@@ -114,8 +114,8 @@ def number(label: str, value: object, least: float | None = None, most: float | 
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         raise ValidationError(f"{label} must be a finite number, not {format_value(value)}")
     if not _is_within(value, least, most):
-        limits = f"at least {least:,.10g}" if most is None else f"between {least or 0:,.10g} and {most:,.10g}"
-        raise ValidationError(f"{label} must be {limits}, not {format_value(value)}")
+        limits = f"at least {least:,.10g}" if most is None else f"a number from {least or 0:,.10g} to {most:,.10g}"
+        raise ValidationError(f"{label} must be {limits}, not {value:.10g}")
     return float(value)
 
 
