@@ -56,28 +56,20 @@ Owner = Annotated[
 ]
 Task = Annotated[str, About("the task, in a sentence or more", example="Deploy the API")]
 Tags = Annotated[Iterable[str] | None, About("tags to add", check=validate.names, example=["deploy"])]
-Metadata = Annotated[
-    Mapping[str, Any] | None, About("extra data to store with it, a JSON object", check=check_metadata)
-]
+Metadata = Annotated[Mapping[str, Any] | None, About("extra data, a JSON object", check=check_metadata)]
 Limit = Annotated[int, About("maximum results")]
 MemoryId = Annotated[str, About("the memory's id", check=validate.name, example="h_01m7hnn9m5400rc1dqvrg758qq")]
-TypeOf = Annotated[TypeName | MemoryType | type[Memory] | None, About("only memories of this type", check=check_type)]
+TypeOf = Annotated[TypeName | MemoryType | type[Memory] | None, About("only this type", check=check_type)]
 Types = Annotated[Iterable[TypeName | MemoryType] | None, About("only these memory types", check=check_types)]
 OutcomeOf = Annotated[OutcomeName | Result, About("the result")]
-Mode = Annotated[
-    ModeName,
-    About(
-        "how to search: default, precise (few and certain), broad, recent (newer first) or learning (what worked and "
-        "what failed)"
-    ),
-]
+Mode = Annotated[ModeName, About("how broadly to search")]
 Signal = Annotated[SignalName | FeedbackSignal, About("the rating")]
-StatusOf = Annotated[StatusName | Status | None, About("only memories with this status; null for any")]
+StatusOf = Annotated[StatusName | Status | None, About("only with this status; null for any")]
 Moment = datetime | str | None
 Source = Annotated[
     str,
     About(
-        "where it comes from: user (a person stated it), agent (you), tool (program output), content (file, page, "
+        "source: user (a person said it), agent (you), tool (program output), content (file, page, "
         "mail, pasted text) or import",
         check=check_source,
     ),

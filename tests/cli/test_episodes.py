@@ -87,7 +87,10 @@ class TestAdding:
                 "bad.json, item 2: speaker must be a string, not null",
             ),
             ('[{"speaker": "A", "text": "x"},\n 7]', "bad.json, item 2 must be an object"),
-            ('[{"speaker": "A",\n "text": "x"}', "bad.json is not valid JSON: Expecting ',' delimiter: line 2"),
+            (
+                '[{"speaker": "A",\n "text": "x"}',
+                "bad.json is not valid JSON (line 2, column 14: Expecting ',' delimiter)",
+            ),
             ("[" * 100_000, "bad.json is not valid JSON"),
             ("[]", "bad.json is empty"),
             ("\n", "bad.json is empty"),
@@ -194,7 +197,7 @@ class TestFinding:
         ("options", "message"),
         [
             (("--mode", "precice"), "unknown mode 'precice'. Did you mean 'precise'?"),
-            (("--type", "fact"), "unknown type 'fact'"),
+            (("--type", "fakt"), "unknown type 'fakt'"),
             (("--level", "word"), "unknown level 'word'. Valid: session, turn"),
             (("--since", "monday"), "since must be a time such as"),
             (("--since", "2026-05-08", "--until", "2026-05-07"), "must be before until"),

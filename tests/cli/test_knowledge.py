@@ -150,7 +150,6 @@ def test_what_was_found_is_shown_with_its_words(chat: str, run: Run) -> None:
     assert ran.code == 0
     assert "From now on never use sleep() for async waits" in ran.out
     assert "found 2 memories; would store 1 outcome, 1 rule\n" in ran.out
-    assert "dry run          yes\n" in ran.out
     assert run("stats", "--json").json["total_count"] == 0
 
 

@@ -129,6 +129,8 @@ TEXTS = {
     "source": "where it comes from: user (a person stated it), agent, tool (program output), content (a file, page, "
     "mail or pasted text) or import",
     "tags to add": "add this tag",
+    "only this type": "only memories of this type",
+    "only with this status; null for any": "only memories with this status",
 }
 """Help of options by parameter or description, where the description is for models."""
 _STATUSES = ("pending", "in_progress", "blocked", "review", "done", "failed")
