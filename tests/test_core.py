@@ -472,7 +472,7 @@ class TestFeedback:
             alma.record_feedback(made.id, MemoryType.HEURISTIC)
         with pytest.raises(ValidationError, match="thumb_up.*thumbs_up"):
             alma.record_feedback(made.id, signal="thumb_up")
-        with pytest.raises(ValidationError, match="among retrieved"):
+        with pytest.raises(ValidationError, match="must be among those that were shown; not shown: other"):
             alma.record_usage([made.id], ["other"])
 
 

@@ -27,7 +27,7 @@ def test_search_finds_by_words_whoever_learned_it(alma: ALMA) -> None:
     hit, other = alma.search("deploy window")
     assert hit.memory == alma.get(window.id)
     assert 0 < hit.score <= 1
-    assert "shares" in hit.reason
+    assert "shared words: " in hit.reason
     assert other.score < hit.score, "nothing is left out"
     assert [one.memory for one in alma.search("deploy window", agent="dev")] == [other.memory]
     assert alma.search("deploy window", memory_type="heuristic") == []

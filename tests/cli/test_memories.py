@@ -57,18 +57,6 @@ def test_memories_may_be_added_by_other_names_of_their_types(project: Path, run:
     )
 
 
-def test_only_a_person_activates_a_candidate(project: Path, run: Run) -> None:
-    rule = ("add", "rule", "--agent", "ops", "--rule", "Push to main", "--source", "agent", "--json")
-    proposed = run(*rule).json["memory"]
-    assert proposed["status"] == "candidate"
-    for source in ("agent", "tool", "content"):
-        ran = run("update", proposed["id"], "--status", "active", "--source", source)
-        assert ran.code == 1
-        assert "is a candidate" in ran.err
-        assert run("show", proposed["id"], "--json").json["memory"]["status"] == "candidate"
-    assert run("update", proposed["id"], "--status", "active", "--json").json["memory"]["status"] == "active"
-
-
 @pytest.mark.parametrize(
     ("argv", "message"),
     [

@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from ..config import load_yaml
 from ..errors import ConfigError, NotFoundError, ScopeError, ValidationError, unknown
 from ..knowledge import plan_ingest
 from ..schema import type_of
-from ..types.record import find_source
 from ..upkeep import count_results, find_lessons, read_background
 from . import render
 from .derive import COMMANDS, REVIEW, YES, Argument, Call, Command, Reply, command, parse_json, reply_value
@@ -181,8 +179,8 @@ def learn_run(call: Call) -> Reply:
 Prints heuristics, anti-patterns, rules, facts, user preferences and past conversations, or nothing if nothing is
 relevant. Pass the retrieval id that it prints to `alma learn --retrieval-id`.""",
     about={
-        "mode": "how to search: default, precise (few and certain), broad, recent (newer first) or learning (what worked "
-        "and what failed)",
+        "mode": "how to search: default, precise (few and certain), broad, recent (newer first) or learning (what "
+        "worked and what failed)",
         "progressive": "print summaries; `alma show ID` shows a memory in full",
         "workflow_id": "with --scope: the workflow's name",
         "run_id": "with --scope: the run's name",
@@ -280,9 +278,6 @@ def update(call: Call) -> Reply:
     changed: dict[str, Any] = {**read_pairs(call.args.pairs, "FIELD=VALUE, such as fact='New text'", split_first=True)}
     if "metadata" in changed:
         changed["metadata"] = parse_json("metadata", changed["metadata"])
-    if find_source(getattr(call.args, "source", "user")) != "user" and getattr(call.args, "status", "") == "active":
-        # The person who runs the command passes on what another source wants, and that may not activate a candidate.
-        call.alma.engine = replace(call.alma.engine, may_approve=False)
     return call.answer(fields=changed)
 
 
