@@ -181,8 +181,8 @@ def learn_run(call: Call) -> Reply:
 Prints heuristics, anti-patterns, rules, facts, user preferences and past conversations, or nothing if nothing is
 relevant. Pass the retrieval id that it prints to `alma learn --retrieval-id`.""",
     about={
-        "mode": "how to search: default, precise (few and certain), broad, recent (newer first) or learning (what worked "
-        "and what failed)",
+        "mode": "how to search: default, precise (few and certain), broad, recent (newer first) or learning (what "
+        "worked and what failed)",
         "progressive": "print summaries; `alma show ID` shows a memory in full",
         "workflow_id": "with --scope: the workflow's name",
         "run_id": "with --scope: the run's name",
