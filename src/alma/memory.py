@@ -159,7 +159,7 @@ class ALMA(Closeable):
         user_id: words.User = None,
         top_k: Annotated[
             int | None,
-            About("maximum results per type (default: 5, or 20 for lists)", least=1, most=1000),
+            About("maximum results per type (default: 5, lists 20)", least=1, most=1000),
         ] = None,
         *,
         mode: words.Mode = "default",
@@ -624,7 +624,7 @@ class ALMA(Closeable):
     def forget(
         self,
         agent: words.AnyAgent = None,
-        older_than_days: Annotated[float, About("only if not used or confirmed for this many days", least=0)] = 90,
+        older_than_days: Annotated[float, About("only if unused for this many days", least=0)] = 90,
         below_confidence: Annotated[float, About("only if confidence is below this, 0 to 1", least=0)] = 0.3,
         dry_run: Annotated[bool, About("only report what would be archived")] = False,
     ) -> Forgotten:
