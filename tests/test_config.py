@@ -73,10 +73,10 @@ def test_a_configuration_elsewhere_starts_in_its_own_folder(config: Path, tmp_pa
         ("storage: sqlite", "storage: sqlit", "unknown storage 'sqlit'.*sqlite.*postgres"),
         ("storage: sqlite", "storage: postgres", "postgres"),
         ("provider: hash", "provider: hsah", "hsah.*hash.*local"),
-        ("embedding_dim: 384", "embedding_dm: 384", "unknown key in alma 'embedding_dm'. Did you mean 'embedding_dim'"),
+        ("embedding_dim: 384", "embedding_dm: 384", "unknown key 'embedding_dm' in alma. Did you mean 'embedding_dim'"),
         ("embedding_dim: 384", "embedding_dim: -1", "embedding_dim must be"),
         ("embedding_dim: 384", "embedding_dim: lots", "embedding_dim must be"),
-        ("can_learn: [testing_strategies]", "can_lern: [x]", "agents.helena 'can_lern'"),
+        ("can_learn: [testing_strategies]", "can_lern: [x]", "'can_lern' in agents.helena"),
         ("can_learn: [testing_strategies]", "can_learn: testing", "can_learn must be a list"),
         ("recency: 0,", "recency: .nan,", "recency.*finite"),
         ("similarity: 1", "similarty: 1", "similarty.*similarity"),
@@ -146,7 +146,7 @@ def test_agents_in_both_places_must_be_the_same(config: Path) -> None:
 
 def test_an_unknown_key_beside_alma_is_named(config: Path) -> None:
     config.write_text("alma: {project_id: p}\nagnets: {a: {}}\n")
-    with pytest.raises(ConfigError, match=r"'agnets'. Did you mean 'agents'\? Valid: alma, agents"):
+    with pytest.raises(ConfigError, match=r"'agnets' at the top. Did you mean 'agents'\? Valid: alma, agents"):
         load(config)
 
 

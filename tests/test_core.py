@@ -349,7 +349,7 @@ class TestSingleMemories:
         alma.update(fact.id, fact="Tabs are two spaces wide")
         alma.update(fact.id, {"fact": "Tabs are eight spaces wide"})
         assert alma.get(fact.id, DomainKnowledge).fact == "Tabs are eight spaces wide"
-        with pytest.raises(ValidationError, match="unknown field of the domain_knowledge 'status'"):
+        with pytest.raises(ValidationError, match="unknown field 'status' of domain_knowledge"):
             alma.update(fact.id, {"status": "archived"})
 
     def test_an_update_is_found_by_its_new_words_and_kept_in_history(self, alma: ALMA) -> None:

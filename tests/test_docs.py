@@ -18,6 +18,8 @@ import pytest
 from tools.generate_docs import PAGES, rendered
 
 from alma.config import load
+from alma.http.tokens import NEEDED
+from alma.operations import operations
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted(
@@ -119,6 +121,13 @@ def test_generated_pages_are_up_to_date(page: str) -> None:
     assert rendered(page, held).split() == held.split(), (
         f"run `python tools/generate_docs.py` to bring {page} up to date"
     )
+
+
+def test_the_operations_page_shows_the_token_scope_of_each_operation() -> None:
+    page = (ROOT / "docs" / "reference" / "operations.md").read_text()
+    for name, one in operations().items():
+        mark = page.partition(f"### {name}\n\n*")[2].partition(".*")[0]
+        assert mark.endswith("; not over HTTP" if one.on_files else f"; token scope {NEEDED[one.effect]}"), name
 
 
 def test_the_library_tutorial_shows_what_is_printed(tmp_path: Path) -> None:

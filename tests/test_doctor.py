@@ -81,7 +81,7 @@ def test_a_file_store_is_checked_too(config: Path) -> None:
     ("text", "said"),
     [
         ("alma: [", "not valid YAML"),
-        ("project_id: shop\nstorge: sqlite", "unknown key in alma 'storge'. Did you mean 'storage'?"),
+        ("project_id: shop\nstorge: sqlite", "unknown key 'storge' in alma. Did you mean 'storage'?"),
         ("{}", "project_id is missing"),
         ("project_id: ${NOT_SET_ANYWHERE}", "NOT_SET_ANYWHERE is not set"),
     ],

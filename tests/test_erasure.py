@@ -326,6 +326,7 @@ class TestErasingAUser:
         before = [one.id for one in alma.list(user_id="ben", status=None)]
         counts = alma.erase_user("ana")
         assert counts["outcome"] == 5
+        assert {type(kind) for kind in counts} == {str}
         assert (counts["user_preference"], counts["episode"], counts["turn"]) == (2, 1, 1)
         assert find_traces(alma, tmp_path) == []
         assert not list(alma.engine.store.scan(Where(users={"ana"})))

@@ -44,7 +44,7 @@ HOSTILE = {
     "an absolute folder": "storage_dir: /tmp/other",
     "a folder above": "storage_dir: ../other/.alma",
     "options of a store": "storage_options: {read_only: false}",
-    "another store": "storage: postgres",
+    "another store": "storage: memory",
     "to share between users": "learning: {share_between_users: true}",
     "a store beside .alma": "storage_dir: data",
     "a store in the folder itself": "storage_dir: .",
@@ -74,6 +74,18 @@ def write_config(folder: Path, line: str) -> Path:
     file = folder / ".alma" / "config.yaml"
     file.write_text("\n".join(kept) + f"\n  {line}\n")
     return file
+
+
+@pytest.mark.parametrize(("name", "hint"), [("postgres", "not available in this version"), ("sqlit", "Did you mean")])
+def test_a_store_that_does_not_exist_is_reported_before_trust_is_asked_for(clone: Path, name: str, hint: str) -> None:
+    write_config(clone, f"storage: {name}")
+    with pytest.raises(ConfigError, match=hint) as error:
+        open_configured(None)
+    assert "sqlite" in str(error.value)
+    assert "alma trust" not in str(error.value)
+    write_config(clone, "storage: '${STORE:-sqlite}'")
+    with pytest.raises(UntrustedConfigError, match="alma trust"):
+        open_configured(None)
 
 
 def serve_http() -> None:

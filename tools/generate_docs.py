@@ -56,7 +56,7 @@ def _commands(parser: argparse.ArgumentParser, heading: str) -> str:
 
 
 def smart_settings() -> str:
-    """Return every setting of the plug-in with its default."""
+    """Return every setting of the plugin with its default."""
     from alma.hooks.paths import DEFAULTS
 
     rows = [f"| `{name}` | `{default}` |" for name, default in DEFAULTS.items()]
@@ -111,6 +111,7 @@ def _default(one: object) -> str:
 
 def operations() -> str:
     """Return every operation with its parameters."""
+    from alma.http.tokens import NEEDED
     from alma.operations import operations as listed
 
     out, group = [], ""
@@ -119,6 +120,7 @@ def operations() -> str:
             group = one.group
             out.append(f"## {group.capitalize()}")
         mark = f"{one.effect}{', idempotent' if one.idempotent and one.effect != 'reads' else ''}"
+        mark += "; not over HTTP" if one.on_files else f"; token scope {NEEDED[one.effect]}"
         rows = [_parameter(parameter) for parameter in one.parameters]
         table = ["| parameter | | |", "|---|---|---|", *rows] if rows else []
         out.append("\n".join([f"### {one.name}\n\n*{mark}.* {one.description}\n", *table]).rstrip())

@@ -102,7 +102,7 @@ def read_config(name: str | None = None) -> tuple[Path, Config]:
     """Find and load the configuration. A file that the user did not name is loaded only as far as it is trusted."""
     path = find_config(name)
     is_named = bool(name or os.environ.get("ALMA_CONFIG"))
-    config = load(path) if is_named else load_found(path)
+    config = load(path) if is_named else load_found(path, stores.check_name)
     folder = path.absolute().parent.parent
     if path.absolute() == folder / DEFAULT_PATH:
         _refuse_files(list_data_files(path, config), folder, is_named=is_named)

@@ -70,11 +70,11 @@ def load(path: str | os.PathLike[str]) -> Config:
         return _build_config(expand(_parse_yaml(_read_file(file)), os.environ), file)
 
 
-def load_found(path: str | os.PathLike[str]) -> Config:
+def load_found(path: str | os.PathLike[str], check_storage: Callable[[str], None] | None = None) -> Config:
     """Load the `.alma/config.yaml` of a folder that the user did not name explicitly.
 
     Unless the user trusts the folder with this content, raise UntrustedConfigError for settings that reach outside the
-    folder.
+    folder. `check_storage` raises ConfigError for stores that do not exist, before the user is asked to trust them.
     """
     file = Path(path)
     content, folder = _read_file(file), file.parent.parent
@@ -82,6 +82,9 @@ def load_found(path: str | os.PathLike[str]) -> Config:
         if trust_register.is_trusted(folder, content):
             return _build_config(expand(_parse_yaml(content), os.environ), file)
         top = _parse_yaml(content, is_trusted=False)
+        storage = top.get("storage")
+        if check_storage is not None and isinstance(storage, str) and not _VARIABLE.search(storage):
+            check_storage(storage)
         if restricted := _find_restricted_settings(top, file):
             raise UntrustedConfigError(
                 f"its folder is not trusted, so it may not set {', '.join(restricted)}. "

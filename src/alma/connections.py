@@ -72,7 +72,9 @@ def bind_socket(host: str, port: int) -> Iterator[socket.socket]:
             # Clients that read the address may call at once, and wait until we answer.
             listener.listen(_BACKLOG)
         except (OSError, OverflowError) as error:
-            raise ConfigError(f"cannot listen at {host}:{port}: {error}") from error
+            if isinstance(error, OverflowError):
+                raise ConfigError(f"--port must be a whole number from 0 to 65,535, not {port}") from error
+            raise ConfigError(f"cannot listen at {host}:{port}: {error.strerror or error}") from error
         yield listener
 
 

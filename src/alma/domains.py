@@ -424,7 +424,11 @@ class DomainMemoryFactory(Closeable):
         def step(tx: Transaction) -> None:
             record = tx.find(_make_id("name", name))
             if record is None or record.status is not Status.ACTIVE:
-                raise NotFoundError(f"there is no stored schema {name!r}; presets cannot be deleted")
+                if name in PRESETS:
+                    raise NotFoundError(f"schema {name!r} is a preset and cannot be deleted")
+                stored = self.find_stored_schemas()
+                none = f"there is no schema {name!r}; no schema of your own is stored"
+                raise NotFoundError(unknown("schema", name, stored) if stored else none)
             tx.update(record, status=Status.RETIRED)
 
         write(self._memory().engine, step)

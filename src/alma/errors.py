@@ -26,7 +26,8 @@ ALMAError
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
 
 class ALMAError(Exception):
@@ -62,7 +63,7 @@ class MissingExtraError(ALMAError, ImportError):
     """An optional package is not installed."""
 
     def __init__(self, package: str, extra: str, what: str = "This") -> None:
-        super().__init__(f"{what} needs the package `{package}`: {install_command(extra)}")
+        super().__init__(f"{what} requires the package `{package}`; run: {install_command(extra)}")
         self.package = package
         self.extra = extra
 
@@ -155,8 +156,41 @@ def install_command(extra: str) -> str:
 
 
 def unknown(what: str, value: object, valid: Iterable[str]) -> str:
-    """Return the error message for an unknown name, with the closest and all valid names."""
+    """Return the error message for an unknown name, with the closest and all valid names.
+
+    The name follows the noun: `what` may be "field", or "field of a work item".
+    """
     names = [str(name) for name in valid]
     close = difflib.get_close_matches(str(value), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"unknown {what} {value!r}.{hint} Valid: {', '.join(names)}."
+    noun, *owner = re.split(r"(?= (?:of|in|for|at) )", what, maxsplit=1)
+    return f"unknown {noun} {value!r}{''.join(owner)}.{hint} Valid: {', '.join(names)}."
+
+
+def describe_type(value: object) -> str:
+    """Return what a value is, in the words of JSON: "a list", "a number (5)", "null"."""
+    if value is None or isinstance(value, bool):
+        return str(value).lower().replace("none", "null")
+    if isinstance(value, int | float):
+        return f"a number ({value})" if isinstance(value, float) or abs(value) < 10**15 else "a number"
+    for name, types in _TYPE_NAMES.items():
+        if isinstance(value, types):
+            return name
+    return f"a value of type {type(value).__name__}"
+
+
+def describe_parse_error(error: Exception) -> str:
+    """Return why a text is not JSON, and where: "expecting value at column 1"."""
+    reason, line, column = (getattr(error, name, None) for name in ("msg", "lineno", "colno"))
+    if not reason:
+        return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    place = f"line {line}, column {column}" if line and line > 1 else f"column {column}"
+    return f"{reason[0].lower()}{reason[1:]} at {place}"
+
+
+_TYPE_NAMES: dict[str, tuple[type, ...]] = {
+    "a string": (str,),
+    "bytes": (bytes, bytearray),
+    "an object": (Mapping,),
+    "a list": (list, tuple),
+}

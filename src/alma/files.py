@@ -85,7 +85,7 @@ def make_new_file(target: Path) -> Iterator[Path]:
             part.unlink(missing_ok=True)
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE))
         except OSError as error:
-            raise StorageError(f"{part.parent} cannot be written: {error.strerror}; choose another folder") from error
+            raise refuse_folder(part.parent, error) from error
         yield part
         _sync(part, os.O_RDWR)
         try:
@@ -98,6 +98,13 @@ def make_new_file(target: Path) -> Iterator[Path]:
         sync_folder(target.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+def refuse_folder(folder: Path, error: OSError) -> StorageError:
+    """Return the error for a folder in which no file can be written."""
+    if not folder.exists():
+        return StorageError(f"the folder {folder} does not exist; create it, or choose another")
+    return StorageError(f"the folder {folder} cannot be written ({error.strerror}); choose another")
 
 
 def sync_folder(folder: Path) -> None:
@@ -176,7 +183,9 @@ def _open_lock(path: str, seconds: float) -> sqlite3.Connection:
                 connection.close()
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                raise BusyError(f"another process has locked {path} for {seconds:g} s; try again later") from error
+                raise BusyError(
+                    f"{path} is locked by another process (waited {seconds:g} s); try again later"
+                ) from error
             if code not in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
                 hint = "check the permissions of its folder"
                 raise StorageError(f"{path} cannot be locked ({error}); {hint}") from error
@@ -257,7 +266,9 @@ def apply_changes(changes: Sequence[FileChange], empty_folders: Sequence[Path] =
             with suppress(OSError):
                 one.apply(one.before)
         _remove_empty(reversed(folders))
-        raise ALMAError(f"{change.path} cannot be written ({error.strerror}); nothing was changed") from error
+        raise ALMAError(
+            f"{change.path} cannot be written ({error.strerror}); check its permissions. Nothing was changed"
+        ) from error
     _remove_empty(empty_folders)
 
 
@@ -281,4 +292,6 @@ def read_content(path: Path) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise ALMAError(f"{path} cannot be read ({error.strerror}); nothing was changed") from error
+        raise ALMAError(
+            f"{path} cannot be read ({error.strerror}); check its permissions. Nothing was changed"
+        ) from error

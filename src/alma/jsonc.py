@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .errors import ConfigError
+from .errors import ConfigError, describe_parse_error, describe_type
 
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _REMARK = r"//[^\n\r]*+|(?>/\*.*?\*/)"
@@ -49,9 +49,11 @@ def load(text: str, name: str, *, remarks: bool = True) -> dict[str, Any]:
     try:
         value = json.loads(_hide_remarks(text) if remarks else text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{name} is not valid JSON ({error}); fix the file first; nothing was changed") from error
+        raise ConfigError(
+            f"{name} is not valid JSON ({describe_parse_error(error)}); fix the file first; nothing was changed"
+        ) from error
     if not isinstance(value, dict):
-        raise ConfigError(f"{name} must contain a JSON object, not {type(value).__name__}; nothing was changed")
+        raise ConfigError(f"{name} must contain a JSON object, not {describe_type(value)}; nothing was changed")
     return value
 
 

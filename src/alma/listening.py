@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import os
 import ssl
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -134,9 +135,19 @@ def check_options(options: ListenOptions) -> None:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.certificate, options.key)
         except OSError as error:
-            files = " and ".join(filter(None, (options.certificate, options.key)))
+            files = " and ".join(names := [one for one in (options.certificate, options.key) if one])
             hint = "" if options.key else f"; {_CERTIFICATE_AND_KEY}"
-            raise ConfigError(f"cannot load the certificate and key from {files}: {error}{hint}") from error
+            missing = " and ".join(one for one in names if not os.path.exists(one))
+            if missing:
+                raise ConfigError(f"there is no file {missing}{hint}") from error
+            if isinstance(error, ssl.SSLError):
+                problem = (
+                    "is not a PEM certificate with its key"
+                    if len(names) == 1
+                    else "are not a PEM certificate and its key"
+                )
+                raise ConfigError(f"{files} {problem}{hint}") from error
+            raise ConfigError(f"cannot read {files} ({error.strerror}){hint}") from error
 
 
 def list_local_names(host: str) -> list[str]:

@@ -362,8 +362,9 @@ def describe_unknown(name: str, listed: Iterable[str], what: str = "operation", 
     short = name.removeprefix(prefix)
     if short in REPLACED:
         return f"unknown {what} {name!r}. It was replaced by {prefix + REPLACED[short]!r}."
-    close = difflib.get_close_matches(name, list(listed), n=1)
-    return f"unknown {what} {name!r}.{f' Did you mean {close[0]!r}?' if close else ''}"
+    # Names are short, and a tool's prefix is no resemblance: `ingest` is not `get`, and `alma_nope` not `alma_update`.
+    close = difflib.get_close_matches(short, [one.removeprefix(prefix) for one in listed], n=1, cutoff=0.75)
+    return f"unknown {what} {name!r}.{f' Did you mean {prefix + close[0]!r}?' if close else ''}"
 
 
 OPERATIONS: dict[str, Operation] = {}

@@ -17,10 +17,9 @@ from .engine import transaction, transfer, view
 from .engine.transfer import ImportResult, ImportTrust
 from .engine.upkeep import ignore_progress
 from .errors import (
-    StorageError,
     ValidationError,
 )
-from .files import make_new_file
+from .files import make_new_file, refuse_folder
 from .memory import ALMA
 from .ports import Copyable
 from .types.kinds import KINDS, Episode, Memory, MemoryType, Outcome
@@ -121,7 +120,7 @@ def find_store_file(alma: ALMA) -> Path:
     """Return the file that can be vacuumed."""
     store = alma.engine.store
     if not hasattr(store, "vacuum"):
-        raise ValidationError(f"{type(store).__name__} does not use files, so there is nothing to vacuum")
+        raise ValidationError("this store is not a SQLite file, so there is nothing to vacuum")
     return Path(store.path)  # type: ignore[attr-defined]
 
 
@@ -154,7 +153,7 @@ def export_to(alma: ALMA, target: Path, *, vectors: bool = True, progress: Progr
                 file.write(f"{line}\n")
                 count += 1
     except OSError as error:
-        raise StorageError(f"{target.parent} cannot be written: {error.strerror}; choose another folder") from error
+        raise refuse_folder(target.parent, error) from error
     return count
 
 
@@ -195,7 +194,7 @@ def import_from(
         if project != alma.project_id and not keep_project:
             raise ValidationError(
                 f"{place} contains the memories of project {project!r}, but this project is {alma.project_id!r}: "
-                "open that project, or import them as a project of its own (--keep-project)"
+                f"pass --config of that project, or --keep-project to import them into project {project!r}"
             )
         # What was erased is asked of the project that the records belong to.
         engine = replace(alma.engine, project=project)
@@ -217,7 +216,7 @@ def backup(alma: ALMA, target: Path, progress: Progress | None = None) -> int:
     store = alma.engine.store
     if not isinstance(store, Copyable):
         raise ValidationError(
-            f"{type(store).__name__} has no file to copy; use `alma export` to write its content to a file"
+            "this store has no database file to copy; use `alma export` to write its content to a file"
         )
     store.backup(target, progress)
     return target.stat().st_size

@@ -126,6 +126,14 @@ and N is a number.
 """
 
 
+class _WideFormatter(argparse.HelpFormatter):
+    """Leaves room for the longest command, so that its help starts on the same line."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._action_max_length = max(map(len, COMMANDS)) + self._indent_increment * 2
+
+
 class _OneLineParser(argparse.ArgumentParser):
     """Reports wrong arguments on one line, with the command's own help as the next step."""
 
@@ -134,8 +142,9 @@ class _OneLineParser(argparse.ArgumentParser):
         option, _, problem = message.removeprefix("argument ").partition(": ")
         value = problem.partition(": ")[2]
         if problem.startswith("invalid choice: "):
-            value, _, choices = value.partition(" (choose from ")
-            message = unknown(option.lstrip("-"), value.strip("'"), choices.rstrip(")").replace("'", "").split(", "))
+            value, _, choices = value.rstrip(")").partition(" (choose from ")
+            choices = choices.replace("'", "")
+            message = f"unknown value {value} for {option}. Valid: {choices}"
         elif problem.startswith("invalid int value: "):
             message = f"{option} must be a whole number, not {value}"
         elif problem.startswith("expected "):
@@ -148,6 +157,7 @@ def build_parser() -> argparse.ArgumentParser:
     root = _OneLineParser(
         prog="claude-smart",
         description="Correct your coding agent once: claude-smart learns rules from your corrections.",
+        formatter_class=_WideFormatter,
         epilog="Run claude-smart COMMAND --help for the options of a command.",
     )
     root.add_argument("--version", action="version", version=f"claude-smart {__version__}")
@@ -239,7 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         words = separate_note(sys.argv[1:] if arguments is None else arguments)
     except ValidationError as error:
-        root.error(str(error))
+        command = (sys.argv[1:] if arguments is None else arguments)[0]
+        root.exit(2, f"claude-smart: {error}. See claude-smart {command} --help\n")
     option = words[0].partition("=")[0] if words else ""
     if option in {notation.split()[0] for _, notation, _ in OPTIONS if notation.startswith("--")}:
         command = next((word for word in words if word in COMMANDS), "COMMAND")

@@ -339,7 +339,8 @@ def clear_all(args: Namespace, context: CommandContext) -> Answer:
         what = f"{count_noun(len(rules) - shared, 'rule')} of {context.project} and everything recorded there"
         if kept:
             kept_rules = "1 rule that applies" if shared == 1 else f"{shared} rules that apply"
-            stays = [f"Kept: {kept_rules} in all projects. Erase one for good: claude-smart forget --everything ID"]
+            it, id = ("it", short_id(kept[0].id)) if shared == 1 else ("one", "ID")
+            stays = [f"Kept: {kept_rules} in all projects. Erase {it} for good: claude-smart forget --everything {id}"]
             stays += [f"  [{short_id(one.id)}] {one.body['rule']}" for one in kept[:_LISTED]]
     if not args.yes:
         if not os.isatty(0):

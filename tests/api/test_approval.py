@@ -301,6 +301,6 @@ def test_a_field_that_there_is_not_is_named_with_those_that_there_are(alma: ALMA
         fields = {name: "active"}
         done, answer = person("update", memory_id=fact.id, fields=fields)
         assert not done
-        assert f"unknown field of the domain_knowledge '{name}'. Valid: domain, fact" in answer
+        assert f"unknown field '{name}' of domain_knowledge. Valid: domain, fact" in answer
         told = site.post("update", {"memory_id": fact.id, "fields": fields}, name="one")
         assert told.status_code == 400, told.text

@@ -23,13 +23,13 @@ def refused(name: str, arguments: dict[str, Any], **defaults: Any) -> str:
     [
         ({**LEARN, "outcome": "banana"}, "unknown outcome 'banana'. Valid: success, partial, failure."),
         ({**LEARN, "stratgy": "x"}, "Did you mean 'strategy_used'?"),
-        ({**LEARN, "task": 5}, "task must be text (str), not int"),
+        ({**LEARN, "task": 5}, "task must be a string, not a number (5)"),
         ({**LEARN, "duration_ms": "5"}, "duration_ms must be a whole number from 0 to 1,000,000,000,000,000, not '5'"),
         ({**LEARN, "duration_ms": 5.5}, "not 5.5"),
         ({**LEARN, "duration_ms": True}, "not True"),
-        ({**LEARN, "tags": ["a", 1]}, "tags[1] must be text (str), not int"),
+        ({**LEARN, "tags": ["a", 1]}, "tags[1] must be a string, not a number (1)"),
         ({**LEARN, "tags": "a"}, "tags must be a list of names, not 'a'"),
-        ({**LEARN, "metadata": []}, "metadata must be a mapping (in JSON an object), not list"),
+        ({**LEARN, "metadata": []}, "metadata must be a JSON object, not a list"),
         (
             {"agent": "dev", "task": "t", "strategy_used": "s"},
             "missing argument 'outcome': the result. Valid: success",

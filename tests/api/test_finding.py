@@ -64,7 +64,7 @@ def test_explain_names_the_first_obstacle(alma: ALMA) -> None:
     far = alma.add_domain_knowledge("dev", "zoology", "Axolotls regrow their limbs")
     wish = alma.add_user_preference("ana", "style", "Short answers")
     assert "does not read" in alma.explain(fact.id, task, "ops").reason
-    assert "not near enough" in alma.explain(far.id, task, "dev").reason
+    assert "not similar enough" in alma.explain(far.id, task, "dev").reason
     assert "preference of 'ana'" in alma.explain(wish.id, task, "dev", "bob").reason
     alma.update(fact.id, status="archived")
     told = alma.explain(fact.id, task, "dev")

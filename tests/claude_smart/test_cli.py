@@ -71,7 +71,7 @@ def test_a_command_that_is_nearly_right_is_suggested(person: Person) -> None:
         (["review", "--accept"], "--accept needs at least one value."),
         (["status", "now"], "status takes no argument 'now'."),
         (["show", "--playbok"], "unknown option '--playbok'. Did you mean '--playbook'? Valid: --json, "),
-        (["edit", "x", "--reach", "far"], "unknown reach 'far'. Valid: once, session, project, always."),
+        (["edit", "x", "--reach", "far"], "unknown value 'far' for --reach. Valid: once, session, project, always."),
         (["learn", "--days", "x"], "--days must be a whole number, not 'x'."),
         (["config", "--reach", "x"], "unknown option '--reach'. Valid: --json."),
     ],
@@ -106,7 +106,9 @@ def test_only_options_that_the_command_has_are_listed(person: Person) -> None:
         with pytest.raises(SystemExit):
             person.types("tag", "Use tabs", option, "3")
         reason = f"unknown option '{option}'. Valid: --json, --project, --everywhere. Put -- before"
-        assert reason in person.capture.readouterr().err
+        said = person.capture.readouterr().err
+        assert reason in said
+        assert said.endswith("See claude-smart tag --help\n")
 
 
 def test_an_option_before_the_command_is_explained(person: Person) -> None:

@@ -216,12 +216,13 @@ def test_it_says_what_it_erases_and_that_rules_of_all_projects_stay(
     answers("y")
     said = person.types("clear-all")
     [rule] = person.rules()
-    kept = "Kept: 1 rule that applies in all projects. Erase one for good: claude-smart forget --everything ID\n"
-    kept += f"  [{rule['id'][-8:]}] Never push to main\n"
+    id = rule["id"][-8:]
+    kept = f"Kept: 1 rule that applies in all projects. Erase it for good: claude-smart forget --everything {id}\n"
+    kept += f"  [{id}] Never push to main\n"
     assert kept in said.err
     assert said.out.endswith(kept)
     person.types("tag", "Use tabs")
-    person.types("forget", "--everything", rule["id"][-8:])
+    person.types("forget", "--everything", id)
     assert [one["rule"] for one in person.rules()] == ["Use tabs"]
     answers("y")
     said = person.types("clear-all", "--everywhere")

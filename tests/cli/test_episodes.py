@@ -79,10 +79,13 @@ class TestAdding:
             (jsonl(TURNS) + "{\n", "bad.json, line 4 is not valid JSON"),
             (jsonl(TURNS) + "\n7\n", "bad.json, line 5 must be an object with a speaker and a text"),
             (jsonl([*TURNS, {"speaker": "", "text": "x"}]), "bad.json, line 4: speaker is empty"),
-            (jsonl([*TURNS, {"speaker": "A", "text": 7}]), "bad.json, line 4: text must be text (str), not int"),
+            (jsonl([*TURNS, {"speaker": "A", "text": 7}]), "bad.json, line 4: text must be a string, not a number (7)"),
             (jsonl([{"speaker": "A", "text": "x", "at": "soon"}]), "bad.json, line 1: at must be a time such as"),
-            (jsonl([{"speeker": "A"}]), "bad.json, line 1: 'speeker'. Did you mean 'speaker'?"),
-            ('[\n {"speaker": "A",\n "text": "x"},\n\n {"text": "y"}\n]', "bad.json, item 2: speaker must be text"),
+            (jsonl([{"speeker": "A"}]), "bad.json, line 1: unknown field 'speeker'. Did you mean 'speaker'?"),
+            (
+                '[\n {"speaker": "A",\n "text": "x"},\n\n {"text": "y"}\n]',
+                "bad.json, item 2: speaker must be a string, not null",
+            ),
             ('[{"speaker": "A", "text": "x"},\n 7]', "bad.json, item 2 must be an object"),
             (
                 '[{"speaker": "A",\n "text": "x"}',

@@ -119,8 +119,8 @@ def test_a_name_cannot_move_the_cursor(project: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("nowhere", "--agent", "dev"), "path 'nowhere' does not exist"),
-        (("nowhere", "--plan"), "path 'nowhere' does not exist"),
+        (("nowhere", "--agent", "dev"), "there is no file or folder 'nowhere'"),
+        (("nowhere", "--plan"), "there is no file or folder 'nowhere'"),
         (("written", "--agent", "dev", "--only", "chat"), "Did you mean 'chats'?"),
         (("written", "--agent", "dev", "--max-file-bytes", "-1"), "--max-file-bytes must be a whole number"),
         (("written", "--agent", " "), "agent is empty"),

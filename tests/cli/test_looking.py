@@ -35,7 +35,7 @@ def test_explain_says_why_or_why_not(project: Path, deployed: dict[str, str], ru
     out = run(*ask, "Deploy the auth service").out
     assert out.startswith("retrieved, rank 1: ")
     assert "similarity" in out
-    assert run(*ask, "Bake a cake").out.startswith("not retrieved: it is not near enough")
+    assert run(*ask, "Bake a cake").out.startswith("not retrieved: it is not similar enough")
     why = run(*ask, "Deploy the auth service", "--json").json
     assert (why["retrieved"], why["memory_id"]) == (True, deployed["heuristic"])
     retrieved = run("retrieve", "Deploy the auth service", "--agent", "ops", "--json").json["explanations"]

@@ -224,7 +224,8 @@ def test_wrong_usage_is_2(run: Run, argv: list[str]) -> None:
 def test_an_error_is_one_line_on_standard_error(project: Path, run: Run) -> None:
     ran = run("show", "heu_nothing")
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err == "error: there is no memory 'heu_nothing' in project 'shop'\n"
+    hint = "list or search the memories to find its id (`alma list --status all`)"
+    assert ran.err == f"error: there is no memory 'heu_nothing' in project 'shop'; {hint}\n"
 
 
 def test_an_error_as_json_is_on_standard_output(project: Path, run: Run) -> None:

@@ -106,7 +106,8 @@ def test_a_bad_id(project: Path, run: Run) -> None:
     for argv in (("show", "x"), ("update", "x", "fact=y"), ("delete", "x", "--yes"), ("feedback", "x", "up")):
         ran = run(*argv)
         assert ran.code == 1
-        assert ran.err == "error: there is no memory 'x' in project 'shop'\n"
+        hint = "list or search the memories to find its id (`alma list --status all`)"
+        assert ran.err == f"error: there is no memory 'x' in project 'shop'; {hint}\n"
 
 
 @pytest.mark.parametrize(
@@ -167,10 +168,10 @@ def test_update_changes_and_history_keeps(project: Path, deployed: dict[str, str
     [
         (("fact",), "is not FIELD=VALUE"),
         (("=x",), "is not FIELD=VALUE"),
-        (("status=archived",), "unknown field of the domain_knowledge 'status'"),
-        (("tags=a",), "unknown field of the domain_knowledge 'tags'"),
-        (("facts=a",), "unknown field of the domain_knowledge 'facts'. Did you mean 'fact'?"),
-        (("metadata=1",), "metadata must be a mapping"),
+        (("status=archived",), "unknown field 'status' of domain_knowledge"),
+        (("tags=a",), "unknown field 'tags' of domain_knowledge"),
+        (("facts=a",), "unknown field 'facts' of domain_knowledge. Did you mean 'fact'?"),
+        (("metadata=1",), "metadata must be a JSON object"),
         ((), "nothing to update"),
     ],
 )

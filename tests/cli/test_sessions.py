@@ -155,7 +155,7 @@ def test_list_and_show(started: str, run: Run) -> None:
         (("note", "--test", "test_a=maybe"), "is not NAME=pass"),
         (("note", "--outcome", "success"), "pass --action with it"),
         (("note", "--action", "x", "--outcome", "fine"), "unknown outcome 'fine'"),
-        (("note", "--confidence", "7"), "--confidence must be between 0 and 1"),
+        (("note", "--confidence", "7"), "--confidence must be a number from 0 to 1, not 7"),
         (("end", "--metadata", "["), "metadata is not valid JSON"),
         (("reload", "--max-tokens", "0"), "--max-tokens must be a whole number"),
         (("list", "--limit", "0"), "limit must be a whole number"),

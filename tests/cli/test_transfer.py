@@ -162,7 +162,7 @@ def test_of_strangers_all_waits(held: Path, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [("", "is not JSON"), ("{}\n", "is not an alma export"), ("\xff", "cannot read")]
+    ("content", "words"), [("", "is not valid JSON"), ("{}\n", "is not an alma export"), ("\xff", "cannot read")]
 )
 def test_what_is_no_export_is_refused(held: Path, run: Run, content: str, words: str) -> None:
     Path("odd.jsonl").write_bytes(content.encode("latin-1"))
@@ -179,7 +179,7 @@ def test_nothing_is_written_when_a_later_line_is_damaged(held: Path, run: Run) -
     other = elsewhere(held)
     ran = run("import", "half.jsonl", "--config", other)
     assert ran.code == 1
-    assert f"line {len(lines) - 1} is not JSON" in ran.err
+    assert f"line {len(lines) - 1} is not valid JSON" in ran.err
     assert run("stats", "--config", other, "--json").json["total_count"] == 0
 
 

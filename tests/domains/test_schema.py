@@ -79,9 +79,9 @@ def test_a_thing_of_the_domain_is_checked() -> None:
     assert lead.as_knowledge()["metadata"] == {
         "entity": {"type": "lead", "attributes": {"stage": "new", "value": 5000}}
     }
-    with pytest.raises(ValidationError, match="unknown entity type of sales 'leed'. Did you mean 'lead'"):
+    with pytest.raises(ValidationError, match="unknown entity type 'leed' of sales. Did you mean 'lead'"):
         schema.entity("leed")
-    with pytest.raises(ValidationError, match="unknown attribute of 'lead' 'stge'. Did you mean 'stage'"):
+    with pytest.raises(ValidationError, match="unknown attribute 'stge' of 'lead'. Did you mean 'stage'"):
         schema.entity("lead", stge="new")
     for value in (None, {"a": 1}, object(), "", float("nan")):
         with pytest.raises(ValidationError):
@@ -109,9 +109,9 @@ def test_categories_are_known_by_any_case() -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"entity_type": []}, "unknown key in schema 'x' 'entity_type'. Did you mean 'entity_types'"),
+        ({"entity_type": []}, "unknown key 'entity_type' in schema 'x'. Did you mean 'entity_types'"),
         ({"entity_types": "lead"}, "must be a list"),
-        ({"entity_types": [{"attributes": []}]}, "must be text|must be a mapping"),
+        ({"entity_types": [{"attributes": []}]}, "must be a string|must be a JSON object"),
         ({"entity_types": [{"name": "a"}, {"name": "a"}]}, "entity type 'a' twice"),
         ({"entity_types": [{"name": "a", "colour": 1}]}, "unknown key"),
         ({"relationship_types": [{"name": "r", "source_type": "a", "target_type": "b"}]}, "unknown entity type"),
@@ -121,7 +121,7 @@ def test_categories_are_known_by_any_case() -> None:
         ({"confidence_decay_days": 0}, "at least 0.01"),
         ({"metadata": {"a": object()}}, "JSON"),
         ({"name": "y"}, "named 'x', but its configuration names it 'y'"),
-        ([], "must be a mapping"),
+        ([], "must be a JSON object"),
     ],
 )
 def test_what_is_no_schema(config: Any, words: str) -> None:

@@ -46,7 +46,7 @@ def test_auto_without_packages_is_words_only_and_says_so_once(
 
 
 def test_unknown_name_suggests_and_lists() -> None:
-    with pytest.raises(ConfigError, match=r"'locl'.*'local'.*local, hash, mock, azure, openai, auto, none"):
+    with pytest.raises(ConfigError, match=r"'locl'.*'local'.*auto, local, openai, azure, hash, none"):
         create("locl", dim=None, options={})
 
 
@@ -75,7 +75,7 @@ def test_unknown_option_names_the_valid_ones() -> None:
         ("openai", {"api_key": ""}, "`api_key`.*OPENAI_API_KEY"),
         ("azure", {**AZURE, "api_key": None}, "`api_key`.*AZURE_OPENAI_API_KEY"),
         ("azure", {**AZURE, "endpoint": ""}, "`endpoint`.*AZURE_OPENAI_ENDPOINT"),
-        ("openai", {"api_key": 5}, "`api_key` must be a text"),
+        ("openai", {"api_key": 5}, "`api_key` must be a string, not a number"),
         ("openai", {"api_key": "k", "timeout": 0}, "`timeout` must be a number above 0"),
         ("openai", {"api_key": "k", "retries": 1.5}, "`retries` must be a whole number"),
         ("openai", {"api_key": "k", "model": "nomic"}, "set the embedder's `dim`"),

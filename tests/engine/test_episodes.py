@@ -378,9 +378,9 @@ class TestChanging:
 
     def test_what_was_said_cannot_be_changed(self, alma: ALMA) -> None:
         made = alma.add_episode("dev", "s1", TRIP)
-        with pytest.raises(ValidationError, match="unknown field of the episode 'said'. Valid: title, metadata"):
+        with pytest.raises(ValidationError, match="unknown field 'said' of episode. Valid: title, metadata"):
             alma.update(made.id, said="Something else")
-        with pytest.raises(ValidationError, match="unknown field of the turn 'text'. Valid: metadata"):
+        with pytest.raises(ValidationError, match="unknown field 'text' of turn. Valid: metadata"):
             alma.update(whole(alma, made.id).turns[0].id, text="Something else")
 
     @pytest.mark.parametrize("level", ["session", "turn"])

@@ -181,9 +181,9 @@ def test_secrets_in_a_file_are_taken_out(full: ALMA) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("{", "line 3 is not JSON"),
-        ("[]", "line 3 is not a valid record"),
-        ('{"id": "x"}', "line 3 is not a valid record"),
+        ("{", "line 3 is not valid JSON"),
+        ("[]", "line 3 is not a valid record: it is not a JSON object"),
+        ('{"id": "x"}', "line 3 is not a valid record: the field '[a-z]+' is missing"),
         ("marker", "kind 'marker'"),
         ("banana", "kind 'banana'"),
     ],
@@ -253,7 +253,7 @@ def test_what_has_no_end_was_cut_off(full: ALMA) -> None:
 @pytest.mark.parametrize("head", ["", "{}", '{"alma": "export", "format": 2, "project": "app"}', "null", *NAMELESS])
 def test_what_is_no_export_is_refused(head: str) -> None:
     with pytest.raises(
-        ValidationError, match="is not an alma export|has format 2|is not JSON|has no valid project name"
+        ValidationError, match="is not an alma export|has format 2|is not valid JSON|has no valid project name"
     ):
         list(transfer.read_records([head], "export.jsonl"))
 
@@ -316,3 +316,22 @@ def test_doubting_leaves_the_rest_as_it_is(full: ALMA) -> None:
     record = next(iter(transfer.read_records([exported(full)[0], line], "x")))
     doubted = transfer.limit_trust(record, transfer.ImportTrust.NONE)
     assert replace(doubted, provenance=record.provenance, status=record.status) == record
+
+
+def test_after_an_erasure_an_older_export_brings_back_outcomes_and_their_counts() -> None:
+    alma = memory()
+    for user in ("ana", "ben", "ben"):
+        alma.learn("dev", "Fix the login", "success", "Clear the session cookie", user_id=user, shared=True)
+    lines = exported(alma)
+    [before] = alma.list("heuristic")
+    assert before.occurrence_count == 3
+    alma.erase_user("ben")
+    [faded] = alma.list("heuristic", status=None)
+    assert (faded.status, faded.occurrence_count) == ("archived", 1)
+    taken(alma, lines, trust=transfer.ImportTrust.OWN)
+    [after] = alma.list("heuristic", status=None)
+    assert (after.status, after.occurrence_count, after.success_count) == ("active", 3, 3)
+    assert len(alma.list("outcome")) == 3
+    state = everything(alma)
+    assert taken(alma, lines, trust=transfer.ImportTrust.OWN).known == len(lines) - 2
+    assert everything(alma) == state, "repeated, the import changes nothing"

@@ -184,5 +184,5 @@ def test_many_facts_replace_by_key_as_well(alma: ALMA) -> None:
 
 
 def test_a_subject_needs_an_attribute(alma: ALMA) -> None:
-    with pytest.raises(ValidationError, match="subject needs attribute"):
+    with pytest.raises(ValidationError, match="`subject` requires `attribute`"):
         alma.add_domain_knowledge("dev", "api", "The gateway listens on 80", subject="gateway")

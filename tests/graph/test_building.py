@@ -320,7 +320,7 @@ def test_a_past_profile_leaves_out_what_was_recorded_later(alma: ALMA, clock: Fr
 
 
 def test_a_card_of_nobody(alma: ALMA) -> None:
-    with pytest.raises(NotFoundError, match="build_graph"):
+    with pytest.raises(NotFoundError, match="alma graph build"):
         about("Nobody", alma)
     with pytest.raises(ValidationError):
         about("  ", alma)

@@ -114,7 +114,7 @@ def test_a_password_in_an_address_is_not_kept() -> None:
 
 
 def test_what_is_no_text_is_refused() -> None:
-    with pytest.raises(ValidationError, match="must be text"):
+    with pytest.raises(ValidationError, match="must be a string"):
         EntityExtractor().extract(b"Bob")  # type: ignore[arg-type]
     with pytest.raises(ValidationError, match="speaker"):
         EntityExtractor().extract("I left.", speaker="\x00")
@@ -224,3 +224,10 @@ def test_texts_are_read_together_and_each_once() -> None:
 def test_a_redacted_secret_is_no_name() -> None:
     entities, _ = EntityExtractor().extract("Maria's key is [REDACTED:anthropic_key] and Tom has [REDACTED:password].")
     assert {one.name for one in entities} == {"Maria", "Tom"}
+
+
+def test_a_model_gets_no_secrets() -> None:
+    model = Scripted({"texts": [answer(Tom="person")]})
+    EntityExtractor(model).extract("Tom's password is hunter2secret9, and Tom works at Acme Corp.")
+    assert "Acme Corp" in model.asked[0].text
+    assert "hunter2secret9" not in model.asked[0].text

@@ -26,7 +26,7 @@ def test_what_is_set_holds(tmp_path: Path) -> None:
         ({"playbook_tokens": "many"}, "whole number"),
         ({"playbook_tokens": True}, "whole number"),
         ({"playbook_tokens": -1}, "whole number"),
-        ({"model": "gpt"}, "must be on or off"),
+        ({"model": "gpt"}, "must be on, off or ask"),
         ({"model_name": ""}, "must be a non-empty text"),
         ([], "no"),
     ],

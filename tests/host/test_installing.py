@@ -84,7 +84,9 @@ def test_all_texts_name_the_same_things_that_are_sent(
     main(["config", "model", "on"])
     on = capsys.readouterr().out
     main(["status"])
-    texts = (questions[0], on, capsys.readouterr().out)
+    root = Path(__file__).parents[2]
+    pages = (root / "docs" / "explanation" / "claude-smart.md", root / "plugin" / "README.md")
+    texts = (questions[0], on, capsys.readouterr().out, *(" ".join(page.read_text("utf-8").split()) for page in pages))
     assert [one for text in texts for one in SENT if one not in text] == []
 
 

@@ -12,6 +12,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
+
+from alma.app import open_quickstart
+from alma.http import tokens
+from alma.http.app import GateRules, build
+from alma.projects import LazyMemory, Projects
 
 from .conftest import SECONDS, Served, start
 
@@ -146,25 +152,32 @@ def test_the_log_is_private_even_when_it_was_not(tmp_path: Path) -> None:
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_a_damaged_store_is_named_in_the_log_and_not_in_the_answer(tmp_path: Path) -> None:
-    served = start(tmp_path)
-    headers = {"authorization": f"Bearer {served.token}"}
-    try:
-        (tmp_path / ".alma" / "alma.db").write_bytes(b"nonsense " * 1000)
-        for operation in ("stats", "health", "list"):
-            answer = httpx.post(f"{served.url}/v1/{operation}", headers=headers, trust_env=False)
-            assert str(tmp_path) not in answer.text
-            assert "alma.db" not in answer.text
-            assert answer.status_code == 500
-            assert answer.json()["type"] == "urn:alma:error:CorruptStoreError"
-        ready = httpx.get(f"{served.url}/ready", trust_env=False)
-        assert ready.status_code == 503
-        assert str(tmp_path) not in ready.text
-    finally:
-        served.end()
-        assert served.process.stderr is not None
-        served.process.stderr.close()
-    assert str(tmp_path / ".alma" / "alma.db") in served.log.read_text()
+def test_a_damaged_store_is_named_in_the_log_and_not_in_the_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = tmp_path / "alma.db"
+    store.write_bytes(b"nonsense " * 1000)
+    projects = Projects(LazyMemory(lambda: open_quickstart("app", tmp_path)))
+    file = tmp_path / tokens.FILE
+    headers = {"authorization": f"Bearer {tokens.add(file, 'owner', 'admin', ())}"}
+    app = build(projects, tokens.Tokens(file), GateRules(hosts=frozenset({"testserver"}), rate=0))
+    client = TestClient(app, headers=headers)
+    for operation in ("stats", "list"):
+        answer = client.post(f"/v1/{operation}")
+        assert str(tmp_path) not in answer.text
+        assert "alma.db" not in answer.text
+        assert answer.status_code == 500
+        assert answer.json()["type"] == "urn:alma:error:CorruptStoreError"
+    ready = client.get("/ready")
+    assert ready.status_code == 503
+    assert str(tmp_path) not in ready.text
+    assert f"see the server's log for request id {ready.json()['request_id']}, or POST /v1/health" in ready.text
+    assert f"request {ready.json()['request_id']}: the memory is not ready: {store} is damaged" in caplog.text
+    health = client.post("/v1/health")
+    assert (health.status_code, health.json()["ok"]) == (200, False)
+    [problem] = health.json()["problems"]
+    assert "the store is damaged" in problem
+    assert str(tmp_path) not in problem
 
 
 def test_a_long_query_in_a_script_without_spaces_is_answered(tmp_path: Path) -> None:

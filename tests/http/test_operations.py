@@ -64,6 +64,7 @@ def test_health_and_readiness(site: Site) -> None:
     client = site.client()
     assert client.get("/health").json()["status"] == "ok"
     assert client.get("/ready").json() == {"ready": True}
+    assert [client.head(path).status_code for path in ("/health", "/ready", "/metrics")] == [200, 200, 405]
 
 
 def test_a_memory_that_is_not_well_is_not_ready(site: Site) -> None:
@@ -72,6 +73,7 @@ def test_a_memory_that_is_not_well_is_not_ready(site: Site) -> None:
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "5"
     assert site.client().get("/health").status_code == 200
+    assert [site.client().head(path).status_code for path in ("/health", "/ready")] == [200, 503]
 
 
 def test_figures_for_prometheus(site: Site, prepared: World) -> None:
@@ -147,5 +149,12 @@ def test_an_unknown_operation_gets_a_hint(site: Site) -> None:
     details = {name: client.post(f"/v1/{name}").json()["detail"] for name in ("retreive", "add_blocker")}
     assert "Did you mean 'retrieve'?" in details["retreive"]
     assert "It was replaced by 'update_progress'." in details["add_blocker"]
+    assert client.post("/v1/backup").json()["detail"].startswith("unknown operation 'backup'. GET /v1/operations")
+    instead = {"ingest": "alma ingest", "export_rules": "alma rules export", "import_rules": "alma rules import"}
+    assert instead.keys() == operations().keys() - list_offered().keys()
+    for name, command in instead.items():
+        detail = client.post(f"/v1/{name}").json()["detail"]
+        assert "not offered over HTTP" in detail
+        assert f"run `{command}`" in detail
     answer = client.get("/v1/retrieve")
     assert (answer.status_code, "with POST" in answer.json()["detail"]) == (405, True)

@@ -18,12 +18,13 @@ import httpx
 import pytest
 
 import alma.http as server
+from alma import ALMA
 from alma.app import open_config
 from alma.errors import ConfigError, MissingExtraError, StorageError, ValidationError
 from alma.http import HttpOptions, JsonLines, check_options, tokens
 from alma.listening import is_local
 
-from .conftest import SECONDS, Served, start
+from .conftest import CONFIG, SECONDS, Served, start
 
 SECRET = "The launch code is 7319"
 
@@ -44,7 +45,7 @@ def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="pass both"):
         check_options(HttpOptions(certificate="cert.pem"))
     (tmp_path / "c.pem").write_text("nonsense")
-    with pytest.raises(ConfigError, match="cannot load the certificate"):
+    with pytest.raises(ConfigError, match="c.pem are not a PEM certificate and its key"):
         check_options(HttpOptions(certificate=str(tmp_path / "c.pem"), key=str(tmp_path / "c.pem")))
 
 
@@ -74,6 +75,42 @@ def test_on_the_command_line_what_is_wrong_is_told(capsys: pytest.CaptureFixture
     assert "--tls-cert" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("server_command", [["serve"], ["mcp", "--transport", "http"]], ids=["serve", "mcp"])
+@pytest.mark.parametrize("cause", ["storage not in this version", "damaged store"])
+def test_a_store_that_cannot_be_opened_is_reported_before_listening(
+    tmp_path: Path, server_command: list[str], cause: str
+) -> None:
+    config = tmp_path / ".alma" / "config.yaml"
+    config.parent.mkdir()
+    config.write_text(CONFIG.replace("sqlite", "postgres") if cause.startswith("storage") else CONFIG)
+    (tmp_path / ".alma" / "alma.db").write_bytes(b"nonsense " * 1000)
+
+    def run_alma(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "alma", "--config", str(config), *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+    refused, stats = run_alma(*server_command, "--port", "0"), run_alma("stats")
+    assert (refused.returncode, refused.stderr) == (1, stats.stderr)
+    assert "not available in this version" in refused.stderr or "is damaged" in refused.stderr
+    assert not [*config.parent.glob("*token*")]
+
+
+def test_a_port_that_is_taken_leaves_the_store_closed(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+    monkeypatch.setattr(ALMA, "close", lambda alma: closed.append(alma.project_id))
+    with pytest.raises(ConfigError, match="cannot listen"):
+        server.serve(HttpOptions(config=str(served.config), port=int(served.url.rpartition(":")[2])))
+    assert closed == ["app"]
+
+
 # -- running
 
 
@@ -94,7 +131,10 @@ def test_a_line_for_each_request_and_no_memory_in_it(served: Served) -> None:
         alma.search(query=SECRET)
     headers = {"authorization": f"Bearer {served.token}", "x-request-id": "mine-1"}
     httpx.get(f"{served.url}/v1/{SECRET}?why={SECRET}", headers=headers, trust_env=False)
+    headers["x-forwarded-for"] = f"{'9' * 200}, 203.0.113.7"
     httpx.post(f"{served.url}/v1/get", json={"memory_id": SECRET}, headers=headers, trust_env=False)
+    httpx.get(f"{served.url}/alma/v1/stats?why={SECRET}", trust_env=False)
+    httpx.get(f"{served.url}/v1/{served.token}", trust_env=False)
     served.end()
     text = served.log.read_text()
     assert "launch" not in text
@@ -107,10 +147,18 @@ def test_a_line_for_each_request_and_no_memory_in_it(served: Served) -> None:
         ("search", 200),
         ("", 404),
         ("get", 404),
+        ("", 401),
+        ("", 401),
     ]
-    assert lines[3]["path"] == "(unknown)"
+    # Only short plain names of an unknown path are logged.
+    assert [one["path"] for one in lines[3:]] == ["/v1/…", "/v1/get", "/alma/v1/stats", "/v1/…"]
+    assert {one["client"] for one in lines} == {"127.0.0.1"}
+    assert lines[4]["forwarded_for"].endswith(", 203.0.113.7")
+    assert len(lines[4]["forwarded_for"]) == 100
+    assert lines[3]["forwarded_for"] is None
     assert lines[4].keys() == {
-        *("time", "request_id", "method", "path", "operation", "status", "ms", "token", "bytes_in", "bytes_out")
+        *("time", "request_id", "method", "path", "operation", "status", "ms", "token", "bytes_in", "bytes_out"),
+        *("client", "forwarded_for"),
     }
     assert (lines[4]["request_id"], lines[4]["token"], lines[4]["method"]) == ("mine-1", "admin", "POST")
     assert lines[0]["bytes_in"] > 0

@@ -87,6 +87,16 @@ def test_only_some_tools(talk: Talk, tools: str, names: list[str]) -> None:
         talk(call("delete", memory_id="x"), tools=tools)
 
 
+def test_a_tool_that_cannot_be_enabled_is_not_recommended() -> None:
+    from alma.mcp.tools import describe_unknown_tool, select_tools
+
+    remote = select_tools("all", roots=None)
+    assert "not offered over HTTP; use the stdio transport" in describe_unknown_tool("alma_ingest", remote)
+    assert "is a batch form" in describe_unknown_tool("alma_learn_many", remote)
+    assert describe_unknown_tool("alma_retreive", remote).count("Did you mean 'alma_retrieve'?") == 1
+    assert "Did you mean" not in describe_unknown_tool("alma_nope", remote)
+
+
 def test_a_server_needs_no_memory_to_be_connected() -> None:
     def never() -> ALMA:
         raise AssertionError("it was opened")

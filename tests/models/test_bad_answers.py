@@ -32,13 +32,13 @@ def timed(ask):
 
 
 BAD = [
-    ("not json at all", "characters that are not JSON"),
-    ("", "0 characters that are not JSON"),
+    ("not json at all", r"answer is not JSON \(15 characters\)"),
+    ("", "the model's answer is empty"),
     ('{"rules": [', "not JSON"),
     ('{"rules": [NaN]}', "not JSON"),
     ('{"rules": ["\\ud800"]}', "not JSON"),
     ("[" * 100_000, "not JSON"),
-    ({"rules": "use pnpm"}, r"wrong shape: \$.rules: must be array"),
+    ({"rules": "use pnpm"}, r"does not match the schema: \$.rules: must be array"),
     ({"rules": [], "more": 1}, "was not requested"),
     ({"rules": ["x"] * 6}, "at most 5 items"),
     ("[]", "must be object"),
@@ -80,7 +80,7 @@ def test_an_answer_is_mended_once(opened, service, provider, prompt, reply, engi
     service.script = [reply(service.good("/messages" if provider == "anthropic" else "/chat", "nonsense"))]
     assert opened(repair=True).ask(prompt).value == {"rules": ["use pnpm"]}
     told = json.dumps(service.seen[1].body)
-    assert "An earlier answer could not be used: the model answered 8 characters that are not JSON" in told
+    assert "An earlier answer could not be used: the model's answer is not JSON (8 characters)" in told
     assert "nonsense" not in told
     [day] = meter(engine)
     assert (day.calls, day.failed, day.dropped, day.tokens) == (2, 1, 1, 240)

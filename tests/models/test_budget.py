@@ -61,7 +61,9 @@ def test_a_day_has_so_many_calls_and_the_next_day_again(engine, clock):
     model = Budgeted(fake, engine, BudgetLimits(calls=2))
     model.ask(PROMPT)
     model.ask(PROMPT)
-    with pytest.raises(OverBudgetError, match=r"the budget of 2026-01-02 \(UTC\) is used up: 2 of 2 model calls"):
+    with pytest.raises(
+        OverBudgetError, match=r"today's model budget is used up \(2 of 2 calls\); raise `model.budget.calls`"
+    ):
         model.ask(PROMPT)
     assert fake.asked == 2
     clock.advance(days=1)
@@ -82,7 +84,7 @@ def test_tokens_are_set_aside_before_the_question(engine):
     limits = BudgetLimits(calls=None, tokens=2 * most)
     first = reserve(engine, limits, "m", most)
     reserve(engine, limits, "m", most)
-    with pytest.raises(OverBudgetError, match="tokens, and this call may take"):
+    with pytest.raises(OverBudgetError, match="tokens; this call needs"):
         reserve(engine, limits, "m", most)
     settle(engine, first, (10, 5, 0.0), failed=False)
     with pytest.raises(OverBudgetError):
@@ -94,7 +96,7 @@ def test_money_is_set_aside_before_the_question(engine):
     limits = BudgetLimits(calls=None, cost=0.10, cost_of_a_call=0.05)
     first = reserve(engine, limits, "m", 1)
     reserve(engine, limits, "m", 1)
-    with pytest.raises(OverBudgetError, match=r"\$0.1000 of \$0.10, and this call may take \$0.0500"):
+    with pytest.raises(OverBudgetError, match=r"\$0.1000 of \$0.10; this call needs \$0.0500"):
         reserve(engine, limits, "m", 1)
     settle(engine, first, (1, 1, 0.0), failed=False)
     reserve(engine, limits, "m", 1)

@@ -122,15 +122,19 @@ def test_a_text_that_is_no_unicode_can_be_asked(play):
 @pytest.mark.parametrize(
     ("script", "error", "message"),
     [
-        ("print('hello')", ModelOutputError, "claude printed 6 bytes that are not a result"),
-        ("pass", ModelOutputError, "claude printed 0 bytes that are not a result"),
+        ("print('hello')", ModelOutputError, "claude printed 6 bytes, not a result"),
+        ("pass", ModelOutputError, "claude printed nothing"),
         ("print('[1]')", ModelOutputError, "not a result"),
         ("sys.stdout.buffer.write(bytes(range(256)))", ModelOutputError, "not a result"),
-        ("result('I would rather not.')", ModelOutputError, "the model answered 19 characters that are not JSON"),
-        ("result('{\"rules\": [')", ModelOutputError, "11 characters that are not JSON"),
-        ("result('{\"rules\": [3]}')", ModelOutputError, r"wrong shape: \$.rules\[0\]: must be string, not integer"),
+        ("result('I would rather not.')", ModelOutputError, r"the model's answer is not JSON \(19 characters\)"),
+        ("result('{\"rules\": [')", ModelOutputError, r"answer is not JSON \(11 characters\)"),
+        (
+            "result('{\"rules\": [3]}')",
+            ModelOutputError,
+            r"does not match the schema: \$.rules\[0\]: must be string, not integer",
+        ),
         ("result('[]')", ModelOutputError, "must be object"),
-        ("result(None)", ModelOutputError, "0 characters that are not JSON"),
+        ("result(None)", ModelOutputError, "the model's answer is empty"),
         ("result('{}', stop_reason='refusal')", ModelOutputError, "the model refused to answer"),
         ("sys.exit(3)", ModelUnavailableError, "claude ended with code 3: nothing"),
         ("sys.exit('no such option')", ModelUnavailableError, "claude ended with code 1: no such option"),
@@ -199,7 +203,7 @@ def test_one_that_reads_nothing_is_no_obstacle(play, tmp_path):
     program.write_text(f"#!{sys.executable}\nprint('x')\n")
     program.chmod(0o755)
     model = ClaudeCLI({}, path=str(program))
-    with pytest.raises(ModelOutputError, match="2 bytes that are not a result"):
+    with pytest.raises(ModelOutputError, match="2 bytes, not a result"):
         model.ask(Prompt(system="s", text="x" * 5_000_000, schema=SCHEMA))
 
 
@@ -262,7 +266,7 @@ def test_json_is_found_in_what_a_model_says(text, value):
 
 @pytest.mark.parametrize("text", ["", "no", "{", "3 rules", "[" * 100_000, '{"a": }'])
 def test_what_holds_no_json_is_refused(text):
-    with pytest.raises(ModelOutputError, match="characters that are not JSON"):
+    with pytest.raises(ModelOutputError, match="answer is not JSON" if text else "answer is empty"):
         parse_json(text)
 
 

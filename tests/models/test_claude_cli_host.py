@@ -194,7 +194,7 @@ def test_a_server_that_is_not_there_is_an_error_in_time(ask):
 
 def test_an_answer_that_is_no_json_costs_one_request_and_has_a_name(ask, api):
     api.reply = "I would rather talk about the weather."
-    with pytest.raises(ModelOutputError, match="characters that are not JSON") as caught:
+    with pytest.raises(ModelOutputError, match="answer is not JSON") as caught:
         ask("no, use pnpm")
     assert caught.value.spent[:2] == (11, 5)
     assert len(api.requests) == 1
@@ -225,6 +225,6 @@ def test_a_configured_one_mends_an_answer_once_and_keeps_its_budget(environ, eng
     [day] = meter(engine)
     assert (day.calls, day.dropped, day.tokens, day.aside_cost) == (2, 2, 32, 0.0)
     assert 0 < day.cost < 0.01
-    with pytest.raises(OverBudgetError, match="2 of 2 model calls"):
+    with pytest.raises(OverBudgetError, match="2 of 2 calls"):
         open_model(settings, engine, environ).ask(asking("no, use pnpm"))
     assert len(api.requests) == 2

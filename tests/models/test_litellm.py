@@ -153,7 +153,7 @@ def test_its_budget_holds(litellm, engine, prompt):
 
 def test_it_is_an_extra(engine, prompt, monkeypatch):
     monkeypatch.setattr(services.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"needs the package `litellm`: pip install '\.\[litellm\]'"):
+    with pytest.raises(MissingExtraError, match=r"requires the package `litellm`; run: pip install '\.\[litellm\]'"):
         ask(engine, prompt)
 
 
@@ -213,7 +213,7 @@ def test_the_real_one_on_the_scripted_service(downloaded, service, reply, tmp_pa
         f"TransientModelError {name} answered with 429 (0, 0, 0.0)",
         f"TransientModelError {name} answered with 500 None",
         f"ModelTimeoutError {name} did not answer within 2 s None",
-        "ModelOutputError the model answered 8 characters that are not JSON (100, 20, 0.0)",
+        "ModelOutputError the model's answer is not JSON (8 characters) (100, 20, 0.0)",
         f"ModelUnavailableError {name} refused the request (400) (0, 0, 0.0)",
         "7 6 1 240",
     ]

@@ -42,7 +42,7 @@ def test_an_answer_of_the_wrong_shape_is_refused(tmp_path: Path) -> None:
 
     answers = tmp_path / "answers.jsonl"
     answers.write_text(json.dumps({"id": digest_prompt(PROMPT), "value": {"n": "two"}}))
-    with pytest.raises(ModelOutputError, match="wrong shape"):
+    with pytest.raises(ModelOutputError, match="does not match the schema"):
         open_recorded(path=str(answers)).ask(PROMPT)  # type: ignore[attr-defined]
 
 

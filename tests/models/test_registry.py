@@ -28,7 +28,7 @@ def test_an_unknown_model_names_the_valid_ones():
 
 def test_an_unknown_option_names_the_valid_ones():
     with pytest.raises(
-        ConfigError, match="unknown option of the model 'claude-cli' 'modle'.*Valid: model, path, timeout"
+        ConfigError, match="unknown option 'modle' of the model 'claude-cli'.*Valid: model, path, timeout"
     ):
         create("claude-cli", {"modle": "haiku"}, {})
     with pytest.raises(ConfigError, match="the model 'none' takes no options, so remove 'model'"):

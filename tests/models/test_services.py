@@ -81,7 +81,7 @@ def test_an_answer_may_be_in_a_fence_or_after_words(opened, service, prompt):
 
 def test_a_tool_may_be_demanded(opened, service, provider, prompt, reply):
     if provider != "anthropic":
-        with pytest.raises(ConfigError, match="unknown value of `structured` for openai 'tool'"):
+        with pytest.raises(ConfigError, match="unknown value 'tool' of `structured` for openai"):
             opened(structured="tool")
         return
     use = {"type": "tool_use", "name": "answer", "input": {"rules": ["use pnpm"], "why": None}}

@@ -171,7 +171,7 @@ def test_opening_a_memory_with_a_model_loads_no_client(tmp_path):
 
 def test_a_missing_client_names_its_extra(opened, monkeypatch):
     monkeypatch.setattr(services.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"needs the package `httpx`: pip install '\.\[models\]'"):
+    with pytest.raises(MissingExtraError, match=r"requires the package `httpx`; run: pip install '\.\[models\]'"):
         opened()
 
 

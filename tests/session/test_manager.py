@@ -365,9 +365,9 @@ def test_a_handoff_for_an_unknown_session_names_the_known(manager: SessionManage
     [
         ({"last_outcome": "banana"}, "interrupted"),
         ({"last_action": ""}, "last_action"),
-        ({"confidence_level": 2}, "between 0 and 1"),
+        ({"confidence_level": 2}, "a number from 0 to 1, not 2"),
         ({"test_status": {"t": "yes"}}, "true or false"),
-        ({"test_status": ["t"]}, "mapping"),
+        ({"test_status": ["t"]}, "must be a JSON object"),
         ({"blockers": [3]}, r"blockers\[0\]"),
         ({"next_steps": {"a": 1}}, "list of texts"),
         ({"key_decisions": [""]}, "empty"),

@@ -51,8 +51,8 @@ def test_what_a_uri_names_is_taken_at_its_word(workflow: WorkflowMemory) -> None
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"location": "no/such/file"}, "not a readable file"),
-        ({"location": "."}, "not a readable file"),
+        ({"location": "no/such/file"}, "cannot be read as a file"),
+        ({"location": "."}, "cannot be read as a file"),
         ({"location": ""}, "location is empty"),
         ({"location": "https://bob:hunter2pass@example.org/x"}, "looks like a secret"),
         ({"location": "s3://b/k", "digest": "abc"}, "64 hexadecimal digits"),

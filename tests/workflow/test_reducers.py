@@ -111,11 +111,13 @@ def test_a_reducer_that_does_not_fit_says_so(name: str, values: list[Any], told:
 
 
 def test_an_unknown_reducer_names_the_valid_ones() -> None:
-    with pytest.raises(ValidationError, match=r"unknown reducer of 'x' 'apend'. Did you mean 'append'\? Valid: append"):
+    with pytest.raises(
+        ValidationError, match=r"unknown reducer 'apend' for key 'x'. Did you mean 'append'\? Valid: append"
+    ):
         merge_states([{"x": 1}], {"x": "apend"})
     with pytest.raises(ValidationError, match="unknown default reducer"):
         merge_states([{"x": 1}], default="sume")
-    with pytest.raises(ValidationError, match="reducers must be a mapping"):
+    with pytest.raises(ValidationError, match="reducers must be an object"):
         merge_states([{"x": 1}], ["sum"])  # type: ignore[arg-type]
 
 

@@ -49,8 +49,8 @@ def test_values_of_two_types_have_two_digests(a: object, b: object) -> None:
 @pytest.mark.parametrize(
     ("state", "told"),
     [
-        ([1], "must be a mapping"),
-        (None, "must be a mapping"),
+        ([1], "must be a JSON object, not a list"),
+        (None, "must be a JSON object, not null"),
         ({"a": {"b": (1, 2)}}, r"state\.a\.b is a tuple"),
         ({"a": [{1: 2}]}, r"state\.a\[0\] has the key 1"),
         ({"a": float("nan")}, r"state\.a is nan"),

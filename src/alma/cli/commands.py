@@ -355,7 +355,7 @@ def add_episode(call: Call) -> Reply:
         episode = call.run_typed(turns=[turn for _, turn in lines])
     except ValidationError as error:
         # `turns[2] text is …` becomes the line of that turn.
-        place = re.compile(r"turns\[(\d+)\](, a turn,)?")
+        place = re.compile(r"turns\[(\d+)\](, a turn,|:)?")
         raise ValidationError(place.sub(lambda turn: f"{lines[int(turn[1])][0]}:", str(error))) from error
     retired = "was deleted before and is not stored again; nothing was recorded"
     stored = f"is stored, now with {count(episode.turn_count, 'turn')}"

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import ConfigError, MissingExtraError, install_command, unknown
+from ..errors import ConfigError, MissingExtraError, describe_type, install_command, unknown
 from ..ports import Embedder
 from .hash import HashEmbedder
 from .local import EXTRA, PACKAGES, LocalEmbedder
@@ -25,6 +25,7 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "auto": (),
     "none": (),
 }
+_OFFERED = ("auto", "local", "openai", "azure", "hash", "none")  # `mock` is another name for `hash`.
 # The options that a provider needs, with the environment variable that usually holds each.
 REQUIRED = {
     "openai": {"api_key": "OPENAI_API_KEY"},
@@ -39,7 +40,7 @@ REQUIRED = {
 def create(provider: str, *, dim: int | None, options: Options) -> Embedder | None:
     """Return the embedder of that name; None means that memories are searched by words alone."""
     if provider not in PROVIDERS:
-        raise ConfigError(unknown("embedder", provider, PROVIDERS))
+        raise ConfigError(unknown("embedder", provider, _OFFERED))
     if dim is not None and dim < 1:
         raise ConfigError(f"`embedding_dim` must be at least 1, not {dim}")
     _check_options(provider, options)
@@ -79,7 +80,7 @@ def _check_options(provider: str, options: Options) -> None:
             is_fit, expected = type(value) is int and value >= 0, f"a whole number from 0, not {value!r}"
         else:
             # Not quoted: it may be a key.
-            is_fit, expected = isinstance(value, str | None), f"a text, not {type(value).__name__}"
+            is_fit, expected = isinstance(value, str | None), f"a string, not {describe_type(value)}"
         if not is_fit:
             raise ConfigError(f"the embedder's option `{option}` must be {expected}")
     for option, variable in REQUIRED.get(provider, {}).items():

@@ -190,14 +190,14 @@ def _check_file(folder: Path, shipped: Shipped) -> Path:
             while chunk := file.read(_CHUNK):
                 crc = zlib.crc32(chunk, crc)
     except OSError as error:
-        raise EmbeddingError(f"cannot read {path} ({error.strerror}): {_REINSTALL}") from error
+        raise EmbeddingError(f"cannot read {path} ({error.strerror}); run: {_REINSTALL}") from error
     if crc != shipped.crc32:
         raise EmbeddingError(_DAMAGED.format(path))
     return path
 
 
 _REINSTALL = f"pip install --force-reinstall --no-deps '.[{EXTRA}]' (in the checkout of alma)"
-_DAMAGED = "{} is damaged or from another version: " + _REINSTALL
+_DAMAGED = "{} is damaged or from another version; run: " + _REINSTALL
 
 
 # --- BERT's uncased WordPiece: the token ids of a text, from a vocabulary and a table of characters

@@ -104,7 +104,8 @@ class RemoteEmbedder:
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise EmbeddingError(f"{self._url} is not a valid address; correct `{self.url_setting}`") from error
         except httpx.TransportError as error:
-            problem = f"cannot be reached at {self._url} ({error}): check `{self.url_setting}` and the network"
+            reason = f" ({error})" if str(error) else ""
+            problem = f"cannot be reached at {self._url}{reason}: check `{self.url_setting}` and the network"
             if isinstance(error, httpx.TimeoutException):
                 problem = f"did not answer in time at {self._url}: raise the embedder's `timeout`"
             raise TransientEmbedderError(f"{self.kind} {problem}") from error
@@ -125,7 +126,7 @@ class RemoteEmbedder:
 
     def _quote_reply(self, response: httpx.Response) -> str:
         text = " ".join(response.text.replace(self._key, "***").split())[:300]
-        return f"; it said: {text}" if text else ""
+        return f"; its reply: {text}" if text not in ("", "{}", "[]", "null") else ""
 
     def _read_vectors(self, response: httpx.Response, count: int) -> list[Vector]:
         """Return the vectors in the order of the texts; the service may answer in another order."""

@@ -29,7 +29,7 @@ def build_proposal(engine: Engine, kind: MemoryType, arguments: Mapping[str, Any
     provenance = validate.provenance("source", arguments["source"] or "user_stated")
     if arguments.get("subject") is not None and arguments.get("attribute") is None:
         raise ValidationError(
-            "subject needs attribute: pass both, because a later fact with the same pair replaces this one"
+            "`subject` requires `attribute`: together they identify the fact that a later one replaces"
         )
     shared: dict[str, Any] = {
         "user": arguments["user_id"] or "",
@@ -96,7 +96,10 @@ def _find(tx: Transaction, memory_id: str, other_kind: str = "") -> Record:
     record = tx.find(memory_id)
     is_other = record is not None and (record.kind, record.project) == (other_kind, tx.engine.project) and record.body
     if record is None or not (is_other or is_own(tx.engine, record)):
-        raise NotFoundError(f"there is no memory {memory_id!r} in project {tx.engine.project!r}")
+        raise NotFoundError(
+            f"there is no memory {memory_id!r} in project {tx.engine.project!r}; "
+            "list or search the memories to find its id (`alma list --status all`)"
+        )
     return record
 
 
@@ -111,7 +114,7 @@ def check_fields(engine: Engine, memory_id: str, fields: Iterable[str]) -> None:
     allowed = (*KINDS[record.kind].editable, "metadata")
     for name in fields:
         if name not in allowed:
-            raise ValidationError(unknown(f"field of the {record.kind}", name, allowed))
+            raise ValidationError(unknown(f"field of {record.kind}", name, allowed))
 
 
 def update_memory(
@@ -244,9 +247,9 @@ def read_usage(retrieved: list[str], used: list[str]) -> dict[str, FeedbackSigna
     strangers = [name for name in used if name not in retrieved]
     if strangers:
         raise ValidationError(
-            f"used_memory_ids must be among retrieved_memory_ids; these are not: {', '.join(strangers)}"
+            f"memories that were used must be among those that were shown; not shown: {', '.join(strangers)}"
         )
     repeated = [name for name, times in Counter(retrieved).items() if times > 1]
     if repeated:
-        raise ValidationError(f"retrieved_memory_ids contains these ids more than once: {', '.join(repeated)}")
+        raise ValidationError(f"these ids of shown memories occur more than once: {', '.join(repeated)}")
     return {name: FeedbackSignal.USED if name in used else FeedbackSignal.IGNORED for name in retrieved}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ..errors import ValidationError, unknown
+from ..errors import ValidationError, describe_type, unknown
 from ..text import digest
 from ..types import speech
 from ..types.kinds import KINDS
@@ -78,11 +78,11 @@ def build_conversation(engine: Engine, arguments: Mapping[str, Any]) -> Conversa
 def _read_turn(label: str, value: Any, provenance: Provenance) -> TurnDraft | None:
     """Return one turn; None when nothing was said in it. `role` and `content`, as model APIs call them, will do."""
     if not isinstance(value, Mapping):
-        raise ValidationError(f"{label} must be a mapping with speaker and text, not {type(value).__name__}")
+        raise ValidationError(f"{label} must be an object with speaker and text, not {describe_type(value)}")
     valid = ("speaker", "text", "at", "id", "role", "content")
     for name in value:
         if name not in valid:
-            raise ValidationError(unknown(f"field of {label}", name, valid))
+            raise ValidationError(f"{label}: {unknown('field', name, valid)}")
     speaker, text = (
         next((value[name] for name in names if value.get(name) not in (None, "")), value.get(names[0]))
         for names in (("speaker", "role"), ("text", "content"))

@@ -70,7 +70,7 @@ def erase_user(engine: Engine, user: str) -> dict[str, int]:
         engine.store.delete(ids)
     counts.update(kind for _, kind in stored if kind in READABLE_KINDS)
     vacuum(engine)
-    return {kind: counts[kind] for kind in READABLE_KINDS if counts[kind]}
+    return {str(kind): counts[kind] for kind in READABLE_KINDS if counts[kind]}
 
 
 def vacuum(engine: Engine) -> None:
@@ -147,11 +147,27 @@ def _find_group(tx: Transaction, record: Record) -> tuple[Record | None, list[Re
     group = next((one for one in tx.get(record.links[:1]) if one.kind == "strategy"), None)
     if record.kind not in kinds or group is None:
         return None, []
+    return group, [one for one in _find_sources(tx, group) if one.id != record.id]
+
+
+def _find_sources(tx: Transaction, group: Record) -> list[Record]:
+    """Return the outcomes of a group and the lessons that somebody stated or edited, oldest first."""
+    kinds = {MemoryType.OUTCOME, *LESSONS}
     linked = tx.scan(Where(kinds=kinds, projects={tx.engine.project}, linked={group.id}))
     # One that is about to be erased by another call gives nothing any more.
-    deleted = {record.id, *tx.find_deleted(one.id for one in linked)}
+    deleted = tx.find_deleted(one.id for one in linked)
     words = [one for one in linked if one.kind == MemoryType.OUTCOME or one.provenance.origin is not Origin.OUTCOME]
-    return group, [one for one in reversed(words) if one.id not in deleted]
+    return [one for one in reversed(words) if one.id not in deleted]
+
+
+def recount_group(tx: Transaction, group_id: str) -> None:
+    """Bring a strategy group and its lessons in line with the outcomes that are stored, if their number differs."""
+    for group in tx.get([group_id]):
+        sources = [one for one in _find_sources(tx, group) if one.status is not Status.CANDIDATE]
+        count = sum(one.kind == MemoryType.OUTCOME for one in sources)
+        if group.kind == "strategy" and count and count != group.evidence.results:
+            group = _rebuild_group(tx, group, sources)
+            settle_lessons(tx, group, group, tx.engine.clock())
 
 
 def _rebuild_group(tx: Transaction, group: Record, sources: Sequence[Record]) -> Record:

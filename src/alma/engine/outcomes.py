@@ -272,7 +272,7 @@ def record_outcomes(tx: Transaction, prepared: Sequence[OutcomeDraft]) -> list[R
             note = tx.find(retrieval)
             if note is None or note.kind != "retrieval" or note.project != engine.project:
                 raise NotFoundError(
-                    f"there is no retrieval {retrieval!r}; pass the retrieval_id that a retrieval returned, or none"
+                    f"there is no retrieval {retrieval!r}; pass the id that a retrieval returned, or leave it out"
                 )
         outcome = _record_outcome(tx, one)
         if one.receipt:

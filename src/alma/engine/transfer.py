@@ -16,13 +16,14 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from ..errors import ValidationError
+from ..errors import ValidationError, describe_parse_error
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Evidence, Origin, Record, Status, Trust, from_json, to_json
 from ..types.times import now, to_iso
 from .admit import clean
 from .context import Engine
+from .erase import recount_group
 from .transaction import SALT_MARKER, Transaction, key_of_deleted, split_batches, write
 from .upkeep import MUTE, Progress, ignore_progress, reindex
 from .view import to_memory
@@ -117,8 +118,10 @@ def read_records(source: Iterable[str], place: str) -> Iterator[Record]:
         try:
             record = parse_record(line, data, projects, moment)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError, OverflowError) as error:
-            reason = str(error) if type(error) is ValueError else f"{type(error).__name__}: {error}"
-            raise ValidationError(f"{at} is not a valid record ({reason}); nothing was imported") from error
+            reason = str(error) if type(error) is ValueError else "a value has the wrong type or format"
+            if isinstance(error, KeyError):
+                reason = f"the field {error} is missing"
+            raise ValidationError(f"{at} is not a valid record: {reason}; nothing was imported") from error
         yield record
     if not is_whole:
         raise ValidationError(f"{place} is truncated after line {last}: the end mark is missing; nothing was imported")
@@ -126,7 +129,7 @@ def read_records(source: Iterable[str], place: str) -> Iterator[Record]:
 
 def project_of(first: str, place: str) -> str:
     """Return the project that the first line of an export names."""
-    head = _parse_json(first, f"{place}, line 1")
+    head = _parse_json(first, f"{place}, line 1", "pass a file that `alma export` wrote; ")
     if not isinstance(head, dict) or head.get("alma") != "export" or "project" not in head:
         raise ValidationError(
             f"{place} is not an alma export; `alma export` writes one, and `alma ingest` reads other files"
@@ -141,14 +144,16 @@ def project_of(first: str, place: str) -> str:
     return project
 
 
-def _parse_json(line: str, place: str) -> Any:
+def _parse_json(line: str, place: str, advice: str = "") -> Any:
     def refuse(name: str) -> None:
         raise ValueError(f"{name} is not a valid JSON number")
 
     try:
         return json.loads(line, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
-        raise ValidationError(f"{place} is not JSON: {error}; nothing was imported") from error
+        raise ValidationError(
+            f"{place} is not valid JSON ({describe_parse_error(error)}); {advice}nothing was imported"
+        ) from error
 
 
 def parse_record(line: str, data: Any, projects: Collection[str], now: datetime) -> Record:
@@ -222,14 +227,27 @@ def import_records(
     counts: Counter[str] = Counter()
     done, is_mute = 0, False
     left = iter(records)
+    regrouped: set[str] = set()
     while batch := [_fit_record(engine, record, trust) for record in islice(left, _BATCH)]:
         step = partial(_import_batch, records=batch, trust=trust)
+        regrouped |= _find_other_groups(engine, batch) if trust is ImportTrust.OWN else set()
         counts += step(Transaction(engine)) if dry_run else write(engine, step)
         done += len(batch)
         is_mute = is_mute or any(not one.vectors and KINDS[one.kind].passages(one.body) for one in batch)
         progress(done, total)
+    for group in () if dry_run else sorted(regrouped):
+        write(engine, partial(recount_group, group_id=group))
     is_embedding = is_mute and engine.encoder is not None and not dry_run
     return ImportResult(**counts, embedded=reindex(engine, progress) if is_embedding else 0)
+
+
+def _find_other_groups(engine: Engine, records: Sequence[Record]) -> set[str]:
+    """Return the ids of strategy groups that are stored in another version than the file's.
+
+    They may lack outcomes of the file, or count outcomes that the file does not have.
+    """
+    versions = {record.id: record.version for record in records if record.kind == "strategy"}
+    return {one.id for one in engine.store.get(list(versions)) if one.version != versions[one.id]}
 
 
 def find_claims(engine: Engine, records: Iterable[Record]) -> list[Record]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from ..errors import ValidationError, unknown
+from ..errors import ValidationError, describe_type, unknown
 from ..types.record import SOURCES, Origin, Provenance, Trust, find_source
 
 MAX_TEXT = 100_000
@@ -33,7 +33,7 @@ def text(name: str, value: object, most: int = MAX_TEXT) -> str:
     """Return a text that is not empty, not too long and has no control characters, or raise ValidationError."""
     checked = string(name, value)
     if not checked.strip(_INVISIBLE):
-        raise ValidationError(f"{name} is empty; pass a text with at least one visible character")
+        raise ValidationError(f"{name} is empty; pass some text")
     if len(checked) > most:
         raise ValidationError(
             f"{name} has {len(checked):,} characters; at most {most:,} are allowed: split or shorten it"
@@ -77,7 +77,9 @@ def is_blank(value: str) -> bool:
 
 def format_value(value: object) -> str:
     """Return a value as error messages show it, shortened."""
-    text = repr(value) if not isinstance(value, int) or abs(value) <= _LARGEST else "a number without end"
+    if isinstance(value, int | float) and not abs(value) <= _LARGEST:
+        return "NaN" if value != value else "infinity" if isinstance(value, float) else "a number that is too large"
+    text = "null" if value is None else repr(value)
     return text if len(text) <= _VALUE_CHARS else f"{text[:_VALUE_CHARS]}…"
 
 
@@ -85,10 +87,10 @@ def string(label: str, value: object) -> str:
     """Return a value that is valid Unicode text, or raise ValidationError."""
     if isinstance(value, bytes | bytearray):
         raise ValidationError(
-            f"{label} must be text, not bytes; decode it first, for example with .decode('utf-8', 'replace')"
+            f"{label} must be a string, not bytes; decode it first, for example with .decode('utf-8', 'replace')"
         )
     if not isinstance(value, str):
-        raise ValidationError(f"{label} must be text (str), not {type(value).__name__}")
+        raise ValidationError(f"{label} must be a string, not {describe_type(value)}")
     if lone := _SURROGATE.search(value):
         raise ValidationError(
             f"{label} contains a lone surrogate at position {lone.start()} and is not valid Unicode; "
@@ -112,8 +114,8 @@ def number(label: str, value: object, least: float | None = None, most: float | 
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         raise ValidationError(f"{label} must be a finite number, not {format_value(value)}")
     if not _is_within(value, least, most):
-        limits = f"at least {least:,.10g}" if most is None else f"between {least or 0:,.10g} and {most:,.10g}"
-        raise ValidationError(f"{label} must be {limits}, not {format_value(value)}")
+        limits = f"at least {least:,.10g}" if most is None else f"a number from {least or 0:,.10g} to {most:,.10g}"
+        raise ValidationError(f"{label} must be {limits}, not {value:.10g}")
     return float(value)
 
 
@@ -133,7 +135,7 @@ def moment(label: str, value: object) -> datetime | None:
             raise ValidationError(f"{label} must be a time such as 2026-05-07T14:30:00Z, not {value!r}") from None
         value = read if read.tzinfo else read.replace(tzinfo=UTC)
     if not isinstance(value, datetime):
-        raise ValidationError(f"{label} must be a datetime or ISO 8601 text, not {type(value).__name__}")
+        raise ValidationError(f"{label} must be a time such as 2026-05-07T14:30:00Z, not {describe_type(value)}")
     if value.tzinfo is None:
         raise ValidationError(f"{label} has no time zone; pass an aware datetime such as datetime.now(timezone.utc)")
     if not _EARLIEST <= value.year <= _LATEST:
@@ -186,14 +188,14 @@ def items(label: str, value: object, what: str = "") -> list[Any]:
 def many(label: str, value: object) -> list[Any]:
     """Return a list of values, or raise ValidationError."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ValidationError(f"{label} must be a list of mappings, not {type(value).__name__}")
+        raise ValidationError(f"{label} must be a list of objects, not {describe_type(value)}")
     return list(value)
 
 
 def mapping(label: str, value: object) -> Mapping[str, Any]:
     """Return a mapping, or raise ValidationError."""
     if not isinstance(value, Mapping):
-        raise ValidationError(f"{label} must be a mapping (in JSON an object), not {type(value).__name__}")
+        raise ValidationError(f"{label} must be a JSON object, not {describe_type(value)}")
     return value
 
 
@@ -206,7 +208,8 @@ def metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
         encoded = json.dumps(value, allow_nan=False, ensure_ascii=False)
         encoded.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValidationError(f"metadata must contain only JSON values: {error}") from None
+        reason = "NaN and infinity are not allowed" if "JSON compliant" in str(error) else str(error)
+        raise ValidationError(f"metadata must contain only JSON values: {reason}") from None
     if len(encoded) > MAX_METADATA:
         raise ValidationError(
             f"metadata takes {len(encoded):,} characters as JSON; at most {MAX_METADATA:,} are allowed"

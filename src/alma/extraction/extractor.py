@@ -20,7 +20,7 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.search import by_meaning, by_words
-from ..errors import ModelError, ValidationError
+from ..errors import ModelError, ValidationError, describe_type
 from ..ports import Model
 from ..reading.local import LocalReader
 from ..reading.model import ModelReader
@@ -139,7 +139,7 @@ def extract_conversation(
 def extract_text(text: str, *, model: Model | None = None, name: str = "") -> Extraction:
     """Do as `from_text`, and report how it was read. A text of any length is read in full, section by section."""
     if not isinstance(text, str):
-        raise ValidationError(f"text must be text (str), not {type(text).__name__}")
+        raise ValidationError(f"text must be a string, not {describe_type(text)}")
     parts = (text[at : at + validate.MAX_TEXT] for at in range(0, len(text), validate.MAX_TEXT))
     cleaned = clean("".join(validate.output("text", part) or "" for part in parts))
     speaker = name or "document"
@@ -324,7 +324,7 @@ def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
         label = f"messages[{index}]"
         if not isinstance(message, Mapping):
             raise ValidationError(
-                f"{label} must be a mapping with role and content (or speaker and text), not {type(message).__name__}"
+                f"{label} must be an object with role and content (or speaker and text), not {describe_type(message)}"
             )
         if message.keys().isdisjoint(("role", "speaker", "content", "text")):
             raise ValidationError(f"{label} has no role and content; pass both (or speaker and text)")

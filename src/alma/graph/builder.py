@@ -15,11 +15,12 @@ from functools import partial
 from typing import Annotated, Any
 
 from ..engine import episodes, validate
+from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.search import by_words
 from ..engine.transaction import write
 from ..engine.view import to_memory
-from ..errors import ConfigError, ModelError, ValidationError, unknown
+from ..errors import ConfigError, ModelError, ValidationError, describe_type, unknown
 from ..memory import ALMA
 from ..opening import OwnsMemory
 from ..operations import About, Effect, Group
@@ -119,9 +120,9 @@ class EntityExtractor:
         entries = []
         for text, speaker in texts:
             if not isinstance(text, str):
-                raise ValidationError(f"text must be text (str), not {type(text).__name__}")
-            # A redacted secret is not a name.
-            readable = _REDACTED.sub(lambda match: " " * len(match[0]), text[:_MAX_CHARS]).replace("’", "'")
+                raise ValidationError(f"text must be a string, not {describe_type(text)}")
+            # A model gets no secrets, and a redacted secret is not a name.
+            readable = _REDACTED.sub(lambda match: " " * len(match[0]), clean(text[:_MAX_CHARS])).replace("’", "'")
             entries.append((readable, validate.name("speaker", speaker) if speaker else ""))
         local = LocalReader().find_entities([text for text, _ in entries], [speaker for _, speaker in entries])
         unread = [entry for entry in dict.fromkeys(entries) if entry[0].strip() and entry not in self._answers]

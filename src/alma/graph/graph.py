@@ -144,7 +144,7 @@ class Graph(Closeable):
             one = self._require_relationship(rows, id)
             if one.valid_from and moment < one.valid_from:
                 raise ValidationError(
-                    f"relationship {id!r} started at {one.valid_from.isoformat()}; it cannot end before that"
+                    f"relationship {id!r} started at {times.format_minute(one.valid_from)}; it cannot end before that"
                 )
             ended = replace(one, valid_to=moment)
             return ended, GraphChange((), [ended])
@@ -331,7 +331,7 @@ class Graph(Closeable):
         if entity is None:
             raise NotFoundError(
                 f"there is no entity {id!r} in the graph of project {self.project_id!r}. "
-                "Check the spelling, or run build_graph (`alma graph build`) to read new memories into the graph"
+                "Check the spelling, or build the graph (`alma graph build`) to add new memories to it"
             )
         return entity
 

@@ -67,16 +67,19 @@ def serve(options: HttpOptions) -> None:
     check_options(options)
     try:
         from ..connections import serve as serve_app
-        from .app import open_service
+        from .app import open_projects, open_service
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
             raise
         raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
     with ExitStack() as stack:
+        # Before listening, so that a store that cannot be opened is reported here and not to each client.
+        path, projects = open_projects(options)
+        stack.callback(projects.close)
 
         def build(port: int) -> App:
             stream = stack.enter_context(open_log(options.log_file))
-            return open_service(options, port, [partial(log_request, stream)])
+            return open_service(options, port, path, projects, [partial(log_request, stream)])
 
         serve_app(options, NAME, build, last_seconds=_LAST_SECONDS)
 
@@ -115,11 +118,13 @@ def log_request(stream: IO[str], call: RequestInfo) -> None:
         "time": to_iso(now()),
         "request_id": call.id,
         "method": call.method if call.method.isascii() and len(call.method) < 20 else "?",
-        "path": call.path,
+        "path": call.path if call.is_known_path else call.requested,
         "operation": call.operation,
         "status": call.status,
         "ms": round(call.seconds * 1000, 2),
         "token": None if call.token is None else call.token.name,
+        "client": call.client,
+        "forwarded_for": call.forwarded_for,
         "bytes_in": call.received,
         "bytes_out": call.sent,
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import re
 import secrets
 import sys
@@ -18,6 +19,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 from urllib.parse import unquote
 
@@ -43,12 +45,14 @@ from ..errors import (
     NotFoundError,
     OverBudgetError,
     ScopeError,
+    StorageError,
     ValidationError,
 )
 from ..listening import list_local_names
 from ..operations import DEEPEST, Effect, Operation, describe_unknown, operations
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
+from ..words import Health
 from . import HttpOptions, tokens
 from .tokens import NEEDED, Token, Tokens, TokenScope
 
@@ -73,6 +77,8 @@ _STATUSES = {
     OverBudgetError: 429,
     BusyError: 503,
 }
+_COMMANDS = {"ingest": "alma ingest", "export_rules": "alma rules export", "import_rules": "alma rules import"}
+"""What to run on the server instead of the operations that are not offered."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _PROJECT_NAME = r"(?:[A-Za-z0-9._~@:+-]|%[0-9A-Fa-f]{2}){1,600}"
 _DESCRIPTION = """Memory that learns from outcomes. To call an operation, POST its arguments as a JSON object.
@@ -117,9 +123,20 @@ def build(projects: Projects, tokens: Tokens, rules: GateRules, watchers: Iterab
     return RequestGate(service.app, rules, tokens, service.find_route, (service.metrics.count_call, *watchers))
 
 
-def open_service(options: HttpOptions, port: int, watchers: Iterable[Watcher]) -> App:
-    """Return the application for the configured memory, which is opened on the first request."""
+def open_projects(options: HttpOptions) -> tuple[Path, Projects]:
+    """Return the configuration file and its memory, opened and read once. Raise ALMAError if it cannot be read."""
     path, config = read_config(options.config)
+    projects = Projects(LazyMemory(lambda: open_memory(config)), config.settings)
+    try:
+        projects.get().get_stats()
+    except BaseException:
+        projects.close()
+        raise
+    return path, projects
+
+
+def open_service(options: HttpOptions, port: int, path: Path, projects: Projects, watchers: Iterable[Watcher]) -> App:
+    """Return the application for the memories of a configuration file."""
     file = tokens.find_file(path)
     readable = file.with_name(tokens.FIRST_FILE)
     lines = ["created a token with the scope admin"] if tokens.ensure_token(file) is not None else []
@@ -136,7 +153,6 @@ def open_service(options: HttpOptions, port: int, watchers: Iterable[Watcher]) -
         rate=options.rate,
         burst=max(1, round(2 * options.rate)),
     )
-    projects = Projects(LazyMemory(lambda: open_memory(config)), config.settings)
     return build(projects, Tokens(file), rules, watchers)
 
 
@@ -230,7 +246,7 @@ class HttpService:
         if operation is not None:
             return path, operation.name, NEEDED[operation.effect]
         fixed = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations")
-        return (path if path in fixed else "(unknown)"), "", None if path in _OPEN else TokenScope.READ
+        return (path if path in fixed else _UNKNOWN), "", None if path in _OPEN else TokenScope.READ
 
     async def answer_call(self, request: Request, operation: Operation) -> Response:
         """Run an operation with the arguments in the request's body."""
@@ -239,7 +255,12 @@ class HttpService:
         project = _read_project(request)
 
         def run() -> bytes:
-            alma = self._open_project(call, project)
+            try:
+                alma = self._open_project(call, project)
+            except (ConfigError, StorageError) as error:
+                if operation.name != "health":
+                    raise
+                return _write_json(plain(_describe_closed(call, project, error)))
             result = plain(operation.run(alma, **arguments))
             if operation.group == "domains" and operation.effect is not Effect.READS:
                 self._projects.renew(alma.project_id)
@@ -288,15 +309,20 @@ class HttpService:
     async def answer_ready(self, request: Request) -> Response:
         """Report whether the memory can be read."""
 
+        call: RequestInfo = request.scope[CALL]
+
         def is_ready() -> bool:
             try:
-                return bool(list_offered()["health"].run(self._projects.get()).ok)
+                health = self._projects.get().health()
+                for problem in health.problems:
+                    _LOG.warning("request %s: the memory is not ready: %s", call.id, problem)
+                return bool(health.ok)
             except ALMAError as error:
-                _LOG.warning("the memory is not ready: %s", str(error), exc_info=error)
+                _LOG.warning("request %s: the memory is not ready: %s", call.id, str(error), exc_info=error)
                 return False
 
         if not await self._run_in_thread(is_ready):
-            message = "the memory is not ready; POST /v1/health for details"
+            message = f"the memory is not ready; see the server's log for request id {call.id}, or POST /v1/health"
             raise Refusal(503, "NotReady", message, {"retry-after": "5"})
         return JSONResponse({"ready": True})
 
@@ -369,6 +395,12 @@ def list_routes() -> list[APIRoute]:
             ("/v1/operations", HttpService.answer_operations, dict[str, list[dict[str, Any]]], _OPERATIONS),
         )
     ]
+    # Load balancers may send HEAD.
+    handlers = {"/health": HttpService.answer_health, "/ready": HttpService.answer_ready}
+    routes += [
+        APIRoute(path, partial(_answer, handle), methods=["HEAD"], include_in_schema=False, response_model=None)
+        for path, handle in handlers.items()
+    ]
     routes += [
         APIRoute(
             _PREFIX + one.name,
@@ -438,6 +470,13 @@ async def _answer(handle: Handler, request: Request) -> Response:
         return await answer_error(request, error)
 
 
+def _describe_closed(call: RequestInfo, project: str | None, error: ALMAError) -> Health:
+    """Return the health of a memory that cannot be opened. File names are for the log only."""
+    _LOG.warning("request %s: the memory cannot be opened: %s", call.id, str(error))
+    problem = f"{error.neutral or error}; see the server's log for request id {call.id}"
+    return Health(ok=False, version=__version__, project_id=project or "", memories=0, embedder="", problems=[problem])
+
+
 async def answer_error(request: Request, error: Exception) -> Response:
     """Return the response for an error."""
     call: RequestInfo = request.scope[CALL]
@@ -450,6 +489,11 @@ async def answer_error(request: Request, error: Exception) -> Response:
         name_in_path = request.url.path.removeprefix(_PREFIX)
         if status == 404 and request.url.path.startswith(_PREFIX):
             message = f"{describe_unknown(name_in_path, list_offered())} GET /v1/operations lists all operations."
+            if name_in_path in operations():
+                message = (
+                    f"the operation {name_in_path!r} uses files of the server, so it is not offered over HTTP; "
+                    f"on the server, run `{_COMMANDS.get(name_in_path, 'alma')}`"
+                )
         elif status == 405 and name_in_path in list_offered():
             message = f"call {name_in_path} with POST and its arguments as a JSON object, not with {request.method}"
     elif isinstance(error, ALMAError):
@@ -522,6 +566,9 @@ REQUEST_ID = "x-request-id"
 PROBLEM = "application/problem+json"
 _GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PORT = re.compile(r":\d{1,5}\Z")
+_SEGMENT = re.compile(r"[A-Za-z0-9._-]{0,32}")
+_MAX_FORWARDED = 100
+_UNKNOWN = "(unknown)"
 _LOG = logging.getLogger("alma.http")
 _REALM = 'Bearer realm="alma"'
 _ANYBODY = "\0anybody"
@@ -580,12 +627,23 @@ class RequestInfo:
     method: str
     path: str = ""
     """The route, not the requested path, which may contain anything."""
+    requested: str = ""
+    """The requested path, shortened for the log."""
+    client: str = ""
+    """The address of the caller or of its proxy."""
+    forwarded_for: str | None = None
+    """The end of the X-Forwarded-For header, which anybody can set. A proxy appends the address it knows."""
     operation: str = ""
     token: Token | None = None
     status: int = 0
     received: int = 0
     sent: int = 0
     began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def is_known_path(self) -> bool:
+        """Whether the requested path is a route of the server."""
+        return self.path != _UNKNOWN
 
     @property
     def seconds(self) -> float:
@@ -628,6 +686,10 @@ class RequestGate:
         else:
             request_id = get_single(Headers(scope=scope), REQUEST_ID)
             call = RequestInfo(request_id if _GOOD_ID.fullmatch(request_id) else secrets.token_hex(8), scope["method"])
+            call.client = (scope.get("client") or ("",))[0]
+            if forwarded := ", ".join(Headers(scope=scope).getlist("x-forwarded-for")):
+                call.forwarded_for = forwarded[-_MAX_FORWARDED:]
+            call.requested = shorten_path(scope["path"])
             try:
                 await self._pass(scope, call, receive, send)
             finally:
@@ -721,6 +783,13 @@ class RequestGate:
         self._limits.take(token.name)
 
 
+def shorten_path(path: str) -> str:
+    """Return a path for the log. Segments that are long or no plain names may hold text or secrets: they become `…`."""
+    first, *segments = path[:1000].split("/")
+    names = [one if _SEGMENT.fullmatch(one) else "…" for one in segments[:6]]
+    return "/".join(["…" if first else "", *names, *(["…"] if len(segments) > 6 else [])])
+
+
 def get_single(headers: Headers, name: str) -> str:
     """Return a header, or '' if it is missing or repeated."""
     values = headers.getlist(name)
@@ -744,7 +813,7 @@ class RateLimits:
         left, at = self._buckets.get(name, (self._burst, now))
         left = min(self._burst, left + (now - at) * self._rate)
         if left < 1:
-            wait = (1 - left) / self._rate
-            message = f"more than {self._rate:g} requests per second; retry in {wait:.1f} s"
-            raise Refusal(429, "RateLimited", message, {"retry-after": str(max(1, round(wait)))})
+            wait = max(1, math.ceil((1 - left) / self._rate))
+            message = f"more than {self._rate:g} requests per second; retry in {wait} s"
+            raise Refusal(429, "RateLimited", message, {"retry-after": str(wait)})
         self._buckets[name] = (left - 1, now)

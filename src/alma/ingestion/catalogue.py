@@ -131,7 +131,7 @@ class Catalogue:
         except OSError as error:
             raise ValidationError(f"path is not a valid file name: {error.strerror}") from None
         if not exists:
-            raise ValidationError(f"path {str(root)!r} does not exist; pass an existing file or folder")
+            raise ValidationError(f"there is no file or folder {str(root)!r}; check the path")
         self.root = root.resolve()
         if self.root.is_dir():
             self._walk(self.root, [], _MAX_DEPTH)

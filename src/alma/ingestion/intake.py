@@ -22,7 +22,7 @@ from ..engine.episodes import Conversation, TurnDraft
 from ..engine.escape import find_suspicion
 from ..engine.transaction import write
 from ..engine.view import to_memory
-from ..errors import ValidationError
+from ..errors import ValidationError, describe_type
 from ..extraction import Extracted, Kept, Kind, extract_conversation, extract_text, find_known_memories, keep
 from ..extraction.learner import LISTS
 from ..opening import OwnsMemory
@@ -228,7 +228,7 @@ def ingest_conversation(
     for number, message in enumerate(validate.many("messages", conversation)):
         label = f"messages[{number}]"
         if not isinstance(message, Mapping):
-            raise ValidationError(f"{label} must be a mapping with role and content, not {type(message).__name__}")
+            raise ValidationError(f"{label} must be an object with role and content, not {describe_type(message)}")
         speaker = validate.name(f"{label} role", message.get("role") or message.get("speaker"))
         content = message.get("content") if message.get("content") is not None else message.get("text")
         text = validate.output(f"{label} content", content) or ""

@@ -82,6 +82,9 @@ def run(options: McpOptions) -> None:
         roots = None if options.transport == HTTP else partial(_find_roots, options)
         server = build(memory, options.tools, options.agent, roots=roots)
         if options.transport == HTTP:
+            listening.check_options(options)
+            # Before listening, so that a store that cannot be opened is reported here and not to each client.
+            memory.get().get_stats()
             serve_http(server, options)
         else:
             # The thread that reads standard input cannot be cancelled; the store is consistent at any time.

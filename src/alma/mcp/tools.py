@@ -131,7 +131,12 @@ def select_tools(
 
 def describe_unknown_tool(name: str, tools: Mapping[str, OperationTool]) -> str:
     """Return the message for a tool that is not offered: what replaced it, how to enable it, or the closest match."""
-    if name.removeprefix(PREFIX) in operations():
+    operation = operations().get(name.removeprefix(PREFIX))
+    if operation is not None and operation.on_files and any(one.roots is None for one in tools.values()):
+        return f"the tool {name!r} uses files of the server, so it is not offered over HTTP; use the stdio transport"
+    if operation is not None and not operation.for_models:
+        return f"the tool {name!r} is a batch form, which is not offered over MCP; call the tool for one item"
+    if operation is not None:
         return f"the tool {name!r} is not enabled; start the server with --tools all, or name the tool in --tools"
     return f"{describe_unknown(name, tools, 'tool', PREFIX)} Valid: {', '.join(tools)}."
 

@@ -105,14 +105,22 @@ def reserve(engine: Engine, limits: BudgetLimits, model: str, tokens: int, cost:
     aside = 0.0 if limits.cost is None else limits.cost_of_a_call if cost is None else cost
 
     def add(now: Day) -> Day:
-        for limit, used, more, text in (
-            (limits.calls, now.calls, 1, "{} of {} model calls"),
-            (limits.tokens, now.tokens + now.aside_tokens, tokens, "{} of {} tokens, and this call may take {}"),
-            (limits.cost, now.cost + now.aside_cost, aside, "${:.4f} of ${:.2f}, and this call may take ${:.4f}"),
+        for name, limit, used, more, text in (
+            ("calls", limits.calls, now.calls, 1, "{:,} of {:,} calls"),
+            (
+                "tokens",
+                limits.tokens,
+                now.tokens + now.aside_tokens,
+                tokens,
+                "{:,} of {:,} tokens; this call needs {:,}",
+            ),
+            ("cost", limits.cost, now.cost + now.aside_cost, aside, "${:.4f} of ${:.2f}; this call needs ${:.4f}"),
         ):
             if limit is not None and used + more > limit:
                 over = text.format(used, limit, more)
-                message = f"the budget of {now.day} (UTC) is used up: {over}; raise the limit, or wait"
+                message = (
+                    f"today's model budget is used up ({over}); raise `model.budget.{name}`, or wait until 00:00 UTC"
+                )
                 raise OverBudgetError(message, NOTHING)
         return replace(
             now,

@@ -96,7 +96,9 @@ class ClaudeCLI(Provider):
         if reply is None or reply.get("type") != "result":
             if code != 0:
                 raise ModelUnavailableError(f"claude ended with code {code}: {_shorten(errors)}")
-            raise ModelOutputError(f"claude printed {len(output)} bytes that are not a result")
+            raise ModelOutputError(
+                f"claude printed {len(output):,} bytes, not a result" if output else "claude printed nothing"
+            )
         if reply.get("is_error") or code != 0:
             listed = reply.get("errors")
             reason = reply.get("result") or (listed[0] if isinstance(listed, list) and listed else reply.get("subtype"))

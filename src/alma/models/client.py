@@ -219,7 +219,9 @@ def parse_json(text: str) -> Any:
         if isinstance(value, dict | list) or end == len(bare):
             return value
     # Not quoted: it may repeat what people wrote, and this may be logged.
-    raise ModelOutputError(f"the model answered {len(bare)} characters that are not JSON") from cause
+    length = "1 character" if len(bare) == 1 else f"{len(bare):,} characters"
+    problem = f"the model's answer is not JSON ({length})" if bare else "the model's answer is empty"
+    raise ModelOutputError(problem) from cause
 
 
 def log_prompt(path: Path, model: str, prompt: Prompt) -> None:
@@ -272,7 +274,8 @@ def check(value: Any, schema: Schema) -> None:
     """Raise ModelOutputError that names the first few places where the value does not fit."""
     if places := problems(value, schema):
         more = f"; and {len(places) - _MOST_PROBLEMS} more" if len(places) > _MOST_PROBLEMS else ""
-        raise ModelOutputError("the model's answer has the wrong shape: " + "; ".join(places[:_MOST_PROBLEMS]) + more)
+        reasons = "; ".join(place.replace("$: ", "it ", 1) for place in places[:_MOST_PROBLEMS])
+        raise ModelOutputError(f"the model's answer does not match the schema: {reasons}{more}")
 
 
 def problems(value: Any, schema: Schema, path: str = "$") -> list[str]:

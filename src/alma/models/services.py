@@ -167,7 +167,8 @@ class ModelService(Provider):
             reason = reason.get("message", "") if isinstance(reason, dict) else reason
             raise self._explain_refusal(status, headers, str(reason), way, limit)
         if reply is None:
-            raise ModelOutputError(f"{self.label} answered {len(data)} bytes that are not a JSON object")
+            problem = f"an answer that is not a JSON object ({len(data):,} bytes)" if data else "an empty answer"
+            raise ModelOutputError(f"{self.label} returned {problem}")
         return reply
 
     async def _post(self, body: Mapping[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
@@ -200,7 +201,8 @@ class ModelService(Provider):
                     if len(data) > MOST_BYTES:
                         break
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL) as error:
-            message = f"{self.label} cannot be reached at {self.url}: {self._shorten(str(error))}"
+            reason = self._shorten(str(error)) or "no connection"
+            message = f"{self.label} cannot be reached at {self.url} ({reason}); check `base_url` and the network"
             raise TransientModelError(message, NOTHING) from error
         except httpx.TimeoutException as error:
             raise ModelTimeoutError(
@@ -277,7 +279,7 @@ class Anthropic(ModelService):
         check_end(reply.get("stop_reason"), self.label)
         content = reply.get("content")
         if not isinstance(content, list):
-            raise ModelOutputError(f"{self.label} answered without any content")
+            raise ModelOutputError(f"{self.label} returned an empty answer (no content)")
         blocks = [block for block in content if isinstance(block, dict)]
         for block in blocks:
             if block.get("type") == "tool_use" and block.get("name") == _TOOL:
@@ -322,7 +324,7 @@ class OpenAI(ModelService):
         first = choices[0] if isinstance(choices, list) and choices else None
         message = first.get("message") if isinstance(first, dict) else None
         if not isinstance(first, dict) or not isinstance(message, dict):
-            raise ModelOutputError(f"{self.label} answered without a choice")
+            raise ModelOutputError(f"{self.label} returned an empty answer (no choices)")
         check_end("refusal" if message.get("refusal") else first.get("finish_reason"), self.label)
         content = message.get("content") or ""
         parts = content if isinstance(content, list) else [{"text": content}]

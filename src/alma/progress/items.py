@@ -367,8 +367,8 @@ class WorkPlan:
         until = times.from_iso(item.claimed_until)
         if self.by and item.claimed_by != self.by and until is not None and until > self.engine.clock():
             raise ValidationError(
-                f"work item {item.title!r} is claimed by {item.claimed_by!r} until {item.claimed_until}; "
-                f"{self.by!r} cannot change it before it is released or the claim expires"
+                f"work item {item.title!r} is claimed by {item.claimed_by!r} until "
+                f"{times.format_minute(until)}; {self.by!r} cannot change it before it is released or the claim expires"
             )
 
     def check_holder(self, item: Item) -> None:
@@ -494,16 +494,17 @@ def check_active(item: Item) -> None:
 def check_move(item: Item, status: Status) -> None:
     """Raise ValidationError unless an item may change to that status."""
     valid, blockers = TRANSITIONS[Status(item.status)], ", ".join(item.waiting_for)
+    possible = [one for one in valid if not (blockers and one in (*AHEAD, Status.DONE))]
     if status not in valid:
         reason = f": it waits for {blockers}" if blockers else ""
         raise ValidationError(
             f"work item {item.title!r} is {item.status} and cannot be set to {status}{reason}. "
-            f"Valid from {item.status}: {', '.join(valid)}."
+            f"Valid now: {', '.join(possible)}."
         )
     if blockers and status in (*AHEAD, Status.DONE):
         raise ValidationError(
             f"work item {item.title!r} cannot be set to {status} while it waits for {blockers}: "
-            "finish the blocker first, or remove it"
+            f"finish it first, or remove it as a blocker (`alma work unblock {item.id} --from ID`)"
         )
 
 

@@ -168,9 +168,9 @@ def find_file(path: str | PathLike[str] | None, root: str | PathLike[str] | None
         is_other = real.exists() and not real.is_file()
     except (OSError, RuntimeError, UnicodeEncodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ValidationError(f"not a valid file name: {reason}") from None
+        raise ValidationError(f"{os.fspath(path or usual)!r} is not a valid file name: {reason}") from None
     if not real.is_relative_to(top):
-        raise ValidationError(f"{target} is outside of {top}; a link must not lead out of the repository")
+        raise ValidationError(f"{os.path.normpath(target)} is outside the repository {top}; choose a file inside it")
     if is_other:
         raise ValidationError(f"{target} is not a file")
     return RuleFile(target, top, real)

@@ -16,13 +16,17 @@ PLANNED = ("postgres", "qdrant", "pinecone", "chroma", "azure")  # Known names t
 STORES = {"sqlite": "SQLiteStore", "memory": "MemoryStore", "file": "FileStore"}
 
 
-def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
-    """Return the store of that name. `path` is its file; the in-memory store needs none."""
+def check_name(name: str) -> None:
+    """Raise ConfigError if this version has no store of that name."""
     if name in PLANNED:
         raise ConfigError(f"storage {name!r} is not available in this version. Available: {', '.join(STORES)}.")
     if name not in STORES:
-        valid = [*STORES, *PLANNED]
-        raise ConfigError(f"{unknown('storage', name, valid)} Not in this version: {', '.join(PLANNED)}.")
+        raise ConfigError(unknown("storage", name, STORES))
+
+
+def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
+    """Return the store of that name. `path` is its file; the in-memory store needs none."""
+    check_name(name)
     make: Callable[..., Store] = getattr(import_module(f"{__package__}.{name}"), STORES[name])
     try:
         return make(**options) if name == "memory" else make(path, **options)

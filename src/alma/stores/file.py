@@ -17,7 +17,14 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from ..errors import CorruptStoreError, ReadOnlyError, StorageError, StorageFullError, ValidationError
+from ..errors import (
+    CorruptStoreError,
+    ReadOnlyError,
+    StorageError,
+    StorageFullError,
+    ValidationError,
+    describe_parse_error,
+)
 from ..files import create_private, lock_file, make_new_file, make_private_folder, sync_folder, write_atomic
 from ..forks import hold_at_fork
 from ..types.record import Record, from_json, to_json
@@ -104,8 +111,9 @@ class FileStore(DictStore):
                 for entry in (data if isinstance(data, list) else [data])
             ]
         except (ValueError, KeyError, TypeError) as error:
+            reason = f"the field {error} is missing" if isinstance(error, KeyError) else describe_parse_error(error)
             raise CorruptStoreError(
-                f"{self.path}, line {self._lines + 1} is not a record ({error}); restore a backup or remove the line"
+                f"{self.path}, line {self._lines + 1} is not a record: {reason}; restore a backup or remove the line"
             ) from error
         for id, record in entries:
             if record is None:
@@ -165,4 +173,6 @@ def _translate_errors(path: Path) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             problem = f"no room left to write {path}; nothing was changed; free some space and try again"
             raise StorageFullError(problem) from error
-        raise StorageError(f"{path}: {error.strerror}") from error
+        raise StorageError(
+            f"{path} cannot be read or written ({error.strerror}); check the file and its folder"
+        ) from error

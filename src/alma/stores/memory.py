@@ -104,13 +104,18 @@ class MemoryStore(DictStore):
 def refuse_version(record: Record, version: int) -> ConflictError:
     """Return the error for a record whose version is not newer than the stored one."""
     return ConflictError(
-        f"{record.id}: version {version} is stored, so version {record.version} is refused; read it again and retry"
+        f"{record.id}: another process changed it first (version {version} is stored); read it again and retry"
     )
 
 
 def refuse_record(record: Record, problem: object) -> ValidationError:
     """Return the error for a record that cannot be stored."""
-    return ValidationError(f"{record.id!r} cannot be stored: {problem}")
+    reason = str(problem)
+    if "JSON compliant" in reason:
+        reason = "NaN and infinity are not JSON values"
+    elif "JSON serializable" in reason:
+        reason = f"it contains a value that is not JSON ({reason.removeprefix('Object of type ').split()[0]})"
+    return ValidationError(f"{record.id!r} cannot be stored: {reason}")
 
 
 def _own(record: Record) -> Record:

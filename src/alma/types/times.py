@@ -34,6 +34,11 @@ def to_iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
+def format_minute(moment: datetime) -> str:
+    """Return a moment as messages show it, such as 2026-03-02 12:15 UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
 def from_iso(text: str | None) -> datetime | None:
     """Return the moment of an ISO 8601 text in UTC; None for None."""
     return None if text is None else datetime.fromisoformat(text).astimezone(UTC)

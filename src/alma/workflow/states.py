@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from ..engine import validate
 from ..engine.admit import clean
-from ..errors import ValidationError, unknown
+from ..errors import ValidationError, describe_type, unknown
 
 MAX_STATE_BYTES = 1_048_576
 UNLIMITED = 2**62
@@ -43,16 +43,14 @@ class State(NamedTuple):
 def read_state(state: object, most: int = MAX_STATE_BYTES) -> State:
     """Return a state that can be stored; raise ValidationError with the place and reason if it cannot be."""
     if not isinstance(state, dict):
-        raise ValidationError(f"state must be a mapping (in JSON an object), not {type(state).__name__}")
+        raise ValidationError(f"state must be a JSON object, not {describe_type(state)}")
     for path, value in _walk_values(state):
         name = repr(value) if isinstance(value, float) else f"a {type(value).__name__}"
         if not isinstance(value, _JSON) or (isinstance(value, float) and not math.isfinite(value)):
             raise ValidationError(f"{path[:200]} is {name}; a state can hold only JSON values")
         for key in value if isinstance(value, dict) else ():
             if not isinstance(key, str):
-                raise ValidationError(
-                    f"{path[:200]} has the key {key!r} of type {type(key).__name__}; keys must be text"
-                )
+                raise ValidationError(f"{path[:200]} has the key {key!r}, which is not a string; keys must be strings")
     try:
         data = to_canonical_json(state).encode()
     except ValueError as error:
@@ -123,7 +121,7 @@ def read_content(location: str | os.PathLike[str], digest: str | None, size: int
             length = file.tell()
     except OSError as error:
         raise ValidationError(
-            f"location {str(path)!r} is not a readable file ({error.strerror}); pass a file or a URI"
+            f"location {str(path)!r} cannot be read as a file ({error.strerror}); pass an existing file, or a URI"
         ) from None
     if (digest or actual, length if size is None else size) != (actual, length):
         raise ValidationError(
@@ -220,17 +218,15 @@ def merge_states(
     differ from the base. Anything else raises ValidationError.
     """
     if not isinstance(states, Mapping | list | tuple) or not states:
-        raise ValidationError("states must be a list of at least one state, or a mapping from branch to state")
+        raise ValidationError("states must be a list of at least one state, or an object from branch to state")
     if reducers is not None and not isinstance(reducers, Mapping):
-        raise ValidationError(
-            f"reducers must be a mapping from key to reducer (in JSON an object), not {type(reducers).__name__}"
-        )
+        raise ValidationError(f"reducers must be an object from key to reducer, not {describe_type(reducers)}")
     is_named = isinstance(states, Mapping)
     pairs: Iterable[tuple[Any, Any]] = states.items() if isinstance(states, Mapping) else enumerate(states)
     branches = {
         f"branch {name!r}" if is_named else f"state {name + 1}": read_state(one, UNLIMITED).value for name, one in pairs
     }
-    chosen = {key: _find_reducer(f"reducer of {key!r}", one) for key, one in (reducers or {}).items()}
+    chosen = {key: _find_reducer(f"reducer for key {key!r}", one) for key, one in (reducers or {}).items()}
     fallback = None if default is None else _find_reducer("default reducer", default)
     began = {} if base is None else read_state(dict(base), UNLIMITED).value
     merged: dict[str, Any] = {}

@@ -63,8 +63,8 @@ def test_the_expectation_is_explained(open_everywhere: Open) -> None:
     found = alma.retrieve(LISBON, "a")
     told = {one.memory_id: str(one) for one in found.explain()}
     [heuristic], [warning] = found.heuristics, found.anti_patterns
-    assert "expected to work here 0." in told[heuristic.id]
-    assert "expected to fail here 0." in told[warning.id]
+    assert "predicted success 0." in told[heuristic.id]
+    assert "predicted failure 0." in told[warning.id]
     assert all("expected" not in told[one.id] for one in found.outcomes)
 
 

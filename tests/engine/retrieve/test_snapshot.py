@@ -74,7 +74,7 @@ def test_an_explanation_is_of_one_moment(world: tuple[ALMA, Record]) -> None:
     alma.add_domain_knowledge("a", "infra", "How deployments go through: push a tag")
     store.interruption = interruption
     why = explain_retrieval(alma.engine, record, Request(task=TASK, agent="a", top_k=1))
-    assert why.reason == "it is outdone: looked for broadly, it comes in place 2"
+    assert why.reason == "other memories rank higher; in a broad search it is number 2"
 
 
 def test_a_snapshot_inside_another_is_part_of_it_and_ends_with_it(world: tuple[ALMA, Record], tmp_path: Path) -> None:

@@ -517,12 +517,13 @@ def explain_retrieval(engine: Engine, record: Record, request: Request) -> Why:
         reason = next(_list_obstacles(context, record), "")
         place = None if reason else _find_place(choose_memories(broad), record)
     if place is not None:
-        reason = f"it is outdone: looked for broadly, it comes in place {place[0]}"
+        reason = f"other memories rank higher; in a broad search it is number {place[0]}"
     elif not reason:
         close = find_closeness(engine, [record], context.vectors).get(record.id)
-        meaning = "it has no vector to compare" if close is None else f"meaning {close:.2f}"
-        shared = ", ".join(list_shared_words(context.question.text, record.text)[:6]) or "no word"
-        reason = f"it is not near enough to the task: {meaning}, shares {shared}"
+        meaning = "no vector to compare" if close is None else f"semantic similarity {close:.2f}"
+        words = ", ".join(list_shared_words(context.question.text, record.text)[:6])
+        shared = f"shared words: {words}" if words else "no shared words"
+        reason = f"it is not similar enough to the task ({meaning}; {shared})"
     return Why(record.id, False, None, reason, place[1] if place else None)
 
 

@@ -226,7 +226,7 @@ def score_candidate(
     if is_standing:
         before = "a rule in force" if record.kind == MemoryType.RULE else "a standing preference of the user"
     if expected is not None:
-        after = f"expected to {'fail' if record.kind == MemoryType.ANTI_PATTERN else 'work'} here {expected:.2f}"
+        after = f"predicted {'failure' if record.kind == MemoryType.ANTI_PATTERN else 'success'} {expected:.2f}"
     factors = {name: Factor(value, shares[name]) for name, value in values.items()}
     match = (candidate.cosine, candidate.words, list_shared_words(query, record.text))
     explanation = explain_score(record, total, factors, *match, before, after, standing=is_standing)
@@ -246,8 +246,8 @@ def explain_score(
     standing: bool = False,
 ) -> Explanation:
     """Return why a record is shown: what speaks for it `before` how it was found, and `after`."""
-    meaning = "" if cosine is None else f"meaning {cosine:.2f}"
-    sharing = f"shares {', '.join(shared_words[:6])}" if shared_words else ""
+    meaning = "" if cosine is None else f"semantic similarity {cosine:.2f}"
+    sharing = f"shared words: {', '.join(shared_words[:6])}" if shared_words else ""
     explanation = "; ".join(filter(None, (before, meaning, sharing))) or "found by words"
     reason = "; ".join(filter(None, (explanation, after)))
     return Explanation(record.id, record.kind, score, factors, cosine, words, shared_words, reason, standing)

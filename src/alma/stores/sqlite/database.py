@@ -340,7 +340,7 @@ def _make_error(error: sqlite3.Error, path: Path) -> ALMAError:
     if code == sqlite3.SQLITE_FULL:
         return StorageFullError(f"no space left to write {path}; nothing was changed; free some space and try again")
     if is_damage(error):
-        return CorruptStoreError(f"{path} is damaged or not a database; restore a backup or run `alma doctor`")
+        return CorruptStoreError(f"{path} is damaged or not a database; run `alma doctor`, or restore a backup")
     if code == sqlite3.SQLITE_CANTOPEN and path.exists() and not os.access(path.parent, os.W_OK):
         return ReadOnlyError(
             f"{path.parent} is not writable, and SQLite can read the last changes in {path.name}-wal only in a "
