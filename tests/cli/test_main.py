@@ -231,9 +231,9 @@ def test_an_error_is_one_line_on_standard_error(project: Path, run: Run) -> None
 def test_an_error_as_json_is_on_standard_output(project: Path, run: Run) -> None:
     ran = run("show", "heu_nothing", "--json")
     assert (ran.code, ran.err) == (1, "")
-    assert ran.json == {
-        "error": {"type": "NotFoundError", "message": "there is no memory 'heu_nothing' in project 'shop'"}
-    }
+    hint = "list or search the memories to find its id (`alma list --status all`)"
+    message = f"there is no memory 'heu_nothing' in project 'shop'; {hint}"
+    assert ran.json == {"error": {"type": "NotFoundError", "message": message}}
 
 
 def test_shared_options_may_stand_before_or_after_the_command(project: Path, run: Run) -> None:
