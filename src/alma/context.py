@@ -210,12 +210,12 @@ def wake_up(
     alma: Any,
     agent: words.Agent,
     user_id: words.User = None,
-    topic: Annotated[str | None, About("return what is known about this topic instead, in up to 600 tokens")] = None,
+    topic: Annotated[str | None, About("return what is known about this, in up to 600 tokens")] = None,
     deep: Annotated[bool, About("with a topic: include loosely related memories, in up to 3,000 tokens")] = False,
 ) -> Text:
-    """Return an introduction for the prompt: who the agent is and its most important memories, in up to 900 tokens.
+    """Return the start of a prompt: who the agent is and its most important memories, in up to 900 tokens.
 
-    With a topic, returns what is known about the topic instead.
+    With a topic, returns what is known about it.
     """
     stack = MemoryStack(alma, agent, user_id)
     if deep and not topic:

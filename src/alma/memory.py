@@ -159,7 +159,7 @@ class ALMA(Closeable):
         user_id: words.User = None,
         top_k: Annotated[
             int | None,
-            About("maximum results per type (default: 5, or 20 if the task asks for several)", least=1, most=1000),
+            About("maximum results per type (default: 5, lists 20)", least=1, most=1000),
         ] = None,
         *,
         mode: words.Mode = "default",
@@ -167,7 +167,7 @@ class ALMA(Closeable):
         tags: Annotated[
             Iterable[str] | None, About("only memories with one of these tags", check=validate.names)
         ] = None,
-        task_type: Annotated[str | None, About("only heuristics, anti-patterns and outcomes of this task type")] = None,
+        task_type: Annotated[str | None, About("only what was learned from this task type")] = None,
         since: Annotated[words.Moment, About("only from this time on, such as 2026-05-07 or 2026-05-07T14:30Z")] = None,
         until: Annotated[words.Moment, About("only before this time")] = None,
         as_of: Annotated[words.Moment, About("return what was known at this time")] = None,
@@ -177,8 +177,8 @@ class ALMA(Closeable):
     ) -> MemorySlice:
         """Find memories relevant to a task. Call this before starting a task.
 
-        Returns strategies that worked, strategies to avoid, rules, facts, user preferences and past conversations, and
-        `prompt`: the same as text. The result is empty if nothing is relevant. Pass its `retrieval_id` to `learn`.
+        Returns heuristics, anti-patterns, rules, facts, user preferences and past conversations, and `prompt`: the
+        same as text. The result is empty if nothing is relevant. Pass its `retrieval_id` to `learn`.
 
         Notes:
             Without `top_k`, returns up to 5 memories of each type, or 20 if the task asks for several ("how many",
@@ -213,7 +213,7 @@ class ALMA(Closeable):
     ) -> Outcome:
         """Record the outcome of a task. Call this after every task, whether it succeeded or failed.
 
-        Heuristics form from repeated successes, anti-patterns from repeated failures. Returns the stored outcome.
+        Heuristics form from successes, anti-patterns from failures. Returns the stored outcome.
         Calls with the same `idempotency_key`, or with the same `retrieval_id` and arguments, are recorded once.
 
         Notes:
@@ -462,9 +462,7 @@ class ALMA(Closeable):
         fields: Annotated[Mapping[str, Any] | None, About('fields to change, such as {"fact": "…"}')] = None,
         *,
         status: Annotated[words.StatusName | Status | None, About("the new status")] = None,
-        tags: Annotated[
-            Iterable[str] | None, About("the new tags, which replace the current ones", check=validate.names)
-        ] = None,
+        tags: Annotated[Iterable[str] | None, About("tags; replace the current ones", check=validate.names)] = None,
         source: words.Source = "user",
         **field_values: Any,
     ) -> Memory:
@@ -626,12 +624,8 @@ class ALMA(Closeable):
     def forget(
         self,
         agent: words.AnyAgent = None,
-        older_than_days: Annotated[
-            float, About("only memories not used or confirmed for this many days", least=0)
-        ] = 90,
-        below_confidence: Annotated[
-            float, About("only memories whose confidence has faded below this, 0 to 1", least=0)
-        ] = 0.3,
+        older_than_days: Annotated[float, About("only if unused for this many days", least=0)] = 90,
+        below_confidence: Annotated[float, About("only if confidence is below this, 0 to 1", least=0)] = 0.3,
         dry_run: Annotated[bool, About("only report what would be archived")] = False,
     ) -> Forgotten:
         """Archive memories that have faded and were not used or confirmed lately. Nothing is deleted."""

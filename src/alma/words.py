@@ -55,8 +55,8 @@ Owner = Annotated[
     About("the owner, who alone sees it (default: all users see it)", check=validate.optional_name),
 ]
 Task = Annotated[str, About("the task, in a sentence or more", example="Deploy the API")]
-Tags = Annotated[Iterable[str] | None, About("tags to add", check=validate.names, example=["deploy"])]
-Metadata = Annotated[Mapping[str, Any] | None, About("extra data, a JSON object", check=check_metadata)]
+Tags = Annotated[Iterable[str] | None, About("tags", check=validate.names, example=["deploy"])]
+Metadata = Annotated[Mapping[str, Any] | None, About("your own JSON object", check=check_metadata)]
 Limit = Annotated[int, About("maximum results")]
 MemoryId = Annotated[str, About("the memory's id", check=validate.name, example="h_01m7hnn9m5400rc1dqvrg758qq")]
 TypeOf = Annotated[TypeName | MemoryType | type[Memory] | None, About("only this type", check=check_type)]
@@ -64,13 +64,12 @@ Types = Annotated[Iterable[TypeName | MemoryType] | None, About("only these memo
 OutcomeOf = Annotated[OutcomeName | Result, About("the result")]
 Mode = Annotated[ModeName, About("how broadly to search")]
 Signal = Annotated[SignalName | FeedbackSignal, About("the rating")]
-StatusOf = Annotated[StatusName | Status | None, About("only with this status; null for any")]
+StatusOf = Annotated[StatusName | Status | None, About("only this status; null for any")]
 Moment = datetime | str | None
 Source = Annotated[
     str,
     About(
-        "source: user (a person said it), agent (you), tool (program output), content (file, page, "
-        "mail, pasted text) or import",
+        "source: user (a person said it), agent (you), tool (program output), content (file, mail) or import",
         check=check_source,
     ),
 ]

@@ -128,9 +128,10 @@ TEXTS = {
     "trusted": "the content is not your own: its memories wait for your review",
     "source": "where it comes from: user (a person stated it), agent, tool (program output), content (a file, page, "
     "mail or pasted text) or import",
-    "tags to add": "add this tag",
+    "tags": "add this tag",
+    "your own JSON object": "extra data to store with it, a JSON object",
     "only this type": "only memories of this type",
-    "only with this status; null for any": "only memories with this status",
+    "only this status; null for any": "only memories with this status",
 }
 """Help of options by parameter or description, where the description is for models."""
 _STATUSES = ("pending", "in_progress", "blocked", "review", "done", "failed")
@@ -383,7 +384,7 @@ def _add_parameter(
     spelled, default = spell_parameter(command, one), find_default(command, one, one.default)
     values = (*one.about.choices, "all") if takes_all(one) else one.about.choices
     text = TEXTS.get(one.about.text, one.about.text)
-    text = TEXTS.get(one.name, text) if one.default is not False else text
+    text = TEXTS.get(one.name, text) if one.default is not False and one.name != "tags" else text
     text = write_for_people(command.about.get(one.name, text)).replace("; null for any", "")
     is_listed = all(value in text for value in values)
     about = text + (f": {', '.join(values[:-1])} or {values[-1]}" if not is_listed else "")
