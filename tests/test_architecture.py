@@ -143,7 +143,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "http": {
         *("listening", "connections", "files", "trust_register", "app", "config", "memory", "types", "errors"),
-        *("operations", "schema", "remote", "projects"),
+        *("operations", "schema", "words", "remote", "projects"),
     },
     "cli": {
         *("mcp", "http", "operations", "schema", "app", "config", "memory", "upkeep", "doctor"),
