@@ -171,7 +171,7 @@ def _list_sorts(engine: Engine, agent: str, user: str | None) -> list[tuple[str,
 
     def describe_warning(record: Record) -> str:
         pattern = shorten(record.body["pattern"], _LINE_CHARS // 2)
-        return add_condition(record, f"Avoid: {pattern}{describe_reason(record)}")
+        return add_condition(record, f"avoid {pattern}{describe_reason(record)}")
 
     last: list[str] = []
     if handoff := find_latest(engine, agent, user):

@@ -60,7 +60,7 @@ def test_the_story_tells_of_each_sort_of_memory(alma: ALMA) -> None:
         "Next: Test refresh",
         "## What your user wants\n- verbose output", "## What you were taught\n- Run the tests with make test",
         "## What works\n- Test a form: Test empty fields first (worked 3 of 3 times)",
-        "## What to avoid\n- Wait for a page: not sleep(5)", "## What you know\n- Tokens expire after a day",
+        "## What to avoid\n- Wait for a page: avoid sleep(5)", "## What you know\n- Tokens expire after a day",
         "## What happened last",
     ):  # fmt: skip
         assert part in told, told

@@ -131,7 +131,7 @@ def test_missing_file_says_how_to_get_it(copy: Path) -> None:
 @pytest.mark.parametrize("package", local.PACKAGES)
 def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"`{package}`: pip install '\.\[local\]'"):
+    with pytest.raises(MissingExtraError, match=rf"`{package}`; run: pip install '\.\[local\]'"):
         LocalEmbedder().embed(["tea"])
 
 

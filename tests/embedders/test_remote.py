@@ -287,5 +287,5 @@ def test_closed_embedder_connects_again(embedder: OpenAIEmbedder) -> None:
 
 def test_missing_httpx_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(MissingExtraError, match=r"`httpx`: pip install '\.\[openai\]'"):
+    with pytest.raises(MissingExtraError, match=r"`httpx`; run: pip install '\.\[openai\]'"):
         OpenAIEmbedder(KEY).embed(["x"])

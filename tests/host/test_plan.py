@@ -46,7 +46,7 @@ def test_what_was_done_is_taken_back_when_something_fails(tmp_path: Path) -> Non
     file.write_bytes(b"before")
     blocked.parent.write_bytes(b"a file where a folder should be")
     changes = [FileChange(file, b"before", b"after"), FileChange(made, None, b"x"), FileChange(blocked, None, b"x")]
-    with pytest.raises(ALMAError, match="blocked.b cannot be written .*nothing was changed"):
+    with pytest.raises(ALMAError, match="blocked.b cannot be written .*Nothing was changed"):
         apply_changes(changes)
     assert file.read_bytes() == b"before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "blocked"]

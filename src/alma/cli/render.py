@@ -369,7 +369,7 @@ def draw_belief(memory: Memory, width: int = 24) -> str:
 
 _SENTENCES = {
     "heuristic": "{condition}: {strategy}",
-    "anti_pattern": "{condition}: Avoid: {pattern} ({why_bad}). Instead: {better_alternative}",
+    "anti_pattern": "{condition}: avoid {pattern} ({why_bad}). Instead: {better_alternative}",
     "outcome": "{task_description}: {strategy_used} → {outcome} ({error_message})",
     "user_preference": "{user_id}, {category}: {preference}",
     "domain_knowledge": "{domain}: {fact}",
