@@ -260,7 +260,7 @@ def test_memories_that_came_with_the_folder_are_not_read_until_it_is_trusted(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     if not has_config:
         (clone / ".alma" / "config.yaml").unlink()
-    with pytest.raises(UntrustedConfigError, match=f"no record of creating .*alma.db.*alma trust {clone}"):
+    with pytest.raises(UntrustedConfigError, match=f"did not create .*alma.db.*alma trust {clone}"):
         open_default("shop")
     assert main(["trust"]) == 0
     if has_config:

@@ -132,10 +132,9 @@ def _refuse_files(files: list[Path], folder: Path, *, is_named: bool = False) ->
     if tracked := trust_register.find_unexpected_files(files):
         names = " ".join(shlex.quote(str(file)) for file in tracked)
         raise UntrustedConfigError(
-            f"git tracks {', '.join(map(str, tracked))}, so a pull may have replaced it. Remove it "
-            f"with `git rm {names}`. If it is your own, stop tracking it with `git rm --cached {names}`. If you trust "
-            "everybody who commits it, leave it tracked. In both cases run: alma trust "
-            f"{shlex.quote(str(folder))}"
+            f"git tracks {', '.join(map(str, tracked))}, so a pull may have replaced it. If it is not "
+            f"yours, delete it: git rm {names}. If it is, stop tracking it: git rm --cached {names}. Then, or if you "
+            f"trust everybody who commits it, run: alma trust {shlex.quote(str(folder))}"
         )
     # Files that SQLite creates beside a database are not in the register.
     own = [file for file in files if not file.name.endswith(_BESIDE_A_STORE)]
@@ -143,8 +142,8 @@ def _refuse_files(files: list[Path], folder: Path, *, is_named: bool = False) ->
     foreign = outside or trust_register.find_foreign_files(file for file in own if file.exists())
     if foreign and not is_named:
         raise UntrustedConfigError(
-            f"alma has no record of creating {', '.join(map(str, foreign))} on this machine; it may have come with the "
-            f"folder. If you trust it, run: alma trust {shlex.quote(str(folder))}"
+            f"alma did not create {', '.join(map(str, foreign))} on this machine, or the folder's trust was removed. "
+            f"If you trust the folder, run: alma trust {shlex.quote(str(folder))}"
         )
 
 

@@ -87,7 +87,7 @@ def load_found(path: str | os.PathLike[str], check_storage: Callable[[str], None
             check_storage(storage)
         if restricted := _find_restricted_settings(top, file):
             raise UntrustedConfigError(
-                f"its folder is not trusted, so it may not set {', '.join(restricted)}. "
+                f"the folder of this configuration is not trusted, so it may not set {', '.join(restricted)}. "
                 f"Read the file; if you trust it, run: alma trust {shlex.quote(str(folder))}"
             )
         return _build_config(top, file)
@@ -143,7 +143,7 @@ def _read_file(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except FileNotFoundError:
-        raise ConfigError(f"no configuration file {file}; create one with `alma init`") from None
+        raise ConfigError("no configuration file here; check the path, or create one with `alma init`") from None
     except OSError as error:
         raise ConfigError(f"cannot read the configuration file {file}: {error}") from error
 
@@ -181,7 +181,11 @@ def load_yaml(content: bytes, *, may_alias: bool = True) -> Any:
             raise UntrustedConfigError("YAML aliases (`*name`) are not allowed in an untrusted file")
         return yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"not valid YAML: {error}") from error
+        mark = getattr(error, "problem_mark", None)
+        if mark is None:
+            raise ConfigError(f"not valid YAML: {error}") from error
+        reason = getattr(error, "problem", None) or "cannot be parsed"
+        raise ConfigError(f"not valid YAML (line {mark.line + 1}, column {mark.column + 1}): {reason}") from error
 
 
 def _refuse_depth(content: bytes) -> None:

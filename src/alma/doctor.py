@@ -68,7 +68,7 @@ Finding = tuple[str, str] | tuple[str, str, str]
 
 _FIXES: tuple[tuple[type[BaseException], str], ...] = (
     (UntrustedConfigError, "read the configuration; if you trust it, run: alma trust"),
-    (ConfigError, "correct the configuration, or create a new one: alma init --force"),
+    (ConfigError, "correct the configuration file, then run alma doctor again"),
     (MissingExtraError, "install the package, or set embedding_provider: auto"),
     (NewerStoreError, "update alma: git pull, then pip install . (in the checkout of alma)"),
     (ReadOnlyError, "own the file and its folder (chown), then chmod 700 the folder and chmod 600 the file"),

@@ -170,7 +170,7 @@ class Fence:
                     for each in (one, old)
                 )
             if not is_allowed:
-                raise self._refusal(f"the {one.kind} {one.id!r} belongs to other projects too")
+                raise self._refusal(f"memory {one.id!r} also belongs to projects outside your scope")
         self._store.put(records)
 
     def get(self, ids: Sequence[str]) -> list[Record]:
@@ -181,7 +181,7 @@ class Fence:
         """Delete records. Raise ScopeError for records of other projects."""
         for one in self._store.get(ids):
             if one.project not in self._projects:
-                raise self._refusal(f"the {one.kind} {one.id!r} belongs to other projects too")
+                raise self._refusal(f"memory {one.id!r} also belongs to projects outside your scope")
         return self._store.delete(ids)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:

@@ -42,7 +42,7 @@ class McpOptions(listening.ListenOptions):
         "root",
         metavar="FOLDER",
     )
-    approve: bool = option(False, "a person reviews every call, so calls may activate memories from outside content")
+    approve: bool = option(False, "let calls activate candidates; use it only if a person approves every call")
     transport: str = option(STDIO, "transport (default stdio)", choices=(STDIO, HTTP))
     port: int = option(PORT, f"port to listen on (default {PORT}; 0 for any free port)")
     token_file: str | None = option(

@@ -392,7 +392,7 @@ def _read_rows(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Reco
     try:
         return {n: _to_record(row, links.get(n, ()), tags.get(n, ()), codes.get(n, ())) for n, _, _, *row in rows}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptStoreError("a record is damaged; restore a backup or run `alma doctor`") from error
+        raise CorruptStoreError("a record is damaged; run `alma doctor`, or restore a backup") from error
 
 
 def _read_side(db: sqlite3.Connection, table: str, wanted_json: str) -> dict[int, tuple[str, ...]]:

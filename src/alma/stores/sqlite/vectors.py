@@ -160,7 +160,7 @@ def read_spans(db: sqlite3.Connection, spans: Mapping[int, Span]) -> dict[int, t
     for block, some in _find_blocks(db, [v for v in rows if v not in stored]):
         stored |= _read_block(db, block, some)
     if len(stored) < len(rows):
-        raise CorruptStoreError("vectors of records are missing; restore a backup or run `alma doctor`")
+        raise CorruptStoreError("vectors of records are missing; run `alma doctor`, or restore a backup")
     return {n: tuple(stored[v] for v in range(first, first + count)) for n, (first, count) in spans.items()}
 
 
