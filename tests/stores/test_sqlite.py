@@ -27,6 +27,7 @@ from alma.errors import (
 )
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore, database, search
+from alma.stores.sqlite import store as rows
 from alma.testing import MOMENT, make_record
 from alma.types.kinds import KINDS
 from alma.types.query import Hit, Where
@@ -63,6 +64,14 @@ def test_the_file_is_private(path, store):
     for name in ("memory.db", "memory.db-wal", "memory.db-shm"):
         assert stat.S_IMODE((path.parent / name).stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_an_id_without_its_record_is_damage(store, monkeypatch):
+    store.put([make_record("a"), make_record("b")])
+    read_rows = rows._read_rows
+    monkeypatch.setattr(rows, "_read_rows", lambda db, numbers: read_rows(db, list(numbers)[1:]))
+    with pytest.raises(CorruptStoreError, match="a record is damaged; run `alma doctor`"):
+        store.get(["a", "b"])
 
 
 def test_a_file_that_others_can_read_is_a_problem(path, store):

@@ -21,7 +21,7 @@ def check_name(name: str) -> None:
     if name in PLANNED:
         raise ConfigError(f"storage {name!r} is not available in this version. Available: {', '.join(STORES)}.")
     if name not in STORES:
-        raise ConfigError(unknown("storage", name, STORES))
+        raise ConfigError(f"{unknown('storage', name, STORES)} Not in this version: {', '.join(PLANNED)}.")
 
 
 def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:

@@ -42,6 +42,7 @@ CONTENT = (
 )
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 # The column of a side table, and the field of a record that it holds.
+_DAMAGED = "a record is damaged; run `alma doctor`, or restore a backup"
 _SIDES = {"link": ("target", "links"), "tag": ("name", "tags")}
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
@@ -103,6 +104,9 @@ class SQLiteStore:
             clause = search.match_names("id", ids)
             numbers = dict(db.execute(f"SELECT id, n FROM record WHERE {clause.sql}", clause.params))
             records = _read_rows(db, numbers.values())
+        if len(records) < len(numbers):
+            # The index of ids has rows that the table has not.
+            raise CorruptStoreError(_DAMAGED)
         return [records[numbers[id]] for id in ids if id in numbers]
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -392,7 +396,7 @@ def _read_rows(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Reco
     try:
         return {n: _to_record(row, links.get(n, ()), tags.get(n, ()), codes.get(n, ())) for n, _, _, *row in rows}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptStoreError("a record is damaged; run `alma doctor`, or restore a backup") from error
+        raise CorruptStoreError(_DAMAGED) from error
 
 
 def _read_side(db: sqlite3.Connection, table: str, wanted_json: str) -> dict[int, tuple[str, ...]]:
