@@ -62,7 +62,14 @@ def _after_fork() -> None:
 
 
 def _is_importing() -> bool:
-    """Return whether a thread is still executing a module that a child may need."""
+    """Return whether another thread is finding or executing a module that a child may need."""
+    # Python keeps a lock for each module while it is imported, from before it is in `sys.modules`.
+    locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
+    own = threading.get_ident()
+    for name, reference in list(locks.items()):
+        lock = reference() if name.partition(".")[0] in _PACKAGES else None
+        if lock is not None and getattr(lock, "owner", None) != own:
+            return True
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in _PACKAGES:
             spec = getattr(module, "__spec__", None)
