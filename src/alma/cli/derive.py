@@ -152,6 +152,7 @@ _NOT_TYPED = argparse.SUPPRESS
 _MODULES = {
     **dict.fromkeys(("init", "mcp", "serve", "token", "completion"), "manage"),
     **dict.fromkeys(("doctor", "trust", "reindex", "vacuum", "export", "backup", "import"), "store"),
+    **dict.fromkeys(("work", "session", "workflow", "graph", "domains"), "work"),
     "demo": "demo",
 }
 """The modules that declare commands, other than `commands`."""

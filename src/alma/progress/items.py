@@ -70,7 +70,7 @@ class Strategy(StrEnum):
 
     PRIORITY = "priority"
     BLOCKED_UNBLOCK = "blocked_unblock"  # The item that unblocks most others, directly or indirectly.
-    QUICK_WIN = "quick_win"  # The shortest item, by its estimate or else by the median time of its type.
+    QUICK_WIN = "quick_win"  # The shortest item: by its estimate, or without one by the median time of its type.
     FIFO = "fifo"  # The oldest item.
 
 
