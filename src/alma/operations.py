@@ -22,8 +22,9 @@ How to declare an operation
 4. To differ from the method, `@operation(Effect.READS, "stats")` sets another name, `defaults` other defaults, and
    `answer` a function that converts the result. `answer` may take arguments of the call by name, and parameters of its
    own, which the interfaces then offer too.
-5. Add a command: a row of `COMMANDS` in `alma.cli.commands` or `.work`, if possible below an existing command. Add a sample call to
-   `tests/api/samples.py`, then run `ALMA_UPDATE_GOLDEN=1 pytest tests/golden` and `tools/generate_docs.py`.
+5. Add a command: a row of `COMMANDS` in `alma.cli.commands` or `.work`, if possible below an existing command. Add a
+   sample call to `tests/api/samples.py`, then run `ALMA_UPDATE_GOLDEN=1 pytest tests/golden` and
+   `tools/generate_docs.py`.
    `python -m tools.generate_stub` adds a method of `ALMA` to the type stub of `AsyncALMA`.
 6. Parameters that JSON cannot express (functions, classes, `**fields`) are for Python callers only. All annotations
    must be importable at run time, not only under TYPE_CHECKING.
