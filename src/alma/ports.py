@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
+from math import exp, log
 from os import PathLike
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from .types.asking import Answer, Prompt
@@ -129,6 +130,86 @@ class Lingual(Protocol):
 
     def knows(self, text: str) -> bool:
         """Return whether vectors of the text represent its meaning; otherwise words are compared."""
+
+
+class ActionOdds(NamedTuple):
+    """How two strategies relate, as probabilities."""
+
+    same: float
+    opposite: float
+    variant: float
+    different: float
+
+
+class FactOdds(NamedTuple):
+    """How a newer statement relates to an older one, as probabilities."""
+
+    agrees: float
+    replaces: float
+    both: float
+
+    @property
+    def odds(self) -> float:
+        """Return the log-odds that both are about the same thing: that only one of them is needed."""
+        return log((self.agrees + self.replaces + _LEAST) / (self.both + _LEAST))
+
+
+class PairScores(NamedTuple):
+    """How two texts relate. `relevance` is the log-odds that the second one matters for the task in the first."""
+
+    relevance: float
+    action: ActionOdds
+    fact: FactOdds
+
+
+class Odds(NamedTuple):
+    """How probable it is that a memory matters for a task, as weights of a logistic function."""
+
+    read: tuple[float, float, float]  # Of 1, score and nearness, for a memory that was read together with the task.
+    unread: tuple[float, float]  # Of 1 and nearness.
+
+    def judge(self, nearness: float, score: float | None = None) -> float:
+        """Return the probability, from how near a memory is and, if it was read, its score."""
+        if score is None:
+            return _from_odds(self.unread[0] + self.unread[1] * nearness)
+        return _from_odds(self.read[0] + self.read[1] * score + self.read[2] * nearness)
+
+
+class Calibration(NamedTuple):
+    """What an embedder's figures mean, and from where on they are acted on. Each embedder has its own."""
+
+    known: Odds  # In languages that the embedder knows.
+    unknown: Odds  # In others.
+    same: float  # The least probability of two strategies being the same.
+    opposite: float
+    agrees: float  # The same for statements.
+    replaces: float
+    alike: tuple[float, float, float]  # Weights of 1, cosine and odds of two statements being about the same thing.
+
+    def judge_alike(self, cosine: float, fact: FactOdds) -> float:
+        """Return the probability that two statements are about the same thing."""
+        return _from_odds(self.alike[0] + self.alike[1] * cosine + self.alike[2] * fact.odds)
+
+
+_LEAST = 1e-6  # Keeps the logarithm of a probability of 0 finite.
+
+
+def _from_odds(odds: float) -> float:
+    return 1.0 / (1.0 + exp(-odds))
+
+
+@runtime_checkable
+class PairReader(Protocol):
+    """An embedder that also reads two texts together."""
+
+    @property
+    def calibration(self) -> Calibration:
+        """Return the thresholds that belong to this embedder."""
+        ...
+
+    def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
+        """Return the scores of each pair, in order."""
+        ...
 
 
 class Model(Protocol):

@@ -13,7 +13,7 @@ from itertools import chain
 
 from ..errors import BusyError, ConflictError, ScopeError, StorageError, ValidationError, unknown
 from ..forks import hold_at_fork
-from ..ports import Clock, Embedder, Lingual, Store
+from ..ports import Calibration, Clock, Embedder, Lingual, PairReader, PairScores, Store
 from ..reading.local import LocalReader
 from ..reading.port import Comparer
 from ..text import passages
@@ -82,6 +82,7 @@ class Encoder:
         self.knows: Callable[[str], bool] = lambda text: True
         if isinstance(embedder, Lingual):
             self.knows = lru_cache(maxsize=4096)(embedder.knows)
+        self.pairs = embedder if isinstance(embedder, PairReader) else None
         self._size = size
         self._vectors: dict[str, Vector] = {}
 
@@ -181,6 +182,15 @@ class Engine:
     def encode(self, groups: Sequence[Sequence[str]]) -> list[tuple[Vector, ...]]:
         """Vectors for each group of texts; none when there is no embedder."""
         return self.encoder.encode(groups) if self.encoder else [() for _ in groups]
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """Return the thresholds of an embedder that reads pairs of texts; None of any other."""
+        return self.encoder.pairs.calibration if self.encoder and self.encoder.pairs else None
+
+    def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
+        """Return the scores of pairs of texts; none when the embedder does not read them."""
+        return self.encoder.pairs.read_pairs(pairs) if self.encoder and self.encoder.pairs else []
 
     def knows(self, text: str) -> bool:
         """Return whether vectors of a text represent its meaning."""

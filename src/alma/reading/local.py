@@ -18,6 +18,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..ports import PairReader
 from .port import (
     UNSURE,
     Entities,
@@ -62,6 +63,7 @@ def match_any(file: str, name: str) -> re.Pattern[str]:
 
 _vocabulary = partial(load_vocabulary, "vocabulary.json")
 _SAME = Relation(Verdict.SAME, 0.99)
+_ACTION = PairKind.ACTION
 _MAX_CHARS = 4_000
 _PIECE = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\S+")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -101,11 +103,18 @@ _CODE_FAILURE = re.compile(
 )
 
 
+_MAX_READ = 4  # So many pairs of one call are read by the embedder.
+
+
 class LocalReader(Reader):
     """Reads by words and explicit forms, and is unsure about everything else.
 
-    The readers of rules, memories, tasks and entities are loaded when they are first asked: most memories need none.
+    An embedder that reads pairs of texts also says how two texts relate, where it is sure. The readers of rules,
+    memories, tasks and entities are loaded when they are first asked: most memories need none.
     """
+
+    def __init__(self, pairs: PairReader | None = None) -> None:
+        self._pairs = pairs
 
     def find_rules(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
         """Return the rules that the person of a coding session taught."""
@@ -127,8 +136,13 @@ class LocalReader(Reader):
         return observations
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
-        """Return for each pair whether both texts surely say the same."""
-        return [_SAME if _is_same(pair) else UNSURE for pair in pairs]
+        """Return for each pair whether both texts surely say the same, or what else the embedder is sure of."""
+        relations = [_SAME if _is_same(pair) else UNSURE for pair in pairs]
+        unsure = [at for at, relation in enumerate(relations) if relation is UNSURE][:_MAX_READ]
+        if self._pairs is not None and unsure and Verdict.SAME not in (one.verdict for one in relations):
+            for at, relation in zip(unsure, _read_relations(self._pairs, [pairs[at] for at in unsure]), strict=True):
+                relations[at] = relation
+        return relations
 
     def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
         """Return the memories that a conversation contains."""
@@ -147,6 +161,27 @@ class LocalReader(Reader):
         from .local_entities import find_entities
 
         return [find_entities(text, speaker) for text, speaker in zip_longest(texts, speakers, fillvalue="")]
+
+
+def _read_relations(reader: PairReader, pairs: Sequence[Pair]) -> list[Relation]:
+    """Return how the texts of each pair relate, where the embedder is sure. Strategies are read in both orders."""
+    texts = [(pair.first, pair.second) for pair in pairs]
+    scores = dict(zip(texts, reader.read_pairs(texts), strict=True))
+    turned = [(second, first) for (first, second), pair in zip(texts, pairs, strict=True) if pair.about is _ACTION]
+    scores |= dict(zip(turned, reader.read_pairs(turned), strict=True))
+    least = reader.calibration
+    relations = []
+    for (first, second), pair in zip(texts, pairs, strict=True):
+        if pair.about is _ACTION:
+            ways = scores[first, second].action, scores[second, first].action
+            same, opposite = (sum(column) / 2 for column in list(zip(*ways, strict=True))[:2])
+            chances = ((Verdict.SAME, same, least.same), (Verdict.CONTRADICTS, opposite, least.opposite))
+        else:
+            odds = scores[first, second].fact
+            chances = ((Verdict.SAME, odds.agrees, least.agrees), (Verdict.REPLACES, odds.replaces, least.replaces))
+        sure = (Relation(verdict, chance) for verdict, chance, enough in chances if chance >= enough)
+        relations.append(next(sure, UNSURE))
+    return relations
 
 
 def are_opposites(first: str, second: str) -> bool:

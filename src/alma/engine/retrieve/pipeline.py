@@ -36,6 +36,7 @@ from .rank import (
     find_newest,
     list_shared_words,
     measure_similarity,
+    read_relevance,
     score_candidate,
 )
 from .request import Mode, Request, RetrievalContext, embed_query, prepare
@@ -121,12 +122,13 @@ def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Whe
     with read_snapshot(engine.store):
         hits = (*by_meaning(engine, vectors, where, limit), *by_words(engine.store, query, where, limit))
         records = engine.store.get(list(dict.fromkeys(hit.id for hit in hits)))
-    return compare_records(engine, query, records, find_closeness(engine, records, vectors))
+        pool = compare_records(engine, query, records, find_closeness(engine, records, vectors))
+    return read_relevance(engine, query, pool)
 
 
 def _choose_typed(context: RetrievalContext) -> MemorySlice:
     """Return the slice without conversations and without an id."""
-    pool = _find_candidates(context)
+    pool = read_relevance(context.engine, context.question.text, _find_candidates(context))
     ranked = _rank_candidates(context, pool)
     chosen: dict[MemoryType, list[Scored]] = {}
     for kind in _SLICE_FIELDS:

@@ -93,6 +93,7 @@ class Candidate(NamedTuple):
     words: float  # Which share of the query's words it holds, from 0 to 1.
     # Whether the embedder understands the query and the record, so that the cosine stands for their meaning.
     is_known: bool = True
+    relevance: float | None = None  # How probable it is that it matters; None where nobody can tell.
 
 
 class RelevanceGate(NamedTuple):
@@ -105,11 +106,15 @@ class RelevanceGate(NamedTuple):
     floor: float
     word_share: float
     words_floor: float
+    probability: float = 0.0  # What the relevance must reach, where the embedder reads pairs of texts; 0: as elsewhere.
     all_words: float = 0.9  # What holds so much of the query's words passes unless its meaning is quite another.
 
     def passes(self, candidate: Candidate, strictness: float = 0.0) -> bool:
         """Return whether a candidate is relevant enough; `strictness` raises the floor."""
         cosine, words = candidate.cosine, candidate.words
+        if candidate.relevance is not None and self.probability:
+            strictness += 0.0 if candidate.is_known else _UNKNOWN_STRICTNESS
+            return candidate.relevance >= self.probability * math.exp(_STRICTER * strictness)
         if cosine is None or not candidate.is_known:
             extra = _UNKNOWN_SHARE * max(0.0, (cosine or 0.0) - _UNKNOWN_COSINE)
             return words > 0.0 and words + extra >= self.words_floor + strictness
@@ -120,14 +125,16 @@ class RelevanceGate(NamedTuple):
 
 OTHER_MEANING = 0.12  # Texts that are less near than this mean something else, whatever words they share.
 _UNKNOWN_SHARE, _UNKNOWN_COSINE = 0.5, 0.3
+_UNKNOWN_STRICTNESS = 0.03
+_STRICTER = 10.0  # From what is added to a floor to the logarithm of what multiplies a probability.
 # For facts, rules, preferences and warnings: a line that turns out not to matter costs less than one that is missing.
 # Chosen on half of the worlds of `benchmarks.worlds`.
-STATED = RelevanceGate(floor=0.25, word_share=0.3, words_floor=0.2)
+STATED = RelevanceGate(floor=0.25, word_share=0.3, words_floor=0.2, probability=0.033)
 # For lessons and outcomes, which belong to one sort of task.
 LEARNED = RelevanceGate(floor=0.42, word_share=0.2, words_floor=0.34)
 # For rules that are shown at a prompt, in front of a person. On the worlds of `benchmarks.worlds` it is as silent as a
 # plain cosine of 0.45, and right more often.
-PROMPTED = RelevanceGate(floor=0.50, word_share=0.3, words_floor=0.34)
+PROMPTED = RelevanceGate(floor=0.50, word_share=0.3, words_floor=0.34, probability=0.2)
 
 
 class Prior(NamedTuple):
@@ -165,11 +172,50 @@ def compare_records(
     return candidates
 
 
+MAX_READ = 8  # So many candidates are read together with the query.
+
+
+def read_relevance(engine: Engine, query: str, pool: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates with their relevance, if the embedder reads pairs: it reads the most promising ones."""
+    model = engine.calibration
+    if model is None:
+        return list(pool)
+    near = {one.record.id: measure_nearness(one) for one in pool if can_judge(one, query)}
+    odds = {one.record.id: model.known if one.is_known else model.unknown for one in pool}
+    relevance = {id: odds[id].judge(nearness) for id, nearness in near.items()}
+    by_id = {one.record.id: one.record.text for one in pool}
+    promising = sorted(relevance, key=lambda id: (-relevance[id], id))[:MAX_READ]
+    for id, score in zip(promising, engine.read_pairs([(query, by_id[id]) for id in promising]), strict=True):
+        relevance[id] = odds[id].judge(near[id], score.relevance)
+    return [one._replace(relevance=relevance.get(one.record.id)) for one in pool]
+
+
+def measure_nearness(candidate: Candidate) -> float:
+    """Return how near a candidate is. In languages that the embedder does not know, words tell more than the cosine."""
+    cosine = candidate.cosine or 0.0
+    return cosine + STATED.word_share * candidate.words if candidate.is_known else candidate.words + 0.2 * cosine
+
+
+def can_judge(candidate: Candidate, query: str) -> bool:
+    """Return whether an embedder that reads pairs can tell if a candidate matters: not in scripts it has few words of."""
+    return candidate.cosine is not None and (
+        candidate.is_known or (_is_latin(query) and _is_latin(candidate.record.text))
+    )
+
+
+@lru_cache(maxsize=4096)
+def _is_latin(text: str) -> bool:
+    return 2 * sum(map(str.isascii, text)) >= len(text)
+
+
 def measure_similarity(pool: Sequence[Candidate]) -> list[float]:
     """Return how relevant each candidate is, between 0 and 1."""
     meaning = standardise([candidate.cosine for candidate in pool], _MEANING)
     by_words = standardise([candidate.words for candidate in pool], _WORDS)
-    return [squash(a + _WORD_SHARE * b) for a, b in zip(meaning, by_words, strict=True)]
+    return [
+        squash(a + _WORD_SHARE * b) if one.relevance is None else one.relevance
+        for one, a, b in zip(pool, meaning, by_words, strict=True)
+    ]
 
 
 def standardise(values: Sequence[float | None], prior: Prior) -> list[float]:
@@ -261,6 +307,8 @@ FIELDS = {
     MemoryType.RULE: "rule",
 }
 _SAME_REST = 0.3
+_PROBABLY_ALIKE = 0.7
+_WORTH_READING, _MAX_READ_ALIKE = 0.38, 24  # How near pairs must be to be read together, and how many are.
 _FAR = 0.25  # Texts about the same thing are nearer than this in any language.
 # Names of which a statement is about one at a time.
 _SCOPES = tuple(
@@ -327,12 +375,40 @@ def list_lookalikes(
     for record in among:
         if has_lookalikes(record):
             groups[record.kind, record.user].append(record)
+    near: list[Lookalike] = []
     for older in filter(has_lookalikes, records):
         others = [one for one in groups[older.kind, older.user] if _order(one) > _order(older)]
         for newer, alike in zip(others, _compare_vectors(older, others), strict=True):
+            if least.is_careful and alike is not None and _can_read(engine, older, newer):
+                if alike >= _WORTH_READING:
+                    near.append(Lookalike(older, newer, alike))
+                continue
             likeness = measure_likeness(engine, older, newer, alike, least)
             if likeness is not None:
                 yield Lookalike(older, newer, likeness)
+    yield from _read_lookalikes(engine, near)
+
+
+def _can_read(engine: Engine, older: Record, newer: Record) -> bool:
+    return engine.calibration is not None and engine.knows(read_words(older)) and engine.knows(read_words(newer))
+
+
+def _read_lookalikes(engine: Engine, near: Sequence[Lookalike]) -> Iterator[Lookalike]:
+    """Yield those of the pairs that the embedder, reading them, finds to be about the same thing."""
+    if engine.calibration is None:
+        return
+    fitting = [one for one in near if not _have_other_keys(one.older, one.newer)]
+    nearest = sorted(fitting, key=lambda one: (-one.likeness, one.older.id, one.newer.id))[:_MAX_READ_ALIKE]
+    texts = [(read_words(one.older), read_words(one.newer)) for one in nearest]
+    for one, scores in zip(nearest, engine.read_pairs(texts), strict=True):
+        probability = engine.calibration.judge_alike(one.likeness, scores.fact)
+        if probability >= _PROBABLY_ALIKE:
+            yield one._replace(likeness=probability)
+
+
+def _have_other_keys(older: Record, newer: Record) -> bool:
+    keys = explicit_key(older.kind, older.body), explicit_key(newer.kind, newer.body)
+    return all(keys) and keys[0] != keys[1]
 
 
 def has_lookalikes(record: Record) -> bool:
@@ -371,8 +447,7 @@ def measure_likeness(
     """Return how alike two records of one kind and user are; None unless they seem to be about the same thing."""
     if alike is not None and alike < _FAR:
         return None
-    keys = explicit_key(older.kind, older.body), explicit_key(newer.kind, newer.body)
-    if all(keys) and keys[0] != keys[1]:
+    if _have_other_keys(older, newer):
         return None
     first, second = read_words(older), read_words(newer)
     if alike is None or not engine.knows(first) or not engine.knows(second):
