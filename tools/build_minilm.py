@@ -75,6 +75,8 @@ model.onnx is a conversion of the original weights (model.safetensors, sha256
 to int8 ONNX, made by tools/build_minilm.py of alma-memory; the weights were changed by that quantisation.
 vocabulary.txt lists the tokens of the original tokenizer.json, and characters.txt what its normaliser and its
 pre-tokenizer make of each character.
+pairs.onnx holds adapters that were trained for alma-memory on texts written for it (tools/training); with them beside
+its matrices, the model reads two texts together.
 """
 
 CALIBRATION = """\

@@ -24,7 +24,6 @@ from .errors import StorageError, ValidationError
 from .opening import Closeable
 from .operations import OPERATIONS, About, Effect, Group, describe_methods
 from .ports import Clock, Embedder, Model, Store
-from .reading.local import LocalReader
 from .schema import TYPES
 from .types import times
 from .types.kinds import (
@@ -92,12 +91,10 @@ class ALMA(Closeable):
         self._model = model
         self.model_settings: ModelSettings | None = None
         """The configuration of the model; None if there is none."""
-        encoder = Encoder(embedder) if embedder is not None else None
         self.engine = Engine(
             store=store,
             project=validate.name("project_id", project_id),
-            encoder=encoder,
-            reader=LocalReader(encoder.pairs if encoder else None),
+            encoder=Encoder(embedder) if embedder is not None else None,
             scopes=Scopes({scope.agent_name: scope for scope in agents}),
             settings=settings or Settings(),
             clock=clock,

@@ -116,8 +116,12 @@ def test_one_changed_byte_is_refused(copy: Path, name: str) -> None:
     data = bytearray((copy / name).read_bytes())
     data[len(data) // 2] ^= 1
     (copy / name).write_bytes(data)
-    with pytest.raises(EmbeddingError, match=f"{name} is damaged.*pip install --force-reinstall"):
-        LocalEmbedder(copy).embed(["tea"])
+    uses = [lambda: LocalEmbedder(copy).read_pairs([("tea", "cup")])]
+    if name != local.PAIRS.name:
+        uses.append(lambda: LocalEmbedder(copy).embed(["tea"]))
+    for use in uses:
+        with pytest.raises(EmbeddingError, match=f"{name} is damaged.*pip install --force-reinstall"):
+            use()
     with pytest.raises(EmbeddingError, match="damaged"):
         LocalEmbedder(copy).verify()
 

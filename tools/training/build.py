@@ -8,6 +8,7 @@ with a scale per row or column; when a session is made, they become floats again
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,13 @@ from onnx import TensorProto, helper
 from alma.embedders.local import FOLDER, PAIRS
 from tools.build_minilm import EPSILON, HEADS, LAYERS, MICROSOFT, Graph, sha256
 
+from .examples import hash_files
+
 Array = NDArray[Any]
 ADAPTERS = Path(__file__).parent / "adapters.npz"
 _TEXT = "model.onnx"
 _MIN_SHARED_BYTES = 256
+_MANIFEST = FOLDER / "MANIFEST.json"
 
 
 class PairGraph(Graph):
@@ -130,6 +134,10 @@ def main() -> None:
         weights = {name: trained[name].astype(np.float32) for name in trained.files}
     data = build((FOLDER / _TEXT).read_bytes(), weights)
     args.out.write_bytes(data)
+    manifest = json.loads(_MANIFEST.read_text())
+    manifest["sha256"][PAIRS.name] = sha256(data)
+    manifest["pairs"] = {"adapters": sha256(args.adapters.read_bytes()), "data": hash_files()}
+    _MANIFEST.write_text(json.dumps(manifest, indent=2) + "\n")
     print(f"{len(data):>11,}  {sha256(data)}  {args.out.name}")
 
 

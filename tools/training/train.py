@@ -51,11 +51,11 @@ class Options(NamedTuple):
     """The settings of a run."""
 
     rank: int = 32
-    steps: int = 1500
-    rate: float = 6e-4
+    steps: int = 2000
+    rate: float = 2.5e-3
     seed: int = 17
     share: float = 1.0
-    dropout: float = 0.1
+    dropout: float = 0.15
     all_authors: bool = False
 
 

@@ -15,7 +15,7 @@ from ..errors import BusyError, ConflictError, ScopeError, StorageError, Validat
 from ..forks import hold_at_fork
 from ..ports import Calibration, Clock, Embedder, Lingual, PairReader, PairScores, Store
 from ..reading.local import LocalReader
-from ..reading.port import Comparer
+from ..reading.port import Comparer, Pair, Relation
 from ..text import passages
 from ..types import times
 from ..types.kinds import MemoryType
@@ -191,6 +191,11 @@ class Engine:
     def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         """Return the scores of pairs of texts; none when the embedder does not read them."""
         return self.encoder.pairs.read_pairs(pairs) if self.encoder and self.encoder.pairs else []
+
+    def compare_closely(self, pairs: Sequence[Pair]) -> list[Relation]:
+        """Return one relation for each pair. Slower than `reader`: the embedder reads them too, if it can."""
+        reader = LocalReader(self.encoder.pairs) if self.encoder and self.encoder.pairs else self.reader
+        return reader.compare(pairs)
 
     def knows(self, text: str) -> bool:
         """Return whether vectors of a text represent its meaning."""

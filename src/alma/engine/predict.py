@@ -468,7 +468,7 @@ def _find_groups(context: TaskContext, strategy: str) -> list[Record]:
         return list(exact.values())[:_GROUPS]
     [vector] = context.embed_strategies([strategy])
     similar = find_neighbours(context.engine, vector, strategy, where, _PARAPHRASES)
-    relations = context.engine.reader.compare([Pair(group.body["strategy"], strategy) for group in similar])
+    relations = context.engine.compare_closely([Pair(group.body["strategy"], strategy) for group in similar])
     return [group for group, relation in zip(similar, relations, strict=True) if relation.is_same]
 
 

@@ -197,10 +197,9 @@ def measure_nearness(candidate: Candidate) -> float:
 
 
 def can_judge(candidate: Candidate, query: str) -> bool:
-    """Return whether an embedder that reads pairs can tell if a candidate matters: not in scripts it has few words of."""
-    return candidate.cosine is not None and (
-        candidate.is_known or (_is_latin(query) and _is_latin(candidate.record.text))
-    )
+    """Return whether an embedder that reads pairs can judge a candidate: it hardly knows scripts other than Latin."""
+    is_readable = candidate.is_known or (_is_latin(query) and _is_latin(candidate.record.text))
+    return is_readable and candidate.cosine is not None
 
 
 @lru_cache(maxsize=4096)

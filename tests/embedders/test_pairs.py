@@ -1,0 +1,138 @@
+"""The pair mode of the local model, and the data and the build behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tools.training.build import ADAPTERS, build
+from tools.training.examples import FOLDER as DATA
+from tools.training.examples import HELD_OUT, read_examples, read_world
+
+from alma.embedders.local import FOLDER, PAIRS, SHIPPED, LocalEmbedder
+from alma.ports import ActionOdds, Calibration, FactOdds, Odds, PairReader, PairScores
+from alma.reading.local import LocalReader
+from alma.reading.port import Pair, PairKind, Verdict
+
+WRITTEN = Path(__file__).parents[1] / "reading" / "written"
+
+
+@pytest.fixture(scope="module")
+def embedder() -> LocalEmbedder:
+    return LocalEmbedder()
+
+
+@pytest.mark.parametrize(
+    ("task", "matters", "idle"),
+    [
+        ("When can I ship to prod?", "Production deploys happen Tuesdays at 10:00", "The cat is called Milo"),
+        ("Order lunch for the team", "Priya is vegetarian", "The printer is on the second floor"),
+        ("Write the release notes", "Keep public texts free of ticket numbers", "Backups run at night"),
+    ],
+)
+def test_a_memory_that_matters_scores_higher(embedder: LocalEmbedder, task: str, matters: str, idle: str) -> None:
+    needed, other = embedder.read_pairs([(task, matters), (task, idle)])
+    assert needed.relevance > other.relevance
+
+
+def test_probabilities_add_up_and_are_the_same_each_time(embedder: LocalEmbedder) -> None:
+    pair = ("Retry the upload", "Never retry the upload")
+    [first] = embedder.read_pairs([pair])
+    [fresh] = LocalEmbedder().read_pairs([pair])
+    assert first == fresh
+    assert sum(first.action) == pytest.approx(1)
+    assert sum(first.fact) == pytest.approx(1)
+
+
+def test_any_text_can_be_read(embedder: LocalEmbedder) -> None:
+    texts = ("", " ", "word " * 5000, "数据库每晚备份", "\x00", "[SEP]")
+    pairs = [(one, other) for one in texts for other in texts]
+    assert all(np.isfinite(scores.relevance) for scores in embedder.read_pairs(pairs))
+
+
+def test_the_model_with_all_its_files_is_small() -> None:
+    assert sum((FOLDER / shipped.name).stat().st_size for shipped in SHIPPED) <= 25_000_000
+
+
+def test_the_shipped_file_is_built_from_the_trained_weights() -> None:
+    with np.load(ADAPTERS) as trained:
+        weights = {name: trained[name].astype(np.float32) for name in trained.files}
+    assert build((FOLDER / "model.onnx").read_bytes(), weights) == (FOLDER / PAIRS.name).read_bytes()
+
+
+def test_a_changed_data_file_is_noticed() -> None:
+    from tools.training.examples import hash_files
+
+    assert json.loads((FOLDER / "MANIFEST.json").read_text())["pairs"]["data"] == hash_files()
+
+
+def test_training_data_is_large_split_by_author_and_not_in_the_development_sets() -> None:
+    train, held_out = (read_examples(is_held_out=one) for one in (False, True))
+    assert len(train.worlds) + len(held_out.worlds) >= 120
+    assert len(train.families) >= 1200
+    assert len(train.conflicts) >= 3000
+    assert not {row["author"] for row in (*train.families, *train.conflicts)} & HELD_OUT
+    written = [json.loads(line) for line in (WRITTEN / "families.jsonl").read_text().splitlines()]
+    known = {text.casefold() for row in written for text in row["same"]}
+    own = {text.casefold() for row in (*train.families, *held_out.families) for text in row["same"]}
+    assert not known & own
+
+
+def test_worlds_refer_to_memories_that_exist() -> None:
+    rows = [json.loads(line) for line in (DATA / "worlds.jsonl").read_text().splitlines()]
+    for row in rows:
+        world = read_world(row)
+        assert len(world.questions) == len(world.about) >= 30
+        assert any(not about for about in world.about)
+        assert world.updates
+
+
+class FixedPairs:
+    """Scores that a test sets; counts what is read."""
+
+    calibration = Calibration(
+        known=Odds((0, 1, 0), (0, 0)), unknown=Odds((0, 1, 0), (0, 0)),
+        same=0.9, opposite=0.9, agrees=0.9, replaces=0.9, alike=(0, 0, 1),
+    )  # fmt: skip
+
+    def __init__(self, action: ActionOdds, fact: FactOdds) -> None:
+        self.scores, self.count = PairScores(0.0, action, fact), 0
+
+    def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
+        self.count += len(pairs)
+        return [self.scores] * len(pairs)
+
+
+@pytest.mark.parametrize(
+    ("action", "fact", "about", "verdict"),
+    [
+        (ActionOdds(0.95, 0.02, 0.02, 0.01), FactOdds(0, 1, 0), PairKind.ACTION, Verdict.SAME),
+        (ActionOdds(0.02, 0.95, 0.02, 0.01), FactOdds(0, 1, 0), PairKind.ACTION, Verdict.CONTRADICTS),
+        (ActionOdds(0.60, 0.10, 0.20, 0.10), FactOdds(1, 0, 0), PairKind.ACTION, Verdict.UNSURE),
+        (ActionOdds(1, 0, 0, 0), FactOdds(0.05, 0.92, 0.03), PairKind.FACT, Verdict.REPLACES),
+        (ActionOdds(0, 0, 0, 1), FactOdds(0.92, 0.05, 0.03), PairKind.FACT, Verdict.SAME),
+        (ActionOdds(1, 0, 0, 0), FactOdds(0.40, 0.40, 0.20), PairKind.FACT, Verdict.UNSURE),
+    ],
+)
+def test_the_reader_acts_on_sure_scores_only(
+    action: ActionOdds, fact: FactOdds, about: PairKind, verdict: Verdict
+) -> None:
+    pairs = FixedPairs(action, fact)
+    assert isinstance(pairs, PairReader)
+    assert LocalReader(pairs).compare([Pair("Use tabs", "Indent by hand", about)])[0].verdict is verdict
+
+
+def test_what_words_decide_is_not_read() -> None:
+    pairs = FixedPairs(ActionOdds(0, 1, 0, 0), FactOdds(0, 1, 0))
+    relations = LocalReader(pairs).compare([Pair("Run the tests", "Ran the tests"), Pair("Run the tests", "Sleep")])
+    assert [one.verdict for one in relations] == [Verdict.SAME, Verdict.UNSURE]
+    assert pairs.count == 0
+
+
+def test_a_call_reads_few_pairs() -> None:
+    pairs = FixedPairs(ActionOdds(0, 0, 0, 1), FactOdds(0, 0, 1))
+    LocalReader(pairs).compare([Pair(f"Try way {number}", "Do nothing") for number in range(50)])
+    assert pairs.count == 8
