@@ -152,10 +152,10 @@ PARTS = {
     "worlds": Part(
         (WORLDS, WORLDS_SCORER),
         (
-            Limit("right", 0.37, at_least=0.65),
-            Limit("right in English", 0.35, at_least=0.70),
-            Limit("updates right", 0.07, at_least=0.66),
-            Limit("shown on silent", 0.6, at_most=2.2),
+            Limit("right", 0.717, at_least=0.71),
+            Limit("right in English", 0.747, at_least=0.745),
+            Limit("updates right", 0.73, at_least=0.66),
+            Limit("shown on silent", 2.14, at_most=1.7),
         ),
         measure_worlds,
     ),

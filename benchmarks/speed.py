@@ -133,6 +133,9 @@ class MixedPairs(Mixed):
 
     calibration = LocalEmbedder.calibration
 
+    def prepare_pairs(self) -> None:
+        self._real.prepare_pairs()
+
     def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         return self._real.read_pairs(pairs)
 

@@ -207,6 +207,9 @@ class PairReader(Protocol):
         """Return the thresholds that belong to this embedder."""
         ...
 
+    def prepare_pairs(self) -> None:
+        """Load what reading pairs needs, so that it takes no lock later."""
+
     def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         """Return the scores of each pair, in order."""
         ...

@@ -101,6 +101,9 @@ class FixedPairs:
     def __init__(self, action: ActionOdds, fact: FactOdds) -> None:
         self.scores, self.count = PairScores(0.0, action, fact), 0
 
+    def prepare_pairs(self) -> None:
+        pass
+
     def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         self.count += len(pairs)
         return [self.scores] * len(pairs)

@@ -107,21 +107,29 @@ class LocalEmbedder:
             self._scores = dict(list(scores.items())[-MANY_PAIRS:])
         return [scores[pair] for pair in pairs]
 
-    def _run(self, file: Shipped, method: Callable[[_Model, S], T], inputs: Sequence[S]) -> list[T]:
-        """Return what the model in a file makes of each input, on several threads where there are many."""
-        if not inputs:
-            return []
+    def prepare_pairs(self) -> None:
+        """Load what reading pairs needs."""
+        self._load(PAIRS)
+
+    def _load(self, file: Shipped) -> _Model:
         if self._pid != os.getpid():
             if self._running:
                 # Other threads were running it when this process was forked: what it holds may be half done.
                 _left_to_parents.append(self._models)
                 self._models, self._running = {}, set()
             self._pid = os.getpid()
-        model, call = self._models.get(file), object()
+        model = self._models.get(file)
         if model is None:
             with self._lock:
                 model = self._models.get(file) or _Model(self._folder, file, self._load_words())
                 self._models[file] = model
+        return model
+
+    def _run(self, file: Shipped, method: Callable[[_Model, S], T], inputs: Sequence[S]) -> list[T]:
+        """Return what the model in a file makes of each input, on several threads where there are many."""
+        if not inputs:
+            return []
+        model, call = self._load(file), object()
         self._running.add(call)
         try:
             threads = min(MAX_THREADS, os.cpu_count() or 1, len(inputs) // FEW)

@@ -167,4 +167,7 @@ def embed_query(engine: Engine, task: str) -> tuple[Vector, ...]:
         # The last lines alone, too: a question after a page of preamble is short.
         texts = (task[:size], end, end[-size // 4 :].partition(" ")[2] or end)
     [vectors] = engine.encode([texts])
+    if engine.encoder.pairs:
+        # Pairs are read inside a snapshot, where nothing is loaded: a fork waits for both.
+        engine.encoder.pairs.prepare_pairs()
     return vectors
