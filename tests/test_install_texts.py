@@ -69,6 +69,7 @@ def test_make_installs_what_a_target_needs(target: str, extras: str) -> None:
 # -- without the extras
 
 _BLOCKED = "mcp mcp_types anyio starlette uvicorn fastapi httpx litellm neo4j psycopg ladybug kuzu pydantic".split()
+_BLOCKED += ["tokenizers"]
 _BLOCK = f"import sys\nfor name in {_BLOCKED}: sys.modules[name] = None\n"
 _COMMAND = "from alma.cli import main\nsys.exit(main({!r}))\n"
 _CALL = "from alma import ALMA\nfrom alma.graph import create_graph_store\n{}\n"
@@ -140,6 +141,7 @@ def test_a_call_names_the_extra_it_needs(folder: Path, call: str, extra: str) ->
         ("model: {provider: openai, model: m, api_key_env: KEY}", "models"),
         ("model: {provider: litellm, model: m}", "litellm"),
         ("embedding_provider: openai\nembedding: {api_key: k}", "openai"),
+        ("embedding_provider: onnx\nembedding: {path: model}", "onnx"),
     ],
 )
 def test_a_provider_names_the_extra_it_needs(folder: Path, section: str, extra: str) -> None:

@@ -256,10 +256,19 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         "",
         {name: value for name, value in top.items() if name not in ("retrieval", "learning")},
         storage_dir=_under(base, _check("storage_dir", "str", top.get("storage_dir", ".alma"))),
+        embedding=_build_embedding(top.get("embedding"), base),
         model=_build_model(top.get("model"), base),
         agents=tuple(agents.values()),
         settings=Settings(weights=weights, **retrieval, **learning),
     )
+
+
+def _build_embedding(data: Any, base: Path) -> dict[str, object]:
+    """Return the options of the embedder. A relative `path` starts at the project."""
+    options: dict[str, object] = _check("embedding", "Mapping[str, object]", {} if data is None else data)
+    if isinstance(path := options.get("path"), str) and path.strip():
+        options["path"] = str(_under(base, path.strip()))
+    return options
 
 
 def _build_model(data: Any, base: Path) -> ModelSettings:

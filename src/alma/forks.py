@@ -31,7 +31,7 @@ H = TypeVar("H", bound=ForkLock)
 
 _PATIENCE_SECONDS = 60.0
 """After this a fork goes on all the same: a thread that waits for the forking one must not stop it forever."""
-_PACKAGES = ("alma", "numpy", "onnxruntime")
+_PACKAGES = ("alma", "numpy", "onnxruntime", "tokenizers")
 
 _holders: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 _forking = threading.RLock()

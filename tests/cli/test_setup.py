@@ -39,7 +39,7 @@ def test_init_writes_one_private_file_and_says_what_is_next(folder: Path, run: R
     assert config.path == folder / ".alma" / "alma.db"
 
 
-@pytest.mark.parametrize("embedding", ["auto", "local", "openai", "azure", "hash", "none"])
+@pytest.mark.parametrize("embedding", ["auto", "local", "onnx", "openai", "azure", "hash", "none"])
 @pytest.mark.parametrize("storage", ["sqlite", "file"])
 def test_every_choice_loads(
     folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch, embedding: str, storage: str
@@ -129,7 +129,7 @@ def test_init_makes_an_existing_folder_private(folder: Path, run: Run) -> None:
     [
         (("--storage", "postgres"), "error: unknown storage 'postgres'. Valid: sqlite, file. Run `alma init --help`"),
         (("--storage", "sqlit"), "unknown storage 'sqlit'. Did you mean 'sqlite'? Valid: sqlite, file."),
-        (("--embedding", "minilm"), "unknown embedder 'minilm'. Valid: auto, local, openai, azure, hash, none."),
+        (("--embedding", "minilm"), "unknown embedder 'minilm'. Valid: auto, local, onnx, openai, azure, hash, none."),
     ],
 )
 def test_an_unknown_value_of_an_option_lists_the_valid_ones(run: Run, argv: tuple[str, ...], message: str) -> None:

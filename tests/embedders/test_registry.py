@@ -46,7 +46,7 @@ def test_auto_without_packages_is_words_only_and_says_so_once(
 
 
 def test_unknown_name_suggests_and_lists() -> None:
-    with pytest.raises(ConfigError, match=r"'locl'.*'local'.*auto, local, openai, azure, hash, none"):
+    with pytest.raises(ConfigError, match=r"'locl'.*'local'.*auto, local, onnx, openai, azure, hash, none"):
         create("locl", dim=None, options={})
 
 

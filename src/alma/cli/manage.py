@@ -18,10 +18,11 @@ from ..mcp import clients
 from ..trust_register import trust_folder
 from .derive import Argument, Call, Reply, command, reply_value
 
-EMBEDDINGS = ("auto", "local", "openai", "azure", "hash", "none")
+EMBEDDINGS = ("auto", "local", "onnx", "openai", "azure", "hash", "none")
 SCOPES = tuple(map(str, tokens.TokenScope))
 _NAME = Argument("NAME", "the token's name")
 _OPTIONS = {
+    "onnx": "  embedding:\n    path: .alma/model            # a folder with model.onnx and tokenizer.json\n",
     "openai": "  embedding:\n    api_key: ${OPENAI_API_KEY:-}\n    model: text-embedding-3-small\n",
     "azure": (
         "  embedding:\n    endpoint: ${AZURE_OPENAI_ENDPOINT:-}\n    deployment: ${AZURE_OPENAI_DEPLOYMENT:-}\n"

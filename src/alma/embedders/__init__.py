@@ -1,4 +1,4 @@
-"""Vectors of texts: a local model, a service, or hashes of words. Embedders are made here, by name."""
+"""Vectors of texts: a model on this machine, a service, or hashes of words. Embedders are made here, by name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import ConfigError, MissingExtraError, describe_type, install_command, unknown
 from ..ports import Embedder
+from . import onnx
 from .hash import HashEmbedder
 from .local import EXTRA, PACKAGES, LocalEmbedder
 
@@ -18,6 +19,7 @@ Options = Mapping[str, object]
 # Every provider with its options.
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "local": (),
+    "onnx": ("path",),
     "hash": (),
     "mock": (),
     "azure": ("endpoint", "deployment", "api_key", "api_version", "timeout", "retries"),
@@ -25,7 +27,7 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "auto": (),
     "none": (),
 }
-_OFFERED = ("auto", "local", "openai", "azure", "hash", "none")  # `mock` is another name for `hash`.
+_OFFERED = ("auto", "local", "onnx", "openai", "azure", "hash", "none")  # `mock` is another name for `hash`.
 # The options that a provider needs, with the environment variable that usually holds each.
 REQUIRED = {
     "openai": {"api_key": "OPENAI_API_KEY"},
@@ -53,7 +55,14 @@ def create(provider: str, *, dim: int | None, options: Options) -> Embedder | No
 
         values: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
         return OpenAIEmbedder(dim=dim, **values) if provider == "openai" else AzureEmbedder(dim=dim, **values)
-    missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
+    packages = onnx.PACKAGES if provider == "onnx" else PACKAGES
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if provider == "onnx":
+        if not options.get("path"):
+            raise ConfigError(f"the embedder 'onnx' needs the option `path`: {onnx.LAYOUT}")
+        if missing:
+            raise MissingExtraError(missing[0], onnx.EXTRA, "The onnx embedder")
+        return onnx.OnnxEmbedder(str(options["path"]), dim)
     if provider == "auto" and missing:
         _say_words_only(", ".join(missing))
         return None

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import EmbeddingError, MissingExtraError
 from ..forks import hold_at_fork
@@ -49,6 +49,8 @@ _JUDGED_CHARS = 300
 
 T = TypeVar("T")
 S = TypeVar("S")
+K = TypeVar("K")
+M = TypeVar("M")
 
 _left_to_parents: list[object] = []  # Models that came through a fork while they were running: not even freed.
 
@@ -68,7 +70,57 @@ PAIRS = Shipped("pairs.onnx", 0x0B9AD09B, "0eed18a48261e12057a2aebc90e35c08137bd
 SHIPPED = (MODEL, VOCABULARY, CHARACTERS, PAIRS)
 
 
-class LocalEmbedder:
+class ModelRunner(Generic[K, M]):
+    """Loads models on first use and runs them on threads; a process and its forks may share one."""
+
+    def __init__(self) -> None:
+        self._lock = hold_at_fork(threading.Lock())
+        self._models: dict[K, M] = {}
+        self._running: set[object] = set()  # The calls that are running a model.
+        self._pid = os.getpid()
+
+    def _load_model(self, key: K) -> M:
+        raise NotImplementedError
+
+    def _load(self, key: K) -> M:
+        """Return a model, which is loaded on first use."""
+        if self._pid != os.getpid():
+            if self._running:
+                # Other threads were running it when this process was forked: what it holds may be half done.
+                _left_to_parents.append(self._models)
+                self._models, self._running = {}, set()
+            self._pid = os.getpid()
+        model = self._models.get(key)
+        if model is None:
+            with self._lock:
+                model = self._models.get(key) or self._load_model(key)
+                self._models[key] = model
+        return model
+
+    def _run(self, key: K, method: Callable[[M, S], T], inputs: Sequence[S]) -> list[T]:
+        """Return what a model makes of each input, on several threads where there are many."""
+        if not inputs:
+            return []
+        model, call = self._load(key), object()
+        self._running.add(call)
+        try:
+            threads = min(MAX_THREADS, os.cpu_count() or 1, len(inputs) // FEW)
+            if threads < 2:
+                return [method(model, one) for one in inputs]
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(threads, thread_name_prefix="alma-embed") as pool:
+                return list(pool.map(partial(method, model), inputs))
+        finally:
+            self._running.discard(call)
+
+    def close(self) -> None:
+        """Unload the models."""
+        with self._lock:
+            self._models = {}
+
+
+class LocalEmbedder(ModelRunner[Shipped, "_Model"]):
     """An embedder that runs the bundled MiniLM model on this machine."""
 
     name = f"minilm-l6-v2-int8-{MODEL.sha256[:8]}"
@@ -85,12 +137,9 @@ class LocalEmbedder:
     )
 
     def __init__(self, folder: Path = FOLDER) -> None:
+        super().__init__()
         self._folder = folder
-        self._lock = hold_at_fork(threading.Lock())
-        self._models: dict[Shipped, _Model] = {}
         self._tokenizer: WordPiece | None = None
-        self._running: set[object] = set()  # The calls that are running a model.
-        self._pid = os.getpid()
         self._scores: dict[tuple[str, str], PairScores] = {}
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
@@ -110,37 +159,6 @@ class LocalEmbedder:
     def prepare_pairs(self) -> None:
         """Load what reading pairs needs."""
         self._load(PAIRS)
-
-    def _load(self, file: Shipped) -> _Model:
-        if self._pid != os.getpid():
-            if self._running:
-                # Other threads were running it when this process was forked: what it holds may be half done.
-                _left_to_parents.append(self._models)
-                self._models, self._running = {}, set()
-            self._pid = os.getpid()
-        model = self._models.get(file)
-        if model is None:
-            with self._lock:
-                model = self._models.get(file) or _Model(self._folder, file, self._load_words())
-                self._models[file] = model
-        return model
-
-    def _run(self, file: Shipped, method: Callable[[_Model, S], T], inputs: Sequence[S]) -> list[T]:
-        """Return what the model in a file makes of each input, on several threads where there are many."""
-        if not inputs:
-            return []
-        model, call = self._load(file), object()
-        self._running.add(call)
-        try:
-            threads = min(MAX_THREADS, os.cpu_count() or 1, len(inputs) // FEW)
-            if threads < 2:
-                return [method(model, one) for one in inputs]
-            from concurrent.futures import ThreadPoolExecutor
-
-            with ThreadPoolExecutor(threads, thread_name_prefix="alma-embed") as pool:
-                return list(pool.map(partial(method, model), inputs))
-        finally:
-            self._running.discard(call)
 
     def knows(self, text: str) -> bool:
         """Return whether a text is English. The model splits words of other languages into many pieces.
@@ -162,10 +180,8 @@ class LocalEmbedder:
                 if hashlib.file_digest(file, "sha256").hexdigest() != shipped.sha256:
                     raise EmbeddingError(_DAMAGED.format(path))
 
-    def close(self) -> None:
-        """Unload the model."""
-        with self._lock:
-            self._models = {}
+    def _load_model(self, key: Shipped) -> _Model:
+        return _Model(self._folder, key, self._load_words())
 
     def _load_words(self) -> WordPiece:
         if self._tokenizer is None:
@@ -177,22 +193,14 @@ class _Model:
     """A loaded model. Threads may share one."""
 
     def __init__(self, folder: Path, file: Shipped, tokenizer: WordPiece) -> None:
+        # The pair mode takes its matrices from the file of the model.
+        paths = [_check_file(folder, one) for one in dict.fromkeys((MODEL, file))]
         try:
-            import numpy
-
-            onnxruntime = import_onnxruntime()
+            self._numpy, self._session = open_session(paths[-1])
         except ModuleNotFoundError as error:
             missing = (error.name or "onnxruntime").partition(".")[0]
             raise MissingExtraError(missing, EXTRA, "The local embedder") from error
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.enable_cpu_mem_arena = False
-        options.log_severity_level = 3
-        # The pair mode takes its matrices from the file of the model.
-        paths = [str(_check_file(folder, one)) for one in dict.fromkeys((MODEL, file))]
-        self._session = onnxruntime.InferenceSession(paths[-1], options, providers=["CPUExecutionProvider"])
-        self._numpy, self._tokenizer = numpy, tokenizer
+        self._tokenizer = tokenizer
 
     def embed(self, text: str) -> Vector:
         """Return the vector of a text."""
@@ -239,6 +247,19 @@ def import_onnxruntime() -> Any:
     import onnxruntime
 
     return onnxruntime
+
+
+def open_session(path: Path) -> tuple[Any, Any]:
+    """Return numpy and an onnxruntime session of a model that runs each text on one thread."""
+    import numpy
+
+    onnxruntime = import_onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 3
+    return numpy, onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 def _check_file(folder: Path, shipped: Shipped) -> Path:
