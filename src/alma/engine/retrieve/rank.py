@@ -267,11 +267,12 @@ def score_candidate(
         "confidence": believe(record, now).mean,
     }
     total = sum(shares[name] * value * (1.0 if name == "similarity" else similarity) for name, value in values.items())
-    before = after = ""
+    before, after = "", "" if candidate.relevance is None else f"relevance {candidate.relevance:.2f}"
     if is_standing:
         before = "a rule in force" if record.kind == MemoryType.RULE else "a standing preference of the user"
     if expected is not None:
-        after = f"predicted {'failure' if record.kind == MemoryType.ANTI_PATTERN else 'success'} {expected:.2f}"
+        sort = "failure" if record.kind == MemoryType.ANTI_PATTERN else "success"
+        after = "; ".join(filter(None, (after, f"predicted {sort} {expected:.2f}")))
     factors = {name: Factor(value, shares[name]) for name, value in values.items()}
     match = (candidate.cosine, candidate.words, list_shared_words(query, record.text))
     explanation = explain_score(record, total, factors, *match, before, after, standing=is_standing)
