@@ -307,7 +307,8 @@ FIELDS = {
     MemoryType.RULE: "rule",
 }
 _SAME_REST = 0.3
-_PROBABLY_ALIKE = 0.7
+# How probable it must be that two texts are about the same thing; less where their vectors and words say so, too.
+_PROBABLY_ALIKE, _ALIKE_IF_SIMILAR = 0.7, 0.4
 _WORTH_READING, _MAX_READ_ALIKE = 0.38, 24  # How near pairs must be to be read together, and how many are.
 _FAR = 0.25  # Texts about the same thing are nearer than this in any language.
 # Names of which a statement is about one at a time.
@@ -402,7 +403,8 @@ def _read_lookalikes(engine: Engine, near: Sequence[Lookalike]) -> Iterator[Look
     texts = [(read_words(one.older), read_words(one.newer)) for one in nearest]
     for one, scores in zip(nearest, engine.read_pairs(texts), strict=True):
         probability = engine.calibration.judge_alike(one.likeness, scores.fact)
-        if probability >= _PROBABLY_ALIKE:
+        seems_alike = measure_likeness(engine, *one, ALIKE) is not None
+        if probability >= (_ALIKE_IF_SIMILAR if seems_alike else _PROBABLY_ALIKE):
             yield one._replace(likeness=probability)
 
 
