@@ -35,6 +35,7 @@ from .rank import (
     compare_records,
     find_newest,
     list_shared_words,
+    measure_nearness,
     measure_similarity,
     read_relevance,
     score_candidate,
@@ -196,9 +197,12 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
     for old, new in replaced:
         if new.id in records:
             # What was replaced leads to its successor: asked in the words of the old fact, one gets the new fact.
-            cosines = [one.cosine for one in (pool[new.id], pool[old.id]) if one.cosine is not None]
-            shared = max(pool[new.id].words, pool[old.id].words)
-            pool[new.id] = pool[new.id]._replace(cosine=max(cosines, default=None), words=shared)
+            both = pool[new.id], pool[old.id]
+            nearest = max(both, key=measure_nearness)
+            cosines = [one.cosine for one in both if one.cosine is not None]
+            shared = max(one.words for one in both)
+            text = nearest.text or nearest.record.text
+            pool[new.id] = pool[new.id]._replace(cosine=max(cosines, default=None), words=shared, text=text)
     return [pool[id] for id in records]
 
 

@@ -94,6 +94,7 @@ class Candidate(NamedTuple):
     # Whether the embedder understands the query and the record, so that the cosine stands for their meaning.
     is_known: bool = True
     relevance: float | None = None  # How probable it is that it matters; None where nobody can tell.
+    text: str = ""  # What is read together with the query, if that is not its own text: that of a memory it replaced.
 
 
 class RelevanceGate(NamedTuple):
@@ -183,7 +184,7 @@ def read_relevance(engine: Engine, query: str, pool: Sequence[Candidate]) -> lis
     near = {one.record.id: measure_nearness(one) for one in pool if can_judge(one, query)}
     odds = {one.record.id: model.known if one.is_known else model.unknown for one in pool}
     relevance = {id: odds[id].judge(nearness) for id, nearness in near.items()}
-    by_id = {one.record.id: one.record.text for one in pool}
+    by_id = {one.record.id: one.text or one.record.text for one in pool}
     promising = sorted(relevance, key=lambda id: (-relevance[id], id))[:MAX_READ]
     for id, score in zip(promising, engine.read_pairs([(query, by_id[id]) for id in promising]), strict=True):
         relevance[id] = odds[id].judge(near[id], score.relevance)
