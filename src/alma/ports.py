@@ -132,7 +132,7 @@ class Lingual(Protocol):
         """Return whether vectors of the text represent its meaning; otherwise words are compared."""
 
 
-class ActionOdds(NamedTuple):
+class ActionProbabilities(NamedTuple):
     """How two strategies relate, as probabilities."""
 
     same: float
@@ -141,7 +141,7 @@ class ActionOdds(NamedTuple):
     different: float
 
 
-class FactOdds(NamedTuple):
+class FactProbabilities(NamedTuple):
     """How a newer statement relates to an older one, as probabilities."""
 
     agrees: float
@@ -149,7 +149,7 @@ class FactOdds(NamedTuple):
     both: float
 
     @property
-    def odds(self) -> float:
+    def topic_log_odds(self) -> float:
         """Return the log-odds that both are about the same thing: that only one of them is needed."""
         return log((self.agrees + self.replaces + _LEAST) / (self.both + _LEAST))
 
@@ -158,11 +158,11 @@ class PairScores(NamedTuple):
     """How two texts relate. `relevance` is the log-odds that the second one matters for the task in the first."""
 
     relevance: float
-    action: ActionOdds
-    fact: FactOdds
+    action: ActionProbabilities
+    fact: FactProbabilities
 
 
-class Odds(NamedTuple):
+class RelevanceWeights(NamedTuple):
     """How probable it is that a memory matters for a task, as weights of a logistic function."""
 
     read: tuple[float, float, float]  # Of 1, score and nearness, for a memory that was read together with the task.
@@ -178,17 +178,17 @@ class Odds(NamedTuple):
 class Calibration(NamedTuple):
     """What an embedder's figures mean, and from where on they are acted on. Each embedder has its own."""
 
-    known: Odds  # In languages that the embedder knows.
-    unknown: Odds  # In others.
+    known: RelevanceWeights  # In languages that the embedder knows.
+    unknown: RelevanceWeights  # In others.
     same: float  # The least probability of two strategies being the same.
     opposite: float
     agrees: float  # The same for statements.
     replaces: float
     alike: tuple[float, float, float]  # Weights of 1, cosine and odds of two statements being about the same thing.
 
-    def judge_alike(self, cosine: float, fact: FactOdds) -> float:
+    def judge_alike(self, cosine: float, fact: FactProbabilities) -> float:
         """Return the probability that two statements are about the same thing."""
-        return _from_odds(self.alike[0] + self.alike[1] * cosine + self.alike[2] * fact.odds)
+        return _from_odds(self.alike[0] + self.alike[1] * cosine + self.alike[2] * fact.topic_log_odds)
 
 
 _LEAST = 1e-6  # Keeps the logarithm of a probability of 0 finite.

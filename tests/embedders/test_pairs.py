@@ -13,7 +13,7 @@ from tools.training.examples import FOLDER as DATA
 from tools.training.examples import HELD_OUT, read_examples, read_world
 
 from alma.embedders.local import FOLDER, PAIRS, SHIPPED, LocalEmbedder
-from alma.ports import ActionOdds, Calibration, FactOdds, Odds, PairReader, PairScores
+from alma.ports import ActionProbabilities, Calibration, FactProbabilities, PairReader, PairScores, RelevanceWeights
 from alma.reading.local import LocalReader
 from alma.reading.port import Pair, PairKind, Verdict
 
@@ -94,11 +94,11 @@ class FixedPairs:
     """Scores that a test sets; counts what is read."""
 
     calibration = Calibration(
-        known=Odds((0, 1, 0), (0, 0)), unknown=Odds((0, 1, 0), (0, 0)),
+        known=RelevanceWeights((0, 1, 0), (0, 0)), unknown=RelevanceWeights((0, 1, 0), (0, 0)),
         same=0.9, opposite=0.9, agrees=0.9, replaces=0.9, alike=(0, 0, 1),
     )  # fmt: skip
 
-    def __init__(self, action: ActionOdds, fact: FactOdds) -> None:
+    def __init__(self, action: ActionProbabilities, fact: FactProbabilities) -> None:
         self.scores, self.count = PairScores(0.0, action, fact), 0
 
     def prepare_pairs(self) -> None:
@@ -112,16 +112,16 @@ class FixedPairs:
 @pytest.mark.parametrize(
     ("action", "fact", "about", "verdict"),
     [
-        (ActionOdds(0.95, 0.02, 0.02, 0.01), FactOdds(0, 1, 0), PairKind.ACTION, Verdict.SAME),
-        (ActionOdds(0.02, 0.95, 0.02, 0.01), FactOdds(0, 1, 0), PairKind.ACTION, Verdict.CONTRADICTS),
-        (ActionOdds(0.60, 0.10, 0.20, 0.10), FactOdds(1, 0, 0), PairKind.ACTION, Verdict.UNSURE),
-        (ActionOdds(1, 0, 0, 0), FactOdds(0.05, 0.92, 0.03), PairKind.FACT, Verdict.REPLACES),
-        (ActionOdds(0, 0, 0, 1), FactOdds(0.92, 0.05, 0.03), PairKind.FACT, Verdict.SAME),
-        (ActionOdds(1, 0, 0, 0), FactOdds(0.40, 0.40, 0.20), PairKind.FACT, Verdict.UNSURE),
+        (ActionProbabilities(0.95, 0.02, 0.02, 0.01), FactProbabilities(0, 1, 0), PairKind.ACTION, Verdict.SAME),
+        (ActionProbabilities(0.02, 0.95, 0.02, 0.01), FactProbabilities(0, 1, 0), PairKind.ACTION, Verdict.CONTRADICTS),
+        (ActionProbabilities(0.60, 0.10, 0.20, 0.10), FactProbabilities(1, 0, 0), PairKind.ACTION, Verdict.UNSURE),
+        (ActionProbabilities(1, 0, 0, 0), FactProbabilities(0.05, 0.92, 0.03), PairKind.FACT, Verdict.REPLACES),
+        (ActionProbabilities(0, 0, 0, 1), FactProbabilities(0.92, 0.05, 0.03), PairKind.FACT, Verdict.SAME),
+        (ActionProbabilities(1, 0, 0, 0), FactProbabilities(0.40, 0.40, 0.20), PairKind.FACT, Verdict.UNSURE),
     ],
 )
 def test_the_reader_acts_on_sure_scores_only(
-    action: ActionOdds, fact: FactOdds, about: PairKind, verdict: Verdict
+    action: ActionProbabilities, fact: FactProbabilities, about: PairKind, verdict: Verdict
 ) -> None:
     pairs = FixedPairs(action, fact)
     assert isinstance(pairs, PairReader)
@@ -129,13 +129,13 @@ def test_the_reader_acts_on_sure_scores_only(
 
 
 def test_what_words_decide_is_not_read() -> None:
-    pairs = FixedPairs(ActionOdds(0, 1, 0, 0), FactOdds(0, 1, 0))
+    pairs = FixedPairs(ActionProbabilities(0, 1, 0, 0), FactProbabilities(0, 1, 0))
     relations = LocalReader(pairs).compare([Pair("Run the tests", "Ran the tests"), Pair("Run the tests", "Sleep")])
     assert [one.verdict for one in relations] == [Verdict.SAME, Verdict.UNSURE]
     assert pairs.count == 0
 
 
 def test_a_call_reads_few_pairs() -> None:
-    pairs = FixedPairs(ActionOdds(0, 0, 0, 1), FactOdds(0, 0, 1))
+    pairs = FixedPairs(ActionProbabilities(0, 0, 0, 1), FactProbabilities(0, 0, 1))
     LocalReader(pairs).compare([Pair(f"Try way {number}", "Do nothing") for number in range(50)])
     assert pairs.count == 8

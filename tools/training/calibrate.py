@@ -1,7 +1,7 @@
-"""Fit what the figures of the shipped model mean, on the held-out examples: `python -m tools.training.calibrate`.
+"""Calibrate the scores of the shipped model on the held-out examples: `python -m tools.training.calibrate`.
 
-Prints the `Calibration` of `alma.embedders.local`, and how well each threshold does. The product is asked: the pairs
-that are read are those that a retrieval would read.
+Prints the `Calibration` of `alma.embedders.local`, and how well each threshold does. Candidates come from retrievals of
+the product; of each question the nearest are read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from alma.embedders.local import LocalEmbedder
 from alma.engine.retrieve.pipeline import _find_candidates
-from alma.engine.retrieve.rank import MAX_READ, can_judge, measure_nearness
+from alma.engine.retrieve.rank import MAX_READ, WORTH_READING, can_judge, measure_nearness
 from alma.engine.retrieve.request import Request, prepare
 
 from .examples import FOLDER, HELD_OUT, Labelled, list_action_pairs, list_fact_pairs, read_examples, read_world
@@ -84,7 +84,7 @@ def read_questions(worlds: Sequence[dict[str, Any]], embedder: LocalEmbedder) ->
                 near, known = (np.array([f(one) for one in pool]) for f in (measure_nearness, lambda one: one.is_known))
                 scores = np.full(len(pool), np.nan)
                 first = np.argsort(-near)[:MAX_READ]
-                pairs = [(text, pool[at].record.text) for at in first]
+                pairs = [(text, pool[at].text or pool[at].record.text) for at in first]
                 scores[first] = [one.relevance for one in embedder.read_pairs(pairs)]
                 labels = np.array([one.record.id in about for one in pool], float)
                 questions.append(Question(near, labels, known, scores))
@@ -97,7 +97,7 @@ def fit_odds(questions: Sequence[Question], *, is_known: bool) -> tuple[Array, A
     scores, near, labels = np.concatenate(rows).T
     was_read = ~np.isnan(scores)
     read = fit_logistic(np.column_stack([scores, near])[was_read], labels[was_read])
-    return read, fit_logistic(near[:, None], labels)
+    return read, fit_logistic(near[~was_read, None], labels[~was_read])
 
 
 def print_gate(questions: Sequence[Question], odds: Mapping[bool, tuple[Array, Array]]) -> None:
@@ -126,10 +126,10 @@ def fit_alike(worlds: Sequence[dict[str, Any]], embedder: LocalEmbedder) -> Arra
         vectors = np.array([np.frombuffer(vector, np.int8) for vector in embedder.embed(world.memories)], float)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         places = [(pair, 1.0) for pair in world.updates] + [(pair, 0.0) for pair in world.neighbours]
-        places = [(pair, label) for pair, label in places if vectors[pair[0]] @ vectors[pair[1]] >= 0.25]
+        places = [(pair, label) for pair, label in places if vectors[pair[0]] @ vectors[pair[1]] >= WORTH_READING]
         scores = embedder.read_pairs([(world.memories[old], world.memories[new]) for (old, new), _ in places])
         for ((old, new), label), score in zip(places, scores, strict=True):
-            rows.append((vectors[old] @ vectors[new], score.fact.odds, label))
+            rows.append((vectors[old] @ vectors[new], score.fact.topic_log_odds, label))
     features = np.array(rows)
     return fit_logistic(features[:, :2], features[:, 2])
 

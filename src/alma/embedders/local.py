@@ -27,7 +27,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..errors import EmbeddingError, MissingExtraError
 from ..forks import hold_at_fork
-from ..ports import ActionOdds, Calibration, FactOdds, Odds, PairScores
+from ..ports import ActionProbabilities, Calibration, FactProbabilities, PairScores, RelevanceWeights
 from ..types.record import Vector
 
 PACKAGES = ("numpy", "onnxruntime")
@@ -127,13 +127,13 @@ class LocalEmbedder(ModelRunner[Shipped, "_Model"]):
     dim = 384
     passage_chars = 900
     calibration = Calibration(
-        known=Odds(read=(-2.25, 0.781, 3.19), unread=(-5.583, 9.72)),
-        unknown=Odds(read=(-2.211, 0.623, 1.779), unread=(-4.392, 5.666)),
+        known=RelevanceWeights(read=(-2.25, 0.781, 3.19), unread=(-6.112, 9.336)),
+        unknown=RelevanceWeights(read=(-2.211, 0.623, 1.779), unread=(-4.711, 6.815)),
         same=0.976,
         opposite=0.945,
         agrees=0.998,
         replaces=0.99,
-        alike=(-4.809, 8.772, 0.571),
+        alike=(-4.121, 7.591, 0.487),
     )
 
     def __init__(self, folder: Path = FOLDER) -> None:
@@ -160,6 +160,11 @@ class LocalEmbedder(ModelRunner[Shipped, "_Model"]):
         """Load what reading pairs needs."""
         self._load(PAIRS)
 
+    def close(self) -> None:
+        """Unload the models, and forget the texts that were read."""
+        super().close()
+        self._scores = {}
+
     def knows(self, text: str) -> bool:
         """Return whether a text is English. The model splits words of other languages into many pieces.
 
@@ -170,7 +175,10 @@ class LocalEmbedder(ModelRunner[Shipped, "_Model"]):
         if len(words) < _FEW_WORDS and judged.isascii():
             return True
         most = _MOST_PIECES if _ENGLISH.isdisjoint(words) else _MOST_PIECES_OF_ENGLISH
-        return len(self._load_words().encode(judged)) - 2 <= most * len(words)
+        tokenizer = self._load_words()
+        ids = tokenizer.encode(judged)
+        # A word in letters that the vocabulary lacks is one unknown token.
+        return len(ids) - 2 <= most * len(words) and 3 * ids.count(tokenizer.unknown) <= len(words)
 
     def verify(self) -> None:
         """Check every byte of the shipped files; raises EmbeddingError when one differs."""
@@ -214,7 +222,7 @@ class _Model:
         sides = [[0] * len(first) + [1] * (len(second) - 1)]
         feed = {"ids": self._numpy.array([[*first, *second[1:]]]), "sides": self._numpy.array(sides)}
         relevance, *rest = map(float, self._session.run(["scores"], feed)[0][0])
-        return PairScores(relevance, ActionOdds(*_share(rest[:4])), FactOdds(*_share(rest[4:])))
+        return PairScores(relevance, ActionProbabilities(*_share(rest[:4])), FactProbabilities(*_share(rest[4:])))
 
 
 def _share(scores: Sequence[float]) -> list[float]:
@@ -343,6 +351,7 @@ class WordPiece:
         self._characters = Characters(characters)
         self._limit = limit
         self._split = lru_cache(MANY_WORDS)(self._find_pieces)
+        self.unknown = self._ids[UNKNOWN]
 
     def encode(self, text: str, limit: int | None = None) -> list[int]:
         """Return the ids of a text with those of its begin and end; beyond a limit, the end of the text is left out."""

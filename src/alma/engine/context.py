@@ -185,7 +185,7 @@ class Engine:
 
     @property
     def calibration(self) -> Calibration | None:
-        """Return the thresholds of an embedder that reads pairs of texts; None of any other."""
+        """Return the thresholds of an embedder that reads pairs of texts; None for other embedders."""
         return self.encoder.pairs.calibration if self.encoder and self.encoder.pairs else None
 
     def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
@@ -194,7 +194,8 @@ class Engine:
 
     def compare_closely(self, pairs: Sequence[Pair]) -> list[Relation]:
         """Return one relation for each pair. Slower than `reader`: the embedder reads them too, if it can."""
-        reader = LocalReader(self.encoder.pairs) if self.encoder and self.encoder.pairs else self.reader
+        is_local = isinstance(self.reader, LocalReader) and self.encoder is not None
+        reader = LocalReader(self.encoder.pairs) if is_local and self.encoder else self.reader
         return reader.compare(pairs)
 
     def knows(self, text: str) -> bool:

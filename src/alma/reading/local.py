@@ -103,7 +103,7 @@ _CODE_FAILURE = re.compile(
 )
 
 
-_MAX_READ = 4  # So many pairs of one call are read by the embedder.
+_MAX_READ, _READ_CHARS = 4, 400  # The maximum number of pairs that the embedder reads in one call, and their length.
 
 
 class LocalReader(Reader):
@@ -138,11 +138,17 @@ class LocalReader(Reader):
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         """Return for each pair whether both texts surely say the same, or what else the embedder is sure of."""
         relations = [_SAME if _is_same(pair) else UNSURE for pair in pairs]
-        unsure = [at for at, relation in enumerate(relations) if relation is UNSURE][:_MAX_READ]
-        if self._pairs is not None and unsure and Verdict.SAME not in (one.verdict for one in relations):
+        if self._pairs is not None:
+            unsure = [at for at, relation in enumerate(relations) if relation is UNSURE and self._can_read(pairs[at])]
+            unsure = unsure[:_MAX_READ]
             for at, relation in zip(unsure, _read_relations(self._pairs, [pairs[at] for at in unsure]), strict=True):
                 relations[at] = relation
         return relations
+
+    def _can_read(self, pair: Pair) -> bool:
+        is_short = max(len(pair.first), len(pair.second)) <= _READ_CHARS
+        knows = getattr(self._pairs, "knows", None)
+        return is_short and (knows is None or (knows(pair.first) and knows(pair.second)))
 
     def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
         """Return the memories that a conversation contains."""

@@ -31,9 +31,12 @@ from .rank import (
     PROMPTED,
     STATED,
     Candidate,
+    Lookalike,
     Scored,
     compare_records,
     find_newest,
+    is_stated,
+    list_lookalikes,
     list_shared_words,
     measure_nearness,
     measure_similarity,
@@ -77,8 +80,14 @@ def retrieve(engine: Engine, request: Request) -> MemorySlice:
 
 def choose_memories(context: RetrievalContext) -> MemorySlice:
     """Return what a retrieval shows, without an id: nothing is written, and nothing is embedded."""
-    with read_snapshot(context.engine.store):
-        memories = _choose_typed(context)
+    store = context.engine.store
+    with read_snapshot(store):
+        pool = _find_candidates(context)
+    # Not inside a snapshot: reading pairs takes longer than all the rest, and other threads would wait.
+    pool = read_relevance(context.engine, context.question.text, pool)
+    lookalikes = _find_lookalikes(context, pool)
+    with read_snapshot(store):
+        memories = _choose_typed(context, pool, lookalikes)
         return add_conversations(context, memories) if MemoryType.EPISODE in context.types else memories
 
 
@@ -114,7 +123,8 @@ def find_rules(engine: Engine, session: str, prompt: str, limit: int) -> list[Re
     scored = []
     for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
         is_known = candidate.is_known and is_readable and candidate.record.text.isascii()
-        if PROMPTED.passes(candidate._replace(is_known=is_known)):
+        relevance = candidate.relevance if is_known else None
+        if PROMPTED.passes(candidate._replace(is_known=is_known, relevance=relevance)):
             scored.append(score_candidate(candidate, similarity, prompt, engine.clock(), engine.settings))
     return [one.record for one in sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]]
 
@@ -127,16 +137,29 @@ def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Whe
     return read_relevance(engine, query, pool)
 
 
-def _choose_typed(context: RetrievalContext) -> MemorySlice:
+def _find_lookalikes(context: RetrievalContext, pool: Sequence[Candidate]) -> list[Lookalike]:
+    """Return the look-alikes of what may be shown, and those of the newer ones."""
+    engine, among = context.engine, [candidate.record for candidate in pool]
+    shown = [one.record for one in pool if one.record.kind in FIELDS and (_is_match(context, one) or _is_standing(one))]
+    pairs = list(list_lookalikes(engine, shown, among))
+    shown_ids = {record.id for record in shown}
+    newer = {pair.newer.id: pair.newer for pair in pairs if pair.newer.id not in shown_ids}
+    return [*pairs, *list_lookalikes(engine, list(newer.values()), among)]
+
+
+def _is_standing(candidate: Candidate) -> bool:
+    return candidate.record.kind in _STANDING
+
+
+def _choose_typed(context: RetrievalContext, pool: Sequence[Candidate], lookalikes: Sequence[Lookalike]) -> MemorySlice:
     """Return the slice without conversations and without an id."""
-    pool = read_relevance(context.engine, context.question.text, _find_candidates(context))
     ranked = _rank_candidates(context, pool)
     chosen: dict[MemoryType, list[Scored]] = {}
     for kind in _SLICE_FIELDS:
         matching = [item for item in ranked[kind] if not item.explanation.standing]
         chosen[kind] = _take_diverse(matching, context.top_k)
         if kind in FIELDS and chosen[kind]:
-            chosen[kind] = _order_lookalikes(context, chosen[kind], pool, context.top_k)
+            chosen[kind] = _order_lookalikes(context, chosen[kind], pool, lookalikes, context.top_k)
     chosen[MemoryType.DOMAIN_KNOWLEDGE] += _find_linked_facts(context, chosen[MemoryType.DOMAIN_KNOWLEDGE])
     preferences = _put_newest_first(ranked[MemoryType.USER_PREFERENCE])
     budget = context.engine.settings.max_preferences
@@ -145,7 +168,7 @@ def _choose_typed(context: RetrievalContext) -> MemorySlice:
     shown_ids = {item.record.id for item in (*matching, *standing)}
     preferences = [item for item in preferences if item.record.id in shown_ids]
     if preferences:
-        preferences = _order_lookalikes(context, preferences, pool, len(preferences))
+        preferences = _order_lookalikes(context, preferences, pool, lookalikes, len(preferences))
     rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing][: budget - len(standing)]
     values: dict[str, Any] = {}
     for name, items in [("preferences", preferences), *((_SLICE_FIELDS[kind], chosen[kind]) for kind in chosen)]:
@@ -252,7 +275,7 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
     passing = [
         (candidate, similarity, is_match)
         for candidate, similarity in zip(pool, measure_similarity(pool), strict=True)
-        if (is_match := _is_match(context, candidate)) or candidate.record.kind in _STANDING
+        if (is_match := _is_match(context, candidate)) or _is_standing(candidate)
     ]
     matching = [candidate.record for candidate, _, is_match in passing if is_match]
     expected: Mapping[str, float] = {}
@@ -276,7 +299,7 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
 def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
     """Return whether a memory is about the task; others are left out, however recent and proven."""
     record, strictness = candidate.record, context.mode.strictness
-    if record.kind not in _TYPED or (record.kind == MemoryType.ANTI_PATTERN and not record.body["condition"]):
+    if is_stated(record):
         return STATED.passes(candidate, strictness)
     if not LEARNED.passes(candidate, strictness):
         return False
@@ -288,11 +311,14 @@ def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
 
 
 def _order_lookalikes(
-    context: RetrievalContext, scored: Sequence[Scored], pool: Sequence[Candidate], limit: int
+    context: RetrievalContext,
+    scored: Sequence[Scored],
+    pool: Sequence[Candidate],
+    lookalikes: Sequence[Lookalike],
+    limit: int,
 ) -> list[Scored]:
     """Mark each memory that has a newer look-alike, and put the newest of them before it; at most `limit` in all."""
-    among = [candidate.record for candidate in pool]
-    newest = dict(find_newest(context.engine, [item.record for item in scored], among, context.past))
+    newest = dict(find_newest(context.engine, [item.record for item in scored], lookalikes, context.past))
     by_id = {item.record.id: item for item in scored}
     missing = {record.id: record for record in newest.values() if record.id not in by_id}
     if missing:
@@ -301,7 +327,7 @@ def _order_lookalikes(
             if candidate.record.id in missing:
                 scored_one = score_candidate(candidate, similarity, *context.basis, is_standing=is_standing)
                 by_id[candidate.record.id] = scored_one
-        newest |= find_newest(context.engine, list(missing.values()), among, context.past)
+        newest |= find_newest(context.engine, list(missing.values()), lookalikes, context.past)
     ordered: dict[str, Scored] = {}
     for item in scored:
         ahead = [newest[item.record.id].id] if item.record.id in newest else []

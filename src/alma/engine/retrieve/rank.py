@@ -93,8 +93,8 @@ class Candidate(NamedTuple):
     words: float  # Which share of the query's words it holds, from 0 to 1.
     # Whether the embedder understands the query and the record, so that the cosine stands for their meaning.
     is_known: bool = True
-    relevance: float | None = None  # How probable it is that it matters; None where nobody can tell.
-    text: str = ""  # What is read together with the query, if that is not its own text: that of a memory it replaced.
+    relevance: float | None = None  # How probable it is that it matters; None if it was not judged.
+    text: str = ""  # The text that is read with the query, if not the record's own: that of a memory it replaced.
 
 
 class RelevanceGate(NamedTuple):
@@ -107,7 +107,7 @@ class RelevanceGate(NamedTuple):
     floor: float
     word_share: float
     words_floor: float
-    probability: float = 0.0  # What the relevance must reach, where the embedder reads pairs of texts; 0: as elsewhere.
+    probability: float = 0.0  # What the relevance must reach, where the embedder reads pairs of texts; 0: never.
     all_words: float = 0.9  # What holds so much of the query's words passes unless its meaning is quite another.
 
     def passes(self, candidate: Candidate, strictness: float = 0.0) -> bool:
@@ -126,11 +126,11 @@ class RelevanceGate(NamedTuple):
 
 OTHER_MEANING = 0.12  # Texts that are less near than this mean something else, whatever words they share.
 _UNKNOWN_SHARE, _UNKNOWN_COSINE = 0.5, 0.3
-_UNKNOWN_STRICTNESS = 0.03
-_STRICTER = 10.0  # From what is added to a floor to the logarithm of what multiplies a probability.
+_UNKNOWN_STRICTNESS = 0.05
+_STRICTER = 10.0  # A strictness, which is added to a floor of cosines, multiplies a probability by exp(10 strictness).
 # For facts, rules, preferences and warnings: a line that turns out not to matter costs less than one that is missing.
-# Chosen on half of the worlds of `benchmarks.worlds`.
-STATED = RelevanceGate(floor=0.25, word_share=0.3, words_floor=0.2, probability=0.033)
+# Chosen on half of the worlds of `benchmarks.worlds`; the probability on the held-out worlds of `tools.training`.
+STATED = RelevanceGate(floor=0.25, word_share=0.3, words_floor=0.2, probability=0.026)
 # For lessons and outcomes, which belong to one sort of task.
 LEARNED = RelevanceGate(floor=0.42, word_share=0.2, words_floor=0.34)
 # For rules that are shown at a prompt, in front of a person. On the worlds of `benchmarks.worlds` it is as silent as a
@@ -173,13 +173,20 @@ def compare_records(
     return candidates
 
 
-MAX_READ = 8  # So many candidates are read together with the query.
+MAX_READ = 8  # The maximum number of candidates that are read together with the query.
+_MAX_READ_CHARS = 400  # The model reads the beginning of a text only, so longer texts are left to vectors and words.
+
+
+def is_stated(record: Record) -> bool:
+    """Return whether a memory was stated, as a fact is; lessons and outcomes belong to one sort of task."""
+    is_general = record.kind == MemoryType.ANTI_PATTERN and not record.body["condition"]
+    return is_general or record.kind not in (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME)
 
 
 def read_relevance(engine: Engine, query: str, pool: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates with their relevance, if the embedder reads pairs: it reads the most promising ones."""
     model = engine.calibration
-    if model is None:
+    if model is None or len(query) > _MAX_READ_CHARS:
         return list(pool)
     near = {one.record.id: measure_nearness(one) for one in pool if can_judge(one, query)}
     odds = {one.record.id: model.known if one.is_known else model.unknown for one in pool}
@@ -199,8 +206,10 @@ def measure_nearness(candidate: Candidate) -> float:
 
 def can_judge(candidate: Candidate, query: str) -> bool:
     """Return whether an embedder that reads pairs can judge a candidate: it hardly knows scripts other than Latin."""
-    is_readable = candidate.is_known or (_is_latin(query) and _is_latin(candidate.record.text))
-    return is_readable and candidate.cosine is not None
+    record = candidate.record
+    is_readable = candidate.is_known or (_is_latin(query) and _is_latin(record.text))
+    is_short = len(candidate.text or record.text) <= _MAX_READ_CHARS
+    return is_readable and is_short and is_stated(record) and candidate.cosine is not None
 
 
 @lru_cache(maxsize=4096)
@@ -309,8 +318,8 @@ FIELDS = {
 }
 _SAME_REST = 0.3
 # How probable it must be that two texts are about the same thing; less where their vectors and words say so, too.
-_PROBABLY_ALIKE, _ALIKE_IF_SIMILAR = 0.7, 0.4
-_WORTH_READING, _MAX_READ_ALIKE = 0.38, 24  # How near pairs must be to be read together, and how many are.
+_PROBABLY_ALIKE, _ALIKE_IF_SIMILAR = 0.6, 0.4
+WORTH_READING, _MAX_READ_ALIKE = 0.38, 24  # How near pairs must be to be read together, and how many are.
 _FAR = 0.25  # Texts about the same thing are nearer than this in any language.
 # Names of which a statement is about one at a time.
 _SCOPES = tuple(
@@ -348,10 +357,11 @@ class Lookalike(NamedTuple):
 
 
 def find_newest(
-    engine: Engine, records: Sequence[Record], among: Sequence[Record], until: datetime | None = None
+    engine: Engine, records: Sequence[Record], lookalikes: Sequence[Lookalike], until: datetime | None = None
 ) -> Mapping[str, Record]:
     """Return by id the newest look-alike of each record that has one, stated before `until`."""
-    pairs = list(list_lookalikes(engine, records, among))
+    ids = {record.id for record in records}
+    pairs = [pair for pair in lookalikes if pair.older.id in ids]
     if not pairs:
         return {}
     dismissed = find_dismissed(engine, [(pair.older, pair.newer) for pair in pairs])
@@ -381,35 +391,43 @@ def list_lookalikes(
     for older in filter(has_lookalikes, records):
         others = [one for one in groups[older.kind, older.user] if _order(one) > _order(older)]
         for newer, alike in zip(others, _compare_vectors(older, others), strict=True):
-            if least.is_careful and alike is not None and _can_read(engine, older, newer):
-                if alike >= _WORTH_READING:
+            if least.is_careful and alike is not None and _can_read_pair(engine, older, newer):
+                if alike >= WORTH_READING and not _are_apart(older, newer):
                     near.append(Lookalike(older, newer, alike))
                 continue
             likeness = measure_likeness(engine, older, newer, alike, least)
             if likeness is not None:
                 yield Lookalike(older, newer, likeness)
-    yield from _read_lookalikes(engine, near)
+    near.sort(key=lambda one: (-one.likeness, one.older.id, one.newer.id))
+    yield from _read_lookalikes(engine, near[:_MAX_READ_ALIKE])
+    yield from (one for one in near[_MAX_READ_ALIKE:] if measure_likeness(engine, *one, least) is not None)
 
 
-def _can_read(engine: Engine, older: Record, newer: Record) -> bool:
-    return engine.calibration is not None and engine.knows(read_words(older)) and engine.knows(read_words(newer))
+def _can_read_pair(engine: Engine, older: Record, newer: Record) -> bool:
+    is_own = older.embedder == engine.embedder_name and engine.calibration is not None
+    texts = read_words(older), read_words(newer)
+    return is_own and all(len(text) <= _MAX_READ_CHARS and engine.knows(text) for text in texts)
 
 
 def _read_lookalikes(engine: Engine, near: Sequence[Lookalike]) -> Iterator[Lookalike]:
     """Yield those of the pairs that the embedder, reading them, finds to be about the same thing."""
-    if engine.calibration is None:
-        return
-    fitting = [one for one in near if not _have_other_keys(one.older, one.newer)]
-    nearest = sorted(fitting, key=lambda one: (-one.likeness, one.older.id, one.newer.id))[:_MAX_READ_ALIKE]
-    texts = [(read_words(one.older), read_words(one.newer)) for one in nearest]
-    for one, scores in zip(nearest, engine.read_pairs(texts), strict=True):
-        probability = engine.calibration.judge_alike(one.likeness, scores.fact)
+    scored = engine.read_pairs([(read_words(one.older), read_words(one.newer)) for one in near])
+    for one, scores in zip(near, scored, strict=True):
+        probability = engine.calibration.judge_alike(one.likeness, scores.fact) if engine.calibration else 0.0
         seems_alike = measure_likeness(engine, *one, ALIKE) is not None
         if probability >= (_ALIKE_IF_SIMILAR if seems_alike else _PROBABLY_ALIKE):
             yield one._replace(likeness=probability)
 
 
-def _have_other_keys(older: Record, newer: Record) -> bool:
+def _are_apart(older: Record, newer: Record) -> bool:
+    """Return whether two records have different keys, or their words name different scopes or subjects."""
+    first, second = read_words(older), read_words(newer)
+    mine, theirs = _list_words(first), _list_words(second)
+    is_of_other_scope = any(mine & names and theirs & names and not mine & theirs & names for names in _SCOPES)
+    return is_of_other_scope or _have_different_keys(older, newer) or _differ_in_subject(first, second)
+
+
+def _have_different_keys(older: Record, newer: Record) -> bool:
     keys = explicit_key(older.kind, older.body), explicit_key(newer.kind, newer.body)
     return all(keys) and keys[0] != keys[1]
 
@@ -450,7 +468,7 @@ def measure_likeness(
     """Return how alike two records of one kind and user are; None unless they seem to be about the same thing."""
     if alike is not None and alike < _FAR:
         return None
-    if _have_other_keys(older, newer):
+    if _have_different_keys(older, newer):
         return None
     first, second = read_words(older), read_words(newer)
     if alike is None or not engine.knows(first) or not engine.knows(second):
@@ -459,9 +477,7 @@ def measure_likeness(
         enough = least.cosine
     if alike < enough:
         return None
-    mine, theirs = _list_words(first), _list_words(second)
-    is_of_other_scope = any(mine & names and theirs & names and not mine & theirs & names for names in _SCOPES)
-    return None if least.is_careful and (is_of_other_scope or _differ_in_subject(first, second)) else alike
+    return None if least.is_careful and _are_apart(older, newer) else alike
 
 
 @lru_cache(maxsize=4096)
