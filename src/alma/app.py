@@ -23,7 +23,6 @@ from .types.asking import ModelSettings
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 """Token files that the servers store beside a configuration."""
-IN_A_FILE = ("sqlite", "file")
 _BESIDE_A_STORE = ("-wal", "-shm", "-journal")
 """Suffixes of files that SQLite stores beside a database."""
 
@@ -41,7 +40,7 @@ def open_quickstart(project_id: str, storage_dir: str | PathLike[str], *, clock:
 def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.now) -> ALMA:
     """Open the memory that a configuration describes. `matching=False` allows a store of another embedder."""
     embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
-    if config.storage in IN_A_FILE and not config.path.exists():
+    if config.storage in stores.IN_A_FILE and not config.path.exists():
         # Before the file exists, so that another process does not treat it as foreign.
         trust_register.record_created_files(config.path)
     store = stores.create(config.storage, path=config.path, options=config.storage_options)

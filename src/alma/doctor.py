@@ -21,7 +21,7 @@ from pathlib import Path
 from alma import __version__
 
 from . import embedders, stores
-from .app import IN_A_FILE, TOKEN_FILES, read_config
+from .app import TOKEN_FILES, read_config
 from .config import Config
 from .embedders.local import EXTRA
 from .engine.context import Settings
@@ -205,7 +205,7 @@ def _check_embedder(config: Config, embedder: Embedder | None) -> Iterator[Findi
 
 
 def _check_store(config: Config, embedder: Embedder | None, *, is_usable: bool) -> Iterator[Check]:
-    if config.storage in IN_A_FILE and not config.path.exists():
+    if config.storage in stores.IN_A_FILE and not config.path.exists():
         yield Check("store", OK, f"{config.path} will be created on first use")
         return
     try:

@@ -1,4 +1,4 @@
-"""Where records are kept: SQLite, a file, or memory. Stores are made here, by name."""
+"""Where records are kept: SQLite, a file, memory, PostgreSQL, or a vector database. Stores are made here, by name."""
 
 from __future__ import annotations
 
@@ -9,26 +9,32 @@ from pathlib import Path
 from ..errors import ConfigError, unknown
 from ..ports import Store
 
-PLANNED = ("postgres", "qdrant", "pinecone", "chroma", "azure")  # Known names that this version does not bring.
-
-
 # The class of each store, in the module of its name; loaded when it is asked for.
-STORES = {"sqlite": "SQLiteStore", "memory": "MemoryStore", "file": "FileStore"}
+STORES = {
+    "sqlite": "SQLiteStore",
+    "memory": "MemoryStore",
+    "file": "FileStore",
+    "postgres": "PostgresStore",
+    "qdrant": "QdrantStore",
+    "chroma": "ChromaStore",
+    "pinecone": "PineconeStore",
+    "azure": "CosmosStore",
+}
+IN_A_FILE = ("sqlite", "file")  # Their first argument is the path of their file.
+VECTORS = ("qdrant", "chroma", "pinecone", "azure")  # They can keep the vectors of another store's records.
 
 
 def check_name(name: str) -> None:
-    """Raise ConfigError if this version has no store of that name."""
-    if name in PLANNED:
-        raise ConfigError(f"storage {name!r} is not available in this version. Available: {', '.join(STORES)}.")
+    """Raise ConfigError if there is no store of that name."""
     if name not in STORES:
-        raise ConfigError(f"{unknown('storage', name, STORES)} Not in this version: {', '.join(PLANNED)}.")
+        raise ConfigError(unknown("storage", name, STORES))
 
 
 def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
-    """Return the store of that name. `path` is its file; the in-memory store needs none."""
+    """Return the store of that name. `path` is its file, if it is kept in one."""
     check_name(name)
     make: Callable[..., Store] = getattr(import_module(f"{__package__}.{name}"), STORES[name])
     try:
-        return make(**options) if name == "memory" else make(path, **options)
+        return make(path, **options) if name in IN_A_FILE else make(**options)
     except TypeError as error:
         raise ConfigError(f"storage {name!r} does not take these options: {error}") from error
