@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ..types.query import Where
 from ..types.record import Record
@@ -54,7 +54,16 @@ class Document:
 
 
 class Documents(Protocol):
-    """A database of documents. A space holds documents whose vectors have one dimension; `ROWS` have none."""
+    """A database of documents. A space holds documents whose vectors have one dimension; `ROWS` have none.
+
+    Keys are ASCII letters, digits and hyphens. Zero vectors are never written or searched.
+    """
+
+    is_locked: bool  # No other process can open the database while this one has it open, as with a local folder.
+
+    def list_spaces(self) -> list[int]:
+        """Return the spaces of passages that exist."""
+        ...
 
     def write(self, space: int, documents: Sequence[Document]) -> None:
         """Add documents, or replace those with the same keys; durable on return."""
@@ -78,6 +87,18 @@ class Documents(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
+
+
+@runtime_checkable
+class Conditional(Protocol):
+    """A database that compares before it writes, so that several processes can write and no increment is lost."""
+
+    def replace_rows(self, rows: Sequence[tuple[Document, str]]) -> list[str]:
+        """Write each row if the field `stamp` of the stored one is the text beside it (empty: if none is stored).
+
+        Return the keys of the rows that were changed meanwhile and are not written.
+        """
+        ...
 
 
 def list_fields(record: Record) -> dict[str, str | int | list[str]]:
