@@ -38,3 +38,11 @@ def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
         return make(path, **options) if name in IN_A_FILE else make(**options)
     except TypeError as error:
         raise ConfigError(f"storage {name!r} does not take these options: {error}") from error
+
+
+def pair(rows: Store, name: str, options: Mapping[str, object]) -> Store:
+    """Return a store that keeps its rows in `rows`, and their vectors in the vector database of that name."""
+    if name not in VECTORS:
+        raise ConfigError(unknown("vectors", name, VECTORS))
+    make: Callable[..., Store] = import_module(f"{__package__}.paired").PairedStore
+    return make(rows, getattr(create(name, path=Path(), options=options), "documents"))  # noqa: B009 - of its class
