@@ -1,8 +1,8 @@
 """Documents larger than a database takes: the content of a large row is kept in pieces, in a space of their own.
 
 A large row is written as pieces under a new token, then as a row that names the token, and then the pieces of other
-tokens are removed. So after a crash every row has its pieces. Pieces without a row are removed by the next write or
-removal of the same key.
+tokens are removed. So after a crash every row has its pieces. Pieces without a row are removed by the next write of the same key,
+or by a repair.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 from ..errors import StorageError
-from .documents import ROWS, Condition, Conditional, Document, Documents
+from .documents import ROWS, Condition, Conditional, Document, Documents, DocumentStore, split_batches
 
 PIECES = -1  # The space of pieces. They have no vectors.
 _ANYTHING = "*"  # Stands for the value of a field that is too long to be searched.
@@ -64,7 +64,8 @@ class BoundedDocuments:
 
     def find(self, space: int, conditions: Sequence[Condition]) -> Iterator[Document]:
         """Yield all documents that meet the conditions, without vectors."""
-        for batch in split_batches(self._inner.find(space, _widen_conditions(conditions)), 100):
+        rows = iter(self._inner.find(space, _widen_conditions(conditions)))
+        while batch := list(islice(rows, 100)):
             yield from self._join_pieces(batch)
 
     def search(
@@ -127,6 +128,17 @@ class BoundedDocuments:
             rows = self._inner.read(ROWS, missing)
         raise StorageError(f"parts of {len(missing)} large records are missing; restore these records from a backup")
 
+    def find_leftovers(self) -> list[str]:
+        """Return the keys of pieces that no row names: a crash left them behind."""
+        current = {key for row in self._inner.find(ROWS, []) for key in _name_pieces(row)}
+        return [piece.key for piece in self._inner.find(PIECES, []) if piece.key not in current]
+
+    def remove_leftovers(self) -> int:
+        """Remove pieces that no row names, and return how many there were."""
+        keys = self.find_leftovers()
+        self._inner.remove(PIECES, keys)
+        return len(keys)
+
     def _shorten_fields(self, fields: Fields) -> Fields:
         """Replace the longest values until the rest fits."""
         short = dict(fields)
@@ -134,6 +146,24 @@ class BoundedDocuments:
             name = max(short, key=lambda name: measure(short[name]))
             short[name] = [_ANYTHING] if isinstance(short[name], list) else _ANYTHING
         return short
+
+
+class BoundedStore(DocumentStore):
+    """A store whose large records are kept in pieces."""
+
+    def __init__(self, documents: BoundedDocuments) -> None:
+        super().__init__(documents)
+        self._bounded = documents
+
+    def check(self) -> list[str]:
+        """Return what a crash left behind, one sentence each."""
+        problems, count = super().check(), len(self._bounded.find_leftovers())
+        return [*problems, f"{count} parts belong to no record; repair the store"] if count else problems
+
+    def repair(self) -> int:
+        """Complete or remove what a crash left behind, and return how much it was. Nobody else may write meanwhile."""
+        with self._open(to_write=True):
+            return super().repair() + self._bounded.remove_leftovers()
 
 
 class ConditionalDocuments(Documents, Conditional, Protocol):
@@ -158,10 +188,18 @@ class BoundedConditionalDocuments(BoundedDocuments):
         return refused
 
 
-def split_batches(items: Iterable[T], most: int) -> Iterator[list[T]]:
-    """Yield the items in lists of at most so many."""
-    rest = iter(items)
-    while batch := list(islice(rest, most)):
+def split_by_size(items: Iterable[T], most: int, most_bytes: int) -> Iterator[list[T]]:
+    """Yield the items in batches of at most so many and at most so many bytes as JSON."""
+    batch: list[T] = []
+    size = 0
+    for item in items:
+        length = measure(item)
+        if batch and (len(batch) == most or size + length > most_bytes):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += length
+    if batch:
         yield batch
 
 

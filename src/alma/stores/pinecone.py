@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BusyError, ConfigError, MissingExtraError, StorageError
 from ..forks import hold_at_fork
-from .documents import ROWS, Condition, Document, DocumentStore
-from .pieces import PIECES, BoundedDocuments, measure, split_batches
+from .documents import ROWS, Condition, Document, split_batches
+from .pieces import PIECES, BoundedDocuments, BoundedStore, split_by_size
 
 if TYPE_CHECKING:
     from pinecone import Index, Pinecone
@@ -28,7 +28,7 @@ _MOST_HITS, _MOST_NAMES = 10_000, 10_000
 _POLL_SECONDS, _CREATION_SECONDS = 0.1, 300
 
 
-class PineconeStore(DocumentStore):
+class PineconeStore(BoundedStore):
     """Records in Pinecone. `index` is the beginning of the names of its indexes, `namespace` that of its namespaces.
 
     `host` is the address of the control plane, if it is not that of the public service. `patience` is how many
@@ -76,18 +76,15 @@ class PineconeDocuments:
 
     def write(self, space: int, documents: Sequence[Document]) -> None:
         """Add documents, or replace those with the same keys."""
-        batch: list[dict[str, Any]] = []
-        size = 0
-        for one in documents:
-            metadata = {**one.fields, "_content": one.content}
-            vector = {"id": one.key, "values": [*one.vector] or [1.0], "metadata": metadata}
-            length = measure(vector)
-            if batch and (len(batch) == _BATCH or size + length > _BATCH_BYTES):
-                self._upsert(space, batch)
-                batch, size = [], 0
-            batch.append(vector)
-            size += length
-        if batch:
+        vectors = (
+            {
+                "id": one.key,
+                "values": [*one.vector] or [1.0],
+                "metadata": {**one.fields, "_content": one.content},
+            }
+            for one in documents
+        )
+        for batch in split_by_size(vectors, _BATCH, _BATCH_BYTES):
             self._upsert(space, batch)
 
     def read(self, space: int, keys: Sequence[str]) -> list[Document]:
