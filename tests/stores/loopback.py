@@ -1,11 +1,10 @@
-"""What the loopback servers of database services share: JSON over HTTP, faults on demand, a lag."""
+"""What the loopback servers of database services share: JSON over HTTP, and faults on demand."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -36,12 +35,18 @@ class Answer(Exception):
     headers: dict[str, str] = field(default_factory=dict)
 
 
+def _is_never_lost(request: Request) -> bool:
+    return False
+
+
 class LoopbackServer:
     """Answers requests on 127.0.0.1, one at a time. A subclass implements `answer` and `describe_failure`."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self._faults: list[tuple[str, Answer | None]] = []
+        self._is_lost: Callable[[Request], bool] = _is_never_lost
+        self.remaining: int | None = None  # After so many further requests the server is down.
         self._lock = threading.Lock()
         server = self
 
@@ -71,6 +76,10 @@ class LoopbackServer:
                             answer = server.answer(request)
                         except Answer as raised:
                             answer = raised
+                    if server._is_lost(request):
+                        server._is_lost = _is_never_lost
+                        self.close_connection = True
+                        return
                 text = b"" if answer.body is None else json.dumps(answer.body).encode()
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
@@ -99,7 +108,19 @@ class LoopbackServer:
         """Answer the next requests whose path contains `path` like this; None drops the connection."""
         self._faults += [(path, answer) for answer in answers]
 
+    def clear_faults(self) -> None:
+        """Answer all further requests."""
+        self._faults.clear()
+
+    def lose_answer(self, is_meant: Callable[[Request], bool]) -> None:
+        """Carry out the next request of this kind, and drop the connection before it is answered."""
+        self._is_lost = is_meant
+
     def _take_fault(self, request: Request) -> Answer | None:
+        if self.remaining is not None:
+            self.remaining -= 1
+            if self.remaining < 0:
+                return None
         for number, (path, answer) in enumerate(self._faults):
             if path in request.path:
                 del self._faults[number]
@@ -115,12 +136,3 @@ class LoopbackServer:
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
-
-
-@contextmanager
-def serve(server: Any) -> Iterator[Any]:
-    """Close a server at the end."""
-    try:
-        yield server
-    finally:
-        server.close()

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BusyError, ConfigError, MissingExtraError, StorageError, unknown
+from ..errors import ConfigError, MissingExtraError, StorageError, unknown
 from ..forks import hold_at_fork
 from .documents import ROWS, Condition, Document, split_batches
-from .pieces import PIECES, BoundedConditionalDocuments, BoundedStore, split_by_size
+from .service import BoundedConditionalDocuments, BoundedStore, make_error, name_part, split_by_size
 
 if TYPE_CHECKING:
     from azure.cosmos import ContainerProxy, DatabaseProxy
@@ -65,7 +65,11 @@ class CosmosDocuments:
         self._lock = hold_at_fork(threading.Lock())
         self._process, self._is_closed = 0, False
         self._containers: dict[str, ContainerProxy] = {}
-        self._open_container(ROWS)
+        try:
+            self._open_container(ROWS)
+        except BaseException:
+            self.close()
+            raise
 
     def list_spaces(self) -> list[int]:
         """Return the spaces of passages that exist."""
@@ -76,7 +80,8 @@ class CosmosDocuments:
     def write(self, space: int, documents: Sequence[Document]) -> None:
         """Add documents, or replace those with the same keys."""
         for batch in self._split_items(space, documents):
-            self._run_batch(space, [("upsert", (item,)) for item in batch])
+            if not self._run_batch(space, [("upsert", (item,)) for item in batch]):
+                raise make_error("Cosmos DB", 449, "another process wrote the same items", self._key)
 
     def replace_rows(self, rows: Sequence[tuple[Document, str]]) -> list[str]:
         """Write each row if the stored one has the stamp beside it; return the keys of rows that are not written.
@@ -100,7 +105,7 @@ class CosmosDocuments:
             try:
                 lost += () if self._run_batch(ROWS, operations) else keys
             except StorageError:  # If only the answer was lost, the rows are written.
-                trails = {one.key: one.fields["trail"] for one in self.read(ROWS, keys)}
+                trails: dict[str, Any] = {one.key: one.fields["trail"] for one in self.read(ROWS, keys)}
                 if not all(item["fields"]["stamp"] in trails.get(item["id"], ()) for item in batch):
                     raise
         return lost
@@ -140,20 +145,12 @@ class CosmosDocuments:
                 self._client.close()
             self._is_closed = True
 
-    def _name_partition(self, space: int) -> str:
-        kinds = {ROWS: "rows", PIECES: "pieces"}
-        return f"{self._partition}.{kinds.get(space, 'passages')}"
-
     def _split_items(self, space: int, documents: Sequence[Document]) -> Iterator[list[dict[str, Any]]]:
         """Yield the documents as items, in batches that fit into a transaction."""
+        part = {"part": name_part(self._partition, space)}
         items = (
-            {
-                "id": one.key,
-                "part": self._name_partition(space),
-                "fields": dict(one.fields),
-                "content": one.content,
-                **({"vector": [*one.vector]} if one.vector else {}),
-            }
+            {"id": one.key, **part, "fields": dict(one.fields), "content": one.content}
+            | ({"vector": [*one.vector]} if one.vector else {})
             for one in documents
         )
         return split_by_size(items, _BATCH, _BATCH_BYTES)
@@ -175,7 +172,7 @@ class CosmosDocuments:
             yield from container.query_items(
                 query=text,
                 parameters=[{"name": name, "value": value} for name, value in values.items()],
-                partition_key=self._name_partition(space),
+                partition_key=name_part(self._partition, space),
             )
 
     def _run_batch(self, space: int, operations: Sequence[Any]) -> bool:
@@ -186,7 +183,7 @@ class CosmosDocuments:
         assert container is not None
         with self._report_errors():
             try:
-                container.execute_item_batch(operations, partition_key=self._name_partition(space))
+                container.execute_item_batch(operations, partition_key=name_part(self._partition, space))
             except CosmosBatchOperationError as error:
                 if error.status_code in (404, 409, 412):
                     return False
@@ -200,8 +197,8 @@ class CosmosDocuments:
             raise StorageError("the store is closed; open it again")
         if self._process != os.getpid():  # Connections must not be shared with the process that forked this one.
             self._client = CosmosClient(self._endpoint, self._key, enable_compact_utf8_item_writes=True)
-            self._database = self._client.create_database_if_not_exists(self._database_name)
             self._process, self._containers = os.getpid(), {}
+            self._database = self._client.create_database_if_not_exists(self._database_name)
         return self._database
 
     def _open_container(self, space: int, *, to_write: bool = False) -> ContainerProxy | None:
@@ -221,12 +218,7 @@ class CosmosDocuments:
                 if not to_write:
                     return None
                 paths = {"includedPaths": [{"path": "/fields/*"}], "excludedPaths": [{"path": "/*"}]}
-                vector = {
-                    "path": "/vector",
-                    "dataType": "float32",
-                    "distanceFunction": "cosine",
-                    "dimensions": dimension,
-                }
+                vector = {"path": "/vector", "dataType": "float32", "distanceFunction": "cosine", "dimensions": space}
                 options: dict[str, Any] = {"indexing_policy": paths}
                 if dimension:
                     paths["vectorIndexes"] = [{"path": "/vector", "type": self._index}]
@@ -252,24 +244,13 @@ class CosmosDocuments:
         try:
             yield
         except CosmosHttpResponseError as error:
-            status = error.status_code
-            if status in (401, 403):
-                text = "Cosmos DB refused the key; check the options endpoint and key, and the rights of the key"
-                raise StorageError(text) from None
-            if status == 429:
-                text = "Cosmos DB limits the rate of requests; try again later, or raise the throughput (RU/s)"
-                raise BusyError(text) from None
-            if status == 404:
+            if error.status_code == 404:
                 self._containers.clear()
-                raise StorageError("a Cosmos DB container was deleted while the store was open; try again") from None
-            reason = (error.http_error_message or str(status)).replace(self._key, "***")
-            raise StorageError(
-                f"Cosmos DB answered {status}: {reason}; try again if the service is not available"
-            ) from None
+            raise make_error("Cosmos DB", error.status_code or 500, error.http_error_message or "", self._key) from None
         except Base64Error:
-            raise ConfigError("the option key is not a key of Cosmos DB: it must be base64") from None
+            raise ConfigError("the option key is not a key of Cosmos DB: those are base64") from None
         except AzureError as error:
-            text = f"Cosmos DB cannot be reached ({type(error).__name__}); check the option endpoint and the network"
+            text = f"Cosmos DB cannot be reached ({type(error).__name__}); check the network and the option endpoint"
             raise StorageError(text) from None
 
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BusyError, ConfigError, MissingExtraError, StorageError
+from ..errors import ConfigError, MissingExtraError, StorageError
 from ..forks import hold_at_fork
 from .documents import ROWS, Condition, Document, split_batches
-from .pieces import PIECES, BoundedDocuments, BoundedStore, split_by_size
+from .service import BoundedDocuments, BoundedStore, make_error, name_part, split_by_size
 
 if TYPE_CHECKING:
     from pinecone import Index, Pinecone
@@ -66,7 +66,11 @@ class PineconeDocuments:
         self._lock = hold_at_fork(threading.Lock())
         self._process, self._is_closed = 0, False
         self._indexes: dict[str, Index] = {}
-        self._open_index(ROWS)
+        try:
+            self._open_index(ROWS)
+        except BaseException:
+            self.close()
+            raise
 
     def list_spaces(self) -> list[int]:
         """Return the spaces of passages that exist."""
@@ -76,14 +80,7 @@ class PineconeDocuments:
 
     def write(self, space: int, documents: Sequence[Document]) -> None:
         """Add documents, or replace those with the same keys."""
-        vectors = (
-            {
-                "id": one.key,
-                "values": [*one.vector] or [1.0],
-                "metadata": {**one.fields, "_content": one.content},
-            }
-            for one in documents
-        )
+        vectors = (_make_vector(document) for document in documents)
         for batch in split_by_size(vectors, _BATCH, _BATCH_BYTES):
             self._upsert(space, batch)
 
@@ -94,7 +91,7 @@ class PineconeDocuments:
         documents: list[Document] = []
         for batch in split_batches(keys, _BATCH):
             with self._report_errors():
-                vectors = index.fetch(ids=batch, namespace=self._name_namespace(space)).vectors
+                vectors = index.fetch(ids=batch, namespace=name_part(self._namespace, space)).vectors
             documents += [_make_document(vector) for vector in vectors.values()]
         return documents
 
@@ -104,7 +101,7 @@ class PineconeDocuments:
             return
         for batch in split_batches(keys, _BATCH):
             with self._report_errors():
-                index.delete(ids=batch, namespace=self._name_namespace(space))
+                index.delete(ids=batch, namespace=name_part(self._namespace, space))
         if space == ROWS:
             self._wait_until(lambda: not self.read(ROWS, keys))
 
@@ -112,7 +109,7 @@ class PineconeDocuments:
         """Yield all documents that meet the conditions, without vectors."""
         if (index := self._open_index(space)) is None:
             return
-        tests, namespace, token = _compile_filter(conditions), self._name_namespace(space), None
+        tests, namespace, token = _compile_filter(conditions), name_part(self._namespace, space), None
         while True:
             with self._report_errors():
                 page = index.fetch_by_metadata(filter=tests, namespace=namespace, limit=_BATCH, pagination_token=token)
@@ -133,7 +130,7 @@ class PineconeDocuments:
                 vector=[*vector],
                 top_k=min(limit, _MOST_HITS),
                 filter=_compile_filter(conditions),
-                namespace=self._name_namespace(space),
+                namespace=name_part(self._namespace, space),
                 include_metadata=has_room,
             ).matches
         documents = map(_make_document, hits) if has_room else self.read(space, [hit.id for hit in hits])
@@ -144,13 +141,16 @@ class PineconeDocuments:
         """Close the connections."""
         with self._lock:
             if self._process == os.getpid() and not self._is_closed:
-                for index in self._indexes.values():
-                    index.close()
+                self._forget_indexes()
                 self._client.close()
             self._is_closed = True
 
+    def _forget_indexes(self) -> None:
+        for name in list(self._indexes):
+            self._indexes.pop(name).close()
+
     def _upsert(self, space: int, vectors: Sequence[Mapping[str, Any]]) -> None:
-        index, namespace = self._open_index(space, to_write=True), self._name_namespace(space)
+        index, namespace = self._open_index(space, to_write=True), name_part(self._namespace, space)
         assert index is not None
         with self._report_errors():
             answer = index.upsert(vectors=vectors, namespace=namespace).response_info
@@ -169,10 +169,6 @@ class PineconeDocuments:
         deadline = time.monotonic() + self._patience
         while not is_visible() and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
-
-    def _name_namespace(self, space: int) -> str:
-        kinds = {ROWS: "rows", PIECES: "pieces"}
-        return f"{self._namespace}.{kinds.get(space, 'passages')}"
 
     def _connect(self) -> Pinecone:
         from pinecone import Pinecone
@@ -216,19 +212,19 @@ class PineconeDocuments:
             raise MissingExtraError("pinecone", "pinecone", "The store pinecone") from error
         try:
             yield
-        except (errors.UnauthorizedError, errors.ForbiddenError):
-            text = "Pinecone refused the API key; check the option api_key, and the project that the key belongs to"
+        except errors.ApiError as error:
+            if error.status_code == 404:
+                self._forget_indexes()
+            raise make_error("Pinecone", error.status_code, error.message, self._api_key) from None
+        except (errors.PineconeConnectionError, errors.PineconeTimeoutError) as error:
+            text = f"Pinecone cannot be reached ({type(error).__name__}); check the network and the option host"
             raise StorageError(text) from None
-        except errors.RateLimitError:
-            raise BusyError("Pinecone limits the rate of requests; try again later, or choose a larger plan") from None
-        except errors.NotFoundError:
-            self._indexes.clear()
-            raise StorageError("a Pinecone index was deleted while the store was open; try again") from None
-        except (errors.ServiceError, errors.PineconeConnectionError, errors.PineconeTimeoutError) as error:
-            raise StorageError(f"Pinecone failed or cannot be reached ({type(error).__name__}); try again") from None
         except errors.PineconeError as error:
-            reason = str(error).replace(self._api_key, "***")
-            raise StorageError(f"Pinecone refused the request: {reason}") from None
+            raise make_error("Pinecone", 400, str(error), self._api_key) from None
+
+
+def _make_vector(one: Document) -> dict[str, Any]:
+    return {"id": one.key, "values": [*one.vector] or [1.0], "metadata": {**one.fields, "_content": one.content}}
 
 
 def _make_document(vector: Any) -> Document:

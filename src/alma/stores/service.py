@@ -1,8 +1,8 @@
-"""Documents larger than a database takes: the content of a large row is kept in pieces, in a space of their own.
+"""What databases behind a web service share: limits on the size of documents, and errors.
 
-A large row is written as pieces under a new token, then as a row that names the token, and then the pieces of other
-tokens are removed. So after a crash every row has its pieces. Pieces without a row are removed by the next write of the same key,
-or by a repair.
+The content of a row that is too large is kept in pieces, in a space of their own. The pieces are written under a new
+token, then the row that names the token, and then the pieces of other tokens are removed. So after a crash every row
+has its pieces. Pieces without a row are removed by the next write of the same key, or by a repair.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from ..errors import StorageError
+from ..errors import BusyError, StorageError
 from .documents import ROWS, Condition, Conditional, Document, Documents, DocumentStore, split_batches
 
 PIECES = -1  # The space of pieces. They have no vectors.
@@ -186,6 +186,26 @@ class BoundedConditionalDocuments(BoundedDocuments):
         if unused := [key for row in heads if row.key in refused for key in _name_pieces(row)]:
             self._inner.remove(PIECES, unused)
         return refused
+
+
+def name_part(store: str, space: int) -> str:
+    """Return the name of the part of a database that holds a space of a store."""
+    kinds = {ROWS: "rows", PIECES: "pieces"}
+    return f"{store}.{kinds.get(space, 'passages')}"
+
+
+def make_error(service: str, status: int, reason: str, secret: str) -> StorageError:
+    """Return the error for an answer of a service. Its text does not contain the secret."""
+    if status in (401, 403):
+        return StorageError(f"{service} refused the key; check the options of the store, and the rights of the key")
+    if status == 404:
+        return StorageError(f"a part of the store was deleted in {service} while it was open; try again")
+    if status == 429:
+        return BusyError(f"{service} limits the rate of requests; try again later, or pay for more of them")
+    text = reason.replace(secret, "***").strip().rstrip(".")
+    if status in (408, 410, 449) or status >= 500:
+        return StorageError(f"{service} is not available (status {status}: {text}); try again later")
+    return StorageError(f"{service} refused a request (status {status}): {text}")
 
 
 def split_by_size(items: Iterable[T], most: int, most_bytes: int) -> Iterator[list[T]]:
