@@ -33,7 +33,7 @@ DOCS = "/docs"
 class TestCosmosStore(StoreContract):
     """The whole contract. Every store has a partition of its own on one server."""
 
-    histories = 6
+    histories = 4
     server: CosmosServer
 
     @classmethod
@@ -109,6 +109,7 @@ def test_the_configuration_opens_it_by_name(server: CosmosServer, tmp_path: Any)
         ({"endpoint": server.url}, r"the option key; write key: \${COSMOS_KEY}"),
         ({"key": KEY}, r"the option endpoint; write endpoint: \${COSMOS_ENDPOINT}"),
         ({"endpoint": server.url, "key": KEY, "index": "hnsw"}, "unknown vector index 'hnsw'"),
+        ({"endpoint": server.url, "key": KEY, "container": "a/b"}, "'a/b' must consist of letters"),
         ({"url": server.url}, "does not take these options"),
     ):
         with pytest.raises(ConfigError, match=text):

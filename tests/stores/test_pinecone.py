@@ -31,7 +31,7 @@ THROTTLED = fail(429, "RESOURCE_EXHAUSTED", "Too many requests", retry_after="0"
 class TestPineconeStore(StoreContract):
     """The whole contract. Every store has a namespace of its own on one server."""
 
-    histories = 6
+    histories = 4
     server: PineconeServer
 
     @classmethod
@@ -103,8 +103,12 @@ def test_the_configuration_opens_it_by_name(server: PineconeServer, tmp_path: An
     store.put([full_record()])
     assert store.get(["full"]) == [full_record()]
     store.close()
-    with pytest.raises(ConfigError, match="does not take these options"):
-        create("pinecone", path=tmp_path, options={"apikey": KEY})
+    for options, text in (
+        ({"apikey": KEY}, "does not take these options"),
+        ({"api_key": KEY, "index": "My_Index"}, "lower-case letters, digits and -"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            create("pinecone", path=tmp_path, options=options)
 
 
 def test_an_index_is_created_for_rows_and_for_each_dimension_and_none_by_reading(

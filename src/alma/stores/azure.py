@@ -7,6 +7,7 @@ only if its etag has not changed since it was compared, so several processes can
 from __future__ import annotations
 
 import os
+import re
 import threading
 from binascii import Error as Base64Error
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,8 +59,17 @@ class CosmosDocuments:
         for name, value in (("endpoint", endpoint), ("key", key)):
             if not value:
                 raise ConfigError(f"Cosmos DB needs the option {name}; write {name}: ${{COSMOS_{name.upper()}}}")
+        for name in (database, container):
+            if not re.fullmatch(r"[\w-]{1,200}", name):
+                raise ConfigError(f"{name!r} must consist of letters, digits, _ and -")
         if index not in _INDEXES:
             raise ConfigError(unknown("vector index", index, _INDEXES))
+        try:
+            from azure import cosmos
+            from azure.core.exceptions import AzureError
+        except ImportError as error:
+            raise MissingExtraError("azure-cosmos", "azure", "The store azure") from error
+        self._sdk, self._any_error = cosmos, AzureError
         self._endpoint, self._key, self._index = endpoint, key, index
         self._database_name, self._name, self._partition = database, container, partition
         self._lock = hold_at_fork(threading.Lock())
@@ -177,26 +187,22 @@ class CosmosDocuments:
 
     def _run_batch(self, space: int, operations: Sequence[Any]) -> bool:
         """Run operations as a transaction; return whether it was, or an item was changed by another process first."""
-        from azure.cosmos.exceptions import CosmosBatchOperationError
-
         container = self._open_container(space, to_write=True)
         assert container is not None
         with self._report_errors():
             try:
                 container.execute_item_batch(operations, partition_key=name_part(self._partition, space))
-            except CosmosBatchOperationError as error:
+            except self._sdk.exceptions.CosmosBatchOperationError as error:
                 if error.status_code in (404, 409, 412):
                     return False
                 raise
         return True
 
     def _connect(self) -> DatabaseProxy:
-        from azure.cosmos import CosmosClient
-
         if self._is_closed:
             raise StorageError("the store is closed; open it again")
         if self._process != os.getpid():  # Connections must not be shared with the process that forked this one.
-            self._client = CosmosClient(self._endpoint, self._key, enable_compact_utf8_item_writes=True)
+            self._client = self._sdk.CosmosClient(self._endpoint, self._key, enable_compact_utf8_item_writes=True)
             self._process, self._containers = os.getpid(), {}
             self._database = self._client.create_database_if_not_exists(self._database_name)
         return self._database
@@ -205,16 +211,13 @@ class CosmosDocuments:
         """Return the container of a space. To write it is created if it does not exist; to read there is None."""
         name, dimension = (f"{self._name}-{space}", space) if space > ROWS else (f"{self._name}-rows", 0)
         with self._lock, self._report_errors():
-            from azure.cosmos import PartitionKey
-            from azure.cosmos.exceptions import CosmosResourceNotFoundError
-
             database = self._connect()
             if name in self._containers:
                 return self._containers[name]
             container = database.get_container_client(name)
             try:
                 properties = container.read()
-            except CosmosResourceNotFoundError:
+            except self._sdk.exceptions.CosmosResourceNotFoundError:
                 if not to_write:
                     return None
                 paths = {"includedPaths": [{"path": "/fields/*"}], "excludedPaths": [{"path": "/*"}]}
@@ -223,7 +226,7 @@ class CosmosDocuments:
                 if dimension:
                     paths["vectorIndexes"] = [{"path": "/vector", "type": self._index}]
                     options["vector_embedding_policy"] = {"vectorEmbeddings": [vector]}
-                container = database.create_container_if_not_exists(name, PartitionKey("/part"), **options)
+                container = database.create_container_if_not_exists(name, self._sdk.PartitionKey("/part"), **options)
                 properties = container.read()
             vectors = properties.get("vectorEmbeddingPolicy", {}).get("vectorEmbeddings", [])
             if [one["dimensions"] for one in vectors] != [dimension] * (dimension > 0):
@@ -237,19 +240,14 @@ class CosmosDocuments:
     def _report_errors(self) -> Iterator[None]:
         """Turn errors of the service into those of alma, without the key."""
         try:
-            from azure.core.exceptions import AzureError
-            from azure.cosmos.exceptions import CosmosHttpResponseError
-        except ImportError as error:
-            raise MissingExtraError("azure-cosmos", "azure", "The store azure") from error
-        try:
             yield
-        except CosmosHttpResponseError as error:
+        except self._sdk.exceptions.CosmosHttpResponseError as error:
             if error.status_code == 404:
                 self._containers.clear()
             raise make_error("Cosmos DB", error.status_code or 500, error.http_error_message or "", self._key) from None
         except Base64Error:
             raise ConfigError("the option key is not a key of Cosmos DB: those are base64") from None
-        except AzureError as error:
+        except self._any_error as error:
             text = f"Cosmos DB cannot be reached ({type(error).__name__}); check the network and the option endpoint"
             raise StorageError(text) from None
 

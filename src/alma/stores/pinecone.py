@@ -7,6 +7,7 @@ processes may see it later. A put of several records is not all or none, and one
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,6 +61,13 @@ class PineconeDocuments:
     ) -> None:
         if not api_key:
             raise ConfigError("Pinecone needs the option api_key; write api_key: ${PINECONE_API_KEY}")
+        if not re.fullmatch(r"[a-z0-9-]{1,30}", index):
+            raise ConfigError(f"the index {index!r} must consist of lower-case letters, digits and -, 30 at most")
+        try:
+            import pinecone
+        except ImportError as error:
+            raise MissingExtraError("pinecone", "pinecone", "The store pinecone") from error
+        self._sdk = pinecone
         self._api_key, self._host, self._name, self._namespace = api_key, host, index, namespace
         self._deployment = {"deployment_type": "managed", "cloud": cloud, "region": region}
         self._patience = patience
@@ -171,12 +179,10 @@ class PineconeDocuments:
             time.sleep(_POLL_SECONDS)
 
     def _connect(self) -> Pinecone:
-        from pinecone import Pinecone
-
         if self._is_closed:
             raise StorageError("the store is closed; open it again")
         if self._process != os.getpid():  # Connections must not be shared with the process that forked this one.
-            self._client = Pinecone(api_key=self._api_key, host=self._host or None)
+            self._client = self._sdk.Pinecone(api_key=self._api_key, host=self._host or None)
             self._process, self._indexes = os.getpid(), {}
         return self._client
 
@@ -207,19 +213,15 @@ class PineconeDocuments:
     def _report_errors(self) -> Iterator[None]:
         """Turn errors of the service into those of alma, without the API key."""
         try:
-            from pinecone import errors
-        except ImportError as error:
-            raise MissingExtraError("pinecone", "pinecone", "The store pinecone") from error
-        try:
             yield
-        except errors.ApiError as error:
+        except self._sdk.ApiError as error:
             if error.status_code == 404:
                 self._forget_indexes()
             raise make_error("Pinecone", error.status_code, error.message, self._api_key) from None
-        except (errors.PineconeConnectionError, errors.PineconeTimeoutError) as error:
+        except (self._sdk.PineconeConnectionError, self._sdk.PineconeTimeoutError) as error:
             text = f"Pinecone cannot be reached ({type(error).__name__}); check the network and the option host"
             raise StorageError(text) from None
-        except errors.PineconeError as error:
+        except self._sdk.PineconeError as error:
             raise make_error("Pinecone", 400, str(error), self._api_key) from None
 
 
