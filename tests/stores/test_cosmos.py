@@ -189,22 +189,17 @@ def test_of_increments_by_several_processes_none_is_lost(server: CosmosServer) -
     stores = [CosmosStore(endpoint=server.url, key=KEY) for _ in range(3)]
     stores[0].put([make_record("a", body={"count": 0}, vectors=(EAST,))])
 
-    def count_up(store: CosmosStore) -> int:
-        conflicts = 0
+    def count_up(store: CosmosStore) -> None:
         for _ in range(5):
             while True:
                 (record,) = store.get(["a"])
                 body, version = {"count": record.body["count"] + 1}, record.version + 1
-                try:
+                with suppress(ConflictError):
                     store.put([make_record("a", body=body, version=version, vectors=(EAST,))])
                     break
-                except ConflictError:
-                    conflicts += 1
-        return conflicts
 
     with ThreadPoolExecutor(3) as pool:
-        conflicts = sum(pool.map(count_up, stores))
-    assert conflicts > 0
+        list(pool.map(count_up, stores))
     assert stores[1].get(["a"])[0].body == {"count": 15}
     assert stores[2].check() == []
     for store in stores:
