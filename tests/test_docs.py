@@ -84,8 +84,9 @@ def test_the_architecture_page_names_every_package() -> None:
 
 @named
 def test_yaml_examples_load(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     for found in blocks(document, "yaml"):
+        for name in re.findall(r"\$\{(\w+)\}", found["text"]):
+            monkeypatch.setenv(name, "test")
         file = tmp_path / "config.yaml"
         file.write_text(found["text"])
         load(file)
