@@ -111,7 +111,7 @@ def test_conditions_on_the_body_are_met(tmp_path: Path) -> None:
     for limit in (None, 0, 2):
         assert list(store.scan(where, limit)) == list(plain.scan(where, limit))
     assert store.nearest(EAST, where, 2) == plain.nearest(EAST, where, 2)
-    assert store.count(where) == {("heuristic", "", "active"): 3}  # type: ignore[attr-defined]
+    assert store.count(where) == {("heuristic", "", "active"): 3}
     store.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -16,7 +17,6 @@ import pytest
 from alma import ports, retry
 from alma.errors import BusyError, ConfigError, ConflictError, ReadOnlyError, StorageError, UnavailableError
 from alma.ports import Store
-from alma.stores import wrappers
 from alma.stores.encryption import EncryptedStore
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
@@ -291,7 +291,7 @@ class Flaky(MemoryStore):
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     seconds: list[float] = []
     monkeypatch.setattr(retry, "sleep", seconds.append)
-    monkeypatch.setattr(wrappers.time, "sleep", seconds.append)
+    monkeypatch.setattr(time, "sleep", seconds.append)
     return seconds
 
 
@@ -401,7 +401,7 @@ def test_after_many_failures_calls_fail_at_once_until_the_database_is_back(
     pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(wrappers.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     inner = Flaky()
     store = RetryingStore(inner, RetrySettings(attempts=2, failures=4, rest=30.0))
     inner.before = [UnavailableError("gone")] * 5

@@ -30,6 +30,17 @@ def check_name(name: str) -> None:
         raise ConfigError(unknown("storage", name, STORES))
 
 
+def check_vectors(name: str, storage: str) -> None:
+    """Raise ConfigError unless the vectors of that storage can be kept in the database of that name."""
+    if name not in VECTORS:
+        raise ConfigError(unknown("vectors", name, VECTORS))
+    if storage in VECTORS:
+        raise ConfigError(
+            f"storage {storage!r} keeps its vectors itself; remove `vectors`, or set storage to one of: "
+            f"{', '.join(one for one in STORES if one not in VECTORS)}"
+        )
+
+
 def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
     """Return the store of that name. `path` is its file, if it is kept in one."""
     check_name(name)

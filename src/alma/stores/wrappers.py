@@ -46,7 +46,9 @@ class Wrapper:
 
     def __new__(cls, store: Store, *_: object, **__: object) -> Self:
         names = [name for name, protocol in _OPTIONAL.items() if isinstance(store, protocol)]
-        return object.__new__(_derive_class(cls, tuple(name for name in names if name not in cls.hidden)))
+        kind: Hashable = cls
+        wrapper: Self = object.__new__(_derive_class(kind, tuple(name for name in names if name not in cls.hidden)))
+        return wrapper
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -89,12 +91,13 @@ class Wrapper:
 
 
 @lru_cache(maxsize=256)
-def _derive_class(cls: type[Wrapper], names: tuple[str, ...]) -> type[Wrapper]:
+def _derive_class(cls: Hashable, names: tuple[str, ...]) -> Any:
     """Return the class with these optional methods."""
 
     def pass_on(name: str) -> Callable[..., Any]:
         return lambda self, *args: self._call(name, *args)
 
+    assert isinstance(cls, type)
     methods = {name: getattr(cls, f"_{name}", None) or pass_on(name) for name in names}
     return type(cls.__name__, (cls,), {"__doc__": cls.__doc__, "__module__": cls.__module__, **methods})
 
@@ -293,7 +296,7 @@ class RetryingStore(Wrapper):
     def _snapshot(self) -> Iterator[None]:
         with ExitStack() as stack:
             self._repeat(lambda: stack.enter_context(self._try("snapshot")))
-            depth = getattr(self._snapshots, "depth", 0)
+            depth = self._get_depth()
             self._snapshots.depth = depth + 1
             stack.callback(setattr, self._snapshots, "depth", depth)
             yield
@@ -327,9 +330,14 @@ class RetryingStore(Wrapper):
         return answer
 
     def _choose_pause(self, attempt: int, _: Exception) -> float | None:
-        if self._failures >= self._settings.failures or getattr(self._snapshots, "depth", 0):
+        if self._failures >= self._settings.failures or self._get_depth():
             return None
-        return min(self._settings.longest_pause, self._settings.pause * 2**attempt) * uniform(0.5, 1.0)
+        longest = self._settings.pause * 2.0**attempt
+        return min(self._settings.longest_pause, longest) * uniform(0.5, 1.0)
+
+    def _get_depth(self) -> int:
+        """Return how many snapshots this thread is in."""
+        return int(vars(self._snapshots).get("depth", 0))
 
     def _list_unwritten(self, records: Sequence[Record]) -> Sequence[Record]:
         """Return which records of a put with an unknown outcome must still be written."""

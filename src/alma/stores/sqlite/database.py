@@ -213,6 +213,7 @@ class Database:
                 db.close()
 
     def _connect(self) -> sqlite3.Connection:
+        refusals: tuple[type[Exception], ...] = (ReadOnlyError, *self._errors)
         try:
             if self.read_only:
                 if not self.path.exists():
@@ -220,7 +221,7 @@ class Database:
             else:
                 _create_file(self.path)
                 return self._open_prepared("mode=rw")
-        except (ReadOnlyError, *self._errors) as error:
+        except refusals as error:
             if not (self.path.exists() and (isinstance(error, ReadOnlyError) or _get_code(error) in _REFUSED)):
                 raise
         try:
