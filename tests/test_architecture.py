@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"errors"},
     "trust_register": {"errors", "files"},
     "ignore": set(),
-    "stores": {"forks", "files", "ports", "retry", "types", "errors"},
+    "stores": {"forks", "files", "retry", "ports", "types", "errors"},
     "retry": set(),
     "embedders": {"forks", "retry", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},

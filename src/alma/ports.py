@@ -65,11 +65,28 @@ class Snapshots(Protocol):
 
 
 @runtime_checkable
+class Limited(Protocol):
+    """A store that does not keep all promises of `Store`, and says so."""
+
+    limits: Mapping[str, str]
+    """Of `atomic`, `many writers` and `persistent` those that are missing: what happens, and what to use instead."""
+
+
+@runtime_checkable
 class Checkable(Protocol):
     """A store that can look for damage in itself."""
 
     def check(self) -> list[str]:
         """Return the problems, one sentence each; empty if the store is intact."""
+
+
+@runtime_checkable
+class Repairable(Protocol):
+    """A store that can complete or remove what a crash left behind."""
+
+    def repair(self) -> int:
+        """Repair what `check` reports, and return how many problems there were. Nobody else may write meanwhile."""
+        ...
 
 
 @runtime_checkable

@@ -6,17 +6,35 @@ crash every row still has its passages, and passages without a row are ignored a
 
 Conditions select a superset: moments are whole seconds, and values of the body are not indexed. The records that come
 back are checked with `Where.accepts`, and ranked by their own vectors.
+
+A database that is `Conditional` takes several writers. Any other has one: it is locked like a folder, or the writer
+keeps a lease, a document with the time when it ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from math import floor
-from typing import NamedTuple, Protocol
+from hashlib import blake2b
+from heapq import nsmallest
+from itertools import groupby, islice
+from math import ceil, floor
+from pathlib import Path
+from secrets import token_hex
+from typing import NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
-from ..types.query import Where
-from ..types.record import Record
+from ..errors import BusyError, ConflictError, CorruptStoreError, StorageError
+from ..files import make_private_folder, try_lock
+from ..forks import hold_at_fork
+from ..types.query import Hit, Where
+from ..types.record import Record, Vector, cosine, from_json, to_json, unit
+from .memory import own_record, refuse_version
 
 ROWS = 0  # The space of rows; that of passages is the dimension of their vectors.
 _BEGINNING, _END = -(2**36), 2**38  # Before and after all moments, in seconds: where a time of validity is open.
@@ -32,6 +50,8 @@ _NAMES = {
     "linked": "links",
     "tagged": "tags",
 }
+NAMED, NUMBERED = tuple(_NAMES.values()), ("created", "begins", "ends")
+"""The fields that conditions are about: texts or lists of texts, and whole numbers."""
 
 
 class Condition(NamedTuple):
@@ -54,7 +74,16 @@ class Document:
 
 
 class Documents(Protocol):
-    """A database of documents. A space holds documents whose vectors have one dimension; `ROWS` have none."""
+    """A database of documents. A space holds documents whose vectors have one dimension; `ROWS` have none.
+
+    Keys are ASCII letters, digits and hyphens. Zero vectors are never written or searched.
+    """
+
+    is_locked: bool  # No other process can open the database while this one has it open, as with a local folder.
+
+    def list_spaces(self) -> list[int]:
+        """Return the spaces of passages that exist."""
+        ...
 
     def write(self, space: int, documents: Sequence[Document]) -> None:
         """Add documents, or replace those with the same keys; durable on return."""
@@ -78,6 +107,19 @@ class Documents(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
+
+
+@runtime_checkable
+class Conditional(Protocol):
+    """A database that compares before it writes, so that several processes can write and no increment is lost."""
+
+    def replace_rows(self, rows: Sequence[tuple[Document, str]]) -> list[str]:
+        """Write each row if the field `stamp` of the stored one is the text beside it (empty: if none is stored).
+
+        Return the keys of the rows that were changed meanwhile and are not written. A row that was written and then
+        replaced by another process is one that has the new row's `stamp` in the list of its field `trail`.
+        """
+        ...
 
 
 def list_fields(record: Record) -> dict[str, str | int | list[str]]:
@@ -108,6 +150,321 @@ def compile_conditions(where: Where) -> list[Condition]:
     ):
         if moment is not None:
             second = floor(moment.timestamp())
-            limits = {"at_least": second} if is_least else {"at_most": second}
-            conditions.append(Condition(field, **limits))
+            limits = (second, None) if is_least else (None, second)
+            conditions.append(Condition(field, None, *limits))
     return conditions
+
+
+# --- passages
+
+
+def make_key(id: str) -> str:
+    """Return the key of the row of a record."""
+    return blake2b(id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def name_passages(record: Record) -> dict[str, Vector]:
+    """Return the vector of each passage by its key, which differs with the version, the vector and the fields."""
+    prefix = f"{make_key(record.id)}-{record.version}"
+    fields = repr(list_fields(record)).encode("utf-8", "surrogatepass")
+    passages = {}
+    for vector in filter(None, record.vectors):
+        # The cosine of a zero vector is 0. Of the two directions of an axis one is at least as near.
+        for one in (vector,) if any(vector) else (b"\x01" + vector[1:], b"\xff" + vector[1:]):
+            passages[f"{prefix}-{blake2b(one + fields, digest_size=8).hexdigest()}"] = one
+    return passages
+
+
+def write_passages(documents: Documents, records: Iterable[Record]) -> None:
+    """Write the passages of these records."""
+    spaces = defaultdict(list)
+    for record in records:
+        fields, content = list_fields(record), json.dumps(record.id)
+        for key, vector in name_passages(record).items():
+            spaces[len(vector)].append(Document(key, fields, content, unit(vector)))
+    for space, passages in spaces.items():
+        documents.write(space, passages)
+
+
+def remove_passages(documents: Documents, records: Iterable[Record], keep: Iterable[Record] = ()) -> None:
+    """Remove the passages of these records, except those of the records to keep."""
+    needed = {key for record in keep for key in name_passages(record)}
+    spaces = defaultdict(list)
+    for record in records:
+        for key, vector in name_passages(record).items():
+            if key not in needed:
+                spaces[len(vector)].append(key)
+    for space, keys in spaces.items():
+        documents.remove(space, keys)
+
+
+def compare_passages(documents: Documents, records: Iterable[Record]) -> tuple[list[str], dict[int, list[str]]]:
+    """Return the ids of the records that lack passages, and the keys of passages without a record, by space."""
+    present = {space: {one.key for one in documents.find(space, [])} for space in documents.list_spaces()}
+    incomplete = []
+    for record in records:
+        passages = name_passages(record)
+        if any(key not in present.get(len(vector), ()) for key, vector in passages.items()):
+            incomplete.append(record.id)
+        for key, vector in passages.items():
+            present.get(len(vector), set()).discard(key)
+    return incomplete, {space: sorted(keys) for space, keys in present.items() if keys}
+
+
+def describe_problems(documents: Documents, records: Iterable[Record]) -> list[str]:
+    """Return what a crash left behind, one sentence each."""
+    incomplete, leftovers = compare_passages(documents, records)
+    problems = [f"{id!r} cannot be found by its vectors; repair the store" for id in incomplete]
+    count = sum(map(len, leftovers.values()))
+    return [*problems, f"{count} vectors belong to no record; repair the store"] if count else problems
+
+
+def repair_passages(documents: Documents, rows: Callable[[], Iterable[Record]], get: Read) -> int:
+    """Write the passages that are missing, remove those without a record, and return how many were affected."""
+    incomplete, leftovers = compare_passages(documents, rows())
+    write_passages(documents, get(incomplete))
+    for space, keys in leftovers.items():
+        documents.remove(space, keys)
+    return len(incomplete) + sum(map(len, leftovers.values()))
+
+
+Read = Callable[[Sequence[str]], list[Record]]
+_CLEARLY = 1e-4  # Scores of a database may be wrong by less than this.
+
+
+def find_nearest(documents: Documents, vector: Vector, where: Where, limit: int, get: Read) -> list[Hit]:
+    """Return the nearest records: more passages are asked for until the rest is clearly further away."""
+    conditions = compile_conditions(where)
+    if limit <= 0 or not vector or not can_match(conditions):
+        return []
+    scores: dict[str, float] = {}
+    seen: set[str] = set()
+    count = 2 * limit + 16
+    while True:
+        if any(vector):
+            passages = documents.search(len(vector), unit(vector), conditions, count)
+            is_complete = len(passages) < count
+        else:
+            passages, is_complete = [(one, 0.0) for one in documents.find(len(vector), conditions)], True
+        ids = {json.loads(passage.content) for passage, _ in passages} - seen
+        seen |= ids
+        for record in get(list(ids)):
+            cosines = [cosine(vector, other) for other in record.vectors if len(other) == len(vector)]
+            if cosines and where.accepts(record):
+                scores[record.id] = max(cosines)
+        hits = nsmallest(limit, (Hit(*item) for item in scores.items()), key=lambda hit: (-hit.score, hit.id))
+        if is_complete or (len(hits) == limit and passages[-1][1] < hits[-1].score - _CLEARLY):
+            return hits
+        count *= 4
+
+
+def can_match(conditions: Sequence[Condition]) -> bool:
+    """Return whether any document can meet the conditions: an empty list of names matches nothing."""
+    return all(condition.names != () for condition in conditions)
+
+
+# --- the store
+
+_TRAIL = 8  # So many writers may replace a row before the one that wrote it reads it again.
+_LEASE = "lease"
+_LEASE_SECONDS = 60
+_SETTLE_SECONDS = 0.05  # Of two processes that write a lease at once, the second one has it after this time.
+
+
+class DocumentStore:
+    """Records in a database of documents. Words are ranked by the engine."""
+
+    limits: Mapping[str, str] = {
+        "atomic": "when the process or the connection fails during a put of several records, some may be written; "
+        "use sqlite or postgres where all or none must be",
+        "many writers": "one process at a time can write; use `alma serve` for several, or storage: postgres",
+    }
+
+    def __init__(self, documents: Documents) -> None:
+        self.documents = documents
+        self._lock = hold_at_fork(threading.RLock())
+        self._is_closed = False
+        self._process = os.getpid()
+        self._token = token_hex(8)
+        self._leased_until = 0.0  # By the monotonic clock.
+        self._has_many_writers = isinstance(documents, Conditional) and not documents.is_locked
+        if self._has_many_writers:
+            self.limits = {name: text for name, text in self.limits.items() if name != "many writers"}
+
+    def put(self, records: Sequence[Record]) -> None:
+        """Store new or newer records. All versions are checked before anything is written."""
+        fresh = [own_record(record) for record in records]
+        with self._open(to_write=True) as documents:
+            rows = {row.key: row for row in documents.read(ROWS, _make_keys(one.id for one in fresh))}
+            stored = {key: decode_record(row) for key, row in rows.items()}
+            changed: dict[str, Record] = {}
+            for record in fresh:
+                key = make_key(record.id)
+                present = changed.get(key) or stored.get(key)
+                if present is not None and record.version <= present.version:
+                    raise refuse_version(record, present.version)
+                changed[key] = record
+            if not changed:
+                return
+            write_passages(documents, changed.values())
+            self._replace_rows(changed, rows)
+            remove_passages(documents, stored.values())
+
+    def _replace_rows(self, changed: Mapping[str, Record], stored: Mapping[str, Document]) -> None:
+        """Replace the stored rows, then add the new ones; ConflictError if another process was faster."""
+        rows = {key: _make_row(key, record, stored.get(key)) for key, record in changed.items()}
+        if not isinstance(self.documents, Conditional):
+            self.documents.write(ROWS, list(rows.values()))
+            return
+        written: list[str] = []
+        for keys in ([key for key in rows if key in stored], [key for key in rows if key not in stored]):
+            expected = [(rows[key], _read_stamp(stored[key]) if key in stored else "") for key in keys]
+            lost = self.documents.replace_rows(expected) if keys else []
+            written += [key for key in keys if key not in lost]
+            if not lost:
+                continue
+            undo = [(stored[key], _read_stamp(rows[key])) for key in written if key in stored]
+            if undo:
+                self.documents.replace_rows(undo)
+            self.documents.remove(ROWS, [key for key in written if key not in stored])
+            present = self.get([record.id for record in changed.values()])
+            remove_passages(self.documents, changed.values(), keep=present)
+            ids = ", ".join(changed[key].id for key in lost)
+            raise ConflictError(f"{ids}: another process changed it first; read it again and retry")
+
+    def get(self, ids: Sequence[str]) -> list[Record]:
+        """Return the records with these ids, in order; unknown ids are left out."""
+        with self._open() as documents:
+            rows = {row.key: row for row in documents.read(ROWS, _make_keys(ids))}
+        return [decode_record(rows[key]) for key in map(make_key, ids) if key in rows]
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Delete the records with these ids and return how many existed. The passages go first: a retry ends it."""
+        with self._open(to_write=True) as documents:
+            stored = self.get(list(dict.fromkeys(ids)))
+            remove_passages(documents, stored)
+            if stored:
+                documents.remove(ROWS, [make_key(record.id) for record in stored])
+            return len(stored)
+
+    def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        """Yield the records that meet the conditions, newest first."""
+        conditions = compile_conditions(where)
+        with self._open() as documents:
+            rows = (
+                [row for row in documents.find(ROWS, conditions) if row.key != _LEASE] if can_match(conditions) else []
+            )
+        rows.sort(key=_read_second, reverse=True)
+        return islice(_decode_rows(rows, where), limit)
+
+    def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        """Return the records whose vectors are nearest, best first."""
+        with self._open() as documents:
+            return find_nearest(documents, vector, where, limit, self.get)
+
+    def check(self) -> list[str]:
+        """Return what a crash left behind, one sentence each."""
+        with self._open() as documents:
+            return describe_problems(documents, self.scan(Where()))
+
+    def repair(self) -> int:
+        """Complete or remove what a crash left behind, and return how much it was. Nobody else may write meanwhile."""
+        with self._open(to_write=True) as documents:
+            return repair_passages(documents, lambda: self.scan(Where()), self.get)
+
+    def close(self) -> None:
+        """Close the store."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            try:
+                if self._leased_until > 0.0 and self._process == os.getpid():
+                    self.documents.remove(ROWS, [_LEASE])
+            finally:
+                self.documents.close()
+
+    @contextmanager
+    def _open(self, *, to_write: bool = False) -> Iterator[Documents]:
+        with self._lock if to_write else nullcontext():
+            if self._is_closed:
+                raise StorageError("the store is closed; open it again")
+            if self.documents.is_locked and self._process != os.getpid():
+                raise BusyError(f"the store was opened before a fork; {self.limits['many writers']}")
+            if to_write and not self._has_many_writers and not self.documents.is_locked:
+                self._renew_lease()
+            yield self.documents
+
+    def _renew_lease(self) -> None:
+        """Become, or stay, the only writer."""
+        if time.monotonic() < self._leased_until:
+            return
+        now = time.time()
+        for lease in self.documents.read(ROWS, [_LEASE]):
+            seconds = int(cast(int, lease.fields["until"])) - now
+            # A lease that ends later than any can was written by a clock that was wrong.
+            if lease.fields["stamp"] != self._token and 0 < seconds <= 2 * _LEASE_SECONDS:
+                raise BusyError(
+                    f"another process writes (its lease ends in {seconds:.0f} s); {self.limits['many writers']}"
+                )
+        fields: dict[str, str | int | list[str]] = {"stamp": self._token, "until": ceil(now + _LEASE_SECONDS)}
+        self.documents.write(ROWS, [Document(_LEASE, fields)])
+        if self._leased_until == 0.0:
+            time.sleep(_SETTLE_SECONDS)
+            for lease in self.documents.read(ROWS, [_LEASE]):
+                if lease.fields["stamp"] != self._token:
+                    raise BusyError(f"another process began to write; {self.limits['many writers']}")
+        self._leased_until = time.monotonic() + _LEASE_SECONDS / 3
+
+
+def lock_folder(folder: Path) -> ExitStack:
+    """Create the folder of a database that one process can open, and lock it until the stack is closed."""
+    try:
+        make_private_folder(folder)
+        lock = try_lock(folder / "alma.lock")
+    except OSError as error:
+        raise StorageError(f"the folder {folder} cannot be written ({error.strerror}); choose another") from error
+    if lock is None:
+        raise BusyError(f"another process uses {folder}; {DocumentStore.limits['many writers']}, or a server's url")
+    return lock
+
+
+T = TypeVar("T")
+
+
+def split_batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield the items in batches of at most this size."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def decode_record(row: Document) -> Record:
+    """Return the record that a row holds."""
+    try:
+        return from_json(json.loads(row.content))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptStoreError(f"the document {row.key} is not a record; delete it or restore a backup") from error
+
+
+def _make_row(key: str, record: Record, stored: Document | None) -> Document:
+    content = json.dumps(to_json(record), ensure_ascii=False, separators=(",", ":"))
+    stamp, trail = token_hex(8), [] if stored is None else list(cast("list[str]", stored.fields["trail"]))
+    return Document(key, {**list_fields(record), "stamp": stamp, "trail": [stamp, *trail][:_TRAIL]}, content)
+
+
+def _make_keys(ids: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(map(make_key, ids)))
+
+
+def _read_stamp(row: Document) -> str:
+    return str(row.fields["stamp"])
+
+
+def _read_second(row: Document) -> int:
+    return int(cast(int, row.fields["created"]))
+
+
+def _decode_rows(rows: Sequence[Document], where: Where) -> Iterator[Record]:
+    """Yield the records of rows that come by their seconds, those of one second in order."""
+    for _, group in groupby(rows, key=_read_second):
+        records = filter(where.accepts, map(decode_record, group))
+        yield from sorted(records, key=lambda record: (record.created_at, record.id), reverse=True)

@@ -31,7 +31,7 @@ class DictStore(ABC):
 
     def put(self, records: Sequence[Record]) -> None:
         """Store new or newer records, all or none."""
-        fresh = [_own(record) for record in records]
+        fresh = [own_record(record) for record in records]
         with self._open(to_write=True) as stored:
             changed: dict[str, Record] = {}
             for record in fresh:
@@ -75,6 +75,11 @@ class DictStore(ABC):
 
 class MemoryStore(DictStore):
     """A store in memory, which is lost when the process ends."""
+
+    limits: Mapping[str, str] = {
+        "persistent": "the records end with the process; use sqlite",
+        "many writers": "no other process can open the records; use sqlite",
+    }
 
     def __init__(self) -> None:
         self._records: dict[str, Record] | None = {}
@@ -125,7 +130,7 @@ def refuse_record(record: Record, problem: object) -> ValidationError:
     return ValidationError(f"{record.id!r} cannot be stored: {reason}")
 
 
-def _own(record: Record) -> Record:
+def own_record(record: Record) -> Record:
     """Return a copy that no caller can change, or ValidationError if it holds something no store could keep."""
     try:
         for moment in (record.created_at, record.updated_at, record.valid_from, record.valid_to):

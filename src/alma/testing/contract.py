@@ -5,7 +5,8 @@
             return MyStore(self.folder / "memory")
 
 `self.folder` is an empty folder of the test's own. A store that keeps its records beyond the process also says how
-to open the same records again (`open_again`).
+to open the same records again (`open_again`). What a store cannot do it declares in `limits`; then the tests check
+that it fails clearly instead.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import hashlib
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import SkipTest
 
-from ..errors import ConflictError, StorageError, ValidationError
+from ..errors import BusyError, ConflictError, StorageError, ValidationError
 from ..ports import Checkable, Countable, Searchable, Store
 from ..stores.memory import MemoryStore
 from ..types.query import Where
@@ -91,13 +94,16 @@ WEST = quantize([-1.0, 0.0])
 HOUR = timedelta(hours=1)
 
 
-def capabilities(store: Store) -> dict[str, bool]:
-    """What a store can do beyond the port, for the table in the documents."""
+PROMISES = ("persistent", "atomic", "many writers")
+
+
+def capabilities(store: Store | type[Store]) -> dict[str, bool]:
+    """What a store, or a class of stores, can do, for the table in the documents."""
+    limits = getattr(store, "limits", {})
+    methods = {"words": "match", "count": "count", "check": "check"}
     return {
-        "words": isinstance(store, Searchable),
-        "count": isinstance(store, Countable),
-        "check": isinstance(store, Checkable),
-        "persistent": hasattr(store, "path"),
+        **{name: hasattr(store, method) for name, method in methods.items()},
+        **{name: name not in limits for name in PROMISES},
     }
 
 
@@ -143,7 +149,7 @@ class StoreContract(Room):
 
     def open_again(self, store: Store) -> Store:
         """Another handle on the same records, while `store` is open or after it was closed."""
-        raise SkipTest("the store does not persist after it is closed")
+        raise NotImplementedError("return another handle on the records of the store, or declare a limit `persistent`")
 
     def setup_method(self) -> None:
         """Open an empty store."""
@@ -168,9 +174,15 @@ class StoreContract(Room):
     def _near(self, limit: int = 10, /, **conditions: Any) -> list[str]:
         return [hit.id for hit in self.store.nearest(EAST, Where(**conditions), limit)]
 
+    def _can(self, capability: str) -> bool:
+        """Return whether the store can do this; what it cannot do must be declared with a sentence that explains it."""
+        limits = getattr(self.store, "limits", {})
+        assert set(limits) <= set(PROMISES), limits
+        assert all(len(text.split()) > 5 for text in limits.values()), "a limit says what to use instead"
+        return capabilities(self.store)[capability]
+
     def _match(self, words: str, limit: int = 10, /, **conditions: Any) -> list[str]:
-        if not isinstance(self.store, Searchable):
-            raise SkipTest("the store does not rank by words")
+        assert isinstance(self.store, Searchable)
         hits = self.store.match(words, Where(**conditions), limit)
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
         return [hit.id for hit in hits]
@@ -376,6 +388,8 @@ class StoreContract(Room):
 
     def test_match_finds_what_shares_a_word(self) -> None:
         """Match finds what shares a word."""
+        if not self._can("words"):
+            return
         texts = {"a": "The cache was stale", "b": "a STALE, token!", "c": "nothing of it", "d": ""}
         self.store.put([make_record(id, text=text, agent="x") for id, text in texts.items()])
         assert set(self._match("stale unrelated")) == {"a", "b"}
@@ -386,6 +400,8 @@ class StoreContract(Room):
 
     def test_match_takes_any_text_for_words(self) -> None:
         """Match takes any text for words."""
+        if not self._can("words"):
+            return
         self._put("a", text="plain words: NOT a query, c++ x")
         for words in ('"', "*", "-", "( )", "++ --", "\x00", "', ;", "\U0001faf0"):
             assert self._match(words) == [], words
@@ -394,6 +410,8 @@ class StoreContract(Room):
 
     def test_match_takes_words_of_any_length(self) -> None:
         """Match takes words of any length."""
+        if not self._can("words"):
+            return
         # Scripts without spaces make one word of a whole page; an index may cut it, even inside a character.
         long = "\u6570\u636e\u5e93" * 10_000
         self.store.put([make_record("a", text="alpha"), make_record("long", text=f"x {long}")])
@@ -402,6 +420,8 @@ class StoreContract(Room):
 
     def test_match_filters_before_it_ranks(self) -> None:
         """Match filters before it ranks."""
+        if not self._can("words"):
+            return
         many = [str(i) for i in range(300)]
         self._put(*(f"crowd{i}" for i in many), agent="many", text="word word word")
         self._put(*(f"old{i}" for i in many), agent="few", status=Status.ARCHIVED, text="word word")
@@ -411,6 +431,8 @@ class StoreContract(Room):
 
     def test_rarer_words_weigh_more(self) -> None:
         """Rarer words weigh more."""
+        if not self._can("words"):
+            return
         self._put(*map(str, range(20)), text="common thing")
         self._put("rare", text="unusual thing")
         assert self._match("common unusual", 1) == ["rare"]
@@ -422,12 +444,19 @@ class StoreContract(Room):
         self.store.put([full_record(), make_record("gone", vectors=(EAST,))])
         self.store.delete(["gone"])
         self.store.close()
+        if not self._can("persistent"):
+            self.store = self.make_store()
+            assert self._scan() == []
+            return
         self.store = self.open_again(self.store)
         assert list(self.store.scan(Where())) == [full_record()]
         assert self._near() == []
 
     def test_two_handles_see_each_others_writes(self) -> None:
         """Two handles see each others writes."""
+        if not self._can("many writers"):
+            self._refuse_second_writer()
+            return
         with closing(self.open_again(self.store)) as other:
             for store, id in ((self.store, "a"), (other, "b"), (self.store, "c"), (other, "d")):
                 store.put([make_record(id, text="word", vectors=(EAST,))])
@@ -440,6 +469,55 @@ class StoreContract(Room):
             assert [hit.id for hit in other.nearest(EAST, Where(), 9)] == ["c", "d", "a"]
             refused(ConflictError, self._put, "a", version=1)
 
+    def _refuse_second_writer(self) -> None:
+        """A second handle fails when it is opened or writes, and says what to use; the first one goes on."""
+        if not self._can("persistent"):
+            return
+        self._put("a")
+
+        def write() -> None:
+            with closing(self.open_again(self.store)) as other:
+                other.put([make_record("b")])
+
+        assert "use" in str(refused(BusyError, write))
+        self._put("c")
+        assert self._scan() == ["c", "a"]
+
+    def test_a_reader_sees_all_of_a_put_or_nothing(self) -> None:
+        """A reader sees all of a put or nothing."""
+        if not self._can("atomic"):
+            return
+
+        def write_often() -> None:
+            for version in range(1, 30):
+                self._put("a", "b", "c", version=version)
+
+        with ThreadPoolExecutor(1) as pool:
+            writing = pool.submit(write_often)
+            while not writing.done():
+                assert len({record.version for record in self.store.get(["a", "b", "c"])}) <= 1
+        writing.result()
+        assert len(self.store.get(["a", "b", "c"])) == 3
+
+    def test_of_equal_increments_by_several_threads_none_is_lost(self) -> None:
+        """Of equal increments by several threads none is lost."""
+        self._put("a", body={"count": 0}, vectors=(EAST,))
+
+        def count_up(_: int) -> None:
+            for _ in range(5):
+                while True:
+                    (record,) = self.store.get(["a"])
+                    body = {"count": record.body["count"] + 1}
+                    with suppress(ConflictError):
+                        self.store.put([replace(record, body=body, version=record.version + 1)])
+                        break
+
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(count_up, range(3)))
+        assert self.store.get(["a"])[0].body == {"count": 15}
+        assert self._near() == ["a"]
+        assert not isinstance(self.store, Checkable) or self.store.check() == []
+
     def test_a_closed_store_says_so(self) -> None:
         """A closed store says so."""
         self.store.close()
@@ -450,7 +528,8 @@ class StoreContract(Room):
     def test_counting_agrees_with_scanning(self) -> None:
         """Counting agrees with scanning."""
         if not isinstance(self.store, Countable):
-            raise SkipTest("the store cannot count records")
+            assert not self._can("count")
+            return
         self.store.put([full_record(), make_record("a"), make_record("b"), make_record("c", status=Status.ARCHIVED)])
         for where in (Where(), Where(statuses=[Status.ACTIVE]), Where(agents=[]), Where(tagged=full_record().tags)):
             expected = Counter((one.kind, one.agent, str(one.status)) for one in self.store.scan(where))
