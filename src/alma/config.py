@@ -282,7 +282,7 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
 def _build_options(name: str, data: Any, base: Path) -> dict[str, object]:
     """Return the options of a store or an embedder. A relative `path` starts at the project."""
     options: dict[str, object] = _check(name, "Mapping[str, object]", {} if data is None else data)
-    if isinstance(path := options.get("path"), str) and path.strip():
+    if isinstance(path := options.get("path"), str) and path.strip() not in ("", ":memory:"):
         options["path"] = str(_under(base, path.strip()))
     return options
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from alma import ports, retry
+from alma import ports, retry, stores
 from alma.errors import BusyError, ConfigError, ConflictError, ReadOnlyError, StorageError, UnavailableError
 from alma.ports import Store
 from alma.stores.encryption import EncryptedStore
@@ -30,7 +30,7 @@ from alma.types.storage import CacheSettings, RetrySettings
 
 PROTOCOLS = (
     *(ports.Searchable, ports.Snapshots, ports.Checkable, ports.Countable),
-    *(ports.Copyable, ports.Vacuumable, ports.Watchable),
+    *(ports.Copyable, ports.Vacuumable, ports.Watchable, ports.Limited, ports.Repairable),
 )
 KEY = bytes(range(32))
 WRAPPERS: dict[str, Callable[[Store], Store]] = {
@@ -93,11 +93,14 @@ class TestAllWrappersOverSQLite(_OverSQLite):
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
-@pytest.mark.parametrize("kind", ["memory", "file", "sqlite"])
+@pytest.mark.parametrize("kind", ["memory", "file", "sqlite", "qdrant"])
 def test_a_wrapper_can_do_what_its_store_can_do(tmp_path: Path, name: str, kind: str) -> None:
-    inner: Store = {"memory": MemoryStore, "file": FileStore, "sqlite": SQLiteStore}[kind](
-        *(() if kind == "memory" else (tmp_path / "store",))
-    )
+    options = {"path": ":memory:"} if kind == "qdrant" else {}
+    inner = stores.create(kind, path=tmp_path / "store", options=options)
+    if name == "cached" and kind == "qdrant":
+        refused(ConfigError, CachedStore, inner)
+        inner.close()
+        return
     outer = WRAPPERS[name](inner)
     able = [protocol for protocol in PROTOCOLS if isinstance(inner, protocol)]
     if name == "encrypted":
@@ -371,6 +374,21 @@ def test_a_repeated_delete_counts_what_the_first_try_deleted(pauses: list[float]
     store.put([make_record("a"), make_record("b")])
     inner.after = [UnavailableError("connection lost")]
     assert store.delete(["a", "b", "b", "?"]) == 2
+
+
+def test_of_a_put_that_was_stored_in_part_the_rest_is_written(pauses: list[float]) -> None:
+    class Partial(Flaky):
+        limits = {"atomic": "some records may be written; use sqlite"}
+
+        def put(self, records: Any) -> None:
+            self.calls += 1
+            MemoryStore.put(self, records[:1] if self.calls == 1 else records)
+            self._fail(self.after)
+
+    inner = Partial()
+    inner.after = [UnavailableError("connection lost")]
+    RetryingStore(inner).put([make_record("a"), make_record("b")])
+    assert inner.get(["a", "b"]) == [make_record("a"), make_record("b")]
 
 
 @pytest.mark.parametrize("limit", [None, 4, 2])

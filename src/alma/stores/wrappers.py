@@ -15,11 +15,22 @@ from datetime import timedelta
 from functools import lru_cache
 from itertools import chain, islice
 from random import uniform
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from ..errors import BusyError, ConfigError, ConflictError, ReadOnlyError, StorageError, UnavailableError
 from ..forks import hold_at_fork
-from ..ports import Checkable, Copyable, Countable, Searchable, Snapshots, Store, Vacuumable, Watchable
+from ..ports import (
+    Checkable,
+    Copyable,
+    Countable,
+    Limited,
+    Repairable,
+    Searchable,
+    Snapshots,
+    Store,
+    Vacuumable,
+    Watchable,
+)
 from ..retry import call_with_retries
 from ..types.query import Hit, Where
 from ..types.record import Record, Vector
@@ -29,8 +40,9 @@ from .memory import copy_record
 # The method of each optional protocol.
 _OPTIONAL = {
     next(name for name in vars(protocol) if not name.startswith("_")): protocol
-    for protocol in (Searchable, Snapshots, Checkable, Countable, Copyable, Vacuumable, Watchable)
+    for protocol in (Searchable, Snapshots, Checkable, Repairable, Countable, Copyable, Vacuumable, Watchable)
 }
+_WRITES = ("put", "delete", "vacuum", "repair")
 _CACHED = ("get", "scan", "nearest", "match", "count")
 _TRANSIENT = (BusyError, UnavailableError)
 
@@ -46,8 +58,9 @@ class Wrapper:
 
     def __new__(cls, store: Store, *_: object, **__: object) -> Self:
         names = [name for name, protocol in _OPTIONAL.items() if isinstance(store, protocol)]
-        kind: Hashable = cls
-        wrapper: Self = object.__new__(_derive_class(kind, tuple(name for name in names if name not in cls.hidden)))
+        names += ["limits"] if isinstance(store, Limited) else []
+        kind: Any = _derive_class(cast(Any, cls), tuple(name for name in names if name not in cls.hidden))
+        wrapper: Self = object.__new__(kind)
         return wrapper
 
     def __init__(self, store: Store) -> None:
@@ -55,7 +68,7 @@ class Wrapper:
 
     def __getattr__(self, name: str) -> Any:
         # What single stores have beside the protocols, such as `path`.
-        if name.startswith("_") or name in _OPTIONAL:
+        if name.startswith("_") or name in _OPTIONAL or name == "limits":
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         return getattr(self._store, name)
 
@@ -91,14 +104,15 @@ class Wrapper:
 
 
 @lru_cache(maxsize=256)
-def _derive_class(cls: Hashable, names: tuple[str, ...]) -> Any:
+def _derive_class(cls: type, names: tuple[str, ...]) -> type:
     """Return the class with these optional methods."""
 
     def pass_on(name: str) -> Callable[..., Any]:
         return lambda self, *args: self._call(name, *args)
 
-    assert isinstance(cls, type)
     methods = {name: getattr(cls, f"_{name}", None) or pass_on(name) for name in names}
+    if "limits" in methods:
+        methods["limits"] = property(lambda self: self._store.limits)
     return type(cls.__name__, (cls,), {"__doc__": cls.__doc__, "__module__": cls.__module__, **methods})
 
 
@@ -106,7 +120,7 @@ class ReadOnlyStore(Wrapper):
     """A store that can only be read."""
 
     def _call(self, name: str, *args: Any) -> Any:
-        if name in ("put", "delete", "vacuum"):
+        if name in _WRITES:
             raise ReadOnlyError(
                 "the configuration sets read_only, so nothing can be written; remove it, or use another configuration"
             )
@@ -134,7 +148,7 @@ class CachedStore(Wrapper):
         self._snapshots = threading.local()
 
     def _call(self, name: str, *args: Any) -> Any:
-        if name in ("put", "delete", "vacuum"):
+        if name in _WRITES:
             try:
                 return super()._call(name, *args)
             finally:
@@ -344,7 +358,9 @@ class RetryingStore(Wrapper):
         sent = {record.id: record for record in records}
         stored = {record.id: record for record in self._try("get", list(sent))}
         if any(stored.get(id) == record for id, record in sent.items()):
-            # It was written; a store that cannot write all or none may lack some of it.
+            if not isinstance(self._store, Limited) or "atomic" not in self._store.limits:
+                return []
+            # A store that does not write all or none may lack some of it.
             return [one for id, one in sent.items() if id not in stored or stored[id].version < one.version]
         newer = [id for id, record in stored.items() if record.version >= sent[id].version]
         if newer:
