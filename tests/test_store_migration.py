@@ -87,6 +87,20 @@ def test_two_thousand_records_survive_a_round_trip(tmp_path: Path) -> None:
     assert (again.copied, again.unchanged, again.agreement) == (0, 2000, {"vectors": 1.0, "words": 1.0})
 
 
+def test_records_survive_postgres_and_qdrant(tmp_path: Path, postgres_dsn: str) -> None:
+    store = SQLiteStore(tmp_path / "a.db")
+    fill(store, make_records(500))
+    store.close()
+    places = [f"sqlite:{tmp_path}/a.db", postgres_dsn, f"qdrant:{tmp_path}/q", f"sqlite:{tmp_path}/c.db"]
+    places[1] = postgres_dsn if "://" in postgres_dsn else f"postgres:{postgres_dsn}"
+    reports = [migrate_places(source, target) for source, target in pairwise(places)]
+    assert {report.copied for report in reports} == {500}
+    assert len({report.checksum for report in reports}) == 1
+    assert [report.agreement["vectors"] for report in reports] == [1.0, 1.0, 1.0]
+    assert reports[0].agreement["words"] >= 0.9
+    assert read_all(tmp_path / "c.db", SQLiteStore) == read_all(tmp_path / "a.db", SQLiteStore)
+
+
 def test_a_memory_works_the_same_after_the_move(tmp_path: Path) -> None:
     with ALMA(SQLiteStore(tmp_path / "a.db"), HashEmbedder(), project_id="p") as alma:
         for i in range(3):

@@ -71,7 +71,7 @@ def open_store(config: Config) -> Store:
     keys = [] if config.encryption is None else read_keys(config.encryption)
     if is_sqlite and keys:
         options["encryption_keys"] = keys
-    if is_sqlite and config.read_only:
+    if config.read_only and config.storage in stores.READ_ONLY:
         options["read_only"] = True
     if config.storage in stores.IN_A_FILE and not config.path.exists():
         # Before the file exists, so that another process does not treat it as foreign.

@@ -205,7 +205,7 @@ class Migration:
         """Read the source once, write what is new or changed to the target, and return how much that was."""
         report, changes = self.report, 0
         seen: set[str] = set()
-        total = _count_records(self.source, self.where)
+        total = sum(self.source.count(self.where).values()) if isinstance(self.source, Countable) else len(self.digests)
         report.passes += 1
         for batch in _split_batches(self.source.scan(self.where)):
             digests = {record.id: _digest(record) for record in batch}
@@ -214,7 +214,7 @@ class Migration:
             self.digests |= digests
             self.projects |= {record.project for record in batch}
             seen |= digests.keys()
-            self.progress(min(len(seen), total), total)
+            self.progress(len(seen), max(total, len(seen)))
         gone = self.digests.keys() - seen
         if report.passes == 1 and report.is_resumed:
             where = Where(projects=self.projects - {_SHARED})
@@ -340,10 +340,6 @@ def _digest(record: Record) -> bytes:
 
 def _sum_digests(digests: dict[str, bytes]) -> str:
     return hashlib.blake2b(b"".join(digests[id] for id in sorted(digests)), digest_size=16).hexdigest()
-
-
-def _count_records(store: Store, where: Where) -> int:
-    return sum(store.count(where).values()) if isinstance(store, Countable) else sum(1 for _ in store.scan(where))
 
 
 def _split_batches(records: Iterable[Record]) -> Iterator[list[Record]]:

@@ -20,6 +20,7 @@ from alma.ports import Store
 from alma.stores.encryption import EncryptedStore
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
+from alma.stores.postgres import PostgresStore
 from alma.stores.sqlite import SQLiteStore
 from alma.stores.wrappers import CachedStore, ReadOnlyStore, RetryingStore
 from alma.testing import StoreContract, make_record
@@ -233,6 +234,22 @@ def test_readers_of_a_cache_never_miss_a_write_that_was_acknowledged(tmp_path: P
         reader.join()
     assert problems == []
     store.close()
+
+
+def test_a_write_to_postgres_by_another_handle_is_seen_at_once(postgres_dsn: str) -> None:
+    inner, other = PostgresStore(postgres_dsn), PostgresStore(postgres_dsn)
+    store: Any = CachedStore(inner)
+    other.put([make_record()])
+    for version in range(2, 12):
+        assert store.get(["a"])[0].version == store.get(["a"])[0].version == version - 1
+        other.put([make_record(version=version)])
+    with store.snapshot():
+        assert store.get(["a"])[0].version == 11
+        other.delete(["a"])
+        assert [one.version for one in store.scan(Where())] == [11]
+    assert store.get(["a"]) == []
+    store.close()
+    other.close()
 
 
 class Plain:

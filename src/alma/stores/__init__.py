@@ -21,6 +21,7 @@ STORES = {
     "azure": "CosmosStore",
 }
 IN_A_FILE = ("sqlite", "file")  # Their first argument is the path of their file.
+READ_ONLY = ("sqlite", "postgres")  # They have an option `read_only`, with which nothing at all is changed.
 VECTORS = ("qdrant", "chroma", "pinecone", "azure")  # They can keep the vectors of another store's records.
 
 

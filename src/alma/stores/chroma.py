@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from ..errors import ConfigError, MissingExtraError, StorageError
+from ..errors import ConfigError, MissingExtraError, StorageError, UnavailableError
 from .documents import ROWS, Condition, Document, DocumentStore, lock_folder, split_batches
 
 if TYPE_CHECKING:
@@ -152,7 +152,8 @@ class ChromaDocuments:
             if isinstance(error, NotFoundError) or not isinstance(error, (ChromaError, HTTPError, ValueError, OSError)):
                 raise
             hint = "check its url, and that it runs" if not self.is_locked else "check the folder and its permissions"
-            raise StorageError(f"{self._place} failed: {error}; {hint}") from error
+            kind = UnavailableError if isinstance(error, (HTTPError, OSError)) and not self.is_locked else StorageError
+            raise kind(f"{self._place} failed: {error}; {hint}") from error
 
 
 def _connect(folder: str, url: str, headers: Mapping[str, str]) -> Client:
