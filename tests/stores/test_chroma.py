@@ -7,16 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from alma.errors import BusyError, ConfigError, StorageError
 from alma.ports import Store
 from alma.stores.chroma import ChromaStore
-from alma.testing import StoreContract, make_record
-from alma.types.query import Where
+from alma.testing import StoreContract
 
 
 class TestChromaFolder(StoreContract):

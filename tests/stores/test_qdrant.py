@@ -1,15 +1,110 @@
 from __future__ import annotations
 
+import socket
+import stat
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from alma.errors import ConfigError, StorageError
 from alma.ports import Store
 from alma.stores.qdrant import QdrantStore
-from alma.testing import StoreContract
+from alma.testing import StoreContract, capabilities, make_record
+from alma.types.query import Where
+from alma.types.record import quantize
 
 
 class TestQdrantFolder(StoreContract):
-    histories = 15
+    histories = 60
 
     def make_store(self) -> Store:
+        return self.open_again(None)
+
+    def open_again(self, store: Store | None) -> Store:
         return QdrantStore(path=str(self.folder / "qdrant"))
 
-    def open_again(self, store: Store) -> Store:
-        return QdrantStore(path=str(self.folder / "qdrant"))
+
+class TestQdrantInMemory(StoreContract):
+    histories = 30
+
+    def make_store(self) -> Store:
+        return QdrantStore(path=":memory:")
+
+
+OPEN = """
+import sys
+from alma.errors import BusyError
+from alma.stores.{name} import {cls}
+try:
+    {cls}(path=sys.argv[1])
+except BusyError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(("name", "cls"), [("qdrant", "QdrantStore"), ("chroma", "ChromaStore")])
+def test_a_second_process_is_told_what_to_use(tmp_path, name, cls):
+    path = str(tmp_path / "folder")
+    script = [sys.executable, "-c", OPEN.format(name=name, cls=cls), path]
+    with closing(create(name, path=tmp_path, options={"path": path})) as store:
+        store.put([make_record("a")])
+        told = subprocess.run(script, capture_output=True, text=True, check=True, timeout=60).stdout
+        assert "another process uses" in told
+        assert "use `alma serve`" in told
+        assert "server's url" in told
+        store.put([make_record("b")])
+    # The lock ends with the store.
+    assert subprocess.run(script, capture_output=True, text=True, check=True, timeout=60).stdout == ""
+
+
+def test_the_folder_is_private(tmp_path):
+    QdrantStore(path=str(tmp_path / "folder")).close()
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o700
+
+
+def test_a_folder_takes_a_second_collection(tmp_path):
+    for name in ("one", "one-2", "two"):
+        with closing(QdrantStore(path=str(tmp_path), collection=name)) as store:
+            assert list(store.scan(Where())) == []
+            store.put([make_record(name, vectors=(quantize([1.0, 0.5]),))])
+            assert store.check() == []
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"url": "http://127.0.0.1:1", "path": "x"}, {"path": "x", "collection": "a/b"}]
+)
+def test_wrong_options_are_named(tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError):
+        QdrantStore(**options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_is_not_there_is_tried_again_and_named_without_the_key(monkeypatch):
+    pauses = []
+    monkeypatch.setattr("alma.retry.sleep", pauses.append)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with closing(QdrantStore(url=f"https://user:word@127.0.0.1:{port}", api_key="secret")) as store:
+        assert capabilities(store)["many writers"]
+        with pytest.raises(StorageError, match="127.0.0.1 cannot be reached") as error:
+            store.get(["a"])
+    assert "secret" not in str(error.value)
+    assert "word" not in str(error.value)
+    assert len(pauses) == 2
+
+
+def test_a_conditional_write_of_another_process_is_noticed():
+    """The client's local mode follows the server: no increment is lost, whoever is first."""
+    store = QdrantStore(path=":memory:")
+    store.put([make_record("a", version=1), make_record("b", version=1)])
+    documents = store.documents
+    (row,) = documents.read(ROWS, [make_key("a")])
+    newer = type(row)(row.key, {**row.fields, "stamp": "s2", "trail": ["s2"]}, row.content)
+    assert documents.replace_rows([(newer, "another stamp")]) == [row.key]
+    assert documents.replace_rows([(newer, row.fields["stamp"])]) == []
+    assert documents.replace_rows([(row, "")]) == [row.key], "it exists"
+    store.close()

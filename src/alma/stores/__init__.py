@@ -50,3 +50,15 @@ def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
         return make(path, **options) if name in IN_A_FILE else make(**options)
     except TypeError as error:
         raise ConfigError(f"storage {name!r} does not take these options: {error}") from error
+
+
+def pair(rows: Store, name: str, options: Mapping[str, object]) -> Store:
+    """Return a store that keeps its rows in `rows`, and their vectors in the vector database of that name."""
+    if name not in VECTORS:
+        raise ConfigError(unknown("vectors", name, VECTORS))
+    from .documents import DocumentStore
+    from .paired import PairedStore
+
+    store = create(name, path=Path(), options=options)
+    assert isinstance(store, DocumentStore)
+    return PairedStore(rows, store.documents)

@@ -34,15 +34,21 @@ class ChromaStore(DocumentStore):
     """A store in Chroma: `path` is a folder, `url` a server; `headers` are sent to the server."""
 
     def __init__(
-        self, *, path: str = "", url: str = "", collection: str = "alma", headers: Mapping[str, str] | None = None
+        self,
+        *,
+        path: str = "",
+        url: str = "",
+        collection: str = "alma",
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 30.0,
     ) -> None:
-        super().__init__(ChromaDocuments(path, url, collection, headers or {}))
+        super().__init__(ChromaDocuments(path, url, collection, headers or {}, timeout))
 
 
 class ChromaDocuments:
     """The documents of a Chroma server or folder."""
 
-    def __init__(self, path: str, url: str, collection: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, path: str, url: str, collection: str, headers: Mapping[str, str], timeout: float) -> None:
         if bool(url) == bool(path):
             raise ConfigError("chroma needs either the url of a server or the path of a folder")
         if not re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}", collection):
@@ -57,8 +63,8 @@ class ChromaDocuments:
                 folder = Path(path).expanduser()
                 self._place = f"the Chroma folder {folder}"
                 stack.enter_context(lock_folder(folder))
-            self._client = self._call(_connect, path and str(folder), url, headers)
-            stack.callback(self._client.close)
+            self._client = self._call(_connect, path and str(folder), url, headers, timeout)
+            stack.callback(_disconnect, self._client)
             self._stack = stack.pop_all()
 
     def list_spaces(self) -> list[int]:
@@ -156,7 +162,7 @@ class ChromaDocuments:
             raise kind(f"{self._place} failed: {error}; {hint}") from error
 
 
-def _connect(folder: str, url: str, headers: Mapping[str, str]) -> Client:
+def _connect(folder: str, url: str, headers: Mapping[str, str], timeout: float) -> Client:
     os.environ.setdefault("ANONYMIZED_TELEMETRY", "False")
     import chromadb
     from chromadb.config import Settings
@@ -169,7 +175,17 @@ def _connect(folder: str, url: str, headers: Mapping[str, str]) -> Client:
         is_secure = parts.scheme == "https"
         port = parts.port or (443 if is_secure else 8000)
         client = chromadb.HttpClient(parts.hostname or url, port, is_secure, dict(headers), settings)
+        cast(Any, client)._server._session.timeout = timeout  # Chroma would wait forever.
     return cast("Client", client)
+
+
+def _disconnect(client: Client) -> None:
+    """Close a client and its connections, which Chroma would leave open."""
+    owners: list[Any] = [client, client._admin_client]
+    for one in owners:
+        if hasattr(one._server, "_session"):
+            one._server._session.close()
+    client.close()
 
 
 def _make_filter(conditions: Sequence[Condition]) -> Any:

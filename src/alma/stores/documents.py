@@ -219,16 +219,18 @@ def describe_problems(documents: Documents, records: Iterable[Record]) -> list[s
     return [*problems, f"{count} vectors belong to no record; repair the store"] if count else problems
 
 
-def repair_passages(documents: Documents, rows: Callable[[], Iterable[Record]], get: Read) -> int:
+def repair_passages(documents: Documents, records: Iterable[Record], get: Read) -> int:
     """Write the passages that are missing, remove those without a record, and return how many were affected."""
-    incomplete, leftovers = compare_passages(documents, rows())
-    write_passages(documents, get(incomplete))
+    incomplete, leftovers = compare_passages(documents, records)
+    for ids in split_batches(incomplete, _BATCH):
+        write_passages(documents, get(ids))
     for space, keys in leftovers.items():
         documents.remove(space, keys)
     return len(incomplete) + sum(map(len, leftovers.values()))
 
 
 Read = Callable[[Sequence[str]], list[Record]]
+_BATCH = 500
 _CLEARLY = 1e-4  # Scores of a database may be wrong by less than this.
 
 
@@ -370,7 +372,7 @@ class DocumentStore:
     def repair(self) -> int:
         """Complete or remove what a crash left behind, and return how much it was. Nobody else may write meanwhile."""
         with self._open(to_write=True) as documents:
-            return repair_passages(documents, lambda: self.scan(Where()), self.get)
+            return repair_passages(documents, self.scan(Where()), self.get)
 
     def close(self) -> None:
         """Close the store."""
