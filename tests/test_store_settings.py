@@ -18,7 +18,6 @@ from alma.stores.encryption import EncryptedStore
 from alma.stores.sqlite import SQLiteStore
 from alma.stores.wrappers import CachedStore, ReadOnlyStore, RetryingStore, Wrapper
 from alma.testing.contract import refused
-from alma.types.query import Where
 from alma.types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
 KEY = base64.b64encode(bytes(range(32))).decode()
@@ -127,12 +126,15 @@ def test_an_encrypted_memory_is_used_like_any_other(tmp_path: Path, monkeypatch:
 
 
 def test_vectors_can_be_kept_in_a_vector_database(tmp_path: Path) -> None:
-    config = write_config(tmp_path, vectors="qdrant", vector_options={"path": ".alma/qdrant"})
+    config = write_config(tmp_path, vectors="qdrant", vector_options={"path": ".alma/qdrant"}, cache=True)
     with ALMA.from_config(config) as alma:
+        assert list_layers(alma.engine.store) == ["CachedStore", "PairedStore"]
         alma.add_domain_knowledge("dev", "plants", "The magnolia flowers in spring")
         assert alma.retrieve("When does the magnolia flower?", "dev").total_items == 1
     assert (tmp_path / ".alma/qdrant").is_dir()
-    assert SQLiteStore(tmp_path / ".alma/alma.db").count(Where())
+    checks = check_all(config)
+    assert "vectors in qdrant" in checks["store"].detail
+    assert checks["integrity"].state == "ok"
 
 
 def test_vectors_beside_a_vector_database_and_unknown_ones_are_refused(tmp_path: Path) -> None:

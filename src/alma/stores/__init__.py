@@ -49,6 +49,9 @@ def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
     try:
         return make(path, **options) if name in IN_A_FILE else make(**options)
     except TypeError as error:
+        _, is_missing, names = str(error).partition(" missing ")
+        if is_missing:
+            raise ConfigError(f"storage {name!r} needs {names.rpartition(': ')[2]} in storage_options") from error
         raise ConfigError(f"storage {name!r} does not take these options: {error}") from error
 
 
