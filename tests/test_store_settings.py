@@ -11,6 +11,7 @@ import yaml
 
 from alma import ALMA
 from alma.app import open_store
+from alma.cli import main
 from alma.config import Config, list_restricted_settings, load, load_found
 from alma.doctor import Check, diagnose
 from alma.errors import ConfigError, ReadOnlyError, UntrustedConfigError
@@ -189,3 +190,27 @@ def test_settings_can_be_given_in_python(tmp_path: Path) -> None:
     store = open_store(Config(project_id="p", storage_dir=tmp_path, cache=CacheSettings(size=10)))
     assert list_layers(store) == ["CachedStore", "SQLiteStore"]
     store.close()
+
+
+def test_a_memory_in_postgres_is_looked_after_by_its_configuration_alone(
+    tmp_path: Path, postgres_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = write_config(tmp_path, storage="postgres", storage_options={"dsn": postgres_dsn}, cache=True, retry=True)
+    with ALMA.from_config(config) as alma:
+        alma.add_domain_knowledge("dev", "plants", "The magnolia flowers in spring")
+        assert alma.retrieve("When does the magnolia flower?", "dev").total_items == 1
+    for words in (["vacuum"], ["stats"], ["search", "magnolia"], ["doctor"]):
+        assert main(["--config", str(config), *words]) == 0, capsys.readouterr()
+    assert "postgres: 1 active memory" in capsys.readouterr().out
+    config = write_config(tmp_path, storage="postgres", storage_options={"dsn": postgres_dsn}, read_only=True)
+    with ALMA.from_config(config) as alma:
+        assert alma.retrieve("When does the magnolia flower?", "dev").total_items == 1
+        refused(ReadOnlyError, alma.add_domain_knowledge, "dev", "plants", "The rose flowers in summer")
+
+
+def test_the_doctor_shows_no_password_of_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
+    dsn = "postgresql://alma:hunter2@127.0.0.1:9/alma"
+    check = check_all(write_config(tmp_path, storage="postgres", storage_options={"dsn": dsn}))["store"]
+    assert check.state == "failed"
+    assert "hunter2" not in f"{check.detail} {check.fix}"
+    assert "address" in check.fix

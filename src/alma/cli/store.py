@@ -106,6 +106,9 @@ def reindex(call: Call) -> Reply:
 def vacuum(call: Call) -> Reply:
     """Remove all traces of deleted memories from the store's files and free unused disk space."""
     path = find_store_file(call.alma)
+    if path is None:
+        call.alma.vacuum()
+        return Reply({"path": None}, "removed the content of deleted memories from the database")
 
     def measure() -> int:
         """Return the size of the database file and its write-ahead log."""
