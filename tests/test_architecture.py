@@ -131,6 +131,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "app": BELOW_APP,
     # What a person may ask of a memory's inside, and files for a whole memory.
     "upkeep": BELOW_APP | {"app"},
+    "migration": BELOW_APP | {"app"},
     "doctor": BELOW_APP | {"app", "upkeep"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry"},
@@ -146,7 +147,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("operations", "schema", "words", "remote", "projects"),
     },
     "cli": {
-        *("mcp", "http", "operations", "schema", "app", "config", "memory", "upkeep", "doctor"),
+        *("mcp", "http", "operations", "schema", "app", "config", "memory", "upkeep", "doctor", "migration"),
         *("files", "text", "trust_register", "types", "errors"),
         *("knowledge", "graph", "rulefiles"),
     },

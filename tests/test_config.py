@@ -70,7 +70,7 @@ def test_a_configuration_elsewhere_starts_in_its_own_folder(config: Path, tmp_pa
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("storage: sqlite", "storage: sqlit", "unknown storage 'sqlit'.*Valid: sqlite.*: postgres"),
+        ("storage: sqlite", "storage: sqlit", "unknown storage 'sqlit'.*Valid: sqlite.*postgres"),
         ("storage: sqlite", "storage: postgres", "postgres"),
         ("provider: hash", "provider: hsah", "hsah.*hash.*local"),
         ("embedding_dim: 384", "embedding_dm: 384", "unknown key 'embedding_dm' in alma. Did you mean 'embedding_dim'"),

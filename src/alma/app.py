@@ -17,7 +17,9 @@ from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA
 from .models.budget import Usage, usage
-from .ports import Clock, Model
+from .ports import Clock, Model, Store
+from .stores.encryption import EncryptedStore, read_keys
+from .stores.wrappers import CachedStore, ReadOnlyStore, RetryingStore
 from .types import times
 from .types.asking import ModelSettings
 
@@ -40,12 +42,8 @@ def open_quickstart(project_id: str, storage_dir: str | PathLike[str], *, clock:
 def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.now) -> ALMA:
     """Open the memory that a configuration describes. `matching=False` allows a store of another embedder."""
     embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
-    if config.storage in stores.IN_A_FILE and not config.path.exists():
-        # Before the file exists, so that another process does not treat it as foreign.
-        trust_register.record_created_files(config.path)
-    store = stores.create(config.storage, path=config.path, options=config.storage_options)
     alma = ALMA(
-        store,
+        open_store(config),
         embedder,
         project_id=config.project_id,
         agents=config.agents,
@@ -62,6 +60,36 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
         raise
     apply_stored_schema(alma)
     return alma
+
+
+def open_store(config: Config) -> Store:
+    """Open the store that a configuration describes, with the wrappers that it names."""
+    stores.check_name(config.storage)
+    if config.vectors:
+        stores.check_vectors(config.vectors, config.storage)
+    options, is_sqlite = dict(config.storage_options), config.storage == "sqlite"
+    keys = [] if config.encryption is None else read_keys(config.encryption)
+    if is_sqlite and keys:
+        options["encryption_keys"] = keys
+    if config.read_only and config.storage in stores.READ_ONLY:
+        options["read_only"] = True
+    if config.storage in stores.IN_A_FILE and not config.path.exists():
+        # Before the file exists, so that another process does not treat it as foreign.
+        trust_register.record_created_files(config.path)
+    store = stores.create(config.storage, path=config.path, options=options)
+    try:
+        if config.vectors:
+            store = stores.pair(store, config.vectors, config.vector_options)
+        if config.retry is not None:
+            store = RetryingStore(store, config.retry)
+        if keys and not is_sqlite:
+            store = EncryptedStore(store, keys)
+        if config.cache is not None:
+            store = CachedStore(store, config.cache)
+        return ReadOnlyStore(store) if config.read_only else store
+    except BaseException:
+        store.close()
+        raise
 
 
 def _open_model(settings: ModelSettings, engine: Engine) -> Model | None:
@@ -110,7 +138,8 @@ def read_config(name: str | None = None) -> tuple[Path, Config]:
 
 def list_data_files(path: Path, config: Config) -> list[Path]:
     """Return the files in a project's folder that hold its memory or its tokens."""
-    files = [*_list_store_files(config.path), *(path.parent / name for name in TOKEN_FILES)]
+    own = _list_store_files(config.path) if config.storage in stores.IN_A_FILE else []
+    files = [*own, *(path.parent / name for name in TOKEN_FILES)]
     return [file for file in files if file.is_file() and _is_inside(file, path.parent.parent)]
 
 

@@ -19,6 +19,7 @@ from .engine.context import Settings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
 from .types.asking import BudgetLimits, ModelSettings, Prices
 from .types.query import MemoryScope, Scopes
+from .types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
 T = TypeVar("T")
 
@@ -30,12 +31,16 @@ _LARGEST = 1_000_000
 _LARGEST_WITHOUT_TRUST = 64_000
 _DEEPEST = 32
 """Maximum nesting; the settings need five levels."""
-_WITH_TRUST = ("storage_options", "embedding", "model")
+_WITH_TRUST = (
+    *("storage_options", "vectors", "vector_options", "read_only", "cache", "retry", "encryption"),
+    *("embedding", "model"),
+)
 _VALUES_WITHOUT_TRUST = {
     "storage": ("sqlite", "file"),
     "embedding_provider": ("auto", "local", "hash", "mock", "none"),
 }
 _STORE_NAME_WITHOUT_TRUST = (".db", ".sqlite", ".json", ".jsonl")
+_OPTIONS = ("storage_options", "vector_options", "embedding")
 _LEARNING = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")
 
 
@@ -48,6 +53,13 @@ class Config:
     storage_dir: Path = Path(".alma")
     db_name: str = "alma.db"
     storage_options: Mapping[str, object] = field(default_factory=dict)
+    vectors: str = ""
+    """A vector database for the vectors of the records; empty: they are in the store."""
+    vector_options: Mapping[str, object] = field(default_factory=dict)
+    read_only: bool = False
+    cache: CacheSettings | None = None
+    retry: RetrySettings | None = None
+    encryption: EncryptionSettings | None = None
     embedding_provider: str = "auto"
     embedding_dim: int | None = None
     embedding: Mapping[str, object] = field(default_factory=dict)
@@ -256,19 +268,53 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         "",
         {name: value for name, value in top.items() if name not in ("retrieval", "learning")},
         storage_dir=_under(base, _check("storage_dir", "str", top.get("storage_dir", ".alma"))),
-        embedding=_build_embedding(top.get("embedding"), base),
+        read_only=_check_switch("read_only", top.get("read_only")),
+        cache=_build_wrapper(CacheSettings, "cache", top.get("cache")),
+        retry=_build_wrapper(RetrySettings, "retry", top.get("retry")),
+        encryption=_build_encryption(top.get("encryption"), base),
+        **{name: _build_options(name, top.get(name), base) for name in _OPTIONS},
         model=_build_model(top.get("model"), base),
         agents=tuple(agents.values()),
         settings=Settings(weights=weights, **retrieval, **learning),
     )
 
 
-def _build_embedding(data: Any, base: Path) -> dict[str, object]:
-    """Return the options of the embedder. A relative `path` starts at the project."""
-    options: dict[str, object] = _check("embedding", "Mapping[str, object]", {} if data is None else data)
-    if isinstance(path := options.get("path"), str) and path.strip():
+def _build_options(name: str, data: Any, base: Path) -> dict[str, object]:
+    """Return the options of a store or an embedder. A relative `path` starts at the project."""
+    options: dict[str, object] = _check(name, "Mapping[str, object]", {} if data is None else data)
+    if isinstance(path := options.get("path"), str) and path.strip() not in ("", ":memory:"):
         options["path"] = str(_under(base, path.strip()))
     return options
+
+
+def _build_wrapper(kind: Callable[..., T], name: str, data: Any) -> T | None:
+    """Return the settings of a wrapper: `true` for the defaults, or a section; None if it is not used."""
+    if data is None or data is False:
+        return None
+    valid = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    return kind(**_read_section(name, {} if data is True else data, valid))
+
+
+def _check_switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | None):
+        raise ConfigError(f"{name} must be true or false, not {value!r}")
+    return bool(value)
+
+
+def _build_encryption(data: Any, base: Path) -> EncryptionSettings | None:
+    if data is None or data is False:
+        return None
+    if not isinstance(data, Mapping) or "key" in data:
+        # The value is not quoted, because it may be the key.
+        raise ConfigError(
+            "encryption: keys do not belong in the configuration; name an environment variable in `key_env` or a file "
+            "in `key_file`"
+        )
+    values = _read_section("encryption", data, EncryptionSettings.__slots__)
+    checked = {name: _check(f"encryption.{name}", "str", value) for name, value in values.items()}
+    if "key_file" in checked:
+        checked["key_file"] = _under(base, checked["key_file"])
+    return EncryptionSettings(**checked)
 
 
 def _build_model(data: Any, base: Path) -> ModelSettings:

@@ -21,10 +21,9 @@ from pathlib import Path
 from alma import __version__
 
 from . import embedders, stores
-from .app import TOKEN_FILES, read_config
+from .app import TOKEN_FILES, open_store, read_config
 from .config import Config
 from .embedders.local import EXTRA
-from .engine.context import Settings
 from .engine.upkeep import find_stale
 from .errors import (
     ALMAError,
@@ -34,6 +33,7 @@ from .errors import (
     NewerStoreError,
     ReadOnlyError,
     StorageError,
+    UnavailableError,
     UntrustedConfigError,
     install_command,
 )
@@ -72,6 +72,7 @@ _FIXES: tuple[tuple[type[BaseException], str], ...] = (
     (MissingExtraError, "install the package, or set embedding_provider: auto"),
     (NewerStoreError, "update alma: git pull, then pip install . (in the checkout of alma)"),
     (ReadOnlyError, "own the file and its folder (chown), then chmod 700 the folder and chmod 600 the file"),
+    (UnavailableError, "check that the database runs, and its address, name and password in the configuration"),
     (CorruptStoreError, "restore a backup, or move the file away to start with an empty memory"),
     (StorageError, "check the path, its owner and its permissions"),
     (sqlite3.Error, "restore a backup, or move the file away to start with an empty memory"),
@@ -92,7 +93,8 @@ def diagnose(config_path: str | PathLike[str] | None = None) -> Iterator[Check]:
     yield Check("sharing", OK, f"declared agents: {len(config.agents)}" if config.agents else "any agent may learn")
     yield from _guard("permissions", _check_permissions(config))
     yield from _guard("tokens", _check_tokens(path.resolve().parent))
-    yield from _guard("disk space", check_space(config.storage_dir))
+    if config.storage in stores.IN_A_FILE:
+        yield from _guard("disk space", check_space(config.storage_dir))
     yield from _guard("model", _check_model(config))
     embedder, is_usable = None, True
     try:
@@ -123,6 +125,8 @@ def _fail(name: str, error: BaseException) -> Check:
     fix = next((fix for kind, fix in _FIXES if isinstance(error, kind)), "restore a backup of the store")
     if isinstance(error, ConfigError) and "alma init" in str(error):
         fix = "run: alma init"
+    if isinstance(error, MissingExtraError) and name == "store":
+        fix = install_command(error.extra)
     return Check(name, FAILED, str(error) or type(error).__name__, fix)
 
 
@@ -143,6 +147,8 @@ def _check_permissions(config: Config) -> Iterator[Finding]:
     folder = config.storage_dir
     if config.storage == "memory":
         yield WARNING, "storage is 'memory': everything is lost when the process ends", "storage: sqlite"
+    elif config.storage not in stores.IN_A_FILE:
+        yield OK, f"the database decides who may read the memory ({config.storage})"
     elif os.name != "posix" or not folder.exists():
         yield OK, f"{folder} will be created on first use"
     else:
@@ -209,7 +215,7 @@ def _check_store(config: Config, embedder: Embedder | None, *, is_usable: bool) 
         yield Check("store", OK, f"{config.path} will be created on first use")
         return
     try:
-        store = stores.create(config.storage, path=config.path, options=config.storage_options)
+        store = open_store(config)
     except _DAMAGE as error:
         yield _fail("store", error)
         return
@@ -228,7 +234,10 @@ def _check_figures(config: Config, alma: ALMA) -> Iterator[Finding]:
     total = alma.get_stats()["total_count"]
     stats = getattr(alma.engine.store, "stats", None)
     version = f", format {stats()['format']}" if stats is not None else ""
-    yield OK, f"{config.storage} at {config.path}{version}: {total} active {'memory' if total == 1 else 'memories'}"
+    place = f" at {config.path}" if config.storage in stores.IN_A_FILE else ""
+    elsewhere = f", vectors in {config.vectors}" if config.vectors else ""
+    memories = f"{total} active {'memory' if total == 1 else 'memories'}"
+    yield OK, f"{config.storage}{place}{version}{elsewhere}: {memories}"
 
 
 def check_integrity(store: Store) -> Iterator[Finding]:
@@ -240,7 +249,7 @@ def check_integrity(store: Store) -> Iterator[Finding]:
     if problems := [problem for problem in store.check() if READABLE_BY_OTHERS not in problem]:
         yield FAILED, "; ".join(problems[:5]), "restore a backup, but keep this file: most of it is still readable"
     else:
-        yield OK, "the file, its word index and its vectors are consistent"
+        yield OK, "records, word index and vectors are consistent"
 
 
 def _check_vectors(alma: ALMA) -> Iterator[Finding]:
@@ -266,9 +275,14 @@ def _check_round_trip(config: Config) -> Iterator[Finding]:
     """Learn three outcomes on a temporary store, and check that the heuristic is in the prompt."""
     task, strategy = "Restart the web server", "Drain the connections first"
     with tempfile.TemporaryDirectory(prefix="alma-doctor-") as folder:
-        plain = replace(config, project_id="doctor", storage_dir=Path(folder), agents=(), settings=Settings())
+        plain = replace(config, project_id="doctor", storage_dir=Path(folder), read_only=False, vectors="")
         options = {name: value for name, value in plain.storage_options.items() if name != "read_only"}
-        store = stores.create(plain.storage, path=plain.path, options=options)
+        # Nothing is written to a database of others: there, the rest of alma is checked on a store in memory.
+        is_local = plain.storage in stores.IN_A_FILE
+        plain = replace(
+            plain, storage=plain.storage if is_local else "memory", storage_options=options if is_local else {}
+        )
+        store = open_store(plain)
         embedder = embedders.create(plain.embedding_provider, dim=plain.embedding_dim, options=plain.embedding)
         with ALMA(store, embedder, project_id=plain.project_id) as alma:
             outcome = {"agent": "doctor", "task": task, "outcome": "success", "strategy_used": strategy}

@@ -17,6 +17,7 @@ ALMAError
  └─ StorageError            the store failed
      ├─ ConflictError       another process wrote a newer version; read again and retry
      ├─ BusyError           the store stayed locked by others for too long
+     ├─ UnavailableError    the database cannot be reached; whether a write was stored may be unknown
      ├─ ReadOnlyError       the store cannot be written
      ├─ StorageFullError    no room left
      ├─ CorruptStoreError   the file is not a store, or is damaged
@@ -124,6 +125,12 @@ class BusyError(StorageError):
     """Other processes locked the store for too long."""
 
     neutral = "the store stayed locked by others for too long; nothing was written, try again"
+
+
+class UnavailableError(StorageError):
+    """The database cannot be reached. Whether a write that was under way is stored is unknown."""
+
+    neutral = "the database cannot be reached; try again later"
 
 
 class ReadOnlyError(StorageError):

@@ -116,6 +116,15 @@ class Vacuumable(Protocol):
         """
 
 
+@runtime_checkable
+class Watchable(Protocol):
+    """A store that notices writes, so that what was read can be kept until the next one."""
+
+    def revision(self) -> object:
+        """Return a value that differs from an earlier one if any process wrote to the store in between."""
+        ...
+
+
 class Embedder(Protocol):
     """Turns texts into vectors."""
 

@@ -1,4 +1,4 @@
-"""Retries with pauses, and secrets that are never printed, for the clients of models and embedders."""
+"""Retries with pauses, and secrets that are never printed, for the clients of models, embedders and databases."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class Secret(str):
 
 
 def call_with_retries(
-    call: Callable[[], T], transient: type[E], retries: int, choose_pause: Callable[[int, E], float | None]
+    call: Callable[[], T],
+    transient: type[E] | tuple[type[E], ...],
+    retries: int,
+    choose_pause: Callable[[int, E], float | None],
 ) -> T:
     """Return what `call` returns; after a transient error it is called again, at most so many times.
 

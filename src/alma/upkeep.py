@@ -21,7 +21,7 @@ from .errors import (
 )
 from .files import make_new_file, refuse_folder
 from .memory import ALMA
-from .ports import Copyable
+from .ports import Copyable, Vacuumable
 from .types.kinds import KINDS, Episode, Memory, MemoryType, Outcome
 from .types.query import Where
 from .types.record import Evidence, Provenance, Record, Status
@@ -116,12 +116,13 @@ def read_embedders(alma: ALMA) -> tuple[str, str]:
     return "" if stored is None else str(stored.body["value"]), alma.engine.embedder_name
 
 
-def find_store_file(alma: ALMA) -> Path:
-    """Return the file that can be vacuumed."""
+def find_store_file(alma: ALMA) -> Path | None:
+    """Return the file that can be vacuumed; None if the store is a database that can be vacuumed."""
     store = alma.engine.store
-    if not hasattr(store, "vacuum"):
-        raise ValidationError("this store is not a SQLite file, so there is nothing to vacuum")
-    return Path(store.path)  # type: ignore[attr-defined]
+    if not isinstance(store, Vacuumable):
+        raise ValidationError("this store has no file, so there is nothing to vacuum")
+    path = getattr(store, "path", None)
+    return None if path is None else Path(path)
 
 
 def list_declared_agents(alma: ALMA) -> tuple[str, ...]:

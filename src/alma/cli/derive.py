@@ -70,6 +70,7 @@ maintenance:
   reconcile    ask a model which similar memories are outdated
   reindex      embed all records again with the configured embedder
   vacuum       remove all traces of deleted memories and free disk space
+  migrate      move a memory to another store while it is in use
   export       export the whole memory as JSON Lines
   import       import a file written by `alma export`
   backup       copy the store to a new file while it is in use
@@ -151,7 +152,7 @@ _TAKEN = re.compile(r"(--|!|)([a-z_*]+)(\??)(?::([a-z-]+))?(?:=(\S+))?")
 _NOT_TYPED = argparse.SUPPRESS
 _MODULES = {
     **dict.fromkeys(("init", "mcp", "serve", "token", "completion"), "manage"),
-    **dict.fromkeys(("doctor", "trust", "reindex", "vacuum", "export", "backup", "import"), "store"),
+    **dict.fromkeys(("doctor", "trust", "reindex", "vacuum", "migrate", "export", "backup", "import"), "store"),
     **dict.fromkeys(("work", "session", "workflow", "graph", "domains"), "work"),
     "demo": "demo",
 }

@@ -1,4 +1,4 @@
-"""Commands on a whole memory: doctor, trust, reindex, vacuum, export, backup and import."""
+"""Commands on a whole memory: doctor, trust, reindex, vacuum, migrate, export, backup and import."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..app import list_data_files
 from ..config import DEFAULT_PATH, Config, list_restricted_settings, load
 from ..doctor import FAILED, diagnose
 from ..errors import ConfigError, NotFoundError, ValidationError
+from ..migration import PLACES, migrate_places
 from ..upkeep import find_store_file, read_embedders
 from . import render
 from .derive import REVIEW, Argument, Call, Reply, command, reply_value
@@ -105,6 +106,9 @@ def reindex(call: Call) -> Reply:
 def vacuum(call: Call) -> Reply:
     """Remove all traces of deleted memories from the store's files and free unused disk space."""
     path = find_store_file(call.alma)
+    if path is None:
+        call.alma.vacuum()
+        return Reply({"path": None}, "removed the content of deleted memories from the database")
 
     def measure() -> int:
         """Return the size of the database file and its write-ahead log."""
@@ -117,6 +121,43 @@ def vacuum(call: Call) -> Reply:
     text = f"freed {format_bytes(freed)}; {path} is now {format_bytes(after)}"
     document = {"path": path, "bytes_before": before, "bytes_after": after, "bytes_freed": freed}
     return Reply(document, text if freed else f"no unused space in {path}")
+
+
+@command("migrate")
+@Argument("--from SOURCE", f"the store to move: {PLACES}", dest="source", required=True)
+@Argument("--to TARGET", "the store to move it to, in the same forms; created if it does not exist", required=True)
+@Argument("--project P", "move only this project (default: all projects)")
+@Argument("--merge", "keep other records that the target has of the same projects")
+@Argument("--dry-run", "only report what would be copied")
+def migrate(call: Call) -> Reply:
+    """Move a memory to another store while it is in use, and compare both. If interrupted, run it again to resume.
+
+    Do not use the target before the command has finished.
+    """
+    args = call.args
+    report = migrate_places(
+        args.source,
+        args.to,
+        project=args.project,
+        merge=args.merge,
+        dry_run=args.dry_run,
+        progress=call.out.progress,
+    )
+    done = (
+        f"would copy {count(report.copied, 'record')}" if args.dry_run else f"copied {count(report.copied, 'record')}"
+    )
+    done += "".join(f", {number} {what}" for number, what in (
+        (report.unchanged, "already there"), (report.deleted, "deleted"), (report.kept, "kept as they were"),
+    ) if number)  # fmt: skip
+    searches = ", ".join(f"by {name} {share:.1%}" for name, share in report.agreement.items())
+    compared = f"both stores agree: {count(report.records, 'record')}, checksum {report.checksum}"
+    return Reply(
+        {"dry_run": args.dry_run, **asdict(report)},
+        done,
+        "" if args.dry_run else compared,
+        f"sample searches with the same hits: {searches}" if searches else "",
+        {"projects": report.projects},
+    )
 
 
 def set_exact(stream: IO[str], encoding: str) -> IO[str]:

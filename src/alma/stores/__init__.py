@@ -21,6 +21,7 @@ STORES = {
     "azure": "CosmosStore",
 }
 IN_A_FILE = ("sqlite", "file")  # Their first argument is the path of their file.
+READ_ONLY = ("sqlite", "postgres")  # They have an option `read_only`, with which nothing at all is changed.
 VECTORS = ("qdrant", "chroma", "pinecone", "azure")  # They can keep the vectors of another store's records.
 
 
@@ -30,6 +31,17 @@ def check_name(name: str) -> None:
         raise ConfigError(unknown("storage", name, STORES))
 
 
+def check_vectors(name: str, storage: str) -> None:
+    """Raise ConfigError unless the vectors of that storage can be kept in the database of that name."""
+    if name not in VECTORS:
+        raise ConfigError(unknown("vectors", name, VECTORS))
+    if storage in VECTORS:
+        raise ConfigError(
+            f"storage {storage!r} keeps its vectors itself; remove `vectors`, or set storage to one of: "
+            f"{', '.join(one for one in STORES if one not in VECTORS)}"
+        )
+
+
 def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
     """Return the store of that name. `path` is its file, if it is kept in one."""
     check_name(name)
@@ -37,6 +49,9 @@ def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
     try:
         return make(path, **options) if name in IN_A_FILE else make(**options)
     except TypeError as error:
+        _, is_missing, names = str(error).partition(" missing ")
+        if is_missing:
+            raise ConfigError(f"storage {name!r} needs {names.rpartition(': ')[2]} in storage_options") from error
         raise ConfigError(f"storage {name!r} does not take these options: {error}") from error
 
 

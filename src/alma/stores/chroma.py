@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
-from ..errors import ConfigError, MissingExtraError, StorageError
+from ..errors import ConfigError, MissingExtraError, StorageError, UnavailableError
 from .documents import ROWS, Condition, Document, DocumentStore, lock_folder, split_batches
 
 os.environ["ANONYMIZED_TELEMETRY"] = "False"
@@ -157,7 +157,8 @@ class ChromaDocuments:
             raise
         except (ChromaError, HTTPError, ValueError, OSError) as error:
             hint = "check the folder and its permissions" if self.is_locked else "check its url, and that it runs"
-            raise StorageError(f"{self._place} failed: {error}; {hint}") from error
+            kind = UnavailableError if isinstance(error, (HTTPError, OSError)) and not self.is_locked else StorageError
+            raise kind(f"{self._place} failed: {error}; {hint}") from error
 
 
 def _connect(folder: str, url: str, headers: Mapping[str, str], timeout: float) -> Client:

@@ -43,6 +43,7 @@ class FileStore(DictStore):
         self.path = Path(path).expanduser()
         self._mutex = hold_at_fork(threading.RLock())
         self._closed = False
+        self._revision = 0
         self._forget()
         with _translate_errors(self.path):
             if not self.path.exists():
@@ -61,6 +62,11 @@ class FileStore(DictStore):
         if progress is not None:
             progress(1, 1)
 
+    def revision(self) -> int:
+        """Return a number that goes up whenever this or another process wrote to the file."""
+        with self._open():
+            return self._revision
+
     def vacuum(self) -> None:
         """Rewrite the file without deleted records and old versions."""
         with self._open(to_write=True):
@@ -76,6 +82,7 @@ class FileStore(DictStore):
         self._records: dict[str, Record] = {}
         self._inode = self._offset = self._lines = self._entries = 0
         self._mark = b""
+        self._revision += 1
 
     @contextmanager
     def _open(self, *, to_write: bool = False) -> Iterator[dict[str, Record]]:
@@ -120,6 +127,7 @@ class FileStore(DictStore):
                 self._records.pop(id, None)
             else:
                 self._records[id] = record
+        self._revision += 1
         self._lines += 1
         self._entries += len(entries)
         self._offset += len(line)

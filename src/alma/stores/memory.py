@@ -45,7 +45,7 @@ class DictStore(ABC):
     def get(self, ids: Sequence[str]) -> list[Record]:
         """Return the records with these ids, in order; unknown ids are left out."""
         with self._open() as stored:
-            return [_copy(stored[id]) for id in ids if id in stored]
+            return [copy_record(stored[id]) for id in ids if id in stored]
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete the records with these ids and return how many existed."""
@@ -60,7 +60,7 @@ class DictStore(ABC):
         with self._open() as stored:
             matching = [record for record in stored.values() if where.accepts(record)]
             most = len(matching) if limit is None else limit
-            return map(_copy, nlargest(most, matching, key=lambda record: (record.created_at, record.id)))
+            return map(copy_record, nlargest(most, matching, key=lambda record: (record.created_at, record.id)))
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
         """Return the records whose vectors are nearest, best first."""
@@ -83,6 +83,7 @@ class MemoryStore(DictStore):
 
     def __init__(self) -> None:
         self._records: dict[str, Record] | None = {}
+        self._revision = 0
         self._lock = hold_at_fork(threading.RLock())
 
     def close(self) -> None:
@@ -97,8 +98,14 @@ class MemoryStore(DictStore):
                 raise StorageError("the store is closed; open it again")
             yield self._records
 
+    def revision(self) -> int:
+        """Return a number that goes up with every write."""
+        with self._open():
+            return self._revision
+
     def _keep(self, records: Mapping[str, Record | None]) -> None:
         with self._open() as stored:
+            self._revision += 1
             for id, record in records.items():
                 if record is None:
                     del stored[id]
@@ -136,5 +143,6 @@ def own_record(record: Record) -> Record:
         raise refuse_record(record, problem) from problem
 
 
-def _copy(record: Record) -> Record:
+def copy_record(record: Record) -> Record:
+    """Return a record that a caller may keep and change without changing this one."""
     return replace(record, body=copy.deepcopy(record.body)) if record.body else record

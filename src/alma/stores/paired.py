@@ -28,7 +28,7 @@ from .memory import own_record
 
 _MARK = "paired"  # The key of the document that says that the vectors of all rows were copied.
 _BATCH = 500
-_OPTIONAL = ("match", "count", "snapshot", "backup", "vacuum", "stats", "path")
+_OPTIONAL = ("match", "count", "snapshot", "backup", "vacuum", "revision", "stats", "path")
 _ONE_PROCESS = "one process can open the folder of the vectors; use the url of a server"
 
 

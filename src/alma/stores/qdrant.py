@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, uuid5
 
-from ..errors import ConfigError, MissingExtraError, StorageError
+from ..errors import ConfigError, MissingExtraError, StorageError, UnavailableError
 from ..forks import hold_at_fork
 from ..retry import BACKOFF, call_with_retries
 from .documents import NAMED, NUMBERED, ROWS, Condition, Document, DocumentStore, lock_folder, split_batches
@@ -192,7 +192,9 @@ class QdrantDocuments:
                 call = partial(action, *args, **options)
                 return call_with_retries(call, ResponseHandlingException, _RETRIES, lambda n, _: BACKOFF * 2**n)
         except ResponseHandlingException as error:
-            raise StorageError(f"{self._place} cannot be reached ({error}); check the url, and that it runs") from error
+            raise UnavailableError(
+                f"{self._place} cannot be reached ({error}); check the url and that it runs"
+            ) from error
         except UnexpectedResponse as error:
             hint = "check the api_key" if error.status_code in (401, 403) else "see the log of the server"
             raise StorageError(f"{self._place} refused: {error.status_code} {error.reason_phrase}; {hint}") from error

@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,9 @@ from ...errors import (
 from ...files import READABLE_BY_OTHERS, create_private, make_new_file, make_private_folder
 from ...types.kinds import KINDS
 from . import vectors
+from .cipher import Cipher
 
-FIRST, SECOND = "first", "second"
+FIRST, SECOND, WATCHING = "first", "second", "watching"
 _SETTINGS = (
     "synchronous = FULL",
     "secure_delete = ON",
@@ -57,11 +58,16 @@ _left_to_parents: list[sqlite3.Connection] = []
 class Database:
     """The connections of a process to one database file."""
 
-    def __init__(self, path: Path, *, busy_timeout: float, read_only: bool) -> None:
+    def __init__(
+        self, path: Path, *, busy_timeout: float, read_only: bool, encryption_keys: Sequence[bytes] = ()
+    ) -> None:
         self.path = path
+        self._cipher = Cipher(path, encryption_keys) if encryption_keys else None
+        self.connect: Callable[..., sqlite3.Connection] = self._cipher.connect if self._cipher else sqlite3.connect
         self.read_only = read_only
         self._busy_timeout = busy_timeout
-        # The connection `FIRST`, and `SECOND` for reading while another thread writes over the first.
+        # The connection `FIRST`, `SECOND` for reading while another thread writes over the first, and `WATCHING` to
+        # notice what is written over any other.
         self._open_files: dict[str, tuple[sqlite3.Connection, Stamp, weakref.finalize[..., Database]]] = {}
         self._closed = False
         self._lock = threading.RLock()
@@ -138,6 +144,12 @@ class Database:
         with self._lock, self.translate_errors():
             yield self._open()
 
+    def read_revision(self) -> tuple[int, int]:
+        """Return a value that differs from an earlier one if anybody wrote to the file in between."""
+        with self._reading, self.translate_errors():
+            (version,) = self._open(WATCHING).execute("PRAGMA data_version").fetchone()
+            return self.openings, version
+
     @property
     def reading_uri(self) -> str:
         """Return the address at which others in this process may open the file to read it."""
@@ -194,13 +206,14 @@ class Database:
 
     def _disconnect(self, *names: str) -> None:
         """Close the reading connection first: the one that is closed last tidies up, and only the writing one can."""
-        for which in names or (SECOND, FIRST):
+        for which in names or (WATCHING, SECOND, FIRST):
             if which in self._open_files:
                 db, _, finalizer = self._open_files.pop(which)
                 finalizer.detach()
                 db.close()
 
     def _connect(self) -> sqlite3.Connection:
+        refusals: tuple[type[Exception], ...] = (ReadOnlyError, *self._errors)
         try:
             if self.read_only:
                 if not self.path.exists():
@@ -208,12 +221,12 @@ class Database:
             else:
                 _create_file(self.path)
                 return self._open_prepared("mode=rw")
-        except (ReadOnlyError, sqlite3.OperationalError) as error:
+        except refusals as error:
             if not (self.path.exists() and (isinstance(error, ReadOnlyError) or _get_code(error) in _REFUSED)):
                 raise
         try:
             return self._open_prepared("mode=ro")
-        except sqlite3.OperationalError as error:
+        except self._errors as error:
             # Where nothing can be written SQLite cannot make its files; a file that nobody changes needs none of them.
             if _get_code(error) not in _REFUSED or _has_unfinished_changes(self.path):
                 raise
@@ -221,7 +234,7 @@ class Database:
 
     def _open_prepared(self, mode: str) -> sqlite3.Connection:
         timeout = self._busy_timeout
-        db = sqlite3.connect(self._uri(mode), uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+        db = self.connect(self._uri(mode), uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
         try:
             for setting in _SETTINGS:
                 db.execute(f"PRAGMA {setting}")
@@ -250,18 +263,22 @@ class Database:
             try:
                 db.execute("PRAGMA journal_mode = WAL")
                 return
-            except sqlite3.OperationalError as error:
+            except self._errors as error:
                 if _get_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.005)
+
+    @property
+    def _errors(self) -> tuple[type[Exception], ...]:
+        return (sqlite3.Error, *(self._cipher.errors if self._cipher else ()))
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
         """Raise errors of SQLite as the errors of a store."""
         try:
             yield
-        except sqlite3.Error as error:
-            raise _make_error(error, self.path) from error
+        except self._errors as error:
+            raise _make_error(error, self.path, is_encrypted=self._cipher is not None) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise ValidationError(f"a value cannot be stored: {error}") from error
 
@@ -319,18 +336,18 @@ def _create_file(path: Path) -> None:
         raise kind(f"{path} cannot be created: {error.strerror}; choose another path for the store") from error
 
 
-def _get_code(error: sqlite3.Error) -> int:
+def _get_code(error: Exception) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def is_damage(error: sqlite3.Error) -> bool:
+def is_damage(error: Exception) -> bool:
     """Return whether an error means that the file is damaged."""
     # Text that is no UTF-8 is noticed by Python, which gives no code and quotes the text.
     undecodable = _get_code(error) == 0 and str(error).startswith("Could not decode")
     return undecodable or _get_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def _make_error(error: sqlite3.Error, path: Path) -> ALMAError:
+def _make_error(error: Exception, path: Path, *, is_encrypted: bool) -> ALMAError:
     """Return the error of a store for an error of SQLite."""
     code = _get_code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
@@ -340,7 +357,8 @@ def _make_error(error: sqlite3.Error, path: Path) -> ALMAError:
     if code == sqlite3.SQLITE_FULL:
         return StorageFullError(f"no space left to write {path}; nothing was changed; free some space and try again")
     if is_damage(error):
-        return CorruptStoreError(f"{path} is damaged or not a database; run `alma doctor`, or restore a backup")
+        what = "damaged" if is_encrypted else "damaged, encrypted (then set `encryption`) or not a database"
+        return CorruptStoreError(f"{path} is {what}; run `alma doctor`, or restore a backup")
     if code == sqlite3.SQLITE_CANTOPEN and path.exists() and not os.access(path.parent, os.W_OK):
         return ReadOnlyError(
             f"{path.parent} is not writable, and SQLite can read the last changes in {path.name}-wal only in a "
@@ -523,7 +541,7 @@ def find_problems(db: sqlite3.Connection, path: Path, *, can_write: bool) -> lis
     for check in (_check_file, *([_check_words] if can_write else []), _check_rows, _check_vectors):
         try:
             problems += check(db)
-        except sqlite3.DatabaseError as error:
+        except Exception as error:
             # Damage may be such that looking for it fails.
             if not is_damage(error):
                 raise
@@ -542,7 +560,7 @@ def _check_file(db: sqlite3.Connection) -> list[str]:
 def _check_words(db: sqlite3.Connection) -> list[str]:
     try:
         db.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
-    except sqlite3.DatabaseError as error:
+    except Exception as error:
         if not is_damage(error):
             raise
         return [f"the index of words does not agree with the records: {error}"]
@@ -619,11 +637,11 @@ def collect_stats(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     }
 
 
-def copy_file(uri: str, source: Path, target: Path, progress: Progress | None = None) -> None:
-    """Copy what the file at `uri` holds at one moment, whole and checked; `source` is its path, for messages."""
+def copy_file(db: Database, target: Path, progress: Progress | None = None) -> None:
+    """Copy what the file holds at one moment, whole and checked."""
     with make_new_file(target) as part:
-        reading = sqlite3.connect(uri, uri=True, isolation_level=None)
-        writing = sqlite3.connect(part, isolation_level=None)
+        reading = db.connect(db.reading_uri, uri=True, isolation_level=None)
+        writing = db.connect(part, isolation_level=None)
         try:
             # Without a transaction the copy would begin anew whenever another process writes in between.
             reading.execute("BEGIN")
@@ -637,4 +655,4 @@ def copy_file(uri: str, source: Path, target: Path, progress: Progress | None = 
             writing.close()
             reading.close()
         if verdict != "ok":
-            raise CorruptStoreError(f"{source} is damaged ({verdict}), so no backup was made; run `alma doctor`")
+            raise CorruptStoreError(f"{db.path} is damaged ({verdict}), so no backup was made; run `alma doctor`")

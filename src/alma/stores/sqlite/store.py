@@ -83,9 +83,17 @@ class RowChange(NamedTuple):
 class SQLiteStore:
     """Records, words and vectors in one file; any number of threads and processes may use it at once."""
 
-    def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float = 30.0, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        busy_timeout: float = 30.0,
+        read_only: bool = False,
+        encryption_keys: Sequence[bytes] = (),
+    ) -> None:
+        """`encryption_keys` encrypt the whole file with SQLCipher: a new file with the first one."""
         self.path = Path(path).expanduser()
-        self._db = Database(self.path, busy_timeout=busy_timeout, read_only=read_only)
+        self._db = Database(self.path, busy_timeout=busy_timeout, read_only=read_only, encryption_keys=encryption_keys)
         self._cache: Cache | None
         self._forget(0)
 
@@ -186,6 +194,10 @@ class SQLiteStore:
         with self._db.read() as db:
             return database.collect_stats(db, self.path)
 
+    def revision(self) -> tuple[int, int]:
+        """Return a value that differs from an earlier one if any process wrote to the file in between."""
+        return self._db.read_revision()
+
     def vacuum(self) -> None:
         """Leave no byte of deleted records in the file, and give unused space back.
 
@@ -206,7 +218,7 @@ class SQLiteStore:
         with self._db.read():
             pass
         with self._db.translate_errors():
-            database.copy_file(self._db.reading_uri, self.path, Path(target), progress)
+            database.copy_file(self._db, Path(target), progress)
 
     def close(self) -> None:
         """Close the store."""
