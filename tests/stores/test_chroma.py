@@ -96,8 +96,7 @@ def test_a_server_that_dies_is_a_clear_error_and_nothing_acknowledged_is_lost(tm
     for action in (lambda: store.get(["a"]), lambda: store.put([make_record("b")])):
         with pytest.raises(StorageError, match=r"Chroma server 127\.0\.0\.1 failed.*check its url"):
             action()
-    with pytest.raises(StorageError, match="remove|failed"):
-        store.close()
+    store.close()
     with pytest.raises(StorageError, match="check its url"):
         ChromaStore(url=server.url)
     with closing(ChromaStore(path=str(tmp_path))) as survivor:

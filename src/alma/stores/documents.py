@@ -19,7 +19,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from heapq import nsmallest
@@ -380,11 +380,11 @@ class DocumentStore:
             if self._is_closed:
                 return
             self._is_closed = True
-            try:
-                if self._leased_until > 0.0 and self._process == os.getpid():
+            if self._leased_until > 0.0 and self._process == os.getpid():
+                # Where the server is gone, the lease ends by itself.
+                with suppress(StorageError):
                     self.documents.remove(ROWS, [_LEASE])
-            finally:
-                self.documents.close()
+            self.documents.close()
 
     @contextmanager
     def _open(self, *, to_write: bool = False) -> Iterator[Documents]:
