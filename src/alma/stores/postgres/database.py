@@ -154,7 +154,7 @@ class Database:
                         return unsettled[0][2]
                     is_doubtful = is_doubtful or verdict == "doubtful"
                     unsettled.clear()
-                connection.execute(self._begin("READ WRITE"))
+                connection.execute(self._begin(""))
                 try:
                     result = step(connection)
                 except ConflictError as error:

@@ -47,7 +47,7 @@ _UPSERT = (
     f"INSERT INTO record (tenant, {_COLUMNS}) SELECT %s, {_VALUES} FROM unnest({_SENT}) AS u ({_COLUMNS})"
     " ON CONFLICT (tenant, id) DO UPDATE SET "
     + ", ".join(f'"{name}" = excluded."{name}"' for name in _TYPES if name != "id")
-    + " WHERE record.version < excluded.version RETURNING id, xmax <> 0"
+    + " WHERE record.version < excluded.version RETURNING id"
 )
 _SHARED = [*NAMES, *TIMES]
 _PASSAGE_COLUMNS = _list_columns(_SHARED)
@@ -338,22 +338,19 @@ def _encode_array(names: Sequence[str]) -> str:
 
 def _write_rows(connection: Connection, tenant: str, rows: list[Row]) -> None:
     columns = map(list, zip(*(row.values for row in rows), strict=True))
-    stored: dict[str, bool] = dict(connection.execute(_UPSERT, (tenant, *columns)).fetchall())
+    stored = {name for (name,) in connection.execute(_UPSERT, (tenant, *columns))}
     for row in rows:
         if row.values[0] not in stored:
             query = "SELECT version FROM record WHERE tenant = %s AND id = %s"
             [(version,)] = connection.execute(query, (tenant, row.values[0])).fetchall()
             raise refuse_version(row.record, version)
-    replaced = [row for row in rows if stored[row.values[0]]]
-    if replaced:
-        ids = [row.values[0] for row in replaced]
-        delete = (
-            "DELETE FROM passage p USING unnest(%s::text[], %s::int[]) AS u (id, many)"
-            " WHERE p.tenant = %s AND p.id = u.id AND p.i >= u.many"
-        )
-        connection.execute(delete, (ids, [len(row.passages) for row in replaced], tenant))
-        without = [row.values[0] for row in replaced if not row.terms]
-        connection.execute("DELETE FROM term WHERE tenant = %s AND id = ANY(%s)", (tenant, without))
+    delete = (
+        "DELETE FROM passage p USING unnest(%s::text[], %s::int[]) AS u (id, many)"
+        " WHERE p.tenant = %s AND p.id = u.id AND p.i >= u.many"
+    )
+    connection.execute(delete, ([row.values[0] for row in rows], [len(row.passages) for row in rows], tenant))
+    without = [row.values[0] for row in rows if not row.terms]
+    connection.execute("DELETE FROM term WHERE tenant = %s AND id = ANY(%s)", (tenant, without))
     if passages := [passage for row in rows for passage in row.passages]:
         connection.execute(_PASSAGES, (*map(list, zip(*passages, strict=True)), tenant))
     if terms := [(row.values[0], row.terms) for row in rows if row.terms]:
