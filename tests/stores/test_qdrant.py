@@ -10,6 +10,8 @@ import pytest
 
 from alma.errors import ConfigError, StorageError
 from alma.ports import Store
+from alma.stores import create
+from alma.stores.documents import ROWS, make_key
 from alma.stores.qdrant import QdrantStore
 from alma.testing import StoreContract, capabilities, make_record
 from alma.types.query import Where

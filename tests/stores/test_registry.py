@@ -3,13 +3,14 @@ from __future__ import annotations
 import pytest
 
 from alma.errors import ConfigError
-from alma.stores import STORES, create
+from alma.stores import IN_A_FILE, STORES, create
 from alma.testing import make_record
 
 
-@pytest.mark.parametrize("name", ["sqlite", "file", "memory"])
-def test_each_name_makes_a_store(tmp_path, name):
-    store = create(name, path=tmp_path / "store", options={})
+@pytest.mark.parametrize("name", ["memory", *IN_A_FILE, "qdrant", "chroma"])
+def test_each_name_that_needs_no_service_makes_a_store(tmp_path, name):
+    options = {"path": str(tmp_path / name)} if name in ("qdrant", "chroma") else {}
+    store = create(name, path=tmp_path / "store", options=options)
     store.put([make_record()])
     assert store.get(["a"]) == [make_record()]
     store.close()
@@ -24,4 +25,5 @@ def test_options_are_passed_on_and_checked(tmp_path):
 def test_a_typo_is_answered_with_all_names(tmp_path):
     with pytest.raises(ConfigError) as error:
         create("sqlit", path=tmp_path / "store", options={})
-    assert str(error.value) == f"unknown storage 'sqlit'. Did you mean 'sqlite'? Valid: {', '.join(STORES)}."
+    valid = ", ".join(STORES)
+    assert str(error.value) == f"unknown storage 'sqlit'. Did you mean 'sqlite'? Valid: {valid}."

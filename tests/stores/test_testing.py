@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from datetime import timedelta
-from unittest import SkipTest
 
 import pytest
 
@@ -64,6 +63,24 @@ class LosesTags(MemoryStore):
         super().put([replace(record, tags=tuple(sorted(set(record.tags)))) for record in records])
 
 
+class HidesALimit(MemoryStore):
+    limits = {}
+
+
+class ExplainsNoLimit(MemoryStore):
+    limits = {"persistent": "no", "many writers": "no"}
+
+
+@pytest.mark.parametrize("broken", [HidesALimit, ExplainsNoLimit])
+def test_a_limit_must_be_declared_and_explained(broken):
+    contract = StoreContract()
+    contract.make_store = broken
+    contract.setup_method()
+    with pytest.raises((AssertionError, NotImplementedError)):
+        contract.test_records_outlive_the_handle()
+    contract.teardown_method()
+
+
 BROKEN = {
     WritesInPart: "test_a_version_that_is_no_greater_conflicts_and_leaves_nothing_of_the_whole_put",
     TakesAnyVersion: "test_a_version_that_is_no_greater_conflicts_and_leaves_nothing_of_the_whole_put",
@@ -94,7 +111,7 @@ def test_random_histories_find_a_broken_store(broken):
 def test_a_store_is_described_before_it_is_tested():
     with pytest.raises(NotImplementedError, match=r"self\.folder"):
         StoreContract().make_store()
-    with pytest.raises(SkipTest):
+    with pytest.raises(NotImplementedError, match="persistent"):
         StoreContract().open_again(MemoryStore())
 
 

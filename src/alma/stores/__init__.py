@@ -59,9 +59,5 @@ def pair(rows: Store, name: str, options: Mapping[str, object]) -> Store:
     """Return a store that keeps its rows in `rows`, and their vectors in the vector database of that name."""
     if name not in VECTORS:
         raise ConfigError(unknown("vectors", name, VECTORS))
-    from .documents import DocumentStore
-    from .paired import PairedStore
-
-    store = create(name, path=Path(), options=options)
-    assert isinstance(store, DocumentStore)
-    return PairedStore(rows, store.documents)
+    make: Callable[..., Store] = import_module(f"{__package__}.paired").PairedStore
+    return make(rows, getattr(create(name, path=Path(), options=options), "documents"))  # noqa: B009 - of its class

@@ -13,15 +13,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from ..errors import ConfigError, MissingExtraError, StorageError, UnavailableError
 from .documents import ROWS, Condition, Document, DocumentStore, lock_folder, split_batches
 
-if TYPE_CHECKING:
+os.environ["ANONYMIZED_TELEMETRY"] = "False"
+try:
+    import chromadb
     from chromadb.api.client import Client
-    from chromadb.api.models.Collection import Collection
+    from chromadb.config import Settings
+    from chromadb.errors import ChromaError, NotFoundError
+    from httpx import HTTPError
+except ImportError as error:
+    raise MissingExtraError("chromadb", "chroma", "The store chroma") from error
 
 T = TypeVar("T")
 _BATCH = 500
@@ -54,7 +60,7 @@ class ChromaDocuments:
         if not re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}", collection):
             raise ConfigError(f"the collection {collection!r} must consist of letters, digits, and ._- after the first")
         self._collection = collection
-        self._collections: dict[int, Collection] = {}
+        self._collections: dict[int, chromadb.Collection] = {}
         self.is_locked = not url
         with ExitStack() as stack:
             if url:
@@ -131,8 +137,6 @@ class ChromaDocuments:
     def _open_collection(self, space: int, *, create: bool = False) -> Any:
         """Return the collection of a space, or None if there is none yet."""
         if space not in self._collections:
-            from chromadb.errors import NotFoundError
-
             name, options = f"{self._collection}-{space}", {"embedding_function": None}
             try:
                 if create:
@@ -149,24 +153,15 @@ class ChromaDocuments:
         """Call the client; what it raises becomes a StorageError."""
         try:
             return action(*args, **options)
-        except ImportError as error:
-            raise MissingExtraError("chromadb", "chroma", "The store chroma") from error
-        except Exception as error:
-            from chromadb.errors import ChromaError, NotFoundError
-            from httpx import HTTPError
-
-            if isinstance(error, NotFoundError) or not isinstance(error, (ChromaError, HTTPError, ValueError, OSError)):
-                raise
-            hint = "check its url, and that it runs" if not self.is_locked else "check the folder and its permissions"
-            kind = UnavailableError if isinstance(error, (HTTPError, OSError)) and not self.is_locked else StorageError
-            raise kind(f"{self._place} failed: {error}; {hint}") from error
+        except NotFoundError:
+            raise
+        except (ChromaError, HTTPError, ValueError, OSError) as error:
+            hint = "check the folder and its permissions" if self.is_locked else "check its url, and that it runs"
+            is_away = isinstance(error, (HTTPError, OSError)) and not self.is_locked
+            raise (UnavailableError if is_away else StorageError)(f"{self._place} failed: {error}; {hint}") from error
 
 
 def _connect(folder: str, url: str, headers: Mapping[str, str], timeout: float) -> Client:
-    os.environ.setdefault("ANONYMIZED_TELEMETRY", "False")
-    import chromadb
-    from chromadb.config import Settings
-
     settings = Settings(anonymized_telemetry=False)
     if folder:
         client = chromadb.PersistentClient(folder, settings)
@@ -176,7 +171,7 @@ def _connect(folder: str, url: str, headers: Mapping[str, str], timeout: float) 
         port = parts.port or (443 if is_secure else 8000)
         client = chromadb.HttpClient(parts.hostname or url, port, is_secure, dict(headers), settings)
         cast(Any, client)._server._session.timeout = timeout  # Chroma would wait forever.
-    return cast("Client", client)
+    return cast(Client, client)
 
 
 def _disconnect(client: Client) -> None:

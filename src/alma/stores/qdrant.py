@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, uuid5
 
@@ -22,8 +22,11 @@ from ..forks import hold_at_fork
 from ..retry import BACKOFF, call_with_retries
 from .documents import NAMED, NUMBERED, ROWS, Condition, Document, DocumentStore, lock_folder, split_batches
 
-if TYPE_CHECKING:
-    from qdrant_client import models
+try:
+    from qdrant_client import QdrantClient, models
+    from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+except ImportError as error:
+    raise MissingExtraError("qdrant-client", "qdrant", "The store qdrant") from error
 
 T = TypeVar("T")
 _BATCH = 256
@@ -50,12 +53,8 @@ class QdrantDocuments:
             raise ConfigError("qdrant needs either the url of a server or the path of a folder")
         if not re.fullmatch(r"[\w-]{1,100}", collection):
             raise ConfigError(f"the collection {collection!r} must consist of letters, digits, _ and -")
-        try:
-            import qdrant_client
-        except ImportError as error:
-            raise MissingExtraError("qdrant-client", "qdrant", "The store qdrant") from error
         self.is_locked = not url
-        self._models, self._collection = qdrant_client.models, collection
+        self._collection = collection
         self._known: set[str] = set()
         # The local mode is not safe for threads.
         self._guard = hold_at_fork(threading.RLock()) if self.is_locked else nullcontext()
@@ -70,7 +69,7 @@ class QdrantDocuments:
                 self._place, options = f"the Qdrant folder {folder}", {"path": str(folder)}
                 stack.enter_context(lock_folder(folder))
             options["force_disable_check_same_thread"] = True
-            self._client = self._call(qdrant_client.QdrantClient, **options, check_compatibility=False)
+            self._client = self._call(QdrantClient, **options, check_compatibility=False)
             stack.callback(self._client.close)
             self._stack = stack.pop_all()
 
@@ -106,7 +105,7 @@ class QdrantDocuments:
         """Remove the documents with these keys."""
         name = self._find_collection(space)
         for batch in split_batches(keys if name else (), _BATCH):
-            selector = self._models.PointIdsList(points=_make_ids(batch))
+            selector = models.PointIdsList(points=_make_ids(batch))
             self._call(self._client.delete, name, selector, wait=True)
 
     def find(self, space: int, conditions: Sequence[Condition]) -> Iterator[Document]:
@@ -125,7 +124,7 @@ class QdrantDocuments:
         name = self._find_collection(space)
         if not name:
             return []
-        effort, selection = self._models.SearchParams(hnsw_ef=_EFFORT), self._make_filter(conditions)
+        effort, selection = models.SearchParams(hnsw_ef=_EFFORT), self._make_filter(conditions)
         options = {"query_filter": selection, "search_params": effort, "limit": limit}
         points = self._call(self._client.query_points, name, list(vector), **options).points
         return [(_make_document(point), point.score) for point in points]
@@ -139,7 +138,7 @@ class QdrantDocuments:
         name = self._find_collection(space) or self._create_collection(space)
         for batch in split_batches(documents, _BATCH):
             points = [
-                self._models.PointStruct(
+                models.PointStruct(
                     id=id,
                     vector=list(one.vector) if space != ROWS else {},
                     payload={**one.fields, "document": one.key, "content": one.content},
@@ -160,9 +159,7 @@ class QdrantDocuments:
 
     def _create_collection(self, space: int) -> str:
         name = self._name_collection(space)
-        vectors: Any = (
-            {} if space == ROWS else self._models.VectorParams(size=space, distance=self._models.Distance.COSINE)
-        )
+        vectors: Any = {} if space == ROWS else models.VectorParams(size=space, distance=models.Distance.COSINE)
         try:
             self._call(self._client.create_collection, name, vectors_config=vectors)
         except StorageError:
@@ -179,16 +176,14 @@ class QdrantDocuments:
         must: list[Any] = []
         for field, names, at_least, at_most in conditions:
             if names is not None:
-                must.append(self._models.FieldCondition(key=field, match=self._models.MatchAny(any=list(names))))
+                must.append(models.FieldCondition(key=field, match=models.MatchAny(any=list(names))))
             else:
-                limits = self._models.Range(gte=at_least, lte=at_most)
-                must.append(self._models.FieldCondition(key=field, range=limits))
-        return self._models.Filter(must=must)
+                limits = models.Range(gte=at_least, lte=at_most)
+                must.append(models.FieldCondition(key=field, range=limits))
+        return models.Filter(must=must)
 
     def _call(self, action: Callable[..., T], *args: Any, **options: Any) -> T:
         """Call the client; what it raises becomes a StorageError. A server that cannot be reached is tried again."""
-        from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
-
         try:
             with self._guard, warnings.catch_warnings() if self.is_locked else nullcontext():
                 if self.is_locked:
