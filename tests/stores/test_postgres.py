@@ -192,6 +192,11 @@ def test_texts_with_very_many_words_are_stored_and_found(store):
     text = " ".join(f"w{i:x}" for i in range(200_000))
     store.put([make_record("long", text=text)])
     assert [hit.id for hit in store.match("w1f", Where(), 1)] == ["long"]
+    many = tuple(f"id{i}" for i in range(20_000))
+    store.put([make_record("links", links=many, tags=many, text=text)])
+    assert list_ids(store, linked=["id19999"]) == list_ids(store, tagged=["id7"]) == ["links"]
+    with pytest.raises(ValidationError, match="too many"):
+        store.put([make_record("more", links=tuple(f"id{i}" for i in range(100_000)))])
 
 
 def test_ten_thousand_records_are_put_in_seconds(store):
