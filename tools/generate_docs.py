@@ -208,25 +208,54 @@ def values() -> str:
 
 
 def stores() -> str:
-    """Return the optional capabilities of each store."""
+    """Return what each store can do: opened if it needs no service, otherwise as its class declares; and its limits."""
     import tempfile
+    from importlib import import_module
+    from importlib.util import find_spec
 
     from alma import stores
     from alma.testing import capabilities
 
-    found: dict[str, dict[str, bool]] = {}
+    can: dict[str, dict[str, bool]] = {}
+    limits: dict[str, dict[str, str]] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        for name in ("memory", "sqlite", "file"):
-            store = stores.create(name, path=Path(scratch) / f"{name}.db", options={})
-            found[name] = capabilities(store)
+        path = Path(scratch)
+        opened = {
+            **{
+                f"`{name}`": stores.create(name, path=path / name, options={}) for name in ("memory", *stores.IN_A_FILE)
+            },
+            "`qdrant`, folder": stores.create("qdrant", path=path, options={"path": str(path / "qdrant")}),
+            "`qdrant`, server": stores.create("qdrant", path=path, options={"url": "http://127.0.0.1:6333"}),
+            "`chroma`, folder": stores.create("chroma", path=path, options={"path": str(path / "chroma")}),
+        }
+        rows = stores.create("sqlite", path=path / "rows", options={})
+        paired = stores.pair(rows, "qdrant", {"path": str(path / "vectors")})
+        for label, store in {**opened, "`sqlite` + `vectors: qdrant`, folder": paired}.items():
+            can[label], limits[label] = capabilities(store), getattr(store, "limits", {})
             store.close()
-    columns = list(next(iter(found.values())))
-    head = ["| store | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
-    rows = [
-        f"| `{name}` | " + " | ".join("yes" if can[one] else "–" for one in columns) + " |"
-        for name, can in found.items()
+    declared = {"`chroma`, server": "chroma"} | {f"`{name}`": name for name in ("postgres", "pinecone", "azure")}
+    for label, name in declared.items():
+        if find_spec(f"alma.stores.{name}") is not None:
+            kind = getattr(import_module(f"alma.stores.{name}"), stores.STORES[name])
+            can[label], limits[label] = capabilities(kind), getattr(kind, "limits", {})
+    columns = list(next(iter(can.values())))
+    lines = ["| store | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
+    lines += [
+        f"| {label} | " + " | ".join("yes" if row[one] else "–" for one in columns) + " |" for label, row in can.items()
     ]
-    return "\n".join([*head, *rows]) + "\n"
+    lines += [
+        "",
+        "Where a column of the last three is empty:",
+        "",
+        "| missing | stores | what happens, and what to use |",
+        "|---|---|---|",
+    ]
+    missing: dict[tuple[str, str], list[str]] = {}
+    for label, own in limits.items():
+        for limit in own.items():
+            missing.setdefault(limit, []).append(label)
+    lines += [f"| {name} | {'; '.join(labels)} | {text} |" for (name, text), labels in sorted(missing.items())]
+    return "\n".join(lines) + "\n"
 
 
 PARTS: dict[str, Callable[[], str]] = {

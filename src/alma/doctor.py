@@ -41,7 +41,7 @@ from .files import READABLE_BY_OTHERS
 from .memory import ALMA
 from .models.claude_cli import PATH_VARIABLE
 from .models.registry import build as build_model
-from .ports import Checkable, Embedder, Store
+from .ports import Checkable, Embedder, Repairable, Store
 from .upkeep import count_records, read_embedders
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
@@ -247,7 +247,10 @@ def check_integrity(store: Store) -> Iterator[Finding]:
         return
     # Permissions are a separate check.
     if problems := [problem for problem in store.check() if READABLE_BY_OTHERS not in problem]:
-        yield FAILED, "; ".join(problems[:5]), "restore a backup, but keep this file: most of it is still readable"
+        hint = "restore a backup, but keep this file: most of it is still readable"
+        if isinstance(store, Repairable):
+            hint = "call the store's method repair() while no other process writes"
+        yield FAILED, "; ".join(problems[:5]), hint
     else:
         yield OK, "records, word index and vectors are consistent"
 

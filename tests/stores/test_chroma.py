@@ -7,13 +7,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.hooks.test_network import strangers, tracer
 
+from alma.errors import ConfigError, StorageError
 from alma.ports import Store
 from alma.stores.chroma import ChromaStore
-from alma.testing import StoreContract
+from alma.testing import StoreContract, make_record
+from alma.types.query import Where
+from alma.types.record import quantize
+
+__all__ = ["tracer"]
+EAST = quantize([1.0, 0.0])
 
 
 class TestChromaFolder(StoreContract):
@@ -78,3 +86,71 @@ class TestChromaServer(StoreContract):
 
     def open_again(self, store: Store) -> Store:
         return ChromaStore(url=self.url, collection=self.name)
+
+
+def test_a_server_that_dies_is_a_clear_error_and_nothing_acknowledged_is_lost(tmp_path):
+    server = Server(str(tmp_path))
+    store = ChromaStore(url=server.url)
+    store.put([make_record("a", vectors=(EAST,))])
+    server.stop()
+    for action in (lambda: store.get(["a"]), lambda: store.put([make_record("b")])):
+        with pytest.raises(StorageError, match=r"Chroma server 127\.0\.0\.1 failed.*check its url"):
+            action()
+    store.close()
+    with pytest.raises(StorageError, match="check its url"):
+        ChromaStore(url=server.url)
+    with closing(ChromaStore(path=str(tmp_path))) as survivor:
+        assert [hit.id for hit in survivor.nearest(EAST, Where(), 5)] == ["a"]
+
+
+def test_long_lists_of_names_are_left_to_the_filter(tmp_path):
+    with closing(ChromaStore(path=str(tmp_path))) as store:
+        store.put([make_record("a", agent="x", tags=("t",)), make_record("b", links=("l",))])
+        many = [str(i) for i in range(40_000)]
+        for name, value, id in (("agents", "x", "a"), ("tagged", "t", "a"), ("linked", "l", "b")):
+            assert [record.id for record in store.scan(Where(**{name: [value, *many]}))] == [id]
+
+
+@pytest.mark.parametrize("options", [{}, {"url": "http://[::1]", "path": "x"}, {"path": "x", "collection": "a/b"}])
+def test_wrong_options_are_named(tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError):
+        ChromaStore(**options)
+    assert list(tmp_path.iterdir()) == []
+
+
+USE = """
+import sys, time
+from pathlib import Path
+from alma.stores import create, pair
+from alma.testing import make_record
+from alma.types.query import Where
+name, option, place = sys.argv[1:4]
+store = create(name.removeprefix("paired "), path=Path("unused"), options={option: place})
+if name.startswith("paired "):
+    store.close()
+    store = pair(create("memory", path=Path("unused"), options={}), "qdrant", {option: place})
+for version in (1, 2):
+    store.put([make_record("a", version=version, text="words", vectors=(bytes([1, 2, 3]),))])
+assert store.nearest(bytes([1, 2, 3]), Where(), 1) and list(store.scan(Where())) and not store.check()
+time.sleep(1)
+store.close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["qdrant", "paired qdrant", "chroma", "chroma server"])
+def test_using_a_store_contacts_nobody(tracer, tmp_path, server, name):
+    trace, home = tmp_path / "trace", tmp_path / "home"
+    home.mkdir()
+    option, place = ("url", server.url) if name.endswith("server") else ("path", str(tmp_path / "folder"))
+    traced = [tracer, "-f", "-qq", "-A", "-e", "trace=network", "-o", str(trace)]
+    subprocess.run(
+        [*traced, sys.executable, "-W", "error", "-c", USE, name.removesuffix(" server"), option, place],
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd=tmp_path,
+        check=True,
+        timeout=120,
+    )
+    assert strangers(trace.read_text(errors="replace")) == []
+    assert list(home.iterdir()) == [], "a library wrote to the user's home"

@@ -19,8 +19,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from heapq import nsmallest
 from itertools import groupby, islice
@@ -314,10 +314,10 @@ class DocumentStore:
 
     def _replace_rows(self, changed: Mapping[str, Record], stored: Mapping[str, Document]) -> None:
         """Replace the stored rows, then add the new ones; ConflictError if another process was faster."""
-        rows = {key: _make_row(key, record, stored.get(key)) for key, record in changed.items()}
         if not isinstance(self.documents, Conditional):
-            self.documents.write(ROWS, list(rows.values()))
+            self.documents.write(ROWS, [_make_row(key, record) for key, record in changed.items()])
             return
+        rows = {key: _add_stamp(_make_row(key, record), stored.get(key)) for key, record in changed.items()}
         written: list[str] = []
         for keys in ([key for key in rows if key in stored], [key for key in rows if key not in stored]):
             expected = [(rows[key], _read_stamp(stored[key]) if key in stored else "") for key in keys]
@@ -380,11 +380,11 @@ class DocumentStore:
             if self._is_closed:
                 return
             self._is_closed = True
-            try:
-                if self._leased_until > 0.0 and self._process == os.getpid():
+            if self._leased_until > 0.0 and self._process == os.getpid():
+                # Where the server is gone, the lease ends by itself.
+                with suppress(StorageError):
                     self.documents.remove(ROWS, [_LEASE])
-            finally:
-                self.documents.close()
+            self.documents.close()
 
     @contextmanager
     def _open(self, *, to_write: bool = False) -> Iterator[Documents]:
@@ -447,10 +447,15 @@ def decode_record(row: Document) -> Record:
         raise CorruptStoreError(f"the document {row.key} is not a record; delete it or restore a backup") from error
 
 
-def _make_row(key: str, record: Record, stored: Document | None) -> Document:
+def _make_row(key: str, record: Record) -> Document:
     content = json.dumps(to_json(record), ensure_ascii=False, separators=(",", ":"))
+    return Document(key, list_fields(record), content)
+
+
+def _add_stamp(row: Document, stored: Document | None) -> Document:
+    """Return the row with a stamp of its own, and the stamps of the rows that it replaces."""
     stamp, trail = token_hex(8), [] if stored is None else list(cast("list[str]", stored.fields["trail"]))
-    return Document(key, {**list_fields(record), "stamp": stamp, "trail": [stamp, *trail][:_TRAIL]}, content)
+    return replace(row, fields={**row.fields, "stamp": stamp, "trail": [stamp, *trail][:_TRAIL]})
 
 
 def _make_keys(ids: Iterable[str]) -> list[str]:
