@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..coding.events import parse_journal
+from ..engine.context import Engine
 from ..engine.observations import OBSERVATION
 from ..engine.rules import AGENT
 from ..engine.team import TeamRule, list_copies, list_own, replace_copies
@@ -28,6 +29,7 @@ from ..types.kinds import EVERYWHERE, DomainKnowledge, Rule
 from ..types.record import Record
 from .drain import ProjectMemories
 from .paths import DataDir, describe_error, list_own_files, log_problem, read_object, read_settings
+from .privacy import is_paused
 from .project import find_moved
 
 EVENT = "Team"
@@ -43,10 +45,12 @@ _MOST_BYTES = 8 * 1024 * 1024
 _MOST_CHARS = 2000
 _MESSAGE_CHARS = 300
 _SETTINGS_BYTES = 16 * 1024 * 1024
+_HEAD_BYTES = 64 * 1024
 _RECENT_SECONDS = 86_400.0
 _FIRST_PAUSE = 15.0
 _LONGEST_PAUSE = 300.0
 _TIMEOUT = 10.0
+_URGENT_TIMEOUT = 4.0
 
 
 class TeamServer(NamedTuple):
@@ -137,7 +141,7 @@ def describe_team(data_dir: DataDir, memory: ProjectMemories | None) -> dict[str
         find_server(data_dir, os.environ)
     except ConfigError as error:
         problem = str(error)
-    waiting = list_unsent(memory, state, settings["server_projects"]) if memory and url else []
+    waiting = list_unsent(data_dir, memory, state) if memory and url else []
     return {
         "server": url.rpartition("@")[2],
         "projects": settings["server_projects"],
@@ -157,15 +161,17 @@ def _to_iso(at: float) -> str | None:
 # -- exchanging
 
 
-def list_unsent(memory: ProjectMemories, state: Mapping[str, Any], patterns: str) -> list[Record]:
+def list_unsent(data_dir: DataDir, memory: ProjectMemories, state: Mapping[str, Any]) -> list[Record]:
     """Return the rules and observations that wait to be sent, oldest first."""
-    own = list_own(memory.engine(EVERYWHERE))
-    return [one for one in own if is_shared(one.project, patterns) and state["sent"].get(one.id) != _digest_record(one)]
+    unsent = [one for one in list_own(memory.engine(EVERYWHERE)) if state["sent"].get(one.id) != _digest_record(one)]
+    shared = {project for project in {one.project for one in unsent} if is_shared(data_dir, project)}
+    return [one for one in unsent if one.project in shared]
 
 
-def is_shared(project: str, patterns: str) -> bool:
-    """Return whether a project matches one of the patterns, which are separated by spaces."""
-    return any(fnmatchcase(project, pattern) for pattern in patterns.split())
+def is_shared(data_dir: DataDir, project: str) -> bool:
+    """Return whether a project matches one of the patterns in `server_projects`, and is not paused."""
+    patterns = read_settings(data_dir)["server_projects"].split()
+    return any(fnmatchcase(project, one) for one in patterns) and not is_paused(data_dir, project, EVENT)
 
 
 def _digest_record(record: Record) -> str:
@@ -173,15 +179,15 @@ def _digest_record(record: Record) -> str:
     return digest(*(str(record.body[name]) for name in names))
 
 
-def sync_team(data_dir: DataDir, memory: ProjectMemories, *, is_urgent: bool = False) -> str:
+def sync_team(data_dir: DataDir, memory: ProjectMemories, urgent: str = "") -> str:
     """Refresh the copies of the team's rules and send what is waiting. Return why that failed; empty if it did not.
 
-    It is done at most every `server_seconds` unless something waits, and later and later while the server is away. Set
-    `is_urgent` if a person waits for the result.
+    It is done at most every `server_seconds` unless something waits, and later and later while the server is away.
+    `urgent` is a project in which a person waits for the result.
     """
     settings, now = read_settings(data_dir), time.time()
     url = find_url(settings, os.environ)
-    lock = try_lock(f"{data_dir.team}.lock", 2.0 if is_urgent else 0.0) if url else None
+    lock = try_lock(f"{data_dir.team}.lock", 2.0 if urgent else 0.0) if url else None
     if lock is None:
         return ""
     with lock:
@@ -190,11 +196,18 @@ def sync_team(data_dir: DataDir, memory: ProjectMemories, *, is_urgent: bool = F
             server = find_server(data_dir, os.environ)
             if server is None:
                 return ""
-            waiting = list_unsent(memory, state, settings["server_projects"])
-            is_fresh = now - state["synced_at"] < settings["server_seconds"] and not waiting
-            if not is_urgent and (is_fresh or now < state["next_try"]):
+            waiting = list_unsent(data_dir, memory, state)
+            is_new = bool(waiting) and not state["refused"]
+            is_fresh = now - state["synced_at"] < settings["server_seconds"] and not is_new
+            if not urgent and (is_fresh or now < state["next_try"]):
                 return str(state["error"])
-            _exchange(data_dir, memory, server, state, waiting, 5.0 if is_urgent else _TIMEOUT)
+            projects = [urgent, *_list_recent_projects(data_dir), *(one.project for one in waiting)]
+            projects = [one for one in dict.fromkeys(projects) if is_shared(data_dir, one)]
+            state["refused"] = {}
+            for project in projects:
+                records = [one for one in waiting if one.project == project]
+                timeout = _URGENT_TIMEOUT if urgent else _TIMEOUT
+                _exchange(data_dir, memory.engine(project), server, state, records, timeout)
             state |= {"synced_at": time.time(), "away_since": 0.0, "error": "", "tries": 0, "next_try": 0.0}
         except Exception as error:  # noqa: BLE001 - whatever a server answers, the drain goes on
             message = server.describe(error) if server else str(error)
@@ -208,32 +221,24 @@ def sync_team(data_dir: DataDir, memory: ProjectMemories, *, is_urgent: bool = F
 
 
 def _exchange(
-    data_dir: DataDir,
-    memory: ProjectMemories,
-    server: TeamServer,
-    state: dict[str, Any],
-    waiting: list[Record],
-    timeout: float,
+    data_dir: DataDir, engine: Engine, server: TeamServer, state: dict[str, Any], records: list[Record], timeout: float
 ) -> None:
-    patterns = read_settings(data_dir)["server_projects"]
-    recent = (one for one in _list_recent_projects(data_dir) if is_shared(one, patterns))
-    state["refused"] = {}
-    for project in dict.fromkeys([*recent, *(one.project for one in waiting)]):
-        with server.connect(project, timeout) as team:
-            try:
-                # First, so that a project that the token may not use keeps its rules here.
-                replace_copies(memory.engine(project), list(_fetch_rules(team)))
-                for record in (one for one in waiting if one.project == project):
-                    try:
-                        _send_record(team, record)
-                    except (ValidationError, ConflictError) as error:
-                        state["refused"][record.id] = server.describe(error)
-                    else:
-                        state["sent"][record.id] = _digest_record(record)
-                        write_atomic(data_dir.team, json.dumps(state))
-            except ScopeError as error:
-                # The token may not use this project, or may only read it. The other projects go on.
-                state["refused"][project] = server.describe(error)
+    """Refresh the copies in one project, then send its records. What the server refuses is noted in `state`."""
+    with server.connect(engine.project, timeout) as team:
+        try:
+            # First, so that a project that the token may not use keeps its rules here.
+            replace_copies(engine, list(_fetch_rules(team)))
+            for record in records:
+                try:
+                    _send_record(team, record)
+                except (ValidationError, ConflictError) as error:
+                    state["refused"][record.id] = server.describe(error)
+                else:
+                    state["sent"][record.id] = _digest_record(record)
+                    write_atomic(data_dir.team, json.dumps(state))
+        except ScopeError as error:
+            # The token may not use this project, or may only read it. The other projects go on.
+            state["refused"][engine.project] = server.describe(error)
 
 
 def _list_recent_projects(data_dir: DataDir) -> Iterator[str]:
@@ -242,7 +247,7 @@ def _list_recent_projects(data_dir: DataDir) -> Iterator[str]:
         try:
             if time.time() - os.path.getmtime(path) < _RECENT_SECONDS:
                 with open(path, "rb") as file:
-                    events, _ = parse_journal(file.read(_MOST_BYTES >> 4))
+                    events, _ = parse_journal(file.read(_HEAD_BYTES))
                 yield from (find_moved(data_dir, one.project) for one in events[1:2])
         except FileNotFoundError:
             continue
