@@ -225,7 +225,7 @@ def describe_reading(state: Mapping[str, Any]) -> list[str]:
 
 def describe_sharing(sharing: Mapping[str, Any]) -> list[str]:
     """Return the team's server, what waits for it, why it is away, and what it refuses, one line each."""
-    copies = f"{count_noun(sharing['copies'], 'rule')} and observations of the team here"
+    copies = f"{sharing['copies']} of the team's rules and observations are here"
     if not sharing["server"]:
         off = "no server is configured now; remove the copies: claude-smart config server off"
         return [f"{copies}, but {off}"] if sharing["copies"] else []

@@ -102,7 +102,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], str]:
 
 def list_server_rules(served: Served, **options: Any) -> list[Any]:
     with served.connect(project_id=PROJECT) as team:
-        return [one for one in team.list("rule", **options)]
+        return list(team.list("rule", **options))
 
 
 def add_token(served: Served, name: str, scope: str = "approve") -> str:
