@@ -20,7 +20,7 @@ from alma import jsonc, rulefiles
 from alma.engine.admit import key_of
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching, teach
-from alma.engine.team import list_copies
+from alma.engine.team import list_copies, replace_copies
 from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, ValidationError, unknown
 from alma.files import lock_file, write_atomic
@@ -308,7 +308,6 @@ _SETTINGS = {
     "episode_days": "days to keep recorded turns; rules learned from them are kept",
     "server": "share rules with a team: the URL of its `alma serve`, or off; CLAUDE_SMART_SERVER overrides it",
     "server_projects": "the projects to share: patterns of their keys, separated by spaces",
-    "server_seconds": "refresh the team's rules at most this often",
     "server_insecure": "on: send the token without TLS to a server that is not on this machine",
 }
 """What each setting does."""
@@ -353,7 +352,8 @@ def _set_up_server(context: CommandContext, url: str) -> None:
     if url == "off":
         with context.memory_if_any() as memory:
             if memory is not None:
-                memory.alma.engine.store.delete([one.id for one in list_copies(memory.alma.engine)])
+                for key in {one.project for one in list_copies(memory.engine(EVERYWHERE))}:
+                    replace_copies(memory.engine(key), [])
         _remove_files([context.data_dir.team, path])
         return
     if not (os.environ.get(team.TOKEN_VARIABLE) or os.path.exists(path)) and os.isatty(0):

@@ -234,6 +234,24 @@ def test_what_a_person_states_or_forgets_here_takes_precedence(
     assert "make check" not in ben.send("SessionStart", "s3", source="startup")
 
 
+def test_a_rule_that_the_person_stated_as_well_stays_when_the_team_drops_it(
+    served: Served, new_machine: Any, in_process: Any
+) -> None:
+    ben = new_machine("ben", served.url, add_token(served, "ben"))
+    with served.connect(project_id=PROJECT) as team:
+        rule = team.add_rule("claude-code", "Use pnpm instead of npm", source="user")
+    ben.send("SessionStart", source="startup")
+    assert in_process(ben) == ""
+    assert "(shared by admin)" in ben.send("SessionStart", "s2", source="startup")
+    ben.correct("no, use pnpm instead of npm", "s3")
+    with served.connect(project_id=PROJECT) as team:
+        team.update(rule.id, status="archived")
+    assert in_process(ben) == ""
+    text = ben.send("SessionStart", "s4", source="startup")
+    assert "pnpm" in text
+    assert "shared by" not in text
+
+
 # -- a server that is away, or not what it seems
 
 
@@ -398,6 +416,14 @@ def test_a_nonsensical_answer_changes_nothing(
     assert "pnpm" in ana.send("SessionStart", "s2", source="startup")
 
 
+def test_a_server_without_tls_at_a_tls_address_is_away(new_machine: Any, in_process: Any, fake_server: Any) -> None:
+    url = fake_server(lambda handler: reply(handler, b"{}")).replace("http://", "https://")
+    ana = new_machine("ana", url)
+    ana.correct()
+    assert "cannot be reached" in in_process(ana)
+    assert ana.describe()["waiting"] == 1
+
+
 def test_an_error_of_the_server_cannot_reveal_the_token(new_machine: Any, in_process: Any, fake_server: Any) -> None:
     detail = json.dumps({"type": "x", "detail": "bad alma_my_token \x1b[31m"}).encode()
     ana = new_machine("ana", fake_server(lambda handler: reply(handler, detail, 500)), "alma_my_token")
@@ -541,5 +567,9 @@ def test_a_repository_cannot_choose_the_server(name: str, where: str, tmp_path: 
         settings.write_text(content)
         with pytest.raises(ConfigError, match=r"a repository may not choose the server"):
             find(tmp_path / "home", {}, environ)
-    # The person's own settings may.
+    # The person's own settings may, but a repository cannot pass for them.
+    settings.write_text(json.dumps({"env": {name: "x", "CLAUDE_CONFIG_DIR": str(settings.parent)}}))
+    with pytest.raises(ConfigError, match="sets CLAUDE_CONFIG_DIR"):
+        find(tmp_path / "home", {}, {**environ, "CLAUDE_CONFIG_DIR": str(settings.parent)})
+    settings.write_text(json.dumps({"env": {name: "x"}}))
     assert find(tmp_path / "home", {}, {**environ, "CLAUDE_CONFIG_DIR": str(settings.parent)}) is not None

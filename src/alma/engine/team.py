@@ -21,11 +21,12 @@ from .coding_sessions import weakens_safety
 from .context import Engine
 from .escape import find_suspicion
 from .observations import OBSERVATION, draft_observation
-from .rules import Teaching, contradicts, find_similar_rules, is_old_fix, prepare_rules, same_rule
+from .rules import Teaching, contradicts, dress_rule, find_similar_rules, is_old_fix, prepare_rules, same_rule
 from .transaction import Transaction, write
 
 TEAM = "team"
 SHARED_KINDS = frozenset((MemoryType.RULE, OBSERVATION))
+_ABOUT = ("content", "shared_by")
 
 
 class TeamRule(NamedTuple):
@@ -40,25 +41,27 @@ class TeamRule(NamedTuple):
     created_at: datetime | None = None
 
 
-def list_own(engine: Engine, projects: set[str] | None = None) -> list[Record]:
+def list_own(engine: Engine) -> list[Record]:
     """Return the rules and observations in force that this person's sessions taught, oldest first.
 
     Rules of one session and rules of all projects are personal, and not among them.
     """
-    where = Where(kinds=SHARED_KINDS, projects=projects, users={""}, sessions={""}, statuses={Status.ACTIVE})
+    where = Where(kinds=SHARED_KINDS, users={""}, sessions={""}, statuses={Status.ACTIVE})
     records = (one for one in engine.store.scan(where) if one.project != EVERYWHERE and TEAM not in one.tags)
     return [one for one in records if not is_old_fix(one)][::-1]
 
 
-def list_copies(engine: Engine, project: str | None = None) -> list[Record]:
-    """Return the copies of a team's rules and observations, in one project or in all."""
-    projects = None if project is None else {project}
+def list_copies(engine: Engine, projects: set[str] | None = None) -> list[Record]:
+    """Return the copies of a team's rules and observations, in some projects or in all."""
     return list(engine.store.scan(Where(kinds=SHARED_KINDS, projects=projects, tagged={TEAM})))
 
 
 def replace_copies(engine: Engine, team_rules: Sequence[TeamRule]) -> None:
-    """Make the copies in this project those of `team_rules`; unchanged ones keep their counts and their status."""
-    stored = {one.id: one for one in list_copies(engine, engine.project)}
+    """Make the copies in this project those of `team_rules`; unchanged ones keep their counts and their status.
+
+    A copy that the team no longer has is deleted, unless the person stated the same here: then it is theirs.
+    """
+    stored = {one.id: one for one in list_copies(engine, {engine.project})}
     fresh = {f"{'obs' if one.failed else 'rul'}_{digest(engine.project, one.id)}": one for one in team_rules}
     changed = {
         id: one
@@ -66,6 +69,8 @@ def replace_copies(engine: Engine, team_rules: Sequence[TeamRule]) -> None:
         if id not in stored or stored[id].body["metadata"].get("content") != _digest_content(one)
     }
     drafts = list(_draft_copies(engine, changed))
+    missing = [one for id, one in stored.items() if id not in fresh]
+    stated = {one.id for one in missing if one.body["metadata"]["sources"]}
 
     def step(tx: Transaction) -> None:
         where = Where(kinds=SHARED_KINDS, projects={engine.project, EVERYWHERE}, keys={one.key for one in drafts})
@@ -75,7 +80,7 @@ def replace_copies(engine: Engine, team_rules: Sequence[TeamRule]) -> None:
         for draft in drafts:
             old = tx.find(draft.id)
             if old is not None:
-                about = {name: draft.body["metadata"][name] for name in ("content", "shared_by")}
+                about = {name: draft.body["metadata"][name] for name in _ABOUT}
                 body = {**draft.body, "metadata": {**old.body["metadata"], **about}}
                 # A copy that was put away here stays away.
                 status = draft.status if old.status in LIVE else old.status
@@ -85,9 +90,14 @@ def replace_copies(engine: Engine, team_rules: Sequence[TeamRule]) -> None:
                 rival = _find_rival(tx, draft) if draft.kind == MemoryType.RULE else None
                 changes: dict[str, Any] = {"status": Status.SUPERSEDED, "superseded_by": rival.id} if rival else {}
                 tx.put(replace(draft, **changes))
+        for one in tx.get(stated):
+            metadata = {name: value for name, value in one.body["metadata"].items() if name not in _ABOUT}
+            body = {**one.body, "metadata": metadata}
+            body = dress_rule(body) if one.kind == MemoryType.RULE else body
+            tx.update(one, tags=tuple(tag for tag in one.tags if tag != TEAM), body=body)
 
     write(engine, step)
-    engine.store.delete([id for id in stored if id not in fresh])
+    engine.store.delete([one.id for one in missing if one.id not in stated])
 
 
 def _find_rival(tx: Transaction, draft: Record) -> Record | None:

@@ -201,7 +201,6 @@ DEFAULTS: dict[str, str | int] = {
     "episode_days": 365,
     "server": "off",
     "server_projects": "git:*",
-    "server_seconds": 60,
     "server_insecure": "off",
 }
 CHOICES = {"model": ("on", "off"), "server_insecure": ("on",)}

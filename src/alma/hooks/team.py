@@ -40,6 +40,7 @@ DOMAIN = "commands that failed and what worked"
 """The domain of the facts that observations are on the server."""
 SENT = "the rules and observations learned in projects that match {projects}, without the conversations around them"
 _TRUSTED_VARIABLES = (*URL_VARIABLES, TOKEN_VARIABLE, "CLAUDE_SMART_HOME")
+_FOLDERS = ("HOME", "USERPROFILE", "CLAUDE_CONFIG_DIR")
 _MOST_RULES = 1000
 _MOST_BYTES = 8 * 1024 * 1024
 _MOST_CHARS = 2000
@@ -47,6 +48,7 @@ _MESSAGE_CHARS = 300
 _SETTINGS_BYTES = 16 * 1024 * 1024
 _HEAD_BYTES = 64 * 1024
 _RECENT_SECONDS = 86_400.0
+_REFRESH_SECONDS = 60.0
 _FIRST_PAUSE = 15.0
 _LONGEST_PAUSE = 300.0
 _TIMEOUT = 10.0
@@ -104,18 +106,21 @@ def _find_repository_setting(environ: Mapping[str, str]) -> str:
 
     Claude Code passes the variables in the settings of a repository on to hooks, and hooks to the drain.
     """
-    own = {os.path.realpath(os.path.expanduser(one)) for one in (environ.get("CLAUDE_CONFIG_DIR", ""), "~/.claude")}
+    own = [os.path.expanduser(one) for one in (environ.get("CLAUDE_CONFIG_DIR") or "~/.claude", "~/.claude")]
     starts = [Path(environ[name]) for name in ("CLAUDE_PROJECT_DIR", "PWD") if environ.get(name)]
     folders = dict.fromkeys(one / ".claude" for start in starts for one in (start, *start.parents))
     for path in (one / name for one in folders for name in ("settings.json", "settings.local.json")):
-        if not os.path.lexists(path) or os.path.realpath(path.parent) in own:
-            continue
         try:
             with open(path, "rb") as file:
                 variables = dict(json.loads(file.read(_SETTINGS_BYTES)).get("env") or {})
+        except FileNotFoundError:
+            continue
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return f"{path} cannot be read"
-        if names := [one for one in _TRUSTED_VARIABLES if one in variables]:
+        # The person's own settings may set ours, but a repository must not pass its settings off as the person's.
+        is_own = os.path.realpath(path.parent) in map(os.path.realpath, own)
+        names = [one for one in (*_FOLDERS, *(() if is_own else _TRUSTED_VARIABLES)) if one in variables]
+        if names:
             return f"{path} sets {names[0]}"
     return ""
 
@@ -182,7 +187,7 @@ def _digest_record(record: Record) -> str:
 def sync_team(data_dir: DataDir, memory: ProjectMemories, urgent: str = "") -> str:
     """Refresh the copies of the team's rules and send what is waiting. Return why that failed; empty if it did not.
 
-    It is done at most every `server_seconds` unless something waits, and later and later while the server is away.
+    It is done at most once a minute unless something waits, and less and less often while the server is away.
     `urgent` is a project in which a person waits for the result.
     """
     settings, now = read_settings(data_dir), time.time()
@@ -198,7 +203,7 @@ def sync_team(data_dir: DataDir, memory: ProjectMemories, urgent: str = "") -> s
                 return ""
             waiting = list_unsent(data_dir, memory, state)
             is_new = bool(waiting) and not state["refused"]
-            is_fresh = now - state["synced_at"] < settings["server_seconds"] and not is_new
+            is_fresh = now - state["synced_at"] < _REFRESH_SECONDS and not is_new
             if not urgent and (is_fresh or now < state["next_try"]):
                 return str(state["error"])
             projects = [urgent, *_list_recent_projects(data_dir), *(one.project for one in waiting)]

@@ -164,7 +164,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._recalling = threading.Lock()
         self._drain_thread = threading.Thread(target=self._drain_when_due, daemon=True)
         # In threads of their own: a model or a server may take minutes, and drains go on meanwhile.
-        self._threads = {"team": threading.Thread(), "model": threading.Thread()}
+        self._tasks = {"team": threading.Thread(), "model": threading.Thread()}
         self._next_round = time.monotonic() + ROUND_SECONDS
         self._used_at = time.monotonic()
         """The time of the last request by a hook. The worker's own drains do not count, or it would never be idle."""
@@ -249,13 +249,13 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def _drain_and_read(self) -> None:
         is_drained = self._run_logged("drain", drain_while_requested)
         for name, action in (("team", sync_team), ("model", read_sessions)):
-            if is_drained and not self._threads[name].is_alive() and not self._is_over.is_set():
-                self._threads[name] = threading.Thread(target=self._run_logged, args=(name, action), daemon=True)
-                self._threads[name].start()
+            if is_drained and not self._tasks[name].is_alive() and not self._is_over.is_set():
+                self._tasks[name] = threading.Thread(target=self._run_logged, args=(name, action), daemon=True)
+                self._tasks[name].start()
 
     def _is_working(self) -> bool:
         """Return whether a thread still uses the store after a drain."""
-        return any(one.is_alive() for one in self._threads.values())
+        return any(one.is_alive() for one in self._tasks.values())
 
     def _run_logged(self, what: str, action: Callable[[DataDir, ProjectMemories], object]) -> bool:
         """Run an action and log its failure; the journals stay, so the worker goes on. Return whether it succeeded."""
