@@ -163,7 +163,7 @@ ENGINE_STEPS = (
     {"episodes", "facts", "outcomes"},
     {"erase", "rules", "predict", "retrieve"},
     {"edit", "observations", "coding_sessions", "prompt"},
-    {"upkeep", "transfer"},
+    {"upkeep", "transfer", "team"},
 )
 # Only these may look inside a memory: faces go through its operations.
 MAY_REACH_ENGINE = FEATURES | {"engine", "memory", "models", "hooks", "app"}

@@ -165,6 +165,7 @@ class AsyncALMA:
         reach: Literal["project", "always"] = "project",
         source: words.Source = "user_stated",
         *,
+        idempotency_key: str | None = None,
         user_id: words.Owner = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,

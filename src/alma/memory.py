@@ -390,6 +390,9 @@ class ALMA(Closeable):
         reach: Annotated[Literal["project", "always"], About("where it applies")] = "project",
         source: words.Source = "user_stated",
         *,
+        idempotency_key: Annotated[
+            str | None, About("calls with the same key are recorded once", check=validate.name)
+        ] = None,
         user_id: words.Owner = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,

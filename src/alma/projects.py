@@ -220,13 +220,24 @@ _NO_ROOTS = "this server may not use files; start it with --root FOLDER to allow
 _URI = re.compile(r"\s*(?:(?!file:)[A-Za-z][A-Za-z0-9+.-]+://|urn:)", re.IGNORECASE)
 
 
-def limit_call(operation: Operation, arguments: Mapping[str, Any], roots: Roots, may_approve: bool) -> dict[str, Any]:
+def limit_call(
+    operation: Operation, arguments: Mapping[str, Any], roots: Roots, may_approve: bool, caller: str = ""
+) -> dict[str, Any]:
     """Return the arguments of a call as its caller may pass them. Raise ScopeError for what is not allowed.
 
     Without `may_approve`, no person is behind the call: statements of a person are recorded as relayed by the agent,
-    and memories from outside content wait for review.
+    and memories from outside content wait for review. Rules are marked as shared by the `caller`.
     """
     allowed = dict(arguments)
+    if caller and operation.name == "add_rule":
+        allowed["metadata"] = {**(allowed.get("metadata") or {}), "shared_by": caller}
+    if caller and operation.name == "add_many":
+        allowed["memories"] = [
+            {**one, "metadata": {**(one.get("metadata") or {}), "shared_by": caller}}
+            if one.get("type") == "rule"
+            else one
+            for one in allowed["memories"]
+        ]
     if not may_approve:
         if "source" in allowed:
             allowed["source"] = _relay_source(allowed["source"])

@@ -61,12 +61,14 @@ def connect(
     timeout: float = 60.0,
     insecure: bool = False,
     ca_file: str | None = None,
+    max_bytes: int | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> RemoteALMA:
     """Return a client for the memory that is served at a URL. No request is sent until it is used.
 
     Without TLS, only this machine is allowed unless `insecure` is set. `ca_file` is the certificate of the authority
-    that signed the server's. `transport` is an httpx transport, for tests.
+    that signed the server's. With `max_bytes`, a larger answer is an error, and so is one that takes longer than
+    `timeout` seconds to arrive. `transport` is an httpx transport, for tests.
     """
     try:
         parts = urlsplit(str(url))
@@ -105,15 +107,16 @@ def connect(
         # No proxy for connections to this machine.
         trust_env=not is_local(host),
     )
-    return RemoteALMA(client, project_id)
+    return RemoteALMA(client, project_id, max_bytes)
 
 
 class RemoteALMA(ALMA):
     """The methods of `ALMA`, and all other operations by name, over HTTP. Created by `ALMA.connect`."""
 
-    def __init__(self, http: httpx.Client, project_id: str | None = None) -> None:
+    def __init__(self, http: httpx.Client, project_id: str | None = None, max_bytes: int | None = None) -> None:
         self._http = http
         self._project = project_id
+        self._max_bytes = max_bytes
 
     @property
     def project_id(self) -> str:
@@ -206,7 +209,8 @@ class RemoteALMA(ALMA):
         for left in reversed(range(_TRIES)):
             pause = _PAUSE * (_TRIES - left)
             try:
-                response = self._http.post(f"/v1/{operation.name}", content=body)
+                with self._http.stream("POST", f"/v1/{operation.name}", content=body) as response:
+                    answer, kind = self._read_answer(response)
             except httpx.TransportError as error:
                 was_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
                 if not left or (was_sent and not may_repeat):
@@ -214,7 +218,6 @@ class RemoteALMA(ALMA):
                     trouble = unsure if was_sent else f"cannot be reached: {error}"
                     raise StorageError(f"{self._http.base_url} {trouble}") from error
             else:
-                answer, kind = _read_answer(response)
                 if response.status_code == 200:
                     return answer
                 # A request over the limit was refused before it was processed.
@@ -226,6 +229,23 @@ class RemoteALMA(ALMA):
             time.sleep(pause)
         raise AssertionError("the last try ends the loop")
 
+    def _read_answer(self, response: httpx.Response) -> tuple[dict[str, Any], str]:
+        """Return the answer and the type of error that it reports. Raise StorageError if it is not an alma server's."""
+        content, deadline = bytearray(), time.monotonic() + (self._http.timeout.read or _IDLE)
+        for piece in response.iter_bytes():
+            content += piece
+            if self._max_bytes is not None and (len(content) > self._max_bytes or time.monotonic() > deadline):
+                raise StorageError(f"{response.url} sends too large an answer, or too slowly; is the URL correct?")
+        try:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):
+            raise StorageError(
+                f"{response.url} answered {response.status_code}, but not like an alma server; is the URL correct?"
+            )
+        return answer, str(answer.get("type", "")).removeprefix("urn:alma:error:")
+
 
 def _to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
@@ -235,19 +255,6 @@ def _to_json(value: Any) -> Any:
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray):
         return [_to_json(item) for item in value]
     return plain(value)
-
-
-def _read_answer(response: httpx.Response) -> tuple[dict[str, Any], str]:
-    """Return the answer and the type of error that it reports."""
-    try:
-        answer = response.json()
-    except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
-        raise StorageError(
-            f"{response.url} answered {response.status_code}, but not like an alma server; is the URL correct?"
-        )
-    return answer, str(answer.get("type", "")).removeprefix("urn:alma:error:")
 
 
 def _find_error(kind: str, status: int) -> Callable[[str], ALMAError]:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from getpass import getpass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,11 +20,13 @@ from alma import jsonc, rulefiles
 from alma.engine.admit import key_of
 from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching, teach
+from alma.engine.team import list_copies, replace_copies
 from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, ValidationError, unknown
 from alma.files import lock_file, write_atomic
 from alma.hooks import drain as drains
 from alma.hooks import project as projects
+from alma.hooks import team
 from alma.hooks.inject import read_playbook
 from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DEFAULTS, LARGEST, SENT, DataDir, check_setting, list_own_files, read_settings
@@ -152,6 +155,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
             kinds = Where(kinds={"turn", "episode"}, projects={context.project})
             counts.update(one.kind for one in engine.store.scan(kinds))
         pending, state = len(find_pending(data_dir, memory)), drains.describe_reader(data_dir, memory)
+        sharing = team.describe_team(data_dir, memory)
     answer: Answer = {
         "project": context.project,
         "home": data_dir.home,
@@ -171,6 +175,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         "worker": f"running, pid {worker['pid']}" if worker else "not running (not needed)",
         "model": read_settings(data_dir)["model"],
         "reading": state,
+        "team": sharing,
     }
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
     if learning == "learning" and not answer["installed"]:
@@ -185,6 +190,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         ("worker", answer["worker"]),
         *zip(("reader", "", ""), describe_reading(state), strict=False),
         ("", "" if state["reader"] == "local" else _describe_sent()),
+        *zip(("server", "", "", ""), describe_sharing(sharing), strict=False),
     )
     context.print_lines(*(f"{name:10} {text}" for name, text in rows if text))
     return answer
@@ -215,6 +221,23 @@ def describe_reading(state: Mapping[str, Any]) -> list[str]:
         )
         lines.append(f"last error: {state['error']}; {again}")
     return lines
+
+
+def describe_sharing(sharing: Mapping[str, Any]) -> list[str]:
+    """Return the team's server, what waits for it, why it is away, and what it refuses, one line each."""
+    copies = f"{sharing['copies']} of the team's rules and observations are here"
+    if not sharing["server"]:
+        off = "no server is configured now; remove the copies: claude-smart config server off"
+        return [f"{copies}, but {off}"] if sharing["copies"] else []
+    since, last = ((sharing[name] or "never")[:16].replace("T", " ") for name in ("away_since", "synced_at"))
+    lines = [
+        f"{sharing['server']}: {copies}, {sharing['waiting']} of yours waiting to be sent, last contact {last} UTC"
+    ]
+    if sharing["error"]:
+        away = f"away since {since} UTC" if sharing["away_since"] else "not used"
+        lines.append(f"{away}: {sharing['error']}. Nothing is lost; retry now: claude-smart learn")
+    lines += [f"refused: {what}: {why}" for what, why in list(sharing["refused"].items())[:1]]
+    return [*lines, f"it receives, with secrets redacted: {team.SENT.format(projects=sharing['projects'])}"]
 
 
 def find_pending(data_dir: DataDir, memory: drains.ProjectMemories | None) -> list[str]:
@@ -283,6 +306,9 @@ _SETTINGS = {
     "journal_mb": "maximum size of a session's journal in MB",
     "journal_days": "days to keep a journal after it is imported",
     "episode_days": "days to keep recorded turns; rules learned from them are kept",
+    "server": "share rules with a team: the URL of its `alma serve`, or off; CLAUDE_SMART_SERVER overrides it",
+    "server_projects": "the projects to share: patterns of their keys, separated by spaces",
+    "server_insecure": "on: send the token without TLS to a server that is not on this machine",
 }
 """What each setting does."""
 
@@ -295,6 +321,8 @@ def config(args: Namespace, context: CommandContext) -> Answer:
     if value is not None:
         if (name, value) == ("model", "on"):
             require_person("letting Claude read your corrections")
+        if name.startswith("server"):
+            require_person("sharing rules with a server")
         new: object = value
         with suppress(ValueError):
             new = json.loads(value) if isinstance(DEFAULTS[name], int) else value
@@ -313,7 +341,25 @@ def config(args: Namespace, context: CommandContext) -> Answer:
         context.print_lines(str(settings[name]) if value is None else f"{name} is now {settings[name]}")
         if (name, value) == ("model", "on"):
             context.print_lines(_describe_sent())
+        if name == "server" and value is not None:
+            _set_up_server(context, value)
     return dict(settings)
+
+
+def _set_up_server(context: CommandContext, url: str) -> None:
+    """Ask for the token of a server if there is none yet. Without a server, remove the copies of its rules."""
+    path = os.path.join(context.data_dir.home, team.TOKEN_FILE)
+    if url == "off":
+        with context.memory_if_any() as memory:
+            if memory is not None:
+                for key in {one.project for one in list_copies(memory.engine(EVERYWHERE))}:
+                    replace_copies(memory.engine(key), [])
+        _remove_files([context.data_dir.team, path])
+        return
+    if not (os.environ.get(team.TOKEN_VARIABLE) or os.path.exists(path)) and os.isatty(0):
+        write_text(path, getpass("Token (`alma token add NAME` prints it; it is not shown): ").strip() + "\n")
+    with context.memory_if_any() as memory:
+        context.print_lines(*describe_sharing(team.describe_team(context.data_dir, memory)))
 
 
 def write_text(path: str, text: str) -> None:
@@ -359,7 +405,7 @@ def clear_all(args: Namespace, context: CommandContext) -> Answer:
             if args.everywhere:
                 # The journal folder may contain files of other programs; they stay.
                 store = [data_dir.db + ending for ending in ("", "-wal", "-shm", "-journal")]
-                erased = _remove_files([*store, data_dir.cleared, *list_own_files(data_dir)])
+                erased = _remove_files([*store, data_dir.cleared, data_dir.team, *list_own_files(data_dir)])
             else:
                 erased = _erase_project(context)
             projects.forget_copies(data_dir, "" if args.everywhere else context.project)

@@ -37,12 +37,13 @@ from alma.hooks.paths import (
     read_text,
 )
 from alma.hooks.project import ID_FILE, read_copies, read_id
+from alma.hooks.team import TOKEN_FILE, TOKEN_VARIABLE, describe_team, find_server
 from alma.rulefiles.block import BLOCK_MARK
 from alma.rulefiles.targets import find_rule_files
 from alma.types.record import Status
 
 from .cli import reword_error
-from .data import describe_reading, find_pending
+from .data import describe_reading, describe_sharing, find_pending
 from .rules import Answer, CommandContext, ask_yes, count_noun, describe_pause, read_object, read_paused, stop_worker
 
 NAME = "smart"
@@ -56,7 +57,7 @@ _ENABLED = ("enabledPlugins", PLUGIN)
 _LEFT_OUT = (".onnx", ".pyc", "vocabulary.txt", "characters.txt")
 _DATA_FILES = (
     "memory.db* hooks.log config.json paused.json cleared.json usage.json tidied model-notice projects/*.json "
-    "worker.json worker.sock worker.lock* drain.lock* reading.lock*"
+    "worker.json worker.sock worker.lock* drain.lock* reading.lock* team.json* server-token"
 )
 _SHOWN_LINES = 40
 _MODEL_QUESTION = """\
@@ -399,6 +400,7 @@ def _to_json(value: Any) -> bytes:
 _HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook.py")
 _RECENT_SECONDS = 7 * 86_400.0
 _HOOK_SECONDS = 20.0
+_SERVER_SECONDS = 5.0
 _RESTORE = "restore a backup of memory.db, or: claude-smart clear-all --everywhere"
 _FIXES: tuple[tuple[type[Exception], str], ...] = (
     (NewerStoreError, "a newer claude-smart wrote this store; update this one"),
@@ -453,8 +455,8 @@ def _run_steps(context: CommandContext) -> Iterator[Step]:
                 yield Step(name, False, str(error) or type(error).__name__, "see hooks.log, and report this line")
                 yield from (Step(rest, False, "not tried") for rest in _CHAIN[number:])
                 break
-    checks = (_check_home, _check_settings, _check_recording, _check_store, _check_journals, _check_reader, _check_log)
-    for check in checks:
+    checks = (_check_home, _check_settings, _check_recording, _check_store, _check_journals, _check_reader)
+    for check in (*checks, _check_server, _check_log):
         name = check.__name__.removeprefix("_check_")
         try:
             state, *rest = check(context)
@@ -598,6 +600,22 @@ def _check_reader(context: CommandContext) -> Finding:
         find_program()
     except ModelError as error:
         return FAILED, f"{line}; {error}", "install Claude Code, or: claude-smart config model off"
+    return OK, line
+
+
+def _check_server(context: CommandContext) -> Finding:
+    """Ask the team's server whether it accepts the token, and report what waits for it."""
+    server = find_server(context.data_dir, os.environ)
+    if server is None:
+        return OK, ""
+    with context.memory_if_any() as memory:
+        line = "; ".join(describe_sharing(describe_team(context.data_dir, memory)))
+    try:
+        with server.connect(context.project, _SERVER_SECONDS) as team:
+            team.get_stats()
+    except Exception as error:  # noqa: BLE001 - whatever a server answers
+        fix = f"check the address and the token ({TOKEN_VARIABLE} or {TOKEN_FILE}), then: claude-smart learn"
+        return FAILED, f"{server.describe(error)}; {line}", fix
     return OK, line
 
 

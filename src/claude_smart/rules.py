@@ -36,6 +36,7 @@ from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DataDir, find_data_dir, is_model_allowed, list_own_files
 from alma.hooks.privacy import IgnoreRules, remove_private
 from alma.hooks.project import clean_path, find_copy, locate_project, read_copies
+from alma.hooks.team import sync_team
 from alma.reading.local_rules import find_choice, word_rule
 from alma.text import stems
 from alma.types.kinds import EVERYWHERE, LASTING, MemoryType, Reach, RuleSource
@@ -568,6 +569,10 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     if args.note:
         return tag(args, context)
     report = drains.drain(context.data_dir, wait=PATIENCE)
+    away = ""
+    if not is_run_by_agent():
+        with drains.ProjectMemories(context.data_dir) as memory:
+            away = sync_team(context.data_dir, memory, context.project)
     reading = drains.ReadingReport()
     is_read = is_model_allowed(context.data_dir) and os.path.exists(context.data_dir.db)
     if is_read:
@@ -601,7 +606,7 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     if is_nothing_new and not recent and (report.sessions or is_read):
         hint = "Only explicit corrections are recognized. Let Claude find the others: claude-smart config model on"
         context.print_lines("No rules found." if is_read else f"No rules found.\n{hint}")
-    for problem in report.problems:
+    for problem in [*report.problems, *([f"the team's server is away: {away}"] if away else [])]:
         context.print_lines(f"! {problem}")
     context.exit_code = int(report.busy or bool(report.problems))
     changed = {"refined": reading.refined, "archived": reading.archived, "observed": report.observed}

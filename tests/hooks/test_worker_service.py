@@ -225,12 +225,28 @@ def test_it_tidies_once_a_day(place, monkeypatch):
     assert len(calls) == 2
 
 
+def test_a_server_that_takes_its_time_holds_up_no_drain(place, fake, run_worker, monkeypatch):
+    answered, asked = threading.Event(), threading.Event()
+    monkeypatch.setattr("alma.hooks.worker.sync_team", lambda *given: asked.set() or answered.wait(20))
+    _, thread = run_worker(idle=0.2)
+    try:
+        assert asked.wait(20)
+        before = fake.drains
+        assert journal.notify_worker(place, __file__)
+        journal.request_drain(place)
+        until(lambda: fake.drains > before)
+        time.sleep(0.6)
+        assert thread.is_alive()
+    finally:
+        answered.set()
+
+
 def test_a_model_that_takes_its_time_holds_up_no_drain(place, fake, run_worker):
     answered = threading.Event()
     fake.reading = lambda: answered.wait(20)
     made, thread = run_worker(idle=0.2)
     try:
-        until(lambda: made._read_thread.is_alive())
+        until(lambda: made._tasks["model"].is_alive())
         before = fake.drains
         assert journal.notify_worker(place, __file__)
         journal.request_drain(place)

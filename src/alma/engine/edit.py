@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import NotFoundError, ScopeError, ValidationError, unknown
+from ..text import digest
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, FeedbackSignal, MemoryType, Reach, RuleSource
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust, new_id
 from . import validate
-from .admit import allow, clean, draft_record, embed_records, reword
+from .admit import allow, clean, draft_record, embed_records, make_record, place_of, reword
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory
@@ -48,6 +49,8 @@ def build_proposal(engine: Engine, kind: MemoryType, arguments: Mapping[str, Any
         body["reach"] = Reach(body["reach"])
         # Only a person's words become a rule at once; what anybody else writes waits for a person.
         shared |= {"id": new_id("tea"), "at": engine.clock(), "source": source, "sure": by_person}
+        if key := arguments.get("idempotency_key"):
+            shared["receipt"] = f"rcp_{digest(engine.project, 'rule', key, size=20)}"
         return Teaching(**body, **shared, metadata=metadata)
     body["metadata"] = metadata
     category = arguments.get("domain", "")
@@ -70,14 +73,34 @@ def add_memories(engine: Engine, proposals: Sequence[Proposal], *, compare_texts
     def step(tx: Transaction) -> list[Record]:
         added = iter(add_facts(tx, facts, compare_texts=compare_texts) if facts else ())
         lesson_records = iter(state_lessons(tx, lessons) if lessons else ())
-        taught = iter(learn_rules(tx, rules) if rules else ())
+        taught = iter([_add_rule(tx, *one) for one in rules])
         records = (
-            next(taught).record if isinstance(one, Teaching) else next(lesson_records if one.kind in LESSONS else added)
+            next(taught) if isinstance(one, Teaching) else next(lesson_records if one.kind in LESSONS else added)
             for one in proposals
         )
         return [record for record in records if record is not None]
 
     return write(engine, step)
+
+
+def _add_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Record | None:
+    """Add a rule; return the stored one, or None if it was refused. One idempotency key adds one rule, once."""
+    receipt = tx.find(teaching.receipt) if teaching.receipt else None
+    arguments = digest(*(str(draft.body[name]) for name in ("rule", "trigger", "why", "reach")))
+    if receipt is None:
+        [taught] = learn_rules(tx, [(teaching, draft)])
+        if teaching.receipt and taught.record is not None:
+            body = {"arguments": arguments, "outcome": taught.record.id}
+            tx.put(make_record(tx.engine, "receipt", body, id=teaching.receipt, **place_of(taught.record)))
+        return taught.record
+    if receipt.body["arguments"] != arguments:
+        raise ValidationError(
+            "the idempotency_key was already used for another rule; pass the same rule to repeat the call, or a new key"
+        )
+    record = tx.find(receipt.body["outcome"])
+    if record is None:
+        raise NotFoundError("the rule of this idempotency_key was deleted; pass another key to add it again")
+    return record
 
 
 def is_own(engine: Engine, record: Record) -> bool:

@@ -34,6 +34,7 @@ from .search import by_meaning, by_words
 from .transaction import Transaction, of_owner, write
 
 LINE_CHARS = 400
+_NAME_CHARS = 40
 _TRIGGER_CHARS = 100
 _TRIGGER_WORDS = 14
 _LEADS = frozenset(
@@ -69,10 +70,12 @@ def format_line(body: Mapping[str, Any]) -> str:
     occasion = escape(describe_occasion(str(body["trigger"]), str(body["rule"])))
     when = f"**{occasion}:** " if occasion else ""
     because = f" *Why:* {why}" if why and why.lower() not in rule.lower() else ""
-    if len(when + rule + because) > LINE_CHARS and is_quoted_output(why):
+    colleague = str(body.get("metadata", {}).get("shared_by", ""))
+    sharer = f" (shared by {escape(shorten(colleague, _NAME_CHARS))})" if colleague else ""
+    if len(when + rule + because + sharer) > LINE_CHARS and is_quoted_output(why):
         # Cut in two, a quotation would not end where it should.
         because = ""
-    return shorten(f"{when}{rule}{because}", LINE_CHARS)
+    return shorten(f"{when}{rule}{because}", LINE_CHARS - len(sharer)) + sharer
 
 
 def describe_occasion(trigger: str, rule: str) -> str:
@@ -154,6 +157,7 @@ class Teaching(NamedTuple):
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
     supersedes: tuple[str, ...] = ()  # The ids of rules that a reader says it takes the place of.
+    receipt: str = ""  # The id of the receipt that it is added under; empty when every call counts.
 
     @property
     def is_explicit(self) -> bool:

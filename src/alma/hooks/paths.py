@@ -44,6 +44,8 @@ class DataDir:
         self.projects = os.path.join(home, "projects")
         """One file for each known working copy."""
         self.runtime = os.path.join(home, "runtime.json")
+        self.team = os.path.join(home, "team.json")
+        """What was sent to a team's server, and since when it is away."""
 
     def journal_file(self, session: str) -> str:
         """Return the path of a session's journal."""
@@ -197,8 +199,11 @@ DEFAULTS: dict[str, str | int] = {
     "journal_mb": 8,
     "journal_days": 30,
     "episode_days": 365,
+    "server": "off",
+    "server_projects": "git:*",
+    "server_insecure": "off",
 }
-CHOICES = {"model": ("on", "off")}
+CHOICES = {"model": ("on", "off"), "server_insecure": ("on",)}
 """`ask`, the default of `model`, means off until the person decides."""
 SENT = (
     "your own turns that may be corrections, without pasted text",
@@ -251,6 +256,11 @@ def check_setting(name: str, value: object) -> str:
         expected, is_valid = (
             f"{', '.join(CHOICES[name])} or {DEFAULTS[name]}",
             value in (*CHOICES[name], DEFAULTS[name]),
+        )
+    elif name == "server":
+        expected = "off or a URL such as https://memory.example.org, without a user or a password"
+        is_valid = isinstance(value, str) and (
+            value == "off" or (value.startswith(("https://", "http://")) and value.isprintable() and "@" not in value)
         )
     else:
         expected, is_valid = "a non-empty text", isinstance(value, str) and bool(value)

@@ -42,6 +42,7 @@ from ..files import try_lock, write_atomic
 from . import journal
 from .drain import ProjectMemories, drain, read_sessions, recall_rules, remove_expired_daily
 from .paths import DataDir, describe_error, log_problem, read_object, read_settings
+from .team import sync_team
 
 FILE = os.path.abspath(__file__)
 EVENT = "Worker"
@@ -85,6 +86,7 @@ def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
         journal.request_drain(data_dir)
     with ProjectMemories(data_dir) as memory:
         drain_while_requested(data_dir, memory)
+        sync_team(data_dir, memory)
         read_sessions(data_dir, memory)
 
 
@@ -161,7 +163,8 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._draining = threading.Lock()
         self._recalling = threading.Lock()
         self._drain_thread = threading.Thread(target=self._drain_when_due, daemon=True)
-        self._read_thread = threading.Thread()
+        # In threads of their own: a model or a server may take minutes, and drains go on meanwhile.
+        self._tasks = {"team": threading.Thread(), "model": threading.Thread()}
         self._next_round = time.monotonic() + ROUND_SECONDS
         self._used_at = time.monotonic()
         """The time of the last request by a hook. The worker's own drains do not count, or it would never be idle."""
@@ -206,7 +209,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 self._used_at = now
             self._is_due.set()
         else:
-            is_busy = self._draining.locked() or self._is_due.is_set() or self._read_thread.is_alive()
+            is_busy = self._draining.locked() or self._is_due.is_set() or self._is_working()
             is_unneeded = not is_busy and now - self._used_at >= self._idle_seconds
             if is_unneeded or _stamp_code(self._code) != self._code_stamps or not self._is_published():
                 self._is_over.set()
@@ -228,7 +231,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         # A request may have arrived at the very end. A data folder that was removed is not created again.
         if not self._drain_thread.is_alive() and journal.is_drain_requested(self._data_dir):
             self._drain_and_read()
-        if not self._drain_thread.is_alive() and not self._read_thread.is_alive():
+        if not self._drain_thread.is_alive() and not self._is_working():
             self._memory.close()
 
     # -- draining
@@ -245,10 +248,14 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def _drain_and_read(self) -> None:
         is_drained = self._run_logged("drain", drain_while_requested)
-        if is_drained and not self._read_thread.is_alive() and not self._is_over.is_set():
-            # In its own thread: a model may take minutes, and drains go on meanwhile.
-            self._read_thread = threading.Thread(target=self._run_logged, args=("model", read_sessions), daemon=True)
-            self._read_thread.start()
+        for name, action in (("team", sync_team), ("model", read_sessions)):
+            if is_drained and not self._tasks[name].is_alive() and not self._is_over.is_set():
+                self._tasks[name] = threading.Thread(target=self._run_logged, args=(name, action), daemon=True)
+                self._tasks[name].start()
+
+    def _is_working(self) -> bool:
+        """Return whether a thread still uses the store after a drain."""
+        return any(one.is_alive() for one in self._tasks.values())
 
     def _run_logged(self, what: str, action: Callable[[DataDir, ProjectMemories], object]) -> bool:
         """Run an action and log its failure; the journals stay, so the worker goes on. Return whether it succeeded."""

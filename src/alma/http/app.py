@@ -251,7 +251,9 @@ class HttpService:
     async def answer_call(self, request: Request, operation: Operation) -> Response:
         """Run an operation with the arguments in the request's body."""
         call: RequestInfo = request.scope[CALL]
-        arguments = limit_call(operation, operation.check(await self._read_body(request)), None, call.may_approve)
+        assert call.token is not None
+        checked = operation.check(await self._read_body(request))
+        arguments = limit_call(operation, checked, None, call.may_approve, call.token.name)
         project = _read_project(request)
 
         def run() -> bytes:
@@ -266,7 +268,6 @@ class HttpService:
                 self._projects.renew(alma.project_id)
             return _write_json(result if is_object(operation.returns) else {RESULT: result})
 
-        assert call.token is not None
         async with self._limit(call.token.name, _AT_ONCE_PER_TOKEN):
             return Response(await self._run_in_thread(run), media_type="application/json")
 
