@@ -10,13 +10,17 @@ import argparse
 import json
 import logging
 import os
+import signal
+import socket
 import stat
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from .. import listening
@@ -24,11 +28,14 @@ from ..errors import ConfigError, MissingExtraError
 from ..types.times import now, to_iso
 
 if TYPE_CHECKING:
-    from .app import App, RequestInfo
+    from ..projects import Projects
+    from .app import RequestInfo
 
 NAME = "alma serve"
 PORT = 8766
 _LAST_SECONDS = 30
+"""How long running requests may take after a signal."""
+_CLOSE_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +45,16 @@ class HttpOptions(listening.ListenOptions):
     port: int = listening.option(PORT, f"port to listen on (default {PORT}; 0 for any free port)")
     max_megabytes: float = listening.option(4.0, "maximum size of a request (default 4)")
     rate: float = listening.option(200.0, "maximum requests per second for each token (default 200; 0 for no limit)")
+    workers: int = listening.option(1, "number of processes that answer on the port (default 1)", metavar="N")
+    tokens: str | None = listening.option(
+        None,
+        "read the tokens from this file (default: $ALMA_TOKENS_FILE, or http-tokens.json beside the configuration)",
+        metavar="FILE",
+    )
+    drain: float = listening.option(
+        0.0, "keep serving so long after SIGTERM while /ready reports 503 (default 0)", metavar="SECONDS"
+    )
+    traces: bool = listening.option(False, "send OpenTelemetry traces to $OTEL_EXPORTER_OTLP_ENDPOINT")
     log_file: str | None = listening.option(
         None, "write the request log to this file (default: standard error)", metavar="FILE"
     )
@@ -59,6 +76,8 @@ def check_options(options: HttpOptions) -> None:
     """Raise ConfigError if the server cannot run with these options."""
     if not options.max_megabytes > 0 or not options.rate >= 0:
         raise ConfigError("--max-megabytes must be greater than 0, and --rate must be 0 or greater")
+    if options.workers < 1 or not options.drain >= 0:
+        raise ConfigError("--workers must be at least 1, and --drain must be 0 or greater")
     listening.check_options(options)
 
 
@@ -66,8 +85,9 @@ def serve(options: HttpOptions) -> None:
     """Serve until interrupted; running requests are finished first. Raise ALMAError if the server cannot start."""
     check_options(options)
     try:
-        from ..connections import serve as serve_app
-        from .app import open_projects, open_service
+        from ..connections import bind_socket, print_address
+        from .app import announce_tokens, open_projects
+        from .workers import supervise_workers
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
             raise
@@ -76,12 +96,45 @@ def serve(options: HttpOptions) -> None:
         # Before listening, so that a store that cannot be opened is reported here and not to each client.
         path, projects = open_projects(options)
         stack.callback(projects.close)
+        projects.get().get_stats()
+        listener = stack.enter_context(bind_socket(options.host, options.port))
+        stream = stack.enter_context(open_log(options.log_file))
+        announce_tokens(options, path)
+        print_address(options, NAME, listener)
+        if options.workers == 1:
+            _run_service(options, listener, path, projects, stream)
+            return
+        # A connection must not be shared with other processes.
+        projects.close()
+        last_seconds = _LAST_SECONDS + options.drain + _CLOSE_SECONDS
+        if supervise_workers(partial(run_worker, options), listener, options.workers, last_seconds) == signal.SIGINT:
+            raise KeyboardInterrupt
 
-        def build(port: int) -> App:
-            stream = stack.enter_context(open_log(options.log_file))
-            return open_service(options, port, path, projects, [partial(log_request, stream)])
 
-        serve_app(options, NAME, build, last_seconds=_LAST_SECONDS)
+def run_worker(options: HttpOptions, listener: socket.socket) -> None:
+    """Serve on a listening socket as one of several processes.
+
+    The store is opened by the first request, so that a worker that is started while the database is away waits for it.
+    """
+    from .app import open_projects
+
+    with ExitStack() as stack:
+        path, projects = open_projects(options)
+        stack.callback(projects.close)
+        _run_service(options, listener, path, projects, stack.enter_context(open_log(options.log_file)))
+
+
+def _run_service(
+    options: HttpOptions, listener: socket.socket, path: Path, projects: Projects, stream: IO[str]
+) -> None:
+    from ..connections import run_server
+    from .app import open_service
+
+    is_stopping = threading.Event()
+    port = int(listener.getsockname()[1])
+    app = open_service(options, port, path, projects, [partial(log_request, stream)], is_stopping)
+    limits: dict[str, Any] = {"last_seconds": _LAST_SECONDS, "drain_seconds": options.drain}
+    run_server(options, listener, app, **limits, on_stop=is_stopping.set)
 
 
 # -- the log
