@@ -10,17 +10,12 @@ import argparse
 import json
 import logging
 import os
-import signal
-import socket
 import stat
 import sys
-import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from .. import listening
@@ -28,14 +23,10 @@ from ..errors import ConfigError, MissingExtraError
 from ..types.times import now, to_iso
 
 if TYPE_CHECKING:
-    from ..projects import Projects
     from .app import RequestInfo
 
 NAME = "alma serve"
 PORT = 8766
-_LAST_SECONDS = 30
-"""How long running requests may take after a signal."""
-_CLOSE_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,56 +76,12 @@ def serve(options: HttpOptions) -> None:
     """Serve until interrupted; running requests are finished first. Raise ALMAError if the server cannot start."""
     check_options(options)
     try:
-        from ..connections import bind_socket, print_address
-        from .app import announce_tokens, open_projects
-        from .workers import supervise_workers
+        from .workers import serve_port
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
             raise
         raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
-    with ExitStack() as stack:
-        # Before listening, so that a store that cannot be opened is reported here and not to each client.
-        path, projects = open_projects(options)
-        stack.callback(projects.close)
-        projects.get().get_stats()
-        listener = stack.enter_context(bind_socket(options.host, options.port))
-        stream = stack.enter_context(open_log(options.log_file))
-        announce_tokens(options, path)
-        print_address(options, NAME, listener)
-        if options.workers == 1:
-            _run_service(options, listener, path, projects, stream)
-            return
-        # A connection must not be shared with other processes.
-        projects.close()
-        last_seconds = _LAST_SECONDS + options.drain + _CLOSE_SECONDS
-        if supervise_workers(partial(run_worker, options), listener, options.workers, last_seconds) == signal.SIGINT:
-            raise KeyboardInterrupt
-
-
-def run_worker(options: HttpOptions, listener: socket.socket) -> None:
-    """Serve on a listening socket as one of several processes.
-
-    The store is opened by the first request, so that a worker that is started while the database is away waits for it.
-    """
-    from .app import open_projects
-
-    with ExitStack() as stack:
-        path, projects = open_projects(options)
-        stack.callback(projects.close)
-        _run_service(options, listener, path, projects, stack.enter_context(open_log(options.log_file)))
-
-
-def _run_service(
-    options: HttpOptions, listener: socket.socket, path: Path, projects: Projects, stream: IO[str]
-) -> None:
-    from ..connections import run_server
-    from .app import open_service
-
-    is_stopping = threading.Event()
-    port = int(listener.getsockname()[1])
-    app = open_service(options, port, path, projects, [partial(log_request, stream)], is_stopping)
-    limits: dict[str, Any] = {"last_seconds": _LAST_SECONDS, "drain_seconds": options.drain}
-    run_server(options, listener, app, **limits, on_stop=is_stopping.set)
+    serve_port(options)
 
 
 # -- the log
@@ -180,6 +127,7 @@ def log_request(stream: IO[str], call: RequestInfo) -> None:
         "forwarded_for": call.forwarded_for,
         "bytes_in": call.received,
         "bytes_out": call.sent,
+        **({"trace_id": call.trace_id} if call.trace_id else {}),
     }
     # A log that cannot be written must not stop the server.
     with suppress(OSError, ValueError):

@@ -17,12 +17,12 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from urllib.parse import unquote
 
 import anyio
@@ -54,13 +54,16 @@ from ..errors import (
     ValidationError,
 )
 from ..listening import list_local_names
+from ..memory import ALMA
 from ..operations import DEEPEST, Operation, describe_unknown, operations
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
 from ..words import Health
 from . import HttpOptions, tokens
 from .tokens import NEEDED, Token, Tokens, TokenScope
-from .workers import METRICS_FOLDER
+
+if TYPE_CHECKING:
+    from ..tracing import Tracer
 
 T = TypeVar("T")
 Handler = Callable[["HttpService", Request], Coroutine[Any, Any, Response]]
@@ -84,6 +87,8 @@ _STATUSES = {
     OverBudgetError: 429,
     BusyError: 503,
 }
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names the folder in which `prometheus_client` adds up the figures of several processes."""
 _COMMANDS = {"ingest": "alma ingest", "export_rules": "alma rules export", "import_rules": "alma rules import"}
 """What to run on the server instead of the operations that are not offered."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -130,6 +135,7 @@ def build(
     rules: GateRules,
     watchers: Iterable[Watcher] = (),
     is_stopping: threading.Event | None = None,
+    tracer: Tracer | None = None,
 ) -> App:
     """Return the ASGI application behind its gate. The memories are closed at shutdown.
 
@@ -137,16 +143,23 @@ def build(
     """
     service = HttpService(projects, rules.body_seconds, is_stopping)
     watchers = (service.metrics.count_call, *watchers)
-    return RequestGate(service.app, rules, tokens, service.find_route, watchers, service.is_stopping)
+    return RequestGate(service.app, rules, tokens, service.find_route, watchers, service.is_stopping, tracer)
 
 
-def open_projects(options: HttpOptions) -> tuple[Path, Projects]:
+def open_projects(options: HttpOptions, tracer: Tracer | None) -> tuple[Path, Projects]:
     """Return the configuration file and its memory, which is opened by the first call."""
     path, config = read_config(options.config)
     if options.workers > 1 and config.storage == "memory":
         raise ConfigError("--workers needs a store that all processes share, and storage 'memory' is not")
     has_siblings = options.workers > 1 or config.storage not in ("sqlite", "file")
-    return path, Projects(LazyMemory(lambda: open_memory(config), has_siblings=has_siblings), config.settings)
+
+    def open_traced() -> ALMA:
+        alma = open_memory(config)
+        if tracer is not None:
+            tracer.trace_memory(alma)
+        return alma
+
+    return path, Projects(LazyMemory(open_traced, has_siblings=has_siblings), config.settings)
 
 
 def find_token_file(options: HttpOptions, path: Path) -> Path:
@@ -172,7 +185,8 @@ def open_service(
     path: Path,
     projects: Projects,
     watchers: Iterable[Watcher],
-    is_stopping: threading.Event | None = None,
+    is_stopping: threading.Event,
+    tracer: Tracer | None,
 ) -> App:
     """Return the application for the memories of a configuration file."""
     local = [f"{name}:{port}" for name in list_local_names(options.host)]
@@ -185,7 +199,7 @@ def open_service(
         rate=options.rate,
         burst=max(1, round(2 * options.rate)),
     )
-    return build(projects, Tokens(find_token_file(options, path)), rules, watchers, is_stopping)
+    return build(projects, Tokens(find_token_file(options, path)), rules, watchers, is_stopping, tracer)
 
 
 @cache
@@ -693,6 +707,8 @@ class RequestInfo:
     status: int = 0
     received: int = 0
     sent: int = 0
+    trace_id: str = ""
+    """Of its OpenTelemetry trace, if there is one."""
     began: float = field(default_factory=time.perf_counter)
 
     @property
@@ -726,7 +742,9 @@ class RequestGate:
         find_route: Callable[[str], Route],
         watchers: Iterable[Watcher],
         is_stopping: threading.Event,
+        tracer: Tracer | None,
     ) -> None:
+        self._tracer = tracer
         self._app = app
         self._is_stopping = is_stopping
         self._rules = rules
@@ -741,14 +759,17 @@ class RequestGate:
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            request_id = get_single(Headers(scope=scope), REQUEST_ID)
+            headers = Headers(scope=scope)
+            request_id = get_single(headers, REQUEST_ID)
             call = RequestInfo(request_id if _GOOD_ID.fullmatch(request_id) else secrets.token_hex(8), scope["method"])
             call.client = (scope.get("client") or ("",))[0]
-            if forwarded := ", ".join(Headers(scope=scope).getlist("x-forwarded-for")):
+            if forwarded := ", ".join(headers.getlist("x-forwarded-for")):
                 call.forwarded_for = forwarded[-_MAX_FORWARDED:]
             call.requested = shorten_path(scope["path"])
             try:
-                await self._pass(scope, call, receive, send)
+                traceparent = get_single(headers, "traceparent")
+                with self._tracer.trace_request(call, traceparent) if self._tracer else nullcontext():
+                    await self._pass(scope, call, receive, send)
             finally:
                 for watch in self._watchers:
                     watch(call)

@@ -1,4 +1,4 @@
-"""Several processes that answer on one port: started, watched and stopped together."""
+"""The processes of `alma serve`: one, or several that answer on one port and are started and stopped together."""
 
 from __future__ import annotations
 
@@ -11,17 +11,88 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from multiprocessing import connection
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 from prometheus_client import multiprocess
 
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""The variable that names the folder in which `prometheus_client` adds up the figures of all processes."""
+from ..connections import bind_socket, print_address, run_server
+from . import NAME, HttpOptions, log_request, open_log
+from .app import METRICS_FOLDER, announce_tokens, open_projects, open_service
+
+if TYPE_CHECKING:
+    from ..projects import Projects
+    from ..tracing import Tracer
+
+_LAST_SECONDS = 30
+"""How long running requests may take after a signal."""
+_CLOSE_SECONDS = 10
 _LOG = logging.getLogger("alma.http")
 _WATCH_SECONDS = 0.5
 _RESTART_SECONDS = 1.0
+
+
+def serve_port(options: HttpOptions) -> None:
+    """Open the store, listen, and serve with as many processes as the options say until a signal ends it."""
+    with ExitStack() as stack:
+        tracer = open_tracer(options, stack)
+        path, projects = open_projects(options, tracer)
+        stack.callback(projects.close)
+        # Before listening, so that a store that cannot be opened is reported here and not to each client.
+        projects.get().get_stats()
+        listener = stack.enter_context(bind_socket(options.host, options.port))
+        stream = stack.enter_context(open_log(options.log_file))
+        announce_tokens(options, path)
+        print_address(options, NAME, listener)
+        if options.workers == 1:
+            _run_service(options, listener, path, projects, stream, tracer)
+            return
+        # Other processes must not use a connection of this one.
+        projects.close()
+        last_seconds = _LAST_SECONDS + options.drain + _CLOSE_SECONDS
+        if supervise_workers(partial(run_worker, options), listener, options.workers, last_seconds) == signal.SIGINT:
+            raise KeyboardInterrupt
+
+
+def open_tracer(options: HttpOptions, stack: ExitStack) -> Tracer | None:
+    """Return what traces requests until the stack is closed; None unless the options ask for traces."""
+    if not options.traces:
+        return None
+    from .. import tracing
+
+    return stack.enter_context(tracing.open_tracer())
+
+
+def run_worker(options: HttpOptions, listener: socket.socket) -> None:
+    """Serve on a listening socket as one of several processes.
+
+    The store is opened by the first request, so that a worker that is started while the database is away waits for it.
+    """
+    with ExitStack() as stack:
+        stream = stack.enter_context(open_log(options.log_file))
+        tracer = open_tracer(options, stack)
+        path, projects = open_projects(options, tracer)
+        stack.callback(projects.close)
+        _run_service(options, listener, path, projects, stream, tracer)
+
+
+def _run_service(
+    options: HttpOptions,
+    listener: socket.socket,
+    path: Path,
+    projects: Projects,
+    stream: IO[str],
+    tracer: Tracer | None,
+) -> None:
+    is_stopping = threading.Event()
+    port = int(listener.getsockname()[1])
+    app = open_service(options, port, path, projects, [partial(log_request, stream)], is_stopping, tracer)
+    limits: dict[str, Any] = {"last_seconds": _LAST_SECONDS, "drain_seconds": options.drain}
+    run_server(options, listener, app, **limits, on_stop=is_stopping.set)
 
 
 def supervise_workers(run: Callable[[socket.socket], None], listener: socket.socket, count: int, seconds: float) -> int:
