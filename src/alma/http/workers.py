@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -39,6 +40,7 @@ _RESTART_SECONDS = 1.0
 def serve_port(options: HttpOptions) -> None:
     """Open the store, listen, and serve with as many processes as the options say until a signal ends it."""
     with ExitStack() as stack:
+        _exit_on_sigterm(stack)
         tracer = open_tracer(options, stack)
         path, projects = open_projects(options, tracer)
         stack.callback(projects.close)
@@ -58,6 +60,12 @@ def serve_port(options: HttpOptions) -> None:
             raise KeyboardInterrupt
 
 
+def _exit_on_sigterm(stack: ExitStack) -> None:
+    """Let SIGTERM close everything and end the process with status 0, also before the server handles signals itself."""
+    if threading.current_thread() is threading.main_thread():
+        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0)))
+
+
 def open_tracer(options: HttpOptions, stack: ExitStack) -> Tracer | None:
     """Return what traces requests until the stack is closed; None unless the options ask for traces."""
     if not options.traces:
@@ -73,6 +81,7 @@ def run_worker(options: HttpOptions, listener: socket.socket) -> None:
     The store is opened by the first request, so that a worker that is started while the database is away waits for it.
     """
     with ExitStack() as stack:
+        _exit_on_sigterm(stack)
         stream = stack.enter_context(open_log(options.log_file))
         tracer = open_tracer(options, stack)
         path, projects = open_projects(options, tracer)
