@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +18,9 @@ from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
+
+if TYPE_CHECKING:
+    from alma.stores.postgres.server import LocalServer
 
 MEMORY_FOLDER = Path("/dev/shm")
 
@@ -193,3 +196,34 @@ def claude_binary() -> str:
         except (OSError, subprocess.TimeoutExpired) as error:
             pytest.skip(f"NOT TESTED IN THE REAL CLAUDE CODE: it could not be installed ({error})")
     return str(next((folder / "node_modules" / _package()).glob("claude*")))
+
+
+# -- a real PostgreSQL
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[LocalServer]:
+    """Start a server with pgvector, one for each process that runs tests."""
+    from alma.stores.postgres.server import start_server
+
+    with tempfile.TemporaryDirectory(prefix="pg") as folder:
+        os.chmod(folder, 0o711)  # The server does not run as root.
+        server = start_server(Path(folder, "data"), fsync="off", max_connections="200")
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def postgres_dsn(postgres_server: LocalServer) -> str:
+    """Return the connection string of a new, empty database."""
+    from tests.stores.postgres_server import create_database
+
+    return create_database(postgres_server.dsn)
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """Return an empty folder with a path short enough for a socket, which a server's user may enter."""
+    with tempfile.TemporaryDirectory(prefix="pg") as folder:
+        os.chmod(folder, 0o711)
+        yield Path(folder)

@@ -1,0 +1,1 @@
+"""The store for teams and servers: PostgreSQL with pgvector."""
