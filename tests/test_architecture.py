@@ -150,6 +150,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("mcp", "http", "operations", "schema", "app", "config", "memory", "upkeep", "doctor"),
         *("files", "text", "trust_register", "types", "errors"),
         *("knowledge", "graph", "rulefiles"),
+        # Only to start a database.
+        "stores",
     },
 }
 # Features declare their operations.

@@ -17,6 +17,7 @@ ALMAError
  └─ StorageError            the store failed
      ├─ ConflictError       another process wrote a newer version; read again and retry
      ├─ BusyError           the store stayed locked by others for too long
+     ├─ UnavailableError    the database cannot be reached, or the connection broke
      ├─ ReadOnlyError       the store cannot be written
      ├─ StorageFullError    no room left
      ├─ CorruptStoreError   the file is not a store, or is damaged
@@ -124,6 +125,15 @@ class BusyError(StorageError):
     """Other processes locked the store for too long."""
 
     neutral = "the store stayed locked by others for too long; nothing was written, try again"
+
+
+class UnavailableError(StorageError):
+    """The database cannot be reached, or the connection broke during a write."""
+
+    neutral = (
+        "the database cannot be reached at the moment; try again. A write may have been stored: repeat it only with "
+        "its idempotency_key, or read first"
+    )
 
 
 class ReadOnlyError(StorageError):

@@ -51,6 +51,7 @@ from ..errors import (
     OverBudgetError,
     ScopeError,
     StorageError,
+    UnavailableError,
     ValidationError,
 )
 from ..listening import list_local_names
@@ -86,6 +87,7 @@ _STATUSES = {
     ConflictError: 409,
     OverBudgetError: 429,
     BusyError: 503,
+    UnavailableError: 503,
 }
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder in which `prometheus_client` adds up the figures of several processes."""
@@ -111,7 +113,7 @@ _DESCRIPTION = """Memory that learns from outcomes. To call an operation, POST i
 | 421 | the host name is not allowed |
 | 429 | too many requests, or a budget is used up |
 | 500 | internal error |
-| 503 | the store is busy: retry |"""
+| 503 | the store is busy or away, or the server is about to stop: retry after the time in `Retry-After` |"""
 
 
 class Problem(BaseModel):
