@@ -89,6 +89,14 @@ class Copyable(Protocol):
 
 
 @runtime_checkable
+class Watchable(Protocol):
+    """A store that can tell cheaply whether it changed."""
+
+    def revision(self) -> object:
+        """Return a value that differs from an earlier one if any process wrote to the store in between."""
+
+
+@runtime_checkable
 class Vacuumable(Protocol):
     """A store whose file may contain deleted content until it is rewritten."""
 

@@ -1,0 +1,335 @@
+"""Conditions as SQL, nearest vectors and words: filter first, then rank.
+
+Few rows that pass the filter are ranked exactly. Many are searched by the index of vectors, which returns the nearest
+rows one by one until enough of them pass the filter. How many will pass is estimated by the planner. In both ways more
+rows are fetched than are wanted, and ranked by their codes, so that the order does not depend on rounding.
+
+Words are weighed by how rare they are. Records with rare words are all ranked; the words that are too common for that
+fill up the answer, and then only the newest records are searched for them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+import unicodedata
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from ...errors import MissingExtraError, ValidationError
+from ...text import stem
+from ...types.query import Hit, Where
+from ...types.record import Vector, cosines
+from ...types.times import to_micros
+from .database import Connection, escape_text, set_locally
+from .schema import MOST_INDEXED, find_index
+
+try:
+    import numpy as np
+except ImportError as error:
+    raise MissingExtraError("numpy", "postgres", "The store in PostgreSQL") from error
+
+_COLUMNS = {
+    "kinds": "kind",
+    "projects": "project",
+    "agents": "agent",
+    "users": "user",
+    "sessions": "session",
+    "statuses": "status",
+    "keys": "key",
+    "embedders": "embedder",
+}
+
+
+class Clause(NamedTuple):
+    """Conditions on the table `t`, and the values of their parameters."""
+
+    sql: str
+    params: tuple[Any, ...]
+
+
+def compile_filter(where: Where, tenant: str, *, body: str = "t.body") -> Clause:
+    """Return the conditions of a `Where`, for `record` or for `passage`; `body` is the expression for the body."""
+    conditions: list[tuple[str, Any]] = [("t.tenant = %s", tenant)]
+    for name, column in _COLUMNS.items():
+        if (names := getattr(where, name)) is not None:
+            values = [escape_text(one) for one in names]
+            one = len(values) == 1
+            conditions.append((f't."{column}" = {"%s" if one else "ANY(%s::text[])"}', values[0] if one else values))
+    for mark, names in (("l", where.linked), ("t", where.tagged)):
+        if names is not None:
+            terms = [make_term(tenant, one, mark) for one in names]
+            conditions.append(("t.id IN (SELECT f.id FROM find_terms(%s::text[], 2147483647) f)", terms))
+    for moment, condition in (
+        (where.created_from, "t.created_at >= %s"),
+        (where.created_to, "t.created_at < %s"),
+        (where.valid_at, "(t.valid_from IS NULL OR t.valid_from <= %s)"),
+        (where.valid_at, "(t.valid_to IS NULL OR t.valid_to > %s)"),
+    ):
+        if moment is not None:
+            conditions.append((condition, to_micros(moment)))
+    sql, params = [one for one, _ in conditions], [value for _, value in conditions]
+    for name, value in (where.fields or {}).items():
+        # To Python 1, 1.0 and True are equal.
+        values = [value, *((bool(value), int(value)) if value in (0, 1) and not isinstance(value, str) else ())]
+        sql.append(f"coalesce({_BODY.format(body)} -> %s, 'null') = ANY(%s::jsonb[])")
+        params += [json.loads(_encode_json(name)), [_encode_json(one) for one in values]]
+    return Clause(" AND ".join(sql), tuple(params))
+
+
+# A body may contain an escaped NUL, which jsonb cannot hold. The same stands for it in the values compared with.
+_NUL, _INSTEAD = r"\u0000", "\ue000\uf8ff\ue000"
+_BODY = f"replace({{}}, '{_NUL}', '{_INSTEAD}')::jsonb"
+PASSAGE_BODY = "(SELECT r.body FROM record r WHERE r.tenant = t.tenant AND r.id = t.id)"
+
+
+def _encode_json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False).replace(_NUL, _INSTEAD)
+    except (TypeError, ValueError) as error:
+        raise ValidationError(f"records cannot be searched for a field that is {value!r}: it is not JSON") from error
+
+
+# --- vectors
+
+_MOST_BY_INDEX = 2000  # More rows than this are ranked exactly.
+_WIDENINGS = 3
+_ROUNDING = 1e-12  # Up to 1,024 dimensions a dot product of codes is an integer that the server computes exactly.
+_COARSE_ROUNDING = 1e-5
+_PROBE_SECONDS = 30.0
+
+_CODES = np.arange(256, dtype="u1").view("i1").tolist()
+_DIGITS = [str(code) for code in _CODES]
+
+
+def encode_vector(vector: Vector) -> str | None:
+    """Return a vector as pgvector reads it; None for one without a direction, which no index could hold."""
+    return f"[{','.join([_DIGITS[code] for code in vector])}]" if any(vector) else None
+
+
+def decode_vector(data: bytes) -> Vector:
+    """Return the codes of a vector as `halfvec_send` sends it, or of a zero vector as `int4send` sends its length."""
+    if len(data) == 4:
+        return bytes(int.from_bytes(data, "big"))
+    return np.frombuffer(data, ">f2", offset=4).astype("i1").tobytes()
+
+
+class Searcher:
+    """Searches by vector, and remembers which dimensions have an index."""
+
+    def __init__(self, tenant: str, exact_rows: int, index_rows: int) -> None:
+        self._tenant, self._exact_rows, self._index_rows = tenant, exact_rows, index_rows
+        self._lacking: set[int] = set()  # Dimensions with many vectors and no index.
+        self._probes: dict[int, tuple[bool, float]] = {}
+
+    def find_nearest(self, connection: Connection, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        """Return the records whose best vector is nearest, best first; ties by id."""
+        clause = compile_filter(where, self._tenant, body=PASSAGE_BODY)
+        clause = Clause(f"{clause.sql} AND t.dim = {len(vector)}", clause.params)
+        wanted = 2 * limit + 16  # A record may have several vectors among the best.
+        is_indexed = (
+            any(vector)
+            and wanted <= _MOST_BY_INDEX
+            and self._has_index(connection, len(vector))
+            and estimate_rows(connection, clause) > self._exact_rows
+        )
+        hits: list[Hit] = []
+        for widening in range(_WIDENINGS):
+            most = wanted * 8**widening
+            fetch = _fetch_by_index if is_indexed and most <= _MOST_BY_INDEX else _fetch_exactly
+            rows = fetch(connection, vector, clause, most)
+            hits = _rank_rows(vector, rows)[:limit]
+            is_sure = fetch is _fetch_exactly or (bool(hits) and hits[-1].score > 0.0)
+            if len(rows) == most and is_sure and _is_certain(hits, limit, rows[-1][2], vector):
+                return hits
+            if fetch is _fetch_exactly and len(rows) < most:
+                return hits
+            # The index gave up, or what it does not hold counts.
+            is_indexed = is_indexed and len(rows) == most and hits[-1].score > 0.0
+        return hits
+
+    def _has_index(self, connection: Connection, dim: int) -> bool:
+        has_index, moment = self._probes.get(dim, (False, -math.inf))
+        if not has_index and moment + _PROBE_SECONDS < time.monotonic() and dim <= MOST_INDEXED:
+            place = find_index(connection, self._tenant, dim)
+            has_index = place is not None and place[2]
+            self._probes[dim] = (has_index, time.monotonic())
+            everything = Clause(f"t.tenant = %s AND t.dim = {dim}", (self._tenant,))
+            if not has_index and estimate_rows(connection, everything) >= self._index_rows:
+                self._lacking.add(dim)
+        return has_index
+
+    def lacks_index(self, dim: int) -> bool:
+        """Return whether an index for this dimension should be built; true once."""
+        lacks = dim in self._lacking
+        self._lacking.discard(dim)
+        return lacks
+
+    def forget_probes(self) -> None:
+        """Look for indexes again."""
+        self._probes.clear()
+
+
+def estimate_rows(connection: Connection, clause: Clause, table: str = "passage") -> int:
+    """Return how many rows the planner expects to meet the conditions."""
+    explain = f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {table} t WHERE {clause.sql}"
+    [(plan,)] = connection.execute(explain, clause.params).fetchall()
+    return int(plan[0]["Plan"]["Plan Rows"])
+
+
+Row = tuple[str, bytes, float]  # The id, the vector as it is sent, and its distance.
+_SELECT = "SELECT t.id, coalesce(halfvec_send(t.vec), int4send(t.dim)), {} AS d FROM passage t WHERE {} ORDER BY {}"
+
+
+def _fetch_exactly(connection: Connection, vector: Vector, clause: Clause, most: int) -> list[Row]:
+    # The distance is no bare operator here, so no index is taken for it.
+    select = _SELECT.format("coalesce(t.vec <=> %s::halfvec, 1.0)", clause.sql, "d, t.id LIMIT %s")
+    params = (encode_vector(vector), *clause.params, most)
+    return connection.execute(select, params, binary=True).fetchall()
+
+
+def _fetch_by_index(connection: Connection, vector: Vector, clause: Clause, most: int) -> list[Row]:
+    settings = {
+        "hnsw.ef_search": str(min(1000, max(EF_SEARCH, 2 * most))),
+        "hnsw.iterative_scan": "relaxed_order",
+        "hnsw.max_scan_tuples": str(MAX_SCAN_TUPLES),
+        "hnsw.scan_mem_multiplier": "8",
+        # No other plan gives the order without sorting.
+        "enable_sort": "off",
+    }
+    connection.execute("SELECT " + ", ".join(set_locally(*setting) for setting in settings.items()))
+    distance = f"t.vec::halfvec({len(vector)}) <=> %s::halfvec({len(vector)})"
+    select = _SELECT.format(distance, clause.sql, f"{distance} LIMIT %s")
+    query = encode_vector(vector)
+    rows = connection.execute(select, (query, *clause.params, query, most), binary=True).fetchall()
+    connection.execute(f"SELECT {set_locally('enable_sort', 'on')}")
+    return sorted(rows, key=lambda row: row[2])
+
+
+EF_SEARCH = 200
+MAX_SCAN_TUPLES = 100_000
+
+
+def _rank_rows(vector: Vector, rows: Sequence[Row]) -> list[Hit]:
+    best: dict[str, float] = {}
+    [scores] = cosines([vector], [decode_vector(row[1]) for row in rows]) or [[]]
+    for (name, _, _), score in zip(rows, scores, strict=True):
+        best[name] = max(best.get(name, -math.inf), score)
+    return [Hit(name, score) for name, score in sorted(best.items(), key=lambda item: (-item[1], item[0]))]
+
+
+def _is_certain(hits: list[Hit], limit: int, last: float, vector: Vector) -> bool:
+    """Return whether no row beyond the last one could be among the best."""
+    margin = _ROUNDING if len(vector) <= 1024 else _COARSE_ROUNDING
+    if not any(vector):
+        return len(hits) == limit  # All scores are 0, and the rows come by their ids.
+    return len(hits) == limit and hits[-1].score > 1.0 - last + margin
+
+
+# --- words
+
+BUDGET = 10_000  # So many entries of rare words are ranked.
+POOL = 2_000  # So many of the newest records are searched for common words.
+_REMEMBER_SECONDS = 300.0
+_LONGEST = 200
+_PIVOT = 24  # About as many different words has a record.
+_WORD = re.compile(r"[^\W_]+")
+
+
+def make_term(tenant: str, name: str, mark: str) -> str:
+    """Return the term for a link or a tag."""
+    return f"{_make_prefix(tenant)}{mark}:{blake2b(escape_text(name).encode(), digest_size=16).hexdigest()}"
+
+
+def _make_prefix(tenant: str) -> str:
+    """The index has terms of all tenants; with a prefix those of one are found without the others."""
+    return f"{blake2b(tenant.encode(), digest_size=6).hexdigest()}:" if tenant else ""
+
+
+def list_terms(tenant: str, text: str) -> list[str]:
+    """Return the different words of a text, by their stems, as they are indexed."""
+    if not text.isascii():
+        text = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
+    prefix, terms = _make_prefix(tenant), dict[str, None]()
+    for word in _WORD.findall(text.casefold()):
+        if len(word) > _LONGEST:
+            word = f"{word[:20]}{blake2b(word.encode(), digest_size=16).hexdigest()}"
+        terms[prefix + stem(word)] = None
+    return list(terms)
+
+
+class WordSearcher:
+    """Searches by words, and remembers for some minutes how many records have them."""
+
+    def __init__(self, tenant: str) -> None:
+        self._tenant = tenant
+        self._counts: dict[str, int] = {}
+        self._records = 0
+        self._since = -math.inf
+
+    def match(self, connection: Connection, words: str, where: Where, limit: int) -> list[Hit]:
+        """Return the records that have at least one of the words, best first; among equals the newest."""
+        terms = list_terms(self._tenant, words)
+        if not terms:
+            return []
+        self._count_terms(connection, terms)
+        terms.sort(key=self._counts.__getitem__)
+        affordable = sum(total <= BUDGET for total in accumulate(self._counts[term] for term in terms))
+        rare, common = terms[:affordable], terms[affordable:]
+        clause = compile_filter(where, self._tenant)
+        hits = (
+            self._rank(connection, "find_terms(%s::text[], %s)", (rare, 4 * BUDGET), rare, clause, limit)
+            if rare
+            else []
+        )
+        for pool in (POOL, None):
+            if not common or len(hits) >= limit:
+                break
+            newest = f"SELECT t.id FROM record t WHERE {clause.sql} ORDER BY t.created_at DESC, t.id DESC LIMIT %s"
+            source = (
+                "(SELECT w.n, e.id, length(e.terms) AS size FROM term e CROSS JOIN unnest(%s::text[]) WITH ORDINALITY"
+                " AS w (term, n) WHERE e.tenant = %s AND e.terms @@ quote_literal(w.term)::tsquery"
+                f" AND e.id IN ({newest}))"
+            )
+            params = (terms, self._tenant, *clause.params, pool)
+            present = {hit.id for hit in hits}
+            more = self._rank(connection, source, params, terms, clause, limit + len(hits))
+            hits += [hit for hit in more if hit.id not in present]
+            hits.sort(key=lambda hit: -hit.score)
+        return hits[:limit]
+
+    def _rank(
+        self, connection: Connection, source: str, params: tuple[Any, ...], terms: list[str], clause: Clause, limit: int
+    ) -> list[Hit]:
+        """Return the best of the (n, id, size) that a source gives, where n is the number of a term, from 1."""
+        total = max(self._records, *self._counts.values(), 1)
+        counts = (self._counts[term] for term in terms)
+        weights = [math.log(1.0 + (total - count + 0.5) / (count + 0.5)) for count in counts]
+        # As BM25 does, if each word occurs once.
+        select = (
+            f"SELECT t.id, sum(w.weight) / (0.4 + 0.6 * max(f.size) / {_PIVOT}.0 + 1.0) AS score FROM {source} f"
+            " JOIN unnest(%s::float8[]) WITH ORDINALITY AS w (weight, n) ON w.n = f.n"
+            f" JOIN record t ON t.id = f.id AND {clause.sql}"
+            " GROUP BY t.id, t.created_at ORDER BY score DESC, t.created_at DESC, t.id DESC LIMIT %s"
+        )
+        rows = connection.execute(select, (*params, weights, *clause.params, limit)).fetchall()
+        return [Hit(name, float(score)) for name, score in rows]
+
+    def _count_terms(self, connection: Connection, terms: Iterable[str]) -> None:
+        """Count the records of each term that is not known, up to a bound; beyond it the planner estimates."""
+        if time.monotonic() > self._since + _REMEMBER_SECONDS:
+            self._counts, self._since = {}, time.monotonic()
+            [(self._records,)] = connection.execute("SELECT reltuples::int8 FROM pg_class WHERE oid = 'term'::regclass")
+        unknown = [term for term in terms if term not in self._counts]
+        if not unknown:
+            return
+        [(counts,)] = connection.execute("SELECT count_terms(%s::text[], %s)", (unknown, BUDGET)).fetchall()
+        for term, count in zip(unknown, counts, strict=True):
+            self._counts[term] = count
+            if self._counts[term] >= BUDGET:
+                condition = Clause("t.terms @@ %s::tsquery", (f"'{term}'",))
+                self._counts[term] = max(BUDGET + 1, estimate_rows(connection, condition, "term"))

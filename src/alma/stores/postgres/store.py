@@ -1,0 +1,392 @@
+"""PostgresStore: the storage port over a schema of a PostgreSQL database."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ...errors import ALMAError, ConfigError, CorruptStoreError
+from ...types.query import Hit, Where
+from ...types.record import NONE, Evidence, Provenance, Record, Status, Vector
+from ...types.times import from_micros, to_micros
+from ..memory import refuse_record, refuse_version
+from . import schema
+from .database import Connection, Database, escape_text, restore_text
+from .schema import NAMES, TIMES
+from .search import Searcher, WordSearcher, compile_filter, decode_vector, encode_vector, list_terms, make_term
+
+_log = logging.getLogger("alma.stores.postgres")
+
+_PAGE = 256
+_BATCH = 500  # So many records are sent with one statement.
+_MOST_CACHED = 4096
+
+_TYPES = {
+    "id": "text",
+    **dict.fromkeys(NAMES, "text"),
+    **dict.fromkeys(TIMES, "bigint"),
+    **dict.fromkeys(("version", "updated_at", "passages"), "bigint"),
+    **dict.fromkeys(("superseded_by", "links", "tags", "evidence", "provenance", "text", "body"), "text"),
+}
+
+
+def _list_columns(names: Iterable[str], table: str = "") -> str:
+    return ", ".join(f'{table}"{name}"' for name in names)
+
+
+_COLUMNS = _list_columns(_TYPES)
+# Arrays of arrays cannot be unnested, so those of links and tags travel as text.
+_VALUES = ", ".join(f'u."{name}"' + ("::text[]" if name in ("links", "tags") else "") for name in _TYPES)
+_SENT = ", ".join(f"%s::{kind}[]" for kind in _TYPES.values())
+_UPSERT = (
+    f"INSERT INTO record (tenant, {_COLUMNS}) SELECT %s, {_VALUES} FROM unnest({_SENT}) AS u ({_COLUMNS})"
+    " ON CONFLICT (tenant, id) DO UPDATE SET "
+    + ", ".join(f'"{name}" = excluded."{name}"' for name in _TYPES if name != "id")
+    + " WHERE record.version < excluded.version RETURNING id, xmax <> 0"
+)
+_SHARED = [*NAMES, *TIMES]
+_PASSAGE_COLUMNS = _list_columns(_SHARED)
+_PASSAGES = (
+    f"INSERT INTO passage (tenant, id, i, {_PASSAGE_COLUMNS}, dim, vec)"
+    f" SELECT r.tenant, r.id, u.i, {_list_columns(_SHARED, 'r.')}, u.dim, u.vec::halfvec"
+    " FROM unnest(%s::text[], %s::int[], %s::int[], %s::text[]) AS u (id, i, dim, vec)"
+    " JOIN record r ON r.tenant = %s AND r.id = u.id ON CONFLICT (tenant, id, i) DO UPDATE SET "
+    + ", ".join(f'"{name}" = excluded."{name}"' for name in (*_SHARED, "dim", "vec"))
+    + " WHERE ({}) IS DISTINCT FROM ({})".format(
+        *(", ".join(f'{table}."{name}"' for name in (*_SHARED, "dim", "vec")) for table in ("passage", "excluded"))
+    )
+)
+_TERMS = (
+    "INSERT INTO term SELECT %s, u.id, array_to_tsvector(u.terms::text[]) FROM unnest(%s::text[], %s::text[])"
+    " AS u (id, terms) ON CONFLICT (tenant, id) DO UPDATE SET terms = excluded.terms"
+    " WHERE term.terms IS DISTINCT FROM excluded.terms"
+)
+_SELECT = (
+    f"SELECT {_list_columns(_TYPES, 't.')},"
+    " (SELECT array_agg(coalesce(halfvec_send(p.vec), int4send(p.dim)) ORDER BY p.i) FROM passage p"
+    " WHERE p.tenant = t.tenant AND p.id = t.id AND t.passages > 0) FROM record t WHERE "
+)
+_NEWEST = " ORDER BY t.created_at DESC, t.id DESC LIMIT %s"
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+class Row(NamedTuple):
+    """The row of a record, with its passages and terms, encoded before the transaction begins."""
+
+    record: Record
+    values: tuple[Any, ...]
+    passages: list[tuple[str, int, int, str | None]]
+    terms: str
+
+
+class PostgresStore:
+    """Records, words and vectors in a PostgreSQL database; any number of threads, processes and machines may use it.
+
+    Args:
+        dsn: the connection string, such as postgresql://user:password@host:5432/database.
+        schema: the schema of the tables, which is created if it does not exist.
+        tenant: whose records these are; those of other tenants cannot be seen.
+        pool_size: the most connections at a time.
+        pooler: whether a transaction pooler such as PgBouncer is between; nothing of a session is used then.
+        timeout: for how many seconds a lost connection is replaced, a lock or a free connection is waited for.
+        read_only: refuse to write.
+        partitions: into how many partitions new tables are divided by tenant. Later it changes nothing.
+        notify: announce and receive changes by NOTIFY; without, `revision` asks the server whether anything changed.
+        exact_rows: up to so many vectors that pass the filter are ranked exactly, without the index.
+        index_rows: from so many vectors of a dimension on, an index for it is built in the background.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        schema: str = "alma",
+        tenant: str = "",
+        pool_size: int = 8,
+        pooler: bool = False,
+        timeout: float = 30.0,
+        read_only: bool = False,
+        partitions: int = 0,
+        notify: bool = True,
+        exact_rows: int = 30_000,
+        index_rows: int = 20_000,
+    ) -> None:
+        if not dsn or not schema or pool_size < 1 or timeout <= 0:
+            raise ConfigError(
+                "storage 'postgres' needs a dsn and a schema, a pool_size of at least 1 and a timeout > 0"
+            )
+        self._db = Database(
+            dsn,
+            schema=schema,
+            tenant=tenant,
+            pool_size=pool_size,
+            timeout=timeout,
+            read_only=read_only,
+        )
+        self._hears_notices = notify and not pooler
+        self._notifies = notify
+        self._index_rows = index_rows
+        self._searcher = Searcher(self._db.tenant, exact_rows, index_rows)
+        self._words = WordSearcher(self._db.tenant)
+        self._building = threading.Lock()
+        _prepare(self._db, partitions)
+
+    def put(self, records: Sequence[Record]) -> None:
+        """Store new or newer records, all or none."""
+        # A record that occurs more than once is written more than once, one statement after the other.
+        rounds: list[dict[str, Row]] = []
+        for record in records:
+            row = _encode_row(record, self._db.tenant)
+            target = next((one for one in rounds if row.values[0] not in one), None)
+            if target is None:
+                rounds.append(target := {})
+            target[row.values[0]] = row
+
+        def step(connection: Connection) -> None:
+            for rows in rounds:
+                # Always in the order of ids, so that two writers do not wait for each other.
+                ordered = [rows[name] for name in sorted(rows)]
+                for start in range(0, len(ordered), _BATCH):
+                    _write_rows(connection, self._db.tenant, ordered[start : start + _BATCH])
+            self._announce(connection)
+
+        if rounds:
+            self._db.write(step, list(rounds[0]))
+
+    def get(self, ids: Sequence[str]) -> list[Record]:
+        """Return the records with these ids, in order; unknown ids are left out."""
+        names = [escape_text(name) for name in ids]
+        records = {record.id: record for record in self._db.read(lambda connection: self._read(connection, names))}
+        return [records[name] for name in map(str.__str__, ids) if name in records]
+
+    def delete(self, ids: Sequence[str]) -> int:
+        """Delete the records with these ids and return how many existed."""
+        names = [escape_text(name) for name in ids]
+
+        def step(connection: Connection) -> int:
+            lock = "SELECT id FROM record WHERE tenant = %s AND id = ANY(%s) ORDER BY id FOR UPDATE"
+            present = [name for (name,) in connection.execute(lock, (self._db.tenant, names))]
+            for table in ("passage", "term", "record") if present else ():
+                delete = f"DELETE FROM {table} WHERE tenant = %s AND id = ANY(%s)"
+                connection.execute(delete, (self._db.tenant, present))
+            if present:
+                self._announce(connection)
+            return len(present)
+
+        return self._db.write(step) if names else 0
+
+    def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
+        """Which records is settled at the start; their content is read page by page while the caller goes on."""
+        clause = compile_filter(where, self._db.tenant)
+        if limit is not None and limit <= _PAGE:
+
+            def read_all(connection: Connection) -> list[Record]:
+                select = f"{_SELECT}{clause.sql}{_NEWEST}"
+                return [_decode_row(row) for row in connection.execute(select, (*clause.params, limit), binary=True)]
+
+            return iter(self._db.read(read_all) if limit > 0 else [])
+        query = f"SELECT t.id FROM record t WHERE {clause.sql}{_NEWEST}"
+        rows = self._db.read(lambda connection: connection.execute(query, (*clause.params, limit)).fetchall())
+        ids = [name for (name,) in rows]
+
+        def read_pages() -> Iterator[Record]:
+            for start in range(0, len(ids), _PAGE):
+                page = ids[start : start + _PAGE]
+                records = self._db.read(lambda connection, page=page: self._read(connection, page))  # type: ignore[misc]
+                by_id = {record.id: record for record in records if where.accepts(record)}
+                # It may have been deleted or changed since the scan began.
+                yield from (by_id[name] for name in map(restore_text, page) if name in by_id)
+
+        return read_pages()
+
+    def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
+        """Return the records whose vectors are nearest, best first."""
+        if limit <= 0:
+            return []
+        hits = self._db.read(lambda connection: self._searcher.find_nearest(connection, vector, where, limit))
+        if self._searcher.lacks_index(len(vector)) and not self._db.read_only:
+            self._build_in_background(len(vector))
+        return [Hit(restore_text(hit.id), hit.score) for hit in hits]
+
+    def match(self, words: str, where: Where, limit: int) -> list[Hit]:
+        """Return the records that best match the words, best first."""
+        if limit <= 0:
+            return []
+        hits = self._db.read(lambda connection: self._words.match(connection, words, where, limit))
+        return [Hit(restore_text(hit.id), hit.score) for hit in hits]
+
+    def count(self, where: Where) -> dict[tuple[str, str, str], int]:
+        """Return how many records there are of each kind, agent and status."""
+        clause = compile_filter(where, self._db.tenant)
+        query = f"SELECT kind, agent, status, count(*) FROM record t WHERE {clause.sql} GROUP BY kind, agent, status"
+        rows = self._db.read(lambda connection: connection.execute(query, clause.params).fetchall())
+        return {(restore_text(kind), restore_text(agent), status): many for kind, agent, status, many in rows}
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """All that this thread reads inside belongs to one moment. Nothing may be written inside."""
+        return self._db.snapshot()
+
+    def revision(self) -> object:
+        """Return a value that differs from an earlier one if any process wrote to the store in between."""
+        return self._db.read_revision(by_notices=self._hears_notices)
+
+    def check(self) -> list[str]:
+        """Return the problems; it takes about as long as reading everything."""
+        problems = self._db.read(lambda connection: schema.find_problems(connection, self._db.tenant))
+        query = "SELECT id FROM record WHERE tenant = %s"
+        rows = self._db.read(lambda connection: connection.execute(query, (self._db.tenant,)).fetchall())
+        for start in range(0, len(rows), _PAGE):
+            page = [name for (name,) in rows[start : start + _PAGE]]
+            try:
+                self._db.read(lambda connection, page=page: self._read(connection, page))  # type: ignore[misc]
+            except CorruptStoreError as error:
+                problems.append(str(error))
+        return problems
+
+    def vacuum(self) -> None:
+        """Leave no byte of deleted records in the tables, and give unused space back.
+
+        The tables are locked meanwhile. Copies remain in the server's write-ahead log and backups until they expire.
+        """
+        schema.vacuum_tables(self._db)
+
+    def build_indexes(self) -> list[int]:
+        """Build the missing indexes of vectors now; return the dimensions for which one was built."""
+        query = "SELECT dim FROM passage WHERE tenant = %s AND dim > 0 GROUP BY dim HAVING count(*) >= %s ORDER BY dim"
+        params = (self._db.tenant, self._index_rows)
+        rows = self._db.read(lambda connection: connection.execute(query, params).fetchall())
+        built = [dim for (dim,) in rows if schema.build_index(self._db, dim)]
+        self._searcher.forget_probes()
+        return built
+
+    def close(self) -> None:
+        """Close the store."""
+        self._db.close()
+
+    def _read(self, connection: Connection, names: Sequence[str]) -> list[Record]:
+        select = f"{_SELECT}t.tenant = %s AND t.id = ANY(%s)"
+        rows = connection.execute(select, (self._db.tenant, list(names)), binary=True).fetchall() if names else []
+        return [_decode_row(row) for row in rows]
+
+    def _announce(self, connection: Connection) -> None:
+        if self._notifies:
+            connection.execute("SELECT pg_notify(%s, '')", (self._db.channel,))
+
+    def _build_in_background(self, dim: int) -> None:
+        if not self._building.acquire(blocking=False):
+            return
+
+        def build() -> None:
+            try:
+                schema.build_index(self._db, dim)
+                self._searcher.forget_probes()
+            except ALMAError as error:
+                _log.warning("no index for vectors of %d dimensions could be built: %s", dim, error)
+            finally:
+                self._building.release()
+
+        threading.Thread(target=build, name="alma-index", daemon=True).start()
+
+
+def _prepare(db: Database, partitions: int) -> None:
+    try:
+        schema.prepare_schema(db, partitions)
+    except BaseException:
+        db.close()
+        raise
+
+
+# --- writing
+
+
+def _encode_row(record: Record, tenant: str) -> Row:
+    try:
+        values = {name: escape_text(getattr(record, name)) for name in ("id", *NAMES, "superseded_by", "text")}
+        for vector in record.vectors:
+            schema.check_dimension(len(vector))
+        values["text"].encode()
+        row = (
+            *(values[name] for name in ("id", *NAMES)),
+            *(None if (moment := getattr(record, name)) is None else to_micros(moment) for name in TIMES),
+            *(record.version, to_micros(record.updated_at), len(record.vectors), values["superseded_by"]),
+            *(_encode_array([escape_text(name) for name in names]) for names in (record.links, record.tags)),
+            "{}" if record.evidence is NONE else _encode(record.evidence.to_json()),
+            _encode(record.provenance.to_json()),
+            values["text"],
+            _encode(dict(record.body)),
+        )
+        "".join(value for value in row if isinstance(value, str)).encode()
+    except (TypeError, ValueError) as problem:
+        raise refuse_record(record, problem) from problem
+    terms = list_terms(tenant, record.text)
+    terms += {make_term(tenant, name, mark) for mark in "lt" for name in (record.links if mark == "l" else record.tags)}
+    passages = [(values["id"], i, len(vector), encode_vector(vector)) for i, vector in enumerate(record.vectors)]
+    return Row(record, row, passages, _encode_array(terms) if terms else "")
+
+
+def _encode_array(names: Sequence[str]) -> str:
+    """Return names as the text of an array."""
+    quoted = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
+    return "{" + ",".join([f'"{name}"' for name in quoted]) + "}"
+
+
+def _write_rows(connection: Connection, tenant: str, rows: list[Row]) -> None:
+    columns = map(list, zip(*(row.values for row in rows), strict=True))
+    stored: dict[str, bool] = dict(connection.execute(_UPSERT, (tenant, *columns)).fetchall())
+    for row in rows:
+        if row.values[0] not in stored:
+            query = "SELECT version FROM record WHERE tenant = %s AND id = %s"
+            [(version,)] = connection.execute(query, (tenant, row.values[0])).fetchall()
+            raise refuse_version(row.record, version)
+    replaced = [row for row in rows if stored[row.values[0]]]
+    if replaced:
+        ids = [row.values[0] for row in replaced]
+        delete = (
+            "DELETE FROM passage p USING unnest(%s::text[], %s::int[]) AS u (id, many)"
+            " WHERE p.tenant = %s AND p.id = u.id AND p.i >= u.many"
+        )
+        connection.execute(delete, (ids, [len(row.passages) for row in replaced], tenant))
+        without = [row.values[0] for row in replaced if not row.terms]
+        connection.execute("DELETE FROM term WHERE tenant = %s AND id = ANY(%s)", (tenant, without))
+    if passages := [passage for row in rows for passage in row.passages]:
+        connection.execute(_PASSAGES, (*map(list, zip(*passages, strict=True)), tenant))
+    if terms := [(row.values[0], row.terms) for row in rows if row.terms]:
+        connection.execute(_TERMS, (tenant, *map(list, zip(*terms, strict=True))))
+
+
+# --- reading
+
+
+@lru_cache(maxsize=_MOST_CACHED)
+def _load_provenance(text: str) -> Provenance:
+    return Provenance.from_json(json.loads(text))
+
+
+def _decode_row(row: tuple[Any, ...]) -> Record:
+    *values, vectors = row
+    fields = dict(zip(_TYPES, values, strict=True))
+    count = fields.pop("passages")
+    try:
+        for name in ("id", *NAMES, "superseded_by", "text"):
+            fields[name] = restore_text(fields[name])
+        for name in (*TIMES, "updated_at"):
+            fields[name] = None if fields[name] is None else from_micros(fields[name])
+        for name in ("links", "tags"):
+            fields[name] = tuple(map(restore_text, fields[name]))
+        fields["status"] = Status(fields["status"])
+        fields["body"] = json.loads(fields["body"])
+        fields["provenance"] = _load_provenance(fields["provenance"])
+        text = fields["evidence"]
+        fields["evidence"] = NONE if text == "{}" else Evidence.from_json(json.loads(text))
+        if count != len(vectors or ()):
+            raise ValueError("vectors are missing")
+        return Record(**fields, vectors=tuple(map(decode_vector, vectors or ())))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        problem = f"the record {fields['id']!r} is damaged ({error}); run `alma doctor`, or restore a backup"
+        raise CorruptStoreError(problem) from error
