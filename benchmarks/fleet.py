@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import signal
@@ -46,7 +47,7 @@ alma:
 """
 _TOKENS = 16
 _SHARE_OF_WRITES = 0.2
-_PATIENCE_SECONDS = 120.0
+_PATIENCE_SECONDS = 180.0
 _TRANSIENT = (408, 409, 429)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -184,8 +185,8 @@ def run_database() -> Iterator[tuple[Path, LocalServer]]:
 # -- clients
 
 
-def run_client(number: int, ports: Sequence[int], token: str, until: float, log: Log) -> None:
-    """Send requests until time is over; a request that was begun is repeated until it is answered."""
+def run_client(number: int, ports: Sequence[int], token: str, is_over: threading.Event, log: Log) -> None:
+    """Send requests until time is over. A request is repeated until it is answered."""
     texts, chance = Texts(number), random.Random(number)
     headers = {"authorization": f"Bearer {token}"}
     with ExitStack() as stack:
@@ -195,7 +196,7 @@ def run_client(number: int, ports: Sequence[int], token: str, until: float, log:
             for url in urls
         ]
         at = number % len(clients)
-        while time.perf_counter() < until:
+        while not is_over.is_set():
             arguments: dict[str, Any] = {"agent": f"agent-{number % 8}", "task": texts.task()}
             operation = LEARN if chance.random() < _SHARE_OF_WRITES else RETRIEVE
             if operation == LEARN:
@@ -205,6 +206,8 @@ def run_client(number: int, ports: Sequence[int], token: str, until: float, log:
                 arguments["outcome"] = chance.choice(("success", "failure"))
             began = time.perf_counter()
             while True:
+                # Round robin, as a balancer does.
+                at = (at + 1) % len(clients)
                 sent, status, answer = time.perf_counter(), 0, None
                 try:
                     answer = clients[at].post(f"/v1/{operation}", json=arguments)
@@ -215,10 +218,9 @@ def run_client(number: int, ports: Sequence[int], token: str, until: float, log:
                     break
                 log.repeats[status] += 1
                 is_final = 400 <= status < 500 and status not in _TRANSIENT
-                if is_final or time.perf_counter() > until + _PATIENCE_SECONDS:
+                if is_final or time.perf_counter() > began + _PATIENCE_SECONDS:
                     log.problems.append(f"{operation}: {status} {answer.text[:300] if answer else 'no answer'}")
                     return
-                at = (at + 1) % len(clients)
                 time.sleep(chance.uniform(0.02, 0.2))
             log.calls.append(Call(operation, began, time.perf_counter(), sent, at))
             if operation == LEARN:
@@ -240,11 +242,10 @@ def run_fleet(processes: int, clients: int, seconds: float, memories: int, embed
         fleet = Fleet(folder, config, processes)
         logs = [Log() for _ in range(clients)]
         cpu_before = fleet.measure_cpu(), meter.measure_cpu()
-        start = time.perf_counter()
-        until = start + seconds
+        start, is_over = time.perf_counter(), threading.Event()
         threads = [
             threading.Thread(
-                target=run_client, args=(number, fleet.ports, secrets[number % _TOKENS], until, logs[number])
+                target=run_client, args=(number, fleet.ports, secrets[number % _TOKENS], is_over, logs[number])
             )
             for number in range(clients)
         ]
@@ -258,10 +259,12 @@ def run_fleet(processes: int, clients: int, seconds: float, memories: int, embed
         os.kill(server.pid, signal.SIGKILL)
         start_server(folder / "pg")
         kills["postgres"] = calm, time.perf_counter(), list(range(processes))
-        time.sleep(max(0.0, start + seconds * 0.7 - time.perf_counter()))
+        time.sleep(seconds * 0.3)
         killed = time.perf_counter()
         fleet.replace(0)
         kills["api process"] = killed, time.perf_counter(), [0]
+        time.sleep(seconds * 0.3)
+        is_over.set()
         for thread in threads:
             thread.join()
         ended = time.perf_counter()
@@ -327,7 +330,7 @@ def describe_recovery(
     `longest_wait` is the longest time that a client waited for an answer around the kill.
     """
     firsts = [
-        min((call.ended for call in calls if call.process == number and call.sent > killed), default=float("inf"))
+        min((call.ended for call in calls if call.process == number and call.sent > killed), default=math.inf)
         for number in numbers
     ]
     waits = [call.ended - call.began for call in calls if call.began <= restarted and call.ended >= killed]
@@ -386,7 +389,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seconds", type=float, default=30.0, help="without the time that restarts take")
     parser.add_argument("--memories", type=int, default=2000)
     parser.add_argument("--embedder", default="hash", choices=("local", "hash", "none"))
     parser.add_argument("--json", action="store_true")

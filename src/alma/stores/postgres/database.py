@@ -30,6 +30,7 @@ from ...errors import (
     ReadOnlyError,
     StorageError,
     StorageFullError,
+    UnavailableError,
     ValidationError,
 )
 from ...forks import hold_at_fork
@@ -211,8 +212,8 @@ class Database:
         connection.execute("COMMIT")
         return "committed" if rows else "doubtful"
 
-    def _doubt(self) -> StorageError:
-        return StorageError(
+    def _doubt(self) -> UnavailableError:
+        return UnavailableError(
             f"{self.place}: the connection broke during a commit, and it is unknown whether the write was stored; "
             "read the records before you write them again"
         )
@@ -370,12 +371,12 @@ class Database:
             shown = reason if "@" not in reason and self.place.startswith("PostgreSQL at") else "check the dsn"
             if any(sign in reason for sign in _REFUSED):
                 return ConfigError(f"{self.place} refused the connection: {shown}")
-            return StorageError(f"{self.place} cannot be reached; check the dsn and that the server runs ({shown})")
+            return UnavailableError(f"{self.place} cannot be reached; check the dsn and that the server runs ({shown})")
         for prefix, (kind, message) in _CLASSES.items():
             if state.startswith(prefix):
                 return kind(f"{self.place}: {message.format(reason)}")
         if state.startswith(("08", "57P0")):
-            return StorageError(f"{self.place}: the connection was lost; try again")
+            return UnavailableError(f"{self.place}: the connection was lost; try again")
         return StorageError(f"{self.place}: {reason}")
 
 
