@@ -3,4 +3,4 @@
 CREATE ROLE alma LOGIN PASSWORD :'password';
 CREATE DATABASE alma OWNER alma;
 \connect alma
-CREATE EXTENSION vector;
+CREATE EXTENSION IF NOT EXISTS vector;
