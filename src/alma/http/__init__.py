@@ -78,7 +78,8 @@ def serve(options: HttpOptions) -> None:
     try:
         from .workers import serve_port
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
+        packages = ("fastapi", "uvicorn", "starlette", "anyio", "h11", "prometheus_client")
+        if (error.name or "").partition(".")[0] not in packages:
             raise
         raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
     serve_port(options)
