@@ -14,6 +14,7 @@ import math
 import os
 import random
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,17 +186,12 @@ def run_database() -> Iterator[tuple[Path, LocalServer]]:
 # -- clients
 
 
-def run_client(number: int, ports: Sequence[int], token: str, is_over: threading.Event, log: Log) -> None:
+def run_client(
+    number: int, client: httpx.Client, texts: Texts, ports: Sequence[int], is_over: threading.Event, log: Log
+) -> None:
     """Send requests until time is over. A request is repeated until it is answered."""
-    texts, chance = Texts(number), random.Random(number)
-    headers = {"authorization": f"Bearer {token}"}
-    with ExitStack() as stack:
-        urls = [f"http://127.0.0.1:{port}" for port in ports]
-        clients = [
-            stack.enter_context(httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=60))
-            for url in urls
-        ]
-        at = number % len(clients)
+    chance, at = random.Random(number), number % len(ports)
+    with client:
         while not is_over.is_set():
             arguments: dict[str, Any] = {"agent": f"agent-{number % 8}", "task": texts.task()}
             operation = LEARN if chance.random() < _SHARE_OF_WRITES else RETRIEVE
@@ -207,10 +203,10 @@ def run_client(number: int, ports: Sequence[int], token: str, is_over: threading
             began = time.perf_counter()
             while True:
                 # Round robin, as a balancer does.
-                at = (at + 1) % len(clients)
+                at = (at + 1) % len(ports)
                 sent, status, answer = time.perf_counter(), 0, None
                 try:
-                    answer = clients[at].post(f"/v1/{operation}", json=arguments)
+                    answer = client.post(f"http://127.0.0.1:{ports[at]}/v1/{operation}", json=arguments)
                     status = answer.status_code
                 except httpx.TransportError:
                     pass
@@ -230,6 +226,19 @@ def run_client(number: int, ports: Sequence[int], token: str, is_over: threading
 # -- the run
 
 
+@dataclass
+class Run:
+    """When what happened, on the clock of `time.perf_counter`."""
+
+    start: float
+    logs: list[Log]
+    cpu: list[tuple[float, float]] = field(default_factory=list)
+    """CPU seconds of the API and of PostgreSQL, at the start and before the first kill."""
+    kills: dict[str, tuple[float, float, list[int]]] = field(default_factory=dict)
+    """The moments of each kill and of the end of the restart, and the processes that must answer again."""
+    end: float = 0.0
+
+
 def run_fleet(processes: int, clients: int, seconds: float, memories: int, embedder: str) -> dict[str, Any]:
     """Run the load with its two kills and return all figures."""
     with run_database() as (folder, server):
@@ -237,64 +246,69 @@ def run_fleet(processes: int, clients: int, seconds: float, memories: int, embed
         config.write_text(_CONFIG.format(dsn=json.dumps(server.dsn), embedder=embedder), encoding="utf-8")
         secrets = [tokens.add(tokens.find_file(config), f"team-{number}", "write") for number in range(_TOKENS)]
         fill_memory(config, memories)
-        meter = DatabaseMeter(server.folder)
+        fleet, meter = Fleet(folder, config, processes), DatabaseMeter(server.folder)
         meter.start()
-        fleet = Fleet(folder, config, processes)
-        logs = [Log() for _ in range(clients)]
-        cpu_before = fleet.measure_cpu(), meter.measure_cpu()
-        start, is_over = time.perf_counter(), threading.Event()
-        threads = [
-            threading.Thread(
-                target=run_client, args=(number, fleet.ports, secrets[number % _TOKENS], is_over, logs[number])
-            )
-            for number in range(clients)
-        ]
-        for thread in threads:
-            thread.start()
-        kills: dict[str, tuple[float, float, list[int]]] = {}
-        # The figures without failures end here.
-        time.sleep(seconds * 0.4)
-        calm = time.perf_counter()
-        cpu_calm = fleet.measure_cpu(), meter.measure_cpu()
-        os.kill(server.pid, signal.SIGKILL)
-        start_server(folder / "pg")
-        kills["postgres"] = calm, time.perf_counter(), list(range(processes))
-        time.sleep(seconds * 0.3)
-        killed = time.perf_counter()
-        fleet.replace(0)
-        kills["api process"] = killed, time.perf_counter(), [0]
-        time.sleep(seconds * 0.3)
-        is_over.set()
-        for thread in threads:
-            thread.join()
-        ended = time.perf_counter()
-        fleet.measure_cpu()
+        run = run_load(fleet, meter, server, secrets, clients, seconds)
         codes = fleet.stop()
         meter.stop()
-        calls = [call for log in logs for call in log.calls]
-        calm_calls = [call for call in calls if call.ended <= calm]
-        return {
-            "processes": processes,
-            "clients": clients,
-            "seconds": ended - start,
-            "memories": memories,
-            "embedder": embedder,
-            "requests_per_second": {
-                "before the kills": len(calm_calls) / (calm - start),
-                "whole run": len(calls) / (ended - start),
-            },
-            "latency_ms": {"before the kills": describe_latency(calm_calls), "whole run": describe_latency(calls)},
-            "recovery": {name: describe_recovery(calls, *kill) for name, kill in kills.items()},
-            "cpu_seconds_per_request": {
-                name: (after - before) / max(1, len(calm_calls))
-                for name, before, after in zip(("api", "postgres"), cpu_before, cpu_calm, strict=True)
-            },
-            "repeats": dict(sum((log.repeats for log in logs), Counter())),
-            "problems": [problem for log in logs for problem in log.problems],
-            "exit_codes": codes,
-            **check_writes(config, logs),
-            "machine": machine(),
-        }
+        about = {"processes": processes, "clients": clients, "memories": memories, "embedder": embedder}
+        return {**about, **describe_run(run), "exit_codes": codes, **check_writes(config, run.logs)}
+
+
+def run_load(
+    fleet: Fleet, meter: DatabaseMeter, server: LocalServer, secrets: Sequence[str], clients: int, seconds: float
+) -> Run:
+    """Let the clients run, kill PostgreSQL after 40 % of the time and an API process after 70 %."""
+    logs = [Log() for _ in range(clients)]
+    # Made before the clock starts; all clients share what is costly to make.
+    texts, certificates, is_over = Texts(2), ssl.create_default_context(), threading.Event()
+    threads = []
+    for number, log in enumerate(logs):
+        headers = {"authorization": f"Bearer {secrets[number % len(secrets)]}"}
+        client = httpx.Client(headers=headers, trust_env=False, timeout=60, verify=certificates)
+        arguments = (number, client, texts, fleet.ports, is_over, log)
+        threads.append(threading.Thread(target=run_client, args=arguments))
+    run = Run(time.perf_counter(), logs, [(fleet.measure_cpu(), meter.measure_cpu())])
+    for thread in threads:
+        thread.start()
+    time.sleep(seconds * 0.4)
+    run.cpu.append((fleet.measure_cpu(), meter.measure_cpu()))
+    killed = time.perf_counter()
+    os.kill(server.pid, signal.SIGKILL)
+    start_server(server.folder)
+    run.kills["postgres"] = killed, time.perf_counter(), list(range(len(fleet.ports)))
+    time.sleep(seconds * 0.3)
+    killed = time.perf_counter()
+    fleet.replace(0)
+    run.kills["api process"] = killed, time.perf_counter(), [0]
+    time.sleep(seconds * 0.3)
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    run.end = time.perf_counter()
+    return run
+
+
+def describe_run(run: Run) -> dict[str, Any]:
+    calls = [call for log in run.logs for call in log.calls]
+    calm = run.kills["postgres"][0]
+    calm_calls = [call for call in calls if call.ended <= calm]
+    before, after = run.cpu
+    return {
+        "seconds": run.end - run.start,
+        "requests_per_second": {
+            "before the kills": len(calm_calls) / (calm - run.start),
+            "whole run": len(calls) / (run.end - run.start),
+        },
+        "latency_ms": {"before the kills": describe_latency(calm_calls), "whole run": describe_latency(calls)},
+        "recovery": {name: describe_recovery(calls, *kill) for name, kill in run.kills.items()},
+        "cpu_seconds_per_request": {
+            name: (after[at] - before[at]) / max(1, len(calm_calls)) for at, name in enumerate(("api", "postgres"))
+        },
+        "repeats": dict(sum((log.repeats for log in run.logs), Counter())),
+        "problems": [problem for log in run.logs for problem in log.problems],
+        "machine": machine(),
+    }
 
 
 def fill_memory(config: Path, count: int) -> None:
