@@ -11,22 +11,24 @@ import time
 
 import pytest
 
+from alma.ports import Checkable
 from alma.stores.file import FileStore
+from alma.stores.postgres import PostgresStore
 from alma.stores.sqlite import SQLiteStore
 from alma.testing import make_record
 from alma.types.query import Where
 
-STORES = {"sqlite": SQLiteStore, "file": FileStore}
+STORES = {"sqlite": SQLiteStore, "file": FileStore, "postgres": PostgresStore}
 
 COMMON = """
 import sys
 from dataclasses import replace
+from importlib import import_module
+from alma import stores
 from alma.errors import ConflictError
-from alma.stores.file import FileStore
-from alma.stores.sqlite import SQLiteStore
 from alma.testing import make_record
 from alma.types.query import Where
-store = {"sqlite": SQLiteStore, "file": FileStore}[sys.argv[1]](sys.argv[2])
+store = getattr(import_module(f"alma.stores.{sys.argv[1]}"), stores.STORES[sys.argv[1]])(sys.argv[2])
 name = sys.argv[3]
 """
 
@@ -63,6 +65,12 @@ for i in range(1_000_000):
 """
 
 
+@pytest.fixture
+def place(kind, tmp_path, request):
+    """Return where a new store of each kind is kept: a path, or the connection string of an empty database."""
+    return request.getfixturevalue("postgres_dsn") if kind == "postgres" else tmp_path / "new" / "store"
+
+
 def start(script, *args):
     command = [sys.executable, "-W", "error", "-c", COMMON + script, *map(str, args)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -75,35 +83,32 @@ def finish(processes):
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_processes_that_open_a_new_store_at_once_lose_nothing(tmp_path, kind):
-    path = tmp_path / "new" / "store"
-    finish([start(INSERT, kind, path, name) for name in "abcd"])
-    store = STORES[kind](path)
+def test_processes_that_open_a_new_store_at_once_lose_nothing(place, kind):
+    finish([start(INSERT, kind, place, name) for name in "abcd"])
+    store = STORES[kind](place)
     assert {record.id for record in store.scan(Where())} == {f"{name}-{i}" for name in "abcd" for i in range(25)}
     assert len(store.nearest(b"\x01\x01\x02", Where(), 500)) == 100
-    if kind == "sqlite":
+    if isinstance(store, Checkable):
         assert store.check() == []
     store.close()
 
 
 @pytest.mark.parametrize("kind", STORES)
-def test_no_increment_is_lost(tmp_path, kind):
-    path = tmp_path / "store"
-    store = STORES[kind](path)
+def test_no_increment_is_lost(place, kind):
+    store = STORES[kind](place)
     store.put([make_record("shared")])
-    finish([start(COUNT, kind, path, name) for name in "abc"])
+    finish([start(COUNT, kind, place, name) for name in "abc"])
     assert store.get(["shared"])[0].evidence.successes == 75
     store.close()
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nobody can be killed here")
 @pytest.mark.parametrize("kind", STORES)
-def test_what_was_acknowledged_survives_a_kill(tmp_path, kind):
-    path = tmp_path / "store"
+def test_what_was_acknowledged_survives_a_kill(place, kind):
     rng = random.Random(3)
     expected: set[str] = set()
     for turn in range(5):
-        process = start(ENDLESS, kind, path, turn)
+        process = start(ENDLESS, kind, place, turn)
         # Not by readline, which may read more than a line; `communicate` would not see that.
         while os.read(process.stdout.fileno(), 1) != b"\n":
             pass
@@ -111,13 +116,13 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path, kind):
         process.send_signal(signal.SIGKILL)
         output, _ = process.communicate()
         expected |= acknowledged(turn, "+ 0\n" + output)
-        store = STORES[kind](path)
+        store = STORES[kind](place)
         held = {record.id for record in store.scan(Where())}
         groups = {id.rpartition("-")[0] for id in held}
         assert expected <= held
         assert len(held) == 3 * len(groups), "a put was written in part"
         assert len(store.nearest(bytes(16), Where(), 100_000)) == len(held)
-        if kind == "sqlite":
+        if isinstance(store, Checkable):
             assert store.check() == []
         store.close()
 

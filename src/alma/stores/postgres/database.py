@@ -20,19 +20,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
 from typing import Any, TypeVar
 
-from ...errors import (
-    ALMAError,
-    BusyError,
-    ConfigError,
-    ConflictError,
-    CorruptStoreError,
-    MissingExtraError,
-    ReadOnlyError,
-    StorageError,
-    StorageFullError,
-    UnavailableError,
-    ValidationError,
-)
+from ... import errors
+from ...errors import ConfigError, ReadOnlyError, StorageError
 from ...forks import hold_at_fork
 
 try:
@@ -41,28 +30,32 @@ try:
     from psycopg.pq import TransactionStatus
     from psycopg.sql import Identifier, Literal
 except ImportError as error:
-    raise MissingExtraError("psycopg", "postgres", "The store in PostgreSQL") from error
+    raise errors.MissingExtraError("psycopg", "postgres", "The store in PostgreSQL") from error
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 _LONGEST_PAUSE = 0.5
-_CLASSES: dict[str, tuple[type[ALMAError], str]] = {
+_LOST = (errors.UnavailableError, "the connection was lost; try again")
+_RACES = (errors.BusyError, "others kept changing the same rows; nothing was changed, try again")
+_CLASSES: dict[str, tuple[type[errors.ALMAError], str]] = {
     "42501": (ReadOnlyError, "the role may not do this ({}); grant it the rights, or use another role"),
     "25006": (ReadOnlyError, "the server or the role is read-only; nothing was changed; connect to the primary server"),
-    "53100": (StorageFullError, "no space left on the server; nothing was changed; free some space and try again"),
-    "53300": (BusyError, "the server has no free connection; lower pool_size, use a pooler, or raise max_connections"),
-    "55P03": (BusyError, "others locked the rows for too long; nothing was changed, try again"),
-    "57014": (BusyError, "the server cancelled the statement, which took too long; nothing was changed, try again"),
-    "40001": (BusyError, "others kept changing the same rows; nothing was changed, try again"),
-    "40P01": (BusyError, "others kept changing the same rows; nothing was changed, try again"),
-    "XX001": (CorruptStoreError, "the database is damaged ({}); restore a backup"),
-    "XX002": (CorruptStoreError, "an index of the database is damaged ({}); run REINDEX"),
-    "22": (ValidationError, "a value cannot be stored: {}"),
-    "54": (ValidationError, "a value is too large to be stored: {}"),
+    "53100": (errors.StorageFullError, "no space left on the server; nothing was changed; free some space"),
+    "53300": (errors.BusyError, "the server has no free connection; lower pool_size or raise max_connections"),
+    "55P03": (errors.BusyError, "others locked the rows for too long; nothing was changed, try again"),
+    "57014": (errors.BusyError, "the server cancelled a statement that took too long; nothing was changed"),
+    "XX001": (errors.CorruptStoreError, "the database is damaged ({}); restore a backup"),
+    "XX002": (errors.CorruptStoreError, "an index of the database is damaged ({}); run REINDEX"),
+    "22": (errors.ValidationError, "a value cannot be stored: {}"),
+    "54": (errors.ValidationError, "a value is too large to be stored: {}"),
+    "08": _LOST,
+    "57P": _LOST,
+    "40001": _RACES,
+    "40P01": _RACES,
 }
 _REPEATED = ("40001", "40P01", "53300", "57P01", "57P02", "57P03")
-_REFUSED = ("authentication failed", "no password", "does not exist", "pg_hba.conf", "permission denied", "SSL")
+_REFUSED = ("authentication failed", "no password", "does not exist", "pg_hba.conf", "permission denied", "support SSL")
 
 # Connections that came through a fork: using or closing one would disturb the parent.
 _left_to_parents: list[Connection] = []
@@ -71,16 +64,14 @@ _left_to_parents: list[Connection] = []
 class Database:
     """The connections of a process to one schema of a database, for one tenant."""
 
-    def __init__(self, dsn: str, *, schema: str, tenant: str, pool_size: int, timeout: float, read_only: bool) -> None:
-        self._dsn, self._timeout, self.read_only = dsn, timeout, read_only
+    def __init__(self, dsn: str, schema: str, tenant: str, pool_size: int, timeout: float, read_only: bool) -> None:
+        self._dsn, self._size, self._timeout, self.read_only = dsn, pool_size, timeout, read_only
         self.schema, self.tenant = schema, escape_text(tenant)
-        self.vector_schema = "public"  # Where pgvector is installed.
-        self._size = pool_size
+        self.set_vector_schema("public")
         self._options, self.place = _read_options(dsn, timeout)
         self._lock = hold_at_fork(threading.Lock())
         self._local = threading.local()
-        self._is_open = False
-        self._is_closed = False
+        self._is_open = self._is_closed = False
         self._generation = 0
         self._changes: Counter[str] = Counter()
         self._listening: Connection | None = None
@@ -88,7 +79,22 @@ class Database:
         self._idle: list[Connection] = []
         self._start_anew()
 
+    def set_vector_schema(self, name: str) -> None:
+        """Set where pgvector is installed."""
+        self.vector_schema = name
+        settings = {
+            "search_path": f"{quote_name(self.schema)}, {quote_name(name)}",
+            "alma.tenant": f"={self.tenant}",
+            "lock_timeout": str(int(self._timeout * 1000)),
+            "jit": "off",
+        }
+        self._settings = ", ".join(set_locally(*setting) for setting in settings.items())
+
     # --- transactions
+
+    def fetch(self, query: str, params: Sequence[Any] = (), *, binary: bool = False) -> list[tuple[Any, ...]]:
+        """Return the rows of a query."""
+        return self.read(lambda connection: connection.execute(query, params, binary=binary).fetchall())
 
     def read(self, step: Callable[[Connection], T]) -> T:
         """Return what `step` returns, called in a transaction; it may be called again."""
@@ -98,8 +104,6 @@ class Database:
                 return step(snapshot)
             except psycopg.Error as error:
                 raise self._translate(error) from error
-            except UnicodeEncodeError as error:
-                raise refuse_text(error) from error
 
         def attempt(deadline: float) -> T:
             with self._borrow(deadline) as connection:
@@ -154,15 +158,13 @@ class Database:
                         return unsettled[0][2]
                     is_doubtful = is_doubtful or verdict == "doubtful"
                     unsettled.clear()
-                connection.execute(self._begin("READ WRITE"))
+                connection.execute(self._begin(""))
                 try:
                     result = step(connection)
-                except ConflictError as error:
+                except errors.ConflictError as error:
                     raise self._doubt() if is_doubtful else error from error
-                mark = "SELECT pg_current_xact_id_if_assigned()::text, pg_postmaster_start_time()"
-                for number, start in connection.execute(mark).fetchall():
-                    if number is not None:
-                        unsettled.append((number, start, result))
+                mark = "SELECT pg_current_xact_id()::text, pg_postmaster_start_time()"
+                unsettled.extend((*row, result) for row in connection.execute(mark).fetchall())
                 try:
                     connection.execute("COMMIT")
                 except psycopg.Error:
@@ -173,7 +175,7 @@ class Database:
 
         try:
             return self._repeat(attempt)
-        except StorageError as error:
+        except errors.ALMAError as error:
             raise self._doubt() if unsettled else error from error
 
     def execute_alone(self, statement: str, watch: Callable[[Any], None] | None = None) -> None:
@@ -184,7 +186,7 @@ class Database:
                 if watch is not None:
                     connection.add_notice_handler(watch)
                 try:
-                    connection.execute(f"SET lock_timeout = {int(self._timeout * 1000)}")
+                    connection.execute(f"SET lock_timeout = {int(self._timeout * 1000)}; SET statement_timeout = 0")
                     connection.execute(statement)
                 finally:
                     # Its settings and handlers go with it.
@@ -212,28 +214,19 @@ class Database:
         connection.execute("COMMIT")
         return "committed" if rows else "doubtful"
 
-    def _doubt(self) -> UnavailableError:
-        return UnavailableError(
-            f"{self.place}: the connection broke during a commit, and it is unknown whether the write was stored; "
-            "read the records before you write them again"
-        )
+    def _doubt(self) -> errors.UnavailableError:
+        doubt = "it is unknown whether the write was stored; read the records before you write them again"
+        return errors.UnavailableError(f"{self.place}: the connection broke during a commit, and {doubt}")
 
     def _begin(self, mode: str) -> str:
-        settings = {
-            "search_path": f"{quote_name(self.schema)}, {quote_name(self.vector_schema)}",
-            "alma.tenant": f"={self.tenant}",
-            "lock_timeout": str(int(self._timeout * 1000)),
-            "jit": "off",
-        }
-        return f"BEGIN {mode}; SELECT {', '.join(set_locally(*setting) for setting in settings.items())}"
+        return f"BEGIN {mode}; SELECT {self._settings}"
 
     # --- changes by other processes
 
     def read_revision(self, *, by_notices: bool) -> object:
         """Return a value that differs from an earlier one if any process wrote in between."""
         if not by_notices:
-            query = "SELECT pg_current_snapshot()::text, pg_postmaster_start_time()"
-            return self.read(lambda connection: connection.execute(query).fetchone())
+            return self.fetch("SELECT pg_current_snapshot()::text, pg_postmaster_start_time()")[0]
         self._check_fork()
         with self._listen_lock:
             try:
@@ -298,7 +291,7 @@ class Database:
         self._check_fork()
         slots = self._slots
         if not slots.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
-            raise BusyError(f"all {self._size} connections stayed in use; try again, or raise pool_size")
+            raise errors.BusyError(f"all {self._size} connections stayed in use; try again, or raise pool_size")
         try:
             with self._lock:
                 if self._is_closed:
@@ -314,20 +307,18 @@ class Database:
             slots.release()
 
     def _take_back(self, connection: Connection) -> None:
+        if self._pid != os.getpid() or connection not in self._all:
+            return  # It belongs to the process that forked this one, or is closed.
         if connection.info.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
             with suppress(psycopg.Error):
                 connection.execute("ROLLBACK")
-        closing: list[Connection] = []
         with self._lock:
-            if connection.closed or self._is_closed or connection.info.transaction_status != TransactionStatus.IDLE:
-                closing = [connection]
-            if connection.broken:
-                # The others are likely to be lost as well.
-                closing += self._idle
-                self._idle = []
-            if not closing:
-                self._idle.append(connection)
-        for one in closing:
+            self._idle.append(connection)
+            is_idle = connection.info.transaction_status == TransactionStatus.IDLE
+            # If one is lost, the others are likely to be lost as well.
+            lost = [] if is_idle and not self._is_closed else self._idle
+            self._idle = self._idle if lost is not self._idle else []
+        for one in lost:
             self._discard(one)
 
     def _discard(self, connection: Connection) -> None:
@@ -351,8 +342,6 @@ class Database:
                 if is_over or not self._is_passing(error):
                     # The chain of a failed connection may quote the connection string.
                     raise self._translate(error) from (error if error.sqlstate else None)
-            except UnicodeEncodeError as error:
-                raise refuse_text(error) from error
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -363,7 +352,7 @@ class Database:
         is_starting = any(sign in str(error) for sign in ("starting up", "recovery", "too many", "connection slots"))
         return isinstance(error, psycopg.OperationalError) and (is_starting or (self._is_open and not is_refused))
 
-    def _translate(self, error: psycopg.Error) -> ALMAError:
+    def _translate(self, error: psycopg.Error) -> errors.ALMAError:
         reason = " ".join(str(error).split())
         state = error.sqlstate or ""
         if not state and isinstance(error, psycopg.OperationalError):
@@ -371,29 +360,29 @@ class Database:
             shown = reason if "@" not in reason and self.place.startswith("PostgreSQL at") else "check the dsn"
             if any(sign in reason for sign in _REFUSED):
                 return ConfigError(f"{self.place} refused the connection: {shown}")
-            return UnavailableError(f"{self.place} cannot be reached; check the dsn and that the server runs ({shown})")
+            why = f"cannot be reached; check the dsn and that the server runs ({shown})"
+            return errors.UnavailableError(f"{self.place} {why}")
         for prefix, (kind, message) in _CLASSES.items():
             if state.startswith(prefix):
                 return kind(f"{self.place}: {message.format(reason)}")
-        if state.startswith(("08", "57P0")):
-            return UnavailableError(f"{self.place}: the connection was lost; try again")
         return StorageError(f"{self.place}: {reason}")
 
 
 def escape_text(text: str) -> str:
     """Return text without NUL, which PostgreSQL cannot hold; the order is the same, and `restore_text` undoes it."""
     text = str.__str__(text)
-    return text if text.isprintable() else text.replace("\1", "\1\2").replace("\0", "\1\1")
+    if text.isprintable():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise errors.ValidationError(f"{text[:50]!r} is not valid Unicode: {error.reason}") from error
+    return text.replace("\1", "\1\2").replace("\0", "\1\1")
 
 
 def restore_text(text: str) -> str:
     """Return the text that was escaped."""
     return text.replace("\1\1", "\0").replace("\1\2", "\1") if "\1" in text else text
-
-
-def refuse_text(error: UnicodeEncodeError) -> ValidationError:
-    """Return the error for text that is not valid Unicode."""
-    return ValidationError(f"a text is not valid Unicode: {error.reason} at character {error.start}")
 
 
 def set_locally(name: str, value: str) -> str:
@@ -412,10 +401,8 @@ def _read_options(dsn: str, timeout: float) -> tuple[dict[str, Any], str]:
         parts = conninfo_to_dict(dsn)
     except psycopg.Error:
         # The reason quotes the string.
-        raise ConfigError(
-            "dsn is not a connection string of PostgreSQL; write postgresql://user:password@host:5432/database and "
-            "percent-encode special characters of the password"
-        ) from None
+        advice = "write postgresql://user:password@host:5432/database, with special characters percent-encoded"
+        raise ConfigError(f"dsn is not a connection string of PostgreSQL; {advice}") from None
     options = {"connect_timeout": max(2, int(timeout)), "application_name": "alma", "client_encoding": "utf8"}
     options |= {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
     place = f"{parts.get('host') or 'the local server'}{':' if parts.get('port') else ''}{parts.get('port') or ''}"

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import psycopg  # Checked by `database`.
 
-from ...errors import BusyError, ConfigError, NewerStoreError, ReadOnlyError, ValidationError
+from ...errors import BusyError, ConfigError, NewerStoreError, ReadOnlyError
 from .database import Connection, Database, quote_name
 
 # What can be filtered by: columns of `record` and of `passage`.
@@ -112,19 +112,14 @@ def _read_version(connection: Connection, db: Database) -> int:
     """Return the version of the schema, 0 if there is none; raise if it is newer than this program."""
     query = "SELECT nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'"
     if row := connection.execute(query).fetchone():
-        db.vector_schema = row[0]
-    query = "SELECT to_regclass(%s) IS NOT NULL"
-    [(is_there,)] = connection.execute(query, (f"{quote_name(db.schema)}.meta",)).fetchall()
-    if not is_there:
+        db.set_vector_schema(row[0])
+    meta = f"{quote_name(db.schema)}.meta"
+    if connection.execute("SELECT to_regclass(%s)", (meta,)).fetchone() == (None,):
         return 0
-    [(version,)] = connection.execute(
-        f"SELECT value FROM {quote_name(db.schema)}.meta WHERE name = 'version'"
-    ).fetchall()
+    [(version,)] = connection.execute(f"SELECT value FROM {meta} WHERE name = 'version'").fetchall()
     if version > len(MIGRATIONS):
-        raise NewerStoreError(
-            f"{db.place}, schema {db.schema} has format {version}, but this version of alma reads up to "
-            f"{len(MIGRATIONS)}; update alma"
-        )
+        problem = f"has format {version}, but this version of alma reads up to {len(MIGRATIONS)}; update alma"
+        raise NewerStoreError(f"{db.place}, schema {db.schema} {problem}")
     return int(version)
 
 
@@ -155,20 +150,10 @@ def _create_extension(connection: Connection, db: Database) -> None:
         if row[0] is None:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
     except psycopg.errors.InsufficientPrivilege as error:
-        raise ConfigError(
-            f"the role may not install pgvector in {db.place}; ask its administrator to run CREATE EXTENSION vector"
-        ) from error
-    version = row[0] or row[1]
-    if tuple(map(int, version.split(".")[:2])) < (0, 8):
-        raise ConfigError(
-            f"{db.place} has pgvector {version}; update it to 0.8 or newer, then ALTER EXTENSION vector UPDATE"
-        )
-
-
-def check_dimension(dim: int) -> None:
-    """Raise ValidationError for a vector that is too long to be stored."""
-    if dim > MOST_STORED:
-        raise ValidationError(f"a vector has {dim} dimensions; PostgreSQL stores at most {MOST_STORED}")
+        problem = "may not install pgvector; ask its administrator to run CREATE EXTENSION vector"
+        raise ConfigError(f"the role of {db.place} {problem}") from error
+    if tuple(map(int, (row[0] or row[1]).split(".")[:2])) < (0, 8):
+        raise ConfigError(f"{db.place} has pgvector {row[0] or row[1]}; install 0.8 and ALTER EXTENSION vector UPDATE")
 
 
 # --- indexes of vectors
@@ -196,14 +181,13 @@ def build_index(db: Database, dim: int) -> bool:
         return False
     schema, vector = (quote_name(name) for name in (db.schema, db.vector_schema))
     table, name = place[0] if "." in place[0] else f"{schema}.{place[0]}", place[1]
-    query = "SELECT 1 FROM pg_stat_progress_create_index WHERE index_relid = to_regclass(%s) OR relid = to_regclass(%s)"
-    if db.read(lambda connection: connection.execute(query, (name, table)).fetchone()):
+    if db.fetch("SELECT 1 FROM pg_stat_progress_create_index WHERE relid = to_regclass(%s)", (table,)):
         return False
     # What a crash left of an earlier attempt.
     db.execute_alone(f"DROP INDEX CONCURRENTLY IF EXISTS {schema}.{name}")
     db.execute_alone(
-        f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table} "
-        f"USING hnsw ((vec::{vector}.halfvec({dim})) {vector}.halfvec_cosine_ops) WHERE dim = {dim}"
+        f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table}"
+        f" USING hnsw ((vec::{vector}.halfvec({dim})) {vector}.halfvec_cosine_ops) WHERE dim = {dim}"
     )
     db.execute_alone(f"ANALYZE {table}")
     return True
@@ -212,25 +196,13 @@ def build_index(db: Database, dim: int) -> bool:
 # --- damage
 
 _PROBLEMS = {
-    "passages without a record": (
-        "passage p WHERE p.tenant = %(tenant)s"
-        " AND NOT EXISTS (SELECT 1 FROM record r WHERE r.tenant = p.tenant AND r.id = p.id)"
-    ),
-    "entries of words without a record": (
-        "term t WHERE t.tenant = %(tenant)s"
-        " AND NOT EXISTS (SELECT 1 FROM record r WHERE r.tenant = t.tenant AND r.id = t.id)"
-    ),
-    "records with missing passages": (
-        "record r WHERE r.tenant = %(tenant)s AND r.passages <>"
-        " (SELECT count(*) FROM passage p WHERE p.tenant = r.tenant AND p.id = r.id)"
-    ),
-    "passages whose columns differ from those of their record": (
-        "record r JOIN passage p USING (tenant, id) WHERE r.tenant = %(tenant)s AND "
-        + "({}) IS DISTINCT FROM ({})".format(*(", ".join(f'{t}."{name}"' for name in NAMES + TIMES) for t in "rp"))
-    ),
-    "vectors of another dimension than noted": (
-        "passage p WHERE p.tenant = %(tenant)s AND vector_dims(p.vec) <> p.dim"
-    ),
+    "passages without a record": "passage p LEFT JOIN record r USING (tenant, id) WHERE r.id IS NULL",
+    "entries of words without a record": "term t LEFT JOIN record r USING (tenant, id) WHERE r.id IS NULL",
+    "records with missing passages": "record WHERE passages <>"
+    " (SELECT count(*) FROM passage p WHERE p.tenant = record.tenant AND p.id = record.id)",
+    "passages whose columns differ from those of their record": "record r JOIN passage p USING (tenant, id) WHERE "
+    + "({}) IS DISTINCT FROM ({})".format(*(", ".join(f'{t}."{name}"' for name in NAMES + TIMES) for t in "rp")),
+    "vectors of another dimension than noted": "passage WHERE vector_dims(vec) <> dim",
 }
 
 
@@ -238,12 +210,14 @@ def find_problems(connection: Connection, tenant: str) -> list[str]:
     """Return what is wrong with the rows of a tenant and with the indexes."""
     problems = []
     for what, rows in _PROBLEMS.items():
-        [(count,)] = connection.execute(f"SELECT count(*) FROM {rows}", {"tenant": tenant}).fetchall()
+        [(count,)] = connection.execute(f"SELECT count(*) FROM {rows} AND tenant = %s", (tenant,)).fetchall()
         if count:
             problems.append(f"{count} {what}")
-    query = """SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON oid = indrelid
-        WHERE relnamespace = current_schema()::regnamespace AND NOT (indisvalid AND indisready) AND NOT EXISTS
-        (SELECT 1 FROM pg_stat_progress_create_index p WHERE p.index_relid = indexrelid)"""
+    query = (
+        "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON oid = indrelid"
+        " WHERE relnamespace = quote_ident(current_schema())::regnamespace AND NOT (indisvalid AND indisready)"
+        " AND NOT EXISTS (SELECT 1 FROM pg_stat_progress_create_index p WHERE p.index_relid = indexrelid)"
+    )
     for (name,) in connection.execute(query).fetchall():
         problems.append(f"the index {name} is not valid: run REINDEX INDEX CONCURRENTLY {name}")
     return problems

@@ -17,7 +17,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from itertools import accumulate
+from itertools import accumulate, count
 from typing import Any, NamedTuple
 
 from ...errors import MissingExtraError, ValidationError
@@ -26,23 +26,14 @@ from ...types.query import Hit, Where
 from ...types.record import Vector, cosines
 from ...types.times import to_micros
 from .database import Connection, escape_text, set_locally
-from .schema import MOST_INDEXED, find_index
+from .schema import MOST_INDEXED, NAMES, find_index
 
 try:
     import numpy as np
 except ImportError as error:
     raise MissingExtraError("numpy", "postgres", "The store in PostgreSQL") from error
 
-_COLUMNS = {
-    "kinds": "kind",
-    "projects": "project",
-    "agents": "agent",
-    "users": "user",
-    "sessions": "session",
-    "statuses": "status",
-    "keys": "key",
-    "embedders": "embedder",
-}
+_COLUMNS = {"statuses" if name == "status" else f"{name}s": name for name in NAMES}  # By the name of the condition.
 
 
 class Clause(NamedTuple):
@@ -77,7 +68,7 @@ def compile_filter(where: Where, tenant: str, *, body: str = "t.body") -> Clause
         # To Python 1, 1.0 and True are equal.
         values = [value, *((bool(value), int(value)) if value in (0, 1) and not isinstance(value, str) else ())]
         sql.append(f"coalesce({_BODY.format(body)} -> %s, 'null') = ANY(%s::jsonb[])")
-        params += [json.loads(_encode_json(name)), [_encode_json(one) for one in values]]
+        params += [escape_text(json.loads(_encode_json(name))), [_encode_json(one) for one in values]]
     return Clause(" AND ".join(sql), tuple(params))
 
 
@@ -89,7 +80,7 @@ PASSAGE_BODY = "(SELECT r.body FROM record r WHERE r.tenant = t.tenant AND r.id 
 
 def _encode_json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False).replace(_NUL, _INSTEAD)
+        return json.dumps(value, allow_nan=False).replace(_NUL, _INSTEAD)
     except (TypeError, ValueError) as error:
         raise ValidationError(f"records cannot be searched for a field that is {value!r}: it is not JSON") from error
 
@@ -97,13 +88,13 @@ def _encode_json(value: Any) -> str:
 # --- vectors
 
 _MOST_BY_INDEX = 2000  # More rows than this are ranked exactly.
-_WIDENINGS = 3
+_WIDENINGS = 2
 _ROUNDING = 1e-12  # Up to 1,024 dimensions a dot product of codes is an integer that the server computes exactly.
 _COARSE_ROUNDING = 1e-5
 _PROBE_SECONDS = 30.0
+_LEAST_CANDIDATES, _MOST_SCANNED = 200, 100_000  # What the index compares at least and at most.
 
-_CODES = np.arange(256, dtype="u1").view("i1").tolist()
-_DIGITS = [str(code) for code in _CODES]
+_DIGITS = [str(code - 256 if code > 127 else code) for code in range(256)]
 
 
 def encode_vector(vector: Vector) -> str | None:
@@ -123,55 +114,39 @@ class Searcher:
 
     def __init__(self, tenant: str, exact_rows: int, index_rows: int) -> None:
         self._tenant, self._exact_rows, self._index_rows = tenant, exact_rows, index_rows
-        self._lacking: set[int] = set()  # Dimensions with many vectors and no index.
-        self._probes: dict[int, tuple[bool, float]] = {}
+        self.lacking: set[int] = set()  # Dimensions with many vectors and no index.
+        self.probes: dict[int, tuple[bool, float]] = {}  # Whether a dimension has an index, and when that was asked.
 
     def find_nearest(self, connection: Connection, vector: Vector, where: Where, limit: int) -> list[Hit]:
         """Return the records whose best vector is nearest, best first; ties by id."""
         clause = compile_filter(where, self._tenant, body=PASSAGE_BODY)
         clause = Clause(f"{clause.sql} AND t.dim = {len(vector)}", clause.params)
         wanted = 2 * limit + 16  # A record may have several vectors among the best.
-        is_indexed = (
-            any(vector)
-            and wanted <= _MOST_BY_INDEX
-            and self._has_index(connection, len(vector))
-            and estimate_rows(connection, clause) > self._exact_rows
-        )
-        hits: list[Hit] = []
-        for widening in range(_WIDENINGS):
+        is_indexed = any(vector) and wanted <= _MOST_BY_INDEX and self._has_index(connection, len(vector))
+        is_indexed = is_indexed and estimate_rows(connection, clause) > self._exact_rows
+        for widening in count():
             most = wanted * 8**widening
-            fetch = _fetch_by_index if is_indexed and most <= _MOST_BY_INDEX else _fetch_exactly
-            rows = fetch(connection, vector, clause, most)
+            is_indexed = is_indexed and most <= _MOST_BY_INDEX
+            rows = (_fetch_by_index if is_indexed else _fetch_exactly)(connection, vector, clause, most)
             hits = _rank_rows(vector, rows)[:limit]
-            is_sure = fetch is _fetch_exactly or (bool(hits) and hits[-1].score > 0.0)
-            if len(rows) == most and is_sure and _is_certain(hits, limit, rows[-1][2], vector):
-                return hits
-            if fetch is _fetch_exactly and len(rows) < most:
-                return hits
-            # The index gave up, or what it does not hold counts.
-            is_indexed = is_indexed and len(rows) == most and hits[-1].score > 0.0
+            if is_indexed and (len(rows) < most or hits[-1].score <= 0.0):
+                is_indexed = False  # It gave up, or zero vectors count, which it does not hold.
+            elif len(rows) < most or _is_certain(hits, limit, rows[-1][2], vector):
+                break
+            elif len(hits) == limit and widening == _WIDENINGS:
+                break  # There are very many ties.
         return hits
 
     def _has_index(self, connection: Connection, dim: int) -> bool:
-        has_index, moment = self._probes.get(dim, (False, -math.inf))
+        has_index, moment = self.probes.get(dim, (False, -math.inf))
         if not has_index and moment + _PROBE_SECONDS < time.monotonic() and dim <= MOST_INDEXED:
             place = find_index(connection, self._tenant, dim)
             has_index = place is not None and place[2]
-            self._probes[dim] = (has_index, time.monotonic())
+            self.probes[dim] = (has_index, time.monotonic())
             everything = Clause(f"t.tenant = %s AND t.dim = {dim}", (self._tenant,))
             if not has_index and estimate_rows(connection, everything) >= self._index_rows:
-                self._lacking.add(dim)
+                self.lacking.add(dim)
         return has_index
-
-    def lacks_index(self, dim: int) -> bool:
-        """Return whether an index for this dimension should be built; true once."""
-        lacks = dim in self._lacking
-        self._lacking.discard(dim)
-        return lacks
-
-    def forget_probes(self) -> None:
-        """Look for indexes again."""
-        self._probes.clear()
 
 
 def estimate_rows(connection: Connection, clause: Clause, table: str = "passage") -> int:
@@ -182,36 +157,36 @@ def estimate_rows(connection: Connection, clause: Clause, table: str = "passage"
 
 
 Row = tuple[str, bytes, float]  # The id, the vector as it is sent, and its distance.
-_SELECT = "SELECT t.id, coalesce(halfvec_send(t.vec), int4send(t.dim)), {} AS d FROM passage t WHERE {} ORDER BY {}"
+_SELECT = (
+    "SELECT s.id, coalesce(halfvec_send(s.vec), int4send(s.dim)), s.d FROM"
+    " (SELECT t.id, t.vec, t.dim, {} AS d FROM passage t WHERE {} ORDER BY {} LIMIT %s) s"
+)
 
 
 def _fetch_exactly(connection: Connection, vector: Vector, clause: Clause, most: int) -> list[Row]:
     # The distance is no bare operator here, so no index is taken for it.
-    select = _SELECT.format("coalesce(t.vec <=> %s::halfvec, 1.0)", clause.sql, "d, t.id LIMIT %s")
+    select = _SELECT.format("coalesce(t.vec <=> %s::halfvec, 1.0)", clause.sql, "d, t.id")
     params = (encode_vector(vector), *clause.params, most)
     return connection.execute(select, params, binary=True).fetchall()
 
 
 def _fetch_by_index(connection: Connection, vector: Vector, clause: Clause, most: int) -> list[Row]:
     settings = {
-        "hnsw.ef_search": str(min(1000, max(EF_SEARCH, 2 * most))),
+        "hnsw.ef_search": str(min(1000, max(_LEAST_CANDIDATES, 2 * most))),
         "hnsw.iterative_scan": "relaxed_order",
-        "hnsw.max_scan_tuples": str(MAX_SCAN_TUPLES),
+        "hnsw.max_scan_tuples": str(_MOST_SCANNED),
         "hnsw.scan_mem_multiplier": "8",
         # No other plan gives the order without sorting.
         "enable_sort": "off",
     }
     connection.execute("SELECT " + ", ".join(set_locally(*setting) for setting in settings.items()))
     distance = f"t.vec::halfvec({len(vector)}) <=> %s::halfvec({len(vector)})"
-    select = _SELECT.format(distance, clause.sql, f"{distance} LIMIT %s")
+    select = _SELECT.format(distance, clause.sql, distance)
     query = encode_vector(vector)
     rows = connection.execute(select, (query, *clause.params, query, most), binary=True).fetchall()
+    # In a snapshot other queries follow.
     connection.execute(f"SELECT {set_locally('enable_sort', 'on')}")
     return sorted(rows, key=lambda row: row[2])
-
-
-EF_SEARCH = 200
-MAX_SCAN_TUPLES = 100_000
 
 
 def _rank_rows(vector: Vector, rows: Sequence[Row]) -> list[Hit]:
@@ -232,17 +207,19 @@ def _is_certain(hits: list[Hit], limit: int, last: float, vector: Vector) -> boo
 
 # --- words
 
-BUDGET = 10_000  # So many entries of rare words are ranked.
+BUDGET = 6_000  # So many entries of rare words are ranked.
 POOL = 2_000  # So many of the newest records are searched for common words.
 _REMEMBER_SECONDS = 300.0
-_LONGEST = 200
+MOST_BYTES = 1_000_000  # Of all words, links and tags: a tsvector holds a megabyte.
+_LONGEST = 200  # Longer words are cut.
+_FIRST = 200
 _PIVOT = 24  # About as many different words has a record.
 _WORD = re.compile(r"[^\W_]+")
 
 
 def make_term(tenant: str, name: str, mark: str) -> str:
     """Return the term for a link or a tag."""
-    return f"{_make_prefix(tenant)}{mark}:{blake2b(escape_text(name).encode(), digest_size=16).hexdigest()}"
+    return f"{_make_prefix(tenant)}{mark}:{blake2b(escape_text(name).encode(), digest_size=10).hexdigest()}"
 
 
 def _make_prefix(tenant: str) -> str:
@@ -250,15 +227,20 @@ def _make_prefix(tenant: str) -> str:
     return f"{blake2b(tenant.encode(), digest_size=6).hexdigest()}:" if tenant else ""
 
 
-def list_terms(tenant: str, text: str) -> list[str]:
-    """Return the different words of a text, by their stems, as they are indexed."""
+def list_terms(tenant: str, text: str, room: int = MOST_BYTES) -> list[str]:
+    """Return the different words of a text, by their stems, as they are indexed; no more than there is room for."""
     if not text.isascii():
         text = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
     prefix, terms = _make_prefix(tenant), dict[str, None]()
     for word in _WORD.findall(text.casefold()):
         if len(word) > _LONGEST:
             word = f"{word[:20]}{blake2b(word.encode(), digest_size=16).hexdigest()}"
-        terms[prefix + stem(word)] = None
+        term = prefix + stem(word)
+        if term not in terms:
+            room -= len(term.encode())
+            if room < 0:
+                break
+            terms[term] = None
     return list(terms)
 
 
@@ -311,12 +293,20 @@ class WordSearcher:
         weights = [math.log(1.0 + (total - count + 0.5) / (count + 0.5)) for count in counts]
         # As BM25 does, if each word occurs once.
         select = (
-            f"SELECT t.id, sum(w.weight) / (0.4 + 0.6 * max(f.size) / {_PIVOT}.0 + 1.0) AS score FROM {source} f"
-            " JOIN unnest(%s::float8[]) WITH ORDINALITY AS w (weight, n) ON w.n = f.n"
-            f" JOIN record t ON t.id = f.id AND {clause.sql}"
-            " GROUP BY t.id, t.created_at ORDER BY score DESC, t.created_at DESC, t.id DESC LIMIT %s"
+            f"SELECT f.id, sum(w.weight) / (1.4 + 0.6 * max(f.size) / {_PIVOT}.0) AS score FROM {source} f"
+            " JOIN unnest(%s::float8[]) WITH ORDINALITY AS w (weight, n) ON w.n = f.n{}"
+            " GROUP BY f.id ORDER BY score DESC, f.id DESC LIMIT %s"
         )
-        rows = connection.execute(select, (*params, weights, *clause.params, limit)).fetchall()
+        most = max(_FIRST, 8 * limit)
+        best = connection.execute(select.format(""), (*params, weights, most)).fetchall()
+        names = [name for name, _ in best]
+        query = f"SELECT t.id FROM record t WHERE {clause.sql} AND t.id = ANY(%s)"
+        passing = {name for (name,) in connection.execute(query, (*clause.params, names))}
+        rows = [row for row in best if row[0] in passing][:limit]
+        if len(rows) < limit and len(best) == most:
+            # Too few of the best pass the filter: all are asked about.
+            join = f" JOIN record t ON t.id = f.id AND {clause.sql}"
+            rows = connection.execute(select.format(join), (*params, weights, *clause.params, limit)).fetchall()
         return [Hit(name, float(score)) for name, score in rows]
 
     def _count_terms(self, connection: Connection, terms: Iterable[str]) -> None:
@@ -328,8 +318,8 @@ class WordSearcher:
         if not unknown:
             return
         [(counts,)] = connection.execute("SELECT count_terms(%s::text[], %s)", (unknown, BUDGET)).fetchall()
-        for term, count in zip(unknown, counts, strict=True):
-            self._counts[term] = count
+        self._counts |= zip(unknown, counts, strict=True)
+        for term in unknown:
             if self._counts[term] >= BUDGET:
                 condition = Clause("t.terms @@ %s::tsquery", (f"'{term}'",))
                 self._counts[term] = max(BUDGET + 1, estimate_rows(connection, condition, "term"))

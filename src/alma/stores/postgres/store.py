@@ -15,10 +15,10 @@ from ...types.query import Hit, Where
 from ...types.record import NONE, Evidence, Provenance, Record, Status, Vector
 from ...types.times import from_micros, to_micros
 from ..memory import refuse_record, refuse_version
-from . import schema
+from . import schema, search
 from .database import Connection, Database, escape_text, restore_text
-from .schema import NAMES, TIMES
-from .search import Searcher, WordSearcher, compile_filter, decode_vector, encode_vector, list_terms, make_term
+from .schema import NAMES, TIMES, prepare_schema
+from .search import Searcher, WordSearcher, compile_filter, decode_vector, encode_vector
 
 _log = logging.getLogger("alma.stores.postgres")
 
@@ -47,7 +47,7 @@ _UPSERT = (
     f"INSERT INTO record (tenant, {_COLUMNS}) SELECT %s, {_VALUES} FROM unnest({_SENT}) AS u ({_COLUMNS})"
     " ON CONFLICT (tenant, id) DO UPDATE SET "
     + ", ".join(f'"{name}" = excluded."{name}"' for name in _TYPES if name != "id")
-    + " WHERE record.version < excluded.version RETURNING id, xmax <> 0"
+    + " WHERE record.version < excluded.version RETURNING id"
 )
 _SHARED = [*NAMES, *TIMES]
 _PASSAGE_COLUMNS = _list_columns(_SHARED)
@@ -114,28 +114,21 @@ class PostgresStore:
         read_only: bool = False,
         partitions: int = 0,
         notify: bool = True,
-        exact_rows: int = 30_000,
+        exact_rows: int = 20_000,
         index_rows: int = 20_000,
     ) -> None:
         if not dsn or not schema or pool_size < 1 or timeout <= 0:
             raise ConfigError(
                 "storage 'postgres' needs a dsn and a schema, a pool_size of at least 1 and a timeout > 0"
             )
-        self._db = Database(
-            dsn,
-            schema=schema,
-            tenant=tenant,
-            pool_size=pool_size,
-            timeout=timeout,
-            read_only=read_only,
-        )
+        self._db = Database(dsn, schema, tenant, pool_size, timeout, read_only)
         self._hears_notices = notify and not pooler
         self._notifies = notify
         self._index_rows = index_rows
         self._searcher = Searcher(self._db.tenant, exact_rows, index_rows)
         self._words = WordSearcher(self._db.tenant)
         self._building = threading.Lock()
-        _prepare(self._db, partitions)
+        prepare_schema(self._db, partitions)
 
     def put(self, records: Sequence[Record]) -> None:
         """Store new or newer records, all or none."""
@@ -162,7 +155,7 @@ class PostgresStore:
     def get(self, ids: Sequence[str]) -> list[Record]:
         """Return the records with these ids, in order; unknown ids are left out."""
         names = [escape_text(name) for name in ids]
-        records = {record.id: record for record in self._db.read(lambda connection: self._read(connection, names))}
+        records = {record.id: record for record in map(_decode_row, self._fetch(names))}
         return [records[name] for name in map(str.__str__, ids) if name in records]
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -185,21 +178,15 @@ class PostgresStore:
         """Which records is settled at the start; their content is read page by page while the caller goes on."""
         clause = compile_filter(where, self._db.tenant)
         if limit is not None and limit <= _PAGE:
-
-            def read_all(connection: Connection) -> list[Record]:
-                select = f"{_SELECT}{clause.sql}{_NEWEST}"
-                return [_decode_row(row) for row in connection.execute(select, (*clause.params, limit), binary=True)]
-
-            return iter(self._db.read(read_all) if limit > 0 else [])
+            params = (*clause.params, max(limit, 0))
+            return map(_decode_row, self._db.fetch(f"{_SELECT}{clause.sql}{_NEWEST}", params, binary=True))
         query = f"SELECT t.id FROM record t WHERE {clause.sql}{_NEWEST}"
-        rows = self._db.read(lambda connection: connection.execute(query, (*clause.params, limit)).fetchall())
-        ids = [name for (name,) in rows]
+        ids = [name for (name,) in self._db.fetch(query, (*clause.params, limit))]
 
         def read_pages() -> Iterator[Record]:
             for start in range(0, len(ids), _PAGE):
                 page = ids[start : start + _PAGE]
-                records = self._db.read(lambda connection, page=page: self._read(connection, page))  # type: ignore[misc]
-                by_id = {record.id: record for record in records if where.accepts(record)}
+                by_id = {record.id: record for record in map(_decode_row, self._fetch(page)) if where.accepts(record)}
                 # It may have been deleted or changed since the scan began.
                 yield from (by_id[name] for name in map(restore_text, page) if name in by_id)
 
@@ -210,7 +197,7 @@ class PostgresStore:
         if limit <= 0:
             return []
         hits = self._db.read(lambda connection: self._searcher.find_nearest(connection, vector, where, limit))
-        if self._searcher.lacks_index(len(vector)) and not self._db.read_only:
+        if len(vector) in self._searcher.lacking and not self._db.read_only:
             self._build_in_background(len(vector))
         return [Hit(restore_text(hit.id), hit.score) for hit in hits]
 
@@ -225,7 +212,7 @@ class PostgresStore:
         """Return how many records there are of each kind, agent and status."""
         clause = compile_filter(where, self._db.tenant)
         query = f"SELECT kind, agent, status, count(*) FROM record t WHERE {clause.sql} GROUP BY kind, agent, status"
-        rows = self._db.read(lambda connection: connection.execute(query, clause.params).fetchall())
+        rows = self._db.fetch(query, clause.params)
         return {(restore_text(kind), restore_text(agent), status): many for kind, agent, status, many in rows}
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -240,13 +227,13 @@ class PostgresStore:
         """Return the problems; it takes about as long as reading everything."""
         problems = self._db.read(lambda connection: schema.find_problems(connection, self._db.tenant))
         query = "SELECT id FROM record WHERE tenant = %s"
-        rows = self._db.read(lambda connection: connection.execute(query, (self._db.tenant,)).fetchall())
-        for start in range(0, len(rows), _PAGE):
-            page = [name for (name,) in rows[start : start + _PAGE]]
-            try:
-                self._db.read(lambda connection, page=page: self._read(connection, page))  # type: ignore[misc]
-            except CorruptStoreError as error:
-                problems.append(str(error))
+        names = [name for (name,) in self._db.fetch(query, (self._db.tenant,))]
+        for start in range(0, len(names), _PAGE):
+            for row in self._fetch(names[start : start + _PAGE]):
+                try:
+                    _decode_row(row)
+                except CorruptStoreError as error:
+                    problems.append(str(error))
         return problems
 
     def vacuum(self) -> None:
@@ -259,33 +246,32 @@ class PostgresStore:
     def build_indexes(self) -> list[int]:
         """Build the missing indexes of vectors now; return the dimensions for which one was built."""
         query = "SELECT dim FROM passage WHERE tenant = %s AND dim > 0 GROUP BY dim HAVING count(*) >= %s ORDER BY dim"
-        params = (self._db.tenant, self._index_rows)
-        rows = self._db.read(lambda connection: connection.execute(query, params).fetchall())
+        rows = self._db.fetch(query, (self._db.tenant, self._index_rows))
         built = [dim for (dim,) in rows if schema.build_index(self._db, dim)]
-        self._searcher.forget_probes()
+        self._searcher.probes.clear()
         return built
 
     def close(self) -> None:
         """Close the store."""
         self._db.close()
 
-    def _read(self, connection: Connection, names: Sequence[str]) -> list[Record]:
-        select = f"{_SELECT}t.tenant = %s AND t.id = ANY(%s)"
-        rows = connection.execute(select, (self._db.tenant, list(names)), binary=True).fetchall() if names else []
-        return [_decode_row(row) for row in rows]
+    def _fetch(self, names: list[str]) -> list[tuple[Any, ...]]:
+        select = f"{_SELECT}t.tenant = %s AND t.id = ANY(%s::text[])"
+        return self._db.fetch(select, (self._db.tenant, names), binary=True)
 
     def _announce(self, connection: Connection) -> None:
         if self._notifies:
             connection.execute("SELECT pg_notify(%s, '')", (self._db.channel,))
 
     def _build_in_background(self, dim: int) -> None:
+        self._searcher.lacking.discard(dim)
         if not self._building.acquire(blocking=False):
             return
 
         def build() -> None:
             try:
                 schema.build_index(self._db, dim)
-                self._searcher.forget_probes()
+                self._searcher.probes.clear()
             except ALMAError as error:
                 _log.warning("no index for vectors of %d dimensions could be built: %s", dim, error)
             finally:
@@ -294,23 +280,14 @@ class PostgresStore:
         threading.Thread(target=build, name="alma-index", daemon=True).start()
 
 
-def _prepare(db: Database, partitions: int) -> None:
-    try:
-        schema.prepare_schema(db, partitions)
-    except BaseException:
-        db.close()
-        raise
-
-
 # --- writing
 
 
 def _encode_row(record: Record, tenant: str) -> Row:
     try:
         values = {name: escape_text(getattr(record, name)) for name in ("id", *NAMES, "superseded_by", "text")}
-        for vector in record.vectors:
-            schema.check_dimension(len(vector))
-        values["text"].encode()
+        if (dim := max(map(len, record.vectors), default=0)) > schema.MOST_STORED:
+            raise ValueError(f"a vector has {dim} dimensions; PostgreSQL stores at most {schema.MOST_STORED}")
         row = (
             *(values[name] for name in ("id", *NAMES)),
             *(None if (moment := getattr(record, name)) is None else to_micros(moment) for name in TIMES),
@@ -322,10 +299,13 @@ def _encode_row(record: Record, tenant: str) -> Row:
             _encode(dict(record.body)),
         )
         "".join(value for value in row if isinstance(value, str)).encode()
+        terms = [search.make_term(tenant, name, "l") for name in record.links]
+        terms += [search.make_term(tenant, name, "t") for name in record.tags]
+        if (room := search.MOST_BYTES - sum(map(len, terms))) < 0:
+            raise ValueError(f"it has {len(terms)} links and tags, which are too many")
+        terms += search.list_terms(tenant, record.text, room)
     except (TypeError, ValueError) as problem:
         raise refuse_record(record, problem) from problem
-    terms = list_terms(tenant, record.text)
-    terms += {make_term(tenant, name, mark) for mark in "lt" for name in (record.links if mark == "l" else record.tags)}
     passages = [(values["id"], i, len(vector), encode_vector(vector)) for i, vector in enumerate(record.vectors)]
     return Row(record, row, passages, _encode_array(terms) if terms else "")
 
@@ -338,22 +318,19 @@ def _encode_array(names: Sequence[str]) -> str:
 
 def _write_rows(connection: Connection, tenant: str, rows: list[Row]) -> None:
     columns = map(list, zip(*(row.values for row in rows), strict=True))
-    stored: dict[str, bool] = dict(connection.execute(_UPSERT, (tenant, *columns)).fetchall())
+    stored = {name for (name,) in connection.execute(_UPSERT, (tenant, *columns))}
     for row in rows:
         if row.values[0] not in stored:
             query = "SELECT version FROM record WHERE tenant = %s AND id = %s"
             [(version,)] = connection.execute(query, (tenant, row.values[0])).fetchall()
             raise refuse_version(row.record, version)
-    replaced = [row for row in rows if stored[row.values[0]]]
-    if replaced:
-        ids = [row.values[0] for row in replaced]
-        delete = (
-            "DELETE FROM passage p USING unnest(%s::text[], %s::int[]) AS u (id, many)"
-            " WHERE p.tenant = %s AND p.id = u.id AND p.i >= u.many"
-        )
-        connection.execute(delete, (ids, [len(row.passages) for row in replaced], tenant))
-        without = [row.values[0] for row in replaced if not row.terms]
-        connection.execute("DELETE FROM term WHERE tenant = %s AND id = ANY(%s)", (tenant, without))
+    delete = (
+        "DELETE FROM passage p USING unnest(%s::text[], %s::int[]) AS u (id, many)"
+        " WHERE p.tenant = %s AND p.id = u.id AND p.i >= u.many"
+    )
+    connection.execute(delete, ([row.values[0] for row in rows], [len(row.passages) for row in rows], tenant))
+    without = [row.values[0] for row in rows if not row.terms]
+    connection.execute("DELETE FROM term WHERE tenant = %s AND id = ANY(%s)", (tenant, without))
     if passages := [passage for row in rows for passage in row.passages]:
         connection.execute(_PASSAGES, (*map(list, zip(*passages, strict=True)), tenant))
     if terms := [(row.values[0], row.terms) for row in rows if row.terms]:
