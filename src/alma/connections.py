@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import os
+import signal
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import h11
@@ -39,24 +43,68 @@ def serve(
     with the `path` of the application. Running requests are given `last_seconds` to end.
     """
     with bind_socket(options.host, options.port) as listener:
-        port = int(listener.getsockname()[1])
-        config = uvicorn.Config(
-            build(port),
-            http=limit_connections(options.timeout, options.max_connections),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            ws="none",
-            lifespan="on",
-            ssl_certfile=options.certificate,
-            ssl_keyfile=options.key,
-            timeout_keep_alive=_IDLE_SECONDS,
-            timeout_graceful_shutdown=last_seconds,
-        )
-        address = f"{options.scheme}://{format_host(options.host)}:{port}{path}"
-        print(f"{name}: {address}", file=sys.stderr, flush=True)
-        uvicorn.Server(config).run(sockets=[listener])
+        app = build(int(listener.getsockname()[1]))
+        print_address(options, name, listener, path)
+        run_server(options, listener, app, last_seconds=last_seconds)
+
+
+def print_address(options: ListenOptions, name: str, listener: socket.socket, path: str = "") -> None:
+    """Print the URL of a listening socket under the name of the command."""
+    address = f"{options.scheme}://{format_host(options.host)}:{listener.getsockname()[1]}{path}"
+    print(f"{name}: {address}", file=sys.stderr, flush=True)
+
+
+def run_server(
+    options: ListenOptions,
+    listener: socket.socket,
+    app: Callable[..., Any],
+    *,
+    last_seconds: int,
+    drain_seconds: float = 0.0,
+    on_stop: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve an application on a listening socket until SIGTERM, then return; SIGINT raises KeyboardInterrupt.
+
+    `on_stop` is called by the first signal. SIGTERM takes effect `drain_seconds` later.
+    """
+    config = uvicorn.Config(
+        app,
+        http=limit_connections(options.timeout, options.max_connections),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        lifespan="on",
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=last_seconds,
+    )
+    _DrainingServer(config, drain_seconds, on_stop).run(sockets=[listener])
+
+
+class _DrainingServer(uvicorn.Server):
+    """Goes on serving for a while after SIGTERM, so that balancers notice that it is no longer ready."""
+
+    def __init__(self, config: uvicorn.Config, drain_seconds: float, on_stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._drain_seconds = drain_seconds
+        self._on_stop = on_stop
+        self._stop_at = math.inf
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._on_stop()
+        if sig != signal.SIGTERM:
+            super().handle_exit(sig, frame)
+        elif self._stop_at == math.inf:
+            # uvicorn would raise it again after the shutdown, and the process would not end with status 0.
+            self._stop_at = time.monotonic() + self._drain_seconds
+        else:
+            self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        return await super().on_tick(counter) or time.monotonic() >= self._stop_at
 
 
 @contextmanager

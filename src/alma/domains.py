@@ -33,7 +33,7 @@ from .text import digest
 from .types import times
 from .types.kinds import EVERYWHERE
 from .types.query import MemoryScope, Scopes, plain
-from .types.record import Status, new_id
+from .types.record import Record, Status, new_id
 
 if TYPE_CHECKING:
     from .memory import ALMA
@@ -331,10 +331,15 @@ def schema_of(alma: ALMA) -> DomainSchema | None:
     """Return the schema that a memory follows, or that is stored for its project; None if there is none."""
     if isinstance(alma.engine.scopes, SchemaScopes):
         return alma.engine.scopes.schema
-    for record in alma.engine.store.get([_make_id("project", alma.engine.project)]):
-        if record.kind == SCHEMA_KIND and record.status is Status.ACTIVE:
-            return from_json(record.body["schema"])
+    record = find_schema_record(alma.engine.store, alma.engine.project)
+    if record is not None and record.kind == SCHEMA_KIND and record.status is Status.ACTIVE:
+        return from_json(record.body["schema"])
     return None
+
+
+def find_schema_record(store: Store, project: str) -> Record | None:
+    """Return the record of the schema that a project follows, or None."""
+    return next(iter(store.get([_make_id("project", project)])), None)
 
 
 # -- storing

@@ -128,9 +128,12 @@ class BusyError(StorageError):
 
 
 class UnavailableError(StorageError):
-    """The database cannot be reached. Whether a write that was under way is stored is unknown."""
+    """The database cannot be reached, or the connection broke during a write."""
 
-    neutral = "the database cannot be reached; try again later"
+    neutral = (
+        "the database cannot be reached at the moment; try again. A write may have been stored: repeat it only with "
+        "its idempotency_key, or read first"
+    )
 
 
 class ReadOnlyError(StorageError):

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .domains import SCHEMA_KIND, apply_stored_schema
+from .domains import SCHEMA_KIND, apply_stored_schema, find_schema_record
 from .engine import validate
-from .engine.context import Settings
+from .engine.context import Notes, Settings
 from .errors import ScopeError, ValidationError
 from .operations import Operation, Parameter
 from .ports import Countable, Searchable, Store, Vacuumable
@@ -36,10 +36,14 @@ _STORE = ""
 class LazyMemory:
     """One memory for all threads, opened by the first call."""
 
-    def __init__(self, opener: Opener, *, may_approve: bool = True) -> None:
-        """`may_approve` is whether calls may activate memories from outside content."""
+    def __init__(self, opener: Opener, *, may_approve: bool = True, has_siblings: bool = False) -> None:
+        """`may_approve` is whether calls may activate memories from outside content.
+
+        `has_siblings` is whether other processes answer the same clients: then nothing waits in this one.
+        """
         self._opener = opener
         self.may_approve = may_approve
+        self._has_siblings = has_siblings
         self._lock = threading.Lock()
         self._alma: ALMA | None = None
 
@@ -48,7 +52,8 @@ class LazyMemory:
         with self._lock:
             if self._alma is None:
                 self._alma = self._opener()
-                self._alma.engine = replace(self._alma.engine, may_approve=self.may_approve)
+                notes = Notes(can_wait=not self._has_siblings)
+                self._alma.engine = replace(self._alma.engine, may_approve=self.may_approve, notes=notes)
             return self._alma
 
     def close(self) -> None:
@@ -74,7 +79,7 @@ class Projects:
         self._memory = memory
         self._settings = settings
         self._most = most
-        self._opened: OrderedDict[tuple[str, Bounds, bool], ALMA] = OrderedDict()
+        self._opened: OrderedDict[tuple[str, Bounds, bool], tuple[Any, ALMA]] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -94,13 +99,15 @@ class Projects:
         if bounds is not None and name not in bounds:
             raise ScopeError(f"the token may not use project {name!r}. Allowed: {', '.join(sorted(bounds))}.")
         key = (name, bounds, may_approve)
+        # Any process may have changed the project's schema since the last call.
+        record = find_schema_record(base.engine.store, name)
+        schema = record and (record.version, record.updated_at)
         with self._lock:
-            if key in self._opened:
-                self._opened.move_to_end(key)
-                return self._opened[key]
-        alma = self._open(base, name, bounds, may_approve)
+            opened = self._opened.get(key)
+        alma = opened[1] if opened and opened[0] == schema else self._open(base, name, bounds, may_approve)
         with self._lock:
-            alma = self._opened.setdefault(key, alma)
+            self._opened[key] = schema, alma
+            self._opened.move_to_end(key)
             while len(self._opened) > self._most:
                 self._opened.popitem(last=False)
         return alma
@@ -119,12 +126,6 @@ class Projects:
             may_approve=may_approve,
         )
         return apply_stored_schema(alma)
-
-    def renew(self, project: str) -> None:
-        """Reopen a project on next use, because its domain changed."""
-        with self._lock:
-            for key in [one for one in self._opened if one[0] == project]:
-                del self._opened[key]
 
     def close(self) -> None:
         """Close all memories."""

@@ -79,6 +79,7 @@ integrations:
   mcp          run the MCP server, or add it to an MCP client
   serve        run the HTTP server
   token        manage access tokens for `alma serve`
+  postgres     start and stop a PostgreSQL server on this machine
   completion   print a shell completion script
 
 """
@@ -155,6 +156,7 @@ _MODULES = {
     **dict.fromkeys(("doctor", "trust", "reindex", "vacuum", "migrate", "export", "backup", "import"), "store"),
     **dict.fromkeys(("work", "session", "workflow", "graph", "domains"), "work"),
     "demo": "demo",
+    "postgres": "postgres",
 }
 """The modules that declare commands, other than `commands`."""
 REVIEW = "run `alma list --status candidate`, and `alma update ID --status active` to approve one"

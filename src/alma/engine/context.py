@@ -105,9 +105,13 @@ class Notes:
     A retrieval waits a few hundredths of a second for a writer, not longer. Its note then waits here, in this process,
     and is written together with whatever is written next, at the latest when the memory is closed. Nothing is lost
     silently: what cannot be written then either is logged with its id.
+
+    Without `can_wait`, a retrieval waits for the writer instead: for servers of several processes, where the outcome
+    that names the retrieval may arrive at another process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, can_wait: bool = True) -> None:
+        self.can_wait = can_wait
         self.waiting: dict[str, Record] = {}
         self._lock = hold_at_fork(threading.Lock())
         self._pid = os.getpid()

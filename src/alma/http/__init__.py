@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from .. import listening
@@ -24,11 +23,10 @@ from ..errors import ConfigError, MissingExtraError
 from ..types.times import now, to_iso
 
 if TYPE_CHECKING:
-    from .app import App, RequestInfo
+    from .app import RequestInfo
 
 NAME = "alma serve"
 PORT = 8766
-_LAST_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +36,16 @@ class HttpOptions(listening.ListenOptions):
     port: int = listening.option(PORT, f"port to listen on (default {PORT}; 0 for any free port)")
     max_megabytes: float = listening.option(4.0, "maximum size of a request (default 4)")
     rate: float = listening.option(200.0, "maximum requests per second for each token (default 200; 0 for no limit)")
+    workers: int = listening.option(1, "number of processes that answer on the port (default 1)", metavar="N")
+    tokens: str | None = listening.option(
+        None,
+        "read the tokens from this file (default: $ALMA_TOKENS_FILE, or http-tokens.json beside the configuration)",
+        metavar="FILE",
+    )
+    drain: float = listening.option(
+        0.0, "keep serving so long after SIGTERM while /ready reports 503 (default 0)", metavar="SECONDS"
+    )
+    traces: bool = listening.option(False, "send OpenTelemetry traces to $OTEL_EXPORTER_OTLP_ENDPOINT")
     log_file: str | None = listening.option(
         None, "write the request log to this file (default: standard error)", metavar="FILE"
     )
@@ -59,6 +67,8 @@ def check_options(options: HttpOptions) -> None:
     """Raise ConfigError if the server cannot run with these options."""
     if not options.max_megabytes > 0 or not options.rate >= 0:
         raise ConfigError("--max-megabytes must be greater than 0, and --rate must be 0 or greater")
+    if options.workers < 1 or not options.drain >= 0:
+        raise ConfigError("--workers must be at least 1, and --drain must be 0 or greater")
     listening.check_options(options)
 
 
@@ -66,22 +76,13 @@ def serve(options: HttpOptions) -> None:
     """Serve until interrupted; running requests are finished first. Raise ALMAError if the server cannot start."""
     check_options(options)
     try:
-        from ..connections import serve as serve_app
-        from .app import open_projects, open_service
+        from .workers import serve_port
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette", "anyio", "h11"):
+        packages = ("fastapi", "uvicorn", "starlette", "anyio", "h11", "prometheus_client")
+        if (error.name or "").partition(".")[0] not in packages:
             raise
         raise MissingExtraError(str(error.name), "http", "The HTTP service") from error
-    with ExitStack() as stack:
-        # Before listening, so that a store that cannot be opened is reported here and not to each client.
-        path, projects = open_projects(options)
-        stack.callback(projects.close)
-
-        def build(port: int) -> App:
-            stream = stack.enter_context(open_log(options.log_file))
-            return open_service(options, port, path, projects, [partial(log_request, stream)])
-
-        serve_app(options, NAME, build, last_seconds=_LAST_SECONDS)
+    serve_port(options)
 
 
 # -- the log
@@ -127,6 +128,7 @@ def log_request(stream: IO[str], call: RequestInfo) -> None:
         "forwarded_for": call.forwarded_for,
         "bytes_in": call.received,
         "bytes_out": call.sent,
+        **({"trace_id": call.trace_id} if call.trace_id else {}),
     }
     # A log that cannot be written must not stop the server.
     with suppress(OSError, ValueError):

@@ -10,17 +10,19 @@ import asyncio
 import json
 import logging
 import math
+import os
 import re
 import secrets
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 from urllib.parse import unquote
 
 import anyio
@@ -29,6 +31,9 @@ from fastapi import FastAPI, Request, Response, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
 from pydantic import BaseModel, Field, create_model
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -46,15 +51,20 @@ from ..errors import (
     OverBudgetError,
     ScopeError,
     StorageError,
+    UnavailableError,
     ValidationError,
 )
 from ..listening import list_local_names
-from ..operations import DEEPEST, Effect, Operation, describe_unknown, operations
+from ..memory import ALMA
+from ..operations import DEEPEST, Operation, describe_unknown, operations
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
 from ..words import Health
 from . import HttpOptions, tokens
 from .tokens import NEEDED, Token, Tokens, TokenScope
+
+if TYPE_CHECKING:
+    from ..tracing import Tracer
 
 T = TypeVar("T")
 Handler = Callable[["HttpService", Request], Coroutine[Any, Any, Response]]
@@ -64,6 +74,7 @@ _AT_ONCE = 16
 """The number of operations that run at the same time; others wait for their turn."""
 _AT_ONCE_PER_TOKEN = 4
 """The number of operations of one token that run at the same time, so that slow calls leave room for other clients."""
+_READY_SECONDS = 5.0
 _PREFIX = "/v1/"
 _MAX_DIGITS = 300
 """Of a whole number, so that it stays finite as a float."""
@@ -76,7 +87,10 @@ _STATUSES = {
     ConflictError: 409,
     OverBudgetError: 429,
     BusyError: 503,
+    UnavailableError: 503,
 }
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable that names the folder in which `prometheus_client` adds up the figures of several processes."""
 _COMMANDS = {"ingest": "alma ingest", "export_rules": "alma rules export", "import_rules": "alma rules import"}
 """What to run on the server instead of the operations that are not offered."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -99,7 +113,7 @@ _DESCRIPTION = """Memory that learns from outcomes. To call an operation, POST i
 | 421 | the host name is not allowed |
 | 429 | too many requests, or a budget is used up |
 | 500 | internal error |
-| 503 | the store is busy: retry |"""
+| 503 | the store is busy or away, or the server is about to stop: retry after the time in `Retry-After` |"""
 
 
 class Problem(BaseModel):
@@ -117,32 +131,66 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def build(projects: Projects, tokens: Tokens, rules: GateRules, watchers: Iterable[Watcher] = ()) -> App:
-    """Return the ASGI application behind its gate. The memories are closed at shutdown."""
-    service = HttpService(projects, rules.body_seconds)
-    return RequestGate(service.app, rules, tokens, service.find_route, (service.metrics.count_call, *watchers))
+def build(
+    projects: Projects,
+    tokens: Tokens,
+    rules: GateRules,
+    watchers: Iterable[Watcher] = (),
+    is_stopping: threading.Event | None = None,
+    tracer: Tracer | None = None,
+) -> App:
+    """Return the ASGI application behind its gate. The memories are closed at shutdown.
+
+    It is not ready once `is_stopping` is set.
+    """
+    service = HttpService(projects, rules.body_seconds, is_stopping)
+    watchers = (service.metrics.count_call, *watchers)
+    return RequestGate(service.app, rules, tokens, service.find_route, watchers, service.is_stopping, tracer)
 
 
-def open_projects(options: HttpOptions) -> tuple[Path, Projects]:
-    """Return the configuration file and its memory, opened and read once. Raise ALMAError if it cannot be read."""
+def open_projects(options: HttpOptions, tracer: Tracer | None) -> tuple[Path, Projects]:
+    """Return the configuration file and its memory, which is opened by the first call."""
     path, config = read_config(options.config)
-    projects = Projects(LazyMemory(lambda: open_memory(config)), config.settings)
-    try:
-        projects.get().get_stats()
-    except BaseException:
-        projects.close()
-        raise
-    return path, projects
+    if options.workers > 1 and config.storage == "memory":
+        raise ConfigError("--workers needs a store that all processes share, and storage 'memory' is not")
+    has_siblings = options.workers > 1 or config.storage not in ("sqlite", "file")
+
+    def open_traced() -> ALMA:
+        alma = open_memory(config)
+        if tracer is not None:
+            tracer.trace_memory(alma)
+        return alma
+
+    return path, Projects(LazyMemory(open_traced, has_siblings=has_siblings), config.settings)
 
 
-def open_service(options: HttpOptions, port: int, path: Path, projects: Projects, watchers: Iterable[Watcher]) -> App:
-    """Return the application for the memories of a configuration file."""
-    file = tokens.find_file(path)
+def find_token_file(options: HttpOptions, path: Path) -> Path:
+    """Return the file of the tokens, for a configuration file."""
+    return Path(options.tokens).resolve() if options.tokens else tokens.find_file(path)
+
+
+def announce_tokens(options: HttpOptions, path: Path) -> None:
+    """Create the first token if there is none, and print where the tokens are."""
+    file = find_token_file(options, path)
     readable = file.with_name(tokens.FIRST_FILE)
     lines = ["created a token with the scope admin"] if tokens.ensure_token(file) is not None else []
     lines.append(f"the token is in {readable}" if readable.exists() else f"tokens are read from {file}")
+    if tokens.read_environment() is not None:
+        lines.append(f"the token in {tokens.SECRET_VARIABLE} has the scope admin")
     for line in lines:
         print(f"alma serve: {line}", file=sys.stderr, flush=True)
+
+
+def open_service(
+    options: HttpOptions,
+    port: int,
+    path: Path,
+    projects: Projects,
+    watchers: Iterable[Watcher],
+    is_stopping: threading.Event,
+    tracer: Tracer | None,
+) -> App:
+    """Return the application for the memories of a configuration file."""
     local = [f"{name}:{port}" for name in list_local_names(options.host)]
     rules = GateRules(
         hosts=frozenset(name.lower() for name in (*local, *options.allowed_hosts)),
@@ -153,7 +201,7 @@ def open_service(options: HttpOptions, port: int, path: Path, projects: Projects
         rate=options.rate,
         burst=max(1, round(2 * options.rate)),
     )
-    return build(projects, Tokens(file), rules, watchers)
+    return build(projects, Tokens(find_token_file(options, path)), rules, watchers, is_stopping, tracer)
 
 
 @cache
@@ -167,15 +215,19 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        info = Gauge("alma_info", "version of the server", ["version"], registry=self.registry)
-        info.labels(__version__).set(1)
+        version = Gauge(
+            "alma_info", "version of the server", ["version"], registry=self.registry, multiprocess_mode="livemax"
+        )
+        version.labels(__version__).set(1)
         self._requests = Counter(
             "alma_http_requests", "requests by operation and status", ["operation", "status"], registry=self.registry
         )
         self._seconds = Histogram(
             "alma_http_request_seconds", "duration of requests", ["operation"], buckets=_BUCKETS, registry=self.registry
         )
-        self.running = Gauge("alma_http_requests_in_flight", "requests in progress", registry=self.registry)
+        self.running = Gauge(
+            "alma_http_requests_in_flight", "requests in progress", registry=self.registry, multiprocess_mode="livesum"
+        )
 
     def count_call(self, call: RequestInfo) -> None:
         """Count a finished request."""
@@ -185,11 +237,26 @@ class Metrics:
 
     def render(self, project: str, memories: Mapping[str, int]) -> bytes:
         """Return the metrics as text. `memories` is the number of memories in the project, by type."""
-        counted = CollectorRegistry()
-        gauge = Gauge("alma_memories", "active memories by type", ["project", "type"], registry=counted)
+        served, counted = self.registry, CollectorRegistry()
+        if METRICS_FOLDER in os.environ:
+            # The figures of all processes of this server, whichever of them answers.
+            served = CollectorRegistry()
+            MultiProcessCollector(served)  # type: ignore[no-untyped-call]
+        gauge = GaugeMetricFamily("alma_memories", "active memories by type", labels=["project", "type"])
         for kind, count in memories.items():
-            gauge.labels(project, kind).set(count)
-        return generate_latest(self.registry) + generate_latest(counted)
+            gauge.add_metric([project, kind], count)
+        counted.register(_Collected(gauge))
+        return generate_latest(served) + generate_latest(counted)
+
+
+class _Collected(Collector):
+    """A figure of the moment of the request, which no process adds to those of others."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterable[Metric]:
+        return [self._metric]
 
 
 class _Application(FastAPI):
@@ -213,8 +280,9 @@ class _Application(FastAPI):
 class HttpService:
     """The application behind the gate."""
 
-    def __init__(self, projects: Projects, body_seconds: float) -> None:
+    def __init__(self, projects: Projects, body_seconds: float, is_stopping: threading.Event | None = None) -> None:
         self._projects = projects
+        self.is_stopping = is_stopping or threading.Event()
         self._body_seconds = body_seconds
         self.metrics = Metrics()
         self._limiters: dict[str, anyio.CapacityLimiter] = {}
@@ -264,8 +332,6 @@ class HttpService:
                     raise
                 return _write_json(plain(_describe_closed(call, project, error)))
             result = plain(operation.run(alma, **arguments))
-            if operation.group == "domains" and operation.effect is not Effect.READS:
-                self._projects.renew(alma.project_id)
             return _write_json(result if is_object(operation.returns) else {RESULT: result})
 
         async with self._limit(call.token.name, _AT_ONCE_PER_TOKEN):
@@ -308,8 +374,7 @@ class HttpService:
         return JSONResponse({"status": "ok"})
 
     async def answer_ready(self, request: Request) -> Response:
-        """Report whether the memory can be read."""
-
+        """Report whether the memory can be read, and the server is not about to stop."""
         call: RequestInfo = request.scope[CALL]
 
         def is_ready() -> bool:
@@ -322,10 +387,16 @@ class HttpService:
                 _LOG.warning("request %s: the memory is not ready: %s", call.id, str(error), exc_info=error)
                 return False
 
-        if not await self._run_in_thread(is_ready):
-            message = f"the memory is not ready; see the server's log for request id {call.id}, or POST /v1/health"
-            raise Refusal(503, "NotReady", message, {"retry-after": "5"})
-        return JSONResponse({"ready": True})
+        message = f"the memory is not ready; see the server's log for request id {call.id}, or POST /v1/health"
+        if self.is_stopping.is_set():
+            message = "the server is about to stop"
+        else:
+            # A database that is away may answer late. Checks have threads of their own, so that slow calls delay none.
+            with anyio.move_on_after(_READY_SECONDS):
+                check = anyio.to_thread.run_sync(is_ready, limiter=self._limit(_OPEN[1], 2), abandon_on_cancel=True)
+                if await check:
+                    return JSONResponse({"ready": True})
+        raise Refusal(503, "NotReady", message, {"retry-after": "5"})
 
     async def answer_metrics(self, request: Request) -> Response:
         """Return metrics for Prometheus."""
@@ -639,6 +710,8 @@ class RequestInfo:
     status: int = 0
     received: int = 0
     sent: int = 0
+    trace_id: str = ""
+    """Of its OpenTelemetry trace, if there is one."""
     began: float = field(default_factory=time.perf_counter)
 
     @property
@@ -670,9 +743,13 @@ class RequestGate:
         rules: GateRules,
         tokens: Tokens,
         find_route: Callable[[str], Route],
-        watchers: Iterable[Watcher] = (),
+        watchers: Iterable[Watcher],
+        is_stopping: threading.Event,
+        tracer: Tracer | None,
     ) -> None:
+        self._tracer = tracer
         self._app = app
+        self._is_stopping = is_stopping
         self._rules = rules
         self._tokens = tokens
         self._find_route = find_route
@@ -685,14 +762,17 @@ class RequestGate:
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            request_id = get_single(Headers(scope=scope), REQUEST_ID)
+            headers = Headers(scope=scope)
+            request_id = get_single(headers, REQUEST_ID)
             call = RequestInfo(request_id if _GOOD_ID.fullmatch(request_id) else secrets.token_hex(8), scope["method"])
             call.client = (scope.get("client") or ("",))[0]
-            if forwarded := ", ".join(Headers(scope=scope).getlist("x-forwarded-for")):
+            if forwarded := ", ".join(headers.getlist("x-forwarded-for")):
                 call.forwarded_for = forwarded[-_MAX_FORWARDED:]
             call.requested = shorten_path(scope["path"])
             try:
-                await self._pass(scope, call, receive, send)
+                traceparent = get_single(headers, "traceparent")
+                with self._tracer.trace_request(call, traceparent) if self._tracer else nullcontext():
+                    await self._pass(scope, call, receive, send)
             finally:
                 for watch in self._watchers:
                     watch(call)
@@ -704,6 +784,9 @@ class RequestGate:
         added.append((REQUEST_ID.encode(), call.id.encode()))
         if origin.lower() in self._rules.origins:
             added += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+        if self._is_stopping.is_set():
+            # The client's next request should go to another process.
+            added.append((b"connection", b"close"))
         too_large = Refusal(413, "TooLarge", f"the request is too large; the limit is {most:,} bytes")
 
         async def answer(message: Message) -> None:

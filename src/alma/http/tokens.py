@@ -1,8 +1,9 @@
 """Bearer tokens in a file that stores only their hashes.
 
-The file is beside the configuration and readable only by its owner. A token may read, write, approve or administer, in
-some projects or in all, until it expires or is revoked. Its secret is shown once. The first token is created at the
-first start; its secret is stored in a file of its own.
+The file is beside the configuration, or where `ALMA_TOKENS_FILE` says, and readable only by its owner. A token may
+read, write, approve or administer, in some projects or in all, until it expires or is revoked. Its secret is shown
+once. The first token is created at the first start; its secret is stored in a file of its own. Servers without a common
+file get an admin token from the environment variable `ALMA_HTTP_TOKEN`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ from ..types.times import now
 FILE = "http-tokens.json"
 FIRST_FILE = "http-token"
 FIRST = "admin"
+FILE_VARIABLE = "ALMA_TOKENS_FILE"
+SECRET_VARIABLE = "ALMA_HTTP_TOKEN"
+ENVIRONMENT = "environment"
+"""The name of the token from the environment variable."""
+_SHORTEST_SECRET = 24
 _PREFIX = "alma_"
 _PATIENCE = 5.0
 _MAX_NAME = 100
@@ -85,8 +91,22 @@ class Token:
 
 
 def find_file(config: str | os.PathLike[str]) -> Path:
-    """Return the token file of a configuration."""
-    return Path(config).resolve().parent / FILE
+    """Return the token file of a configuration: $ALMA_TOKENS_FILE, or the one beside it."""
+    name = os.environ.get(FILE_VARIABLE)
+    return Path(name).resolve() if name else Path(config).resolve().parent / FILE
+
+
+def read_environment() -> Token | None:
+    """Return the admin token whose secret is in $ALMA_HTTP_TOKEN, or None."""
+    secret = os.environ.get(SECRET_VARIABLE)
+    if not secret:
+        return None
+    if len(secret) < _SHORTEST_SECRET or not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise ConfigError(
+            f"{SECRET_VARIABLE} must have at least {_SHORTEST_SECRET} ASCII characters and no spaces; create one with "
+            "`openssl rand -hex 24`"
+        )
+    return Token(name=ENVIRONMENT, sha256=_digest(secret), scope=TokenScope.ADMIN, created_at=now())
 
 
 def list_tokens(path: Path) -> list[Token]:
@@ -135,10 +155,12 @@ def revoke(path: Path, name: str) -> Token:
 
 
 def ensure_token(path: Path) -> Path | None:
-    """Create the first token if there is no token file, and return the file with its secret; otherwise return None.
+    """Create the first token if there is none, and return the file with its secret; otherwise return None.
 
     Raise ConfigError if all tokens were revoked: then the user has to add one.
     """
+    if read_environment() is not None:
+        return None
     if not path.exists():
         with _lock(path):
             # Another server may have created it in the meantime.
@@ -199,15 +221,17 @@ def _digest(secret: str) -> str:
 
 
 class Tokens:
-    """The tokens of a file. Changes apply from the next request on."""
+    """The tokens of a file and of the environment. Changes of the file apply from the next request on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._environment = [one for one in (read_environment(),) if one is not None]
 
     def find(self, secret: str) -> Token | None:
         """Return the token with this secret, or None. All tokens are compared in constant time."""
         digest = _digest(secret)
-        matches = [one for one in list_tokens(self._path) if hmac.compare_digest(one.sha256, digest)]
+        tokens = [*list_tokens(self._path), *self._environment]
+        matches = [one for one in tokens if hmac.compare_digest(one.sha256, digest)]
         return matches[-1] if matches else None
 
 

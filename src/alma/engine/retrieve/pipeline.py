@@ -510,8 +510,10 @@ def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str |
     place: dict[str, Any] = {"agent": request.agent, "user": request.user or "", "links": tuple(shown_ids)}
     record = make_record(engine, "retrieval", body, **place)
     try:
-        return write(engine, lambda tx: tx.put(record).id, patient=False)
+        return write(engine, lambda tx: tx.put(record).id, patient=not engine.notes.can_wait)
     except BusyError:
+        if not engine.notes.can_wait:
+            raise
         engine.notes.add(record)
         return record.id
     except (ReadOnlyError, StorageFullError) as error:

@@ -214,9 +214,9 @@ class Database:
         connection.execute("COMMIT")
         return "committed" if rows else "doubtful"
 
-    def _doubt(self) -> StorageError:
+    def _doubt(self) -> errors.UnavailableError:
         doubt = "it is unknown whether the write was stored; read the records before you write them again"
-        return StorageError(f"{self.place}: the connection broke during a commit, and {doubt}")
+        return errors.UnavailableError(f"{self.place}: the connection broke during a commit, and {doubt}")
 
     def _begin(self, mode: str) -> str:
         return f"BEGIN {mode}; SELECT {self._settings}"

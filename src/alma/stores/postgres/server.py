@@ -71,6 +71,13 @@ def start_server(folder: Path, **settings: str) -> LocalServer:
     return LocalServer(folder, pid)
 
 
+def find_server(folder: Path) -> LocalServer | None:
+    """Return the server that runs in a folder, or None."""
+    folder = folder.expanduser().resolve()
+    pid = _read_pid(folder)
+    return None if pid is None else LocalServer(folder, pid)
+
+
 def _prepare_folder(folder: Path) -> None:
     """Make the folder so that only the server's user can enter it."""
     if os.name == "nt":

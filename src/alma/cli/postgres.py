@@ -1,0 +1,59 @@
+"""`alma postgres`: a PostgreSQL server of one's own, for users who have none yet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..files import keep_out_of_git
+from ..stores.postgres.server import LocalServer, find_server, start_server
+from .derive import Argument, Call, Reply, command
+
+_DIR = Argument("--dir DIR", "the folder of its data (default: .alma/postgres)", default=".alma/postgres")
+
+
+@command("postgres up")
+@_DIR
+def start_postgres(call: Call) -> Reply:
+    """Start a PostgreSQL server with pgvector that goes on running. Creates its data first if there is none."""
+    folder = Path(call.args.dir)
+    was_running = find_server(folder) is not None
+    server = start_server(folder)
+    keep_out_of_git(folder.absolute().parent)
+    text = "is running already" if was_running else "is running"
+    return Reply(
+        _describe_server(server),
+        f"PostgreSQL {text} in {server.folder} (process {server.pid}). Only you can connect:",
+        f"  {server.dsn}",
+        "To use it, set in the configuration:",
+        "  storage: postgres",
+        f"  storage_options: {{dsn: {json.dumps(server.dsn)}}}",
+    )
+
+
+@command("postgres down")
+@_DIR
+def stop_postgres(call: Call) -> Reply:
+    """Stop the PostgreSQL server. Its data stays."""
+    server = find_server(Path(call.args.dir))
+    if server is None:
+        return Reply({"running": False}, f"No PostgreSQL server is running in {call.args.dir}.")
+    server.stop()
+    return Reply({"running": False}, f"Stopped the PostgreSQL server in {server.folder}. Its data stays there.")
+
+
+@command("postgres status")
+@_DIR
+def show_postgres(call: Call) -> Reply:
+    """Show whether the PostgreSQL server is running. Exits with 1 if it is not."""
+    server = find_server(Path(call.args.dir))
+    if server is None:
+        text = f"No PostgreSQL server is running in {call.args.dir}; start one with `alma postgres up`."
+        return Reply({"running": False}, text, code=1)
+    text = f"PostgreSQL is running in {server.folder} (process {server.pid}):"
+    return Reply(_describe_server(server), text, f"  {server.dsn}")
+
+
+def _describe_server(server: LocalServer) -> dict[str, Any]:
+    return {"running": True, "folder": server.folder, "pid": server.pid, "dsn": server.dsn}

@@ -1,0 +1,153 @@
+"""The processes of `alma serve`: one, or several that answer on one port and are started and stopped together."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
+from multiprocessing import connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from prometheus_client import multiprocess
+
+from ..connections import bind_socket, print_address, run_server
+from . import NAME, HttpOptions, log_request, open_log
+from .app import METRICS_FOLDER, announce_tokens, open_projects, open_service
+
+if TYPE_CHECKING:
+    from ..projects import Projects
+    from ..tracing import Tracer
+
+_LAST_SECONDS = 30
+"""How long running requests may take after a signal."""
+_CLOSE_SECONDS = 10
+_LOG = logging.getLogger("alma.http")
+_WATCH_SECONDS = 0.5
+_RESTART_SECONDS = 1.0
+
+
+def serve_port(options: HttpOptions) -> None:
+    """Open the store, listen, and serve with as many processes as the options say until a signal ends it."""
+    with ExitStack() as stack:
+        _exit_on_sigterm(stack)
+        tracer = open_tracer(options, stack)
+        path, projects = open_projects(options, tracer)
+        stack.callback(projects.close)
+        # Before listening, so that a store that cannot be opened is reported here and not to each client.
+        projects.get().get_stats()
+        listener = stack.enter_context(bind_socket(options.host, options.port))
+        stream = stack.enter_context(open_log(options.log_file))
+        announce_tokens(options, path)
+        print_address(options, NAME, listener)
+        if options.workers == 1:
+            _run_service(options, listener, path, projects, stream, tracer)
+            return
+        # Other processes must not use a connection of this one.
+        projects.close()
+        last_seconds = _LAST_SECONDS + options.drain + _CLOSE_SECONDS
+        if supervise_workers(partial(run_worker, options), listener, options.workers, last_seconds) == signal.SIGINT:
+            raise KeyboardInterrupt
+
+
+def _exit_on_sigterm(stack: ExitStack) -> None:
+    """Let SIGTERM close everything and end the process with status 0, also before the server handles signals itself."""
+    if threading.current_thread() is threading.main_thread():
+        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0)))
+
+
+def open_tracer(options: HttpOptions, stack: ExitStack) -> Tracer | None:
+    """Return what traces requests until the stack is closed; None unless the options ask for traces."""
+    if not options.traces:
+        return None
+    from .. import tracing
+
+    return stack.enter_context(tracing.open_tracer())
+
+
+def run_worker(options: HttpOptions, listener: socket.socket) -> None:
+    """Serve on a listening socket as one of several processes.
+
+    The store is opened by the first request, so that a worker that is started while the database is away waits for it.
+    """
+    with ExitStack() as stack:
+        _exit_on_sigterm(stack)
+        stream = stack.enter_context(open_log(options.log_file))
+        tracer = open_tracer(options, stack)
+        path, projects = open_projects(options, tracer)
+        stack.callback(projects.close)
+        _run_service(options, listener, path, projects, stream, tracer)
+
+
+def _run_service(
+    options: HttpOptions,
+    listener: socket.socket,
+    path: Path,
+    projects: Projects,
+    stream: IO[str],
+    tracer: Tracer | None,
+) -> None:
+    is_stopping = threading.Event()
+    port = int(listener.getsockname()[1])
+    app = open_service(options, port, path, projects, [partial(log_request, stream)], is_stopping, tracer)
+    limits: dict[str, Any] = {"last_seconds": _LAST_SECONDS, "drain_seconds": options.drain}
+    run_server(options, listener, app, **limits, on_stop=is_stopping.set)
+
+
+def supervise_workers(run: Callable[[socket.socket], None], listener: socket.socket, count: int, seconds: float) -> int:
+    """Run `run(listener)` in so many processes, and replace those that die. Return the signal that ended it.
+
+    `run` must be importable by name. At the end each process gets SIGTERM, and so many seconds to stop.
+    """
+    context = multiprocessing.get_context("spawn")
+    signals: list[int] = []
+    for one in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(one, lambda number, frame: signals.append(number))
+    workers: list[SpawnProcess] = []
+    with tempfile.TemporaryDirectory(prefix="alma-metrics-") as folder:
+        os.environ[METRICS_FOLDER] = folder
+        while not signals:
+            for worker in [one for one in workers if not one.is_alive()]:
+                _LOG.error("worker process %s ended with status %s; starting another", worker.pid, worker.exitcode)
+                workers.remove(worker)
+                multiprocess.mark_process_dead(worker.pid, folder)  # type: ignore[no-untyped-call]
+                # A worker that fails at once must not be started again without a pause.
+                time.sleep(_RESTART_SECONDS)
+            while len(workers) < count and not signals:
+                workers.append(context.Process(target=_run_worker, args=(run, listener), name="alma-worker"))
+                workers[-1].start()
+            connection.wait([one.sentinel for one in workers], _WATCH_SECONDS)
+        for worker in workers:
+            worker.terminate()
+        deadline = time.monotonic() + seconds
+        for worker in workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+            if worker.exitcode is None:
+                _LOG.error("worker process %s did not stop within %g s; it was killed", worker.pid, seconds)
+                worker.kill()
+                worker.join()
+    return signals[0]
+
+
+def _run_worker(run: Callable[[socket.socket], None], listener: socket.socket) -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow_parent() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    # If the supervisor is killed, its workers must not keep the port.
+    threading.Thread(target=follow_parent, daemon=True).start()
+    with suppress(KeyboardInterrupt):
+        run(listener)

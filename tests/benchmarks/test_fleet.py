@@ -1,0 +1,18 @@
+"""Several API processes on one PostgreSQL, with a kill of both kinds."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.fleet import is_correct, run_fleet
+
+pytestmark = pytest.mark.slow
+
+
+def test_no_acknowledged_write_is_lost_or_doubled_by_a_kill() -> None:
+    figures = run_fleet(processes=2, clients=8, seconds=6, memories=100, embedder="hash")
+    assert is_correct(figures), figures
+    assert figures["writes_acknowledged"] > 0
+    # Both kills were noticed, and both programs answered again.
+    assert sum(figures["repeats"].values()) > 0
+    assert all(one["answered_again"] < 60 for one in figures["recovery"].values())
+    assert figures["cpu_seconds_per_request"]["api"] > 0

@@ -1,0 +1,204 @@
+"""Several processes behind one port: they behave as one, are replaced when they die, and stop in order."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from alma.errors import ConfigError, MissingExtraError
+from alma.http import HttpOptions, check_options, serve, tokens
+
+from .conftest import CONFIG, SECONDS, Served, start
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="NOT TESTED HERE: processes are listed in /proc"),
+]
+SECRET = "a-secret-that-all-processes-share"
+
+
+def list_workers(pid: int) -> set[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()}
+
+
+def wait_until(is_done: Callable[[], object], seconds: float = SECONDS) -> None:
+    end = time.monotonic() + seconds
+    while not is_done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def post(served: Served, operation: str, **arguments: Any) -> Any:
+    """Send a request on a connection of its own, so that any of the processes may answer it."""
+    headers = {"authorization": f"Bearer {SECRET}", "connection": "close"}
+    url = f"{served.url}/v1/{operation}"
+    answer = httpx.post(url, json=arguments, headers=headers, trust_env=False, timeout=SECONDS)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setenv(tokens.SECRET_VARIABLE, SECRET)
+    (tmp_path / ".alma").mkdir()
+    # Of an earlier start; the file and the variable are used together.
+    secret = tokens.add(tmp_path / ".alma" / tokens.FILE, "reader", "read")
+    (tmp_path / ".alma" / tokens.FIRST_FILE).write_text(secret)
+    (tmp_path / ".alma" / "config.yaml").write_text(CONFIG)
+    served = start(tmp_path, "--workers", "2")
+    yield served
+    if served.process.poll() is None:
+        served.end()
+    assert served.process.stderr is not None
+    served.process.stderr.close()
+
+
+def count_requests(served: Served) -> dict[str, float]:
+    headers = {"authorization": f"Bearer {served.token}", "connection": "close"}
+    text = httpx.get(f"{served.url}/metrics", headers=headers, trust_env=False, timeout=SECONDS).text
+    assert text.count("# TYPE alma_memories gauge") == 1
+    assert re.search(r"^alma_http_requests_in_flight \d", text, re.MULTILINE)
+    lines = re.findall(r'^alma_http_requests_total\{operation="(\w+)",status="200"\} (\S+)', text, re.MULTILINE)
+    return {name: float(value) for name, value in lines}
+
+
+def test_workers_behave_as_one_server(fleet: Served) -> None:
+    wait_until(lambda: len(list_workers(fleet.process.pid)) == 2)
+    learned = {"agent": "dev", "task": "Deploy the shop", "outcome": "success", "strategy_used": "Blue-green"}
+    ids = {post(fleet, "learn", idempotency_key="once", **learned)["id"] for _ in range(12)}
+    assert len(ids) == 1
+    for _ in range(6):
+        # The answer of one process can be used at every other.
+        retrieval = post(fleet, "retrieve", task="Deploy the shop", agent="dev")["retrieval_id"]
+        post(fleet, "learn", retrieval_id=retrieval, **learned)
+    for number in range(4):
+        post(fleet, "create_domain", name=f"gardening-{number}", learning_categories=["weeds"])
+        post(fleet, "use_domain", name=f"gardening-{number}")
+        used = [[one["name"] for one in post(fleet, "list_domains")["result"] if one["in_use"]] for _ in range(6)]
+        assert used == [[f"gardening-{number}"]] * 6
+    for _ in range(4):
+        counted = count_requests(fleet)
+        assert (counted["learn"], counted["retrieve"]) == (18, 6)
+
+
+def test_a_worker_that_dies_is_replaced(fleet: Served) -> None:
+    wait_until(lambda: len(list_workers(fleet.process.pid)) == 2)
+    post(fleet, "stats")
+    before = list_workers(fleet.process.pid)
+    os.kill(min(before), signal.SIGKILL)
+    wait_until(lambda: len(list_workers(fleet.process.pid) - {min(before)}) == 2)
+    wait_until(lambda: post(fleet, "stats")["total_count"] == 0)
+    assert f"worker process {min(before)} ended" in fleet.log.read_text()
+    assert count_requests(fleet)["stats"] >= 1
+
+
+def test_sigterm_stops_all_workers_with_status_0(fleet: Served) -> None:
+    wait_until(lambda: len(list_workers(fleet.process.pid)) == 2)
+    post(fleet, "stats")
+    workers = list_workers(fleet.process.pid)
+    assert fleet.end() == 0
+    assert not any(map(is_alive, workers))
+
+
+def test_workers_end_with_a_supervisor_that_is_killed(fleet: Served) -> None:
+    wait_until(lambda: len(list_workers(fleet.process.pid)) == 2)
+    post(fleet, "stats")
+    workers = list_workers(fleet.process.pid)
+    fleet.process.kill()
+    fleet.process.wait(SECONDS)
+    wait_until(lambda: not any(map(is_alive, workers)))
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{fleet.url}/health", trust_env=False)
+
+
+def test_before_it_stops_a_server_says_that_it_is_not_ready(tmp_path: Path) -> None:
+    served = start(tmp_path, "--drain", "2")
+    try:
+        headers = {"authorization": f"Bearer {served.token}"}
+        with httpx.Client(base_url=served.url, headers=headers, trust_env=False, timeout=SECONDS) as client:
+            assert client.get("/ready").json() == {"ready": True}
+            assert "connection" not in client.get("/health").headers
+            served.process.terminate()
+            wait_until(lambda: client.get("/ready").status_code == 503)
+            refused = client.get("/ready")
+            assert "about to stop" in refused.json()["detail"]
+            assert refused.headers["retry-after"]
+            answer = client.post("/v1/stats", json={})
+            assert (answer.status_code, answer.headers["connection"]) == (200, "close")
+            assert client.get("/health").json() == {"status": "ok"}
+        assert served.process.wait(SECONDS) == 0
+    finally:
+        served.end()
+        assert served.process.stderr is not None
+        served.process.stderr.close()
+
+
+def test_sigterm_ends_one_process_with_status_0(tmp_path: Path) -> None:
+    served = start(tmp_path)
+    # At once: it may not have begun to serve.
+    status = served.end()
+    assert served.process.stderr is not None
+    served.process.stderr.close()
+    assert status == 0
+
+
+def test_tokens_come_from_a_file_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "team.json"
+    secret = tokens.add(file, "ci", "write")
+    assert tokens.Tokens(file).find(secret) is not None
+    monkeypatch.setenv(tokens.FILE_VARIABLE, str(file))
+    assert tokens.find_file(tmp_path / "config.yaml") == file
+    monkeypatch.setenv(tokens.SECRET_VARIABLE, SECRET)
+    found = tokens.Tokens(tmp_path / "none.json").find(SECRET)
+    assert found is not None
+    assert (found.name, found.scope) == (tokens.ENVIRONMENT, "admin")
+    assert tokens.Tokens(tmp_path / "none.json").find(secret) is None
+    assert tokens.ensure_token(tmp_path / "none.json") is None
+    assert not (tmp_path / "none.json").exists()
+
+
+@pytest.mark.parametrize(
+    "secret", ["short", "with spaces in it, and long enough", "ünïcode-that-is-long-enough-for-it"]
+)
+def test_a_weak_token_in_the_environment_is_refused(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(tokens.SECRET_VARIABLE, secret)
+    with pytest.raises(ConfigError, match="at least 24") as caught:
+        tokens.read_environment()
+    assert secret not in str(caught.value)
+
+
+def test_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    for options in ({"workers": 0}, {"drain": -1.0}, {"drain": float("nan")}):
+        with pytest.raises(ConfigError, match="--workers"):
+            check_options(HttpOptions(**options))  # type: ignore[arg-type]
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({"alma": {"project_id": "app", "storage": "memory"}}))
+    with pytest.raises(ConfigError, match="all processes share"):
+        serve(HttpOptions(config=str(config), workers=2))
+
+
+def test_traces_need_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    monkeypatch.delitem(sys.modules, "alma.tracing", raising=False)
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[tracing\]'"):
+        serve(HttpOptions(config=str(config), traces=True))
