@@ -76,7 +76,7 @@ def write_config(folder: Path, line: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize(("name", "hint"), [("postgres", "not available in this version"), ("sqlit", "Did you mean")])
+@pytest.mark.parametrize(("name", "hint"), [("mongo", "unknown storage"), ("sqlit", "Did you mean")])
 def test_a_store_that_does_not_exist_is_reported_before_trust_is_asked_for(clone: Path, name: str, hint: str) -> None:
     write_config(clone, f"storage: {name}")
     with pytest.raises(ConfigError, match=hint) as error:
