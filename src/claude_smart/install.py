@@ -400,7 +400,6 @@ def _to_json(value: Any) -> bytes:
 _HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook.py")
 _RECENT_SECONDS = 7 * 86_400.0
 _HOOK_SECONDS = 20.0
-_SERVER_SECONDS = 5.0
 _RESTORE = "restore a backup of memory.db, or: claude-smart clear-all --everywhere"
 _FIXES: tuple[tuple[type[Exception], str], ...] = (
     (NewerStoreError, "a newer claude-smart wrote this store; update this one"),
@@ -611,7 +610,7 @@ def _check_server(context: CommandContext) -> Finding:
     with context.memory_if_any() as memory:
         line = "; ".join(describe_sharing(describe_team(context.data_dir, memory)))
     try:
-        with server.connect(context.project, _SERVER_SECONDS) as team:
+        with server.connect(context.project) as team:
             team.get_stats()
     except Exception as error:  # noqa: BLE001 - whatever a server answers
         fix = f"check the address and the token ({TOKEN_VARIABLE} or {TOKEN_FILE}), then: claude-smart learn"

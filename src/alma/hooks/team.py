@@ -28,7 +28,7 @@ from ..text import digest
 from ..types.kinds import EVERYWHERE, DomainKnowledge, Rule
 from ..types.record import Record
 from .drain import ProjectMemories
-from .paths import DataDir, describe_error, list_own_files, log_problem, read_object, read_settings
+from .paths import DataDir, describe_error, list_own_files, log_problem, read_object, read_settings, read_text
 from .privacy import is_paused
 from .project import find_moved
 
@@ -51,8 +51,7 @@ _RECENT_SECONDS = 86_400.0
 _REFRESH_SECONDS = 60.0
 _FIRST_PAUSE = 15.0
 _LONGEST_PAUSE = 300.0
-_TIMEOUT = 10.0
-_URGENT_TIMEOUT = 4.0
+_TIMEOUT = 5.0
 
 
 class TeamServer(NamedTuple):
@@ -62,9 +61,9 @@ class TeamServer(NamedTuple):
     token: str
     is_insecure: bool
 
-    def connect(self, project: str, timeout: float = _TIMEOUT) -> ALMA:
+    def connect(self, project: str) -> ALMA:
         """Return the team's memory of a project. Raise ConfigError for an address or a token that is invalid."""
-        options = {"timeout": timeout, "insecure": self.is_insecure, "max_bytes": _MOST_BYTES}
+        options = {"timeout": _TIMEOUT, "insecure": self.is_insecure, "max_bytes": _MOST_BYTES}
         return ALMA.connect(self.url, self.token, project, **options)
 
     def describe(self, error: Exception) -> str:
@@ -94,8 +93,7 @@ def find_server(data_dir: DataDir, environ: Mapping[str, str]) -> TeamServer | N
     if not token and os.path.exists(path):
         if os.name == "posix" and os.stat(path).st_mode & 0o077:
             raise ConfigError(f"others can read {path}; run `chmod 600 {path}` and replace the token")
-        with open(path, encoding="ascii", errors="replace") as file:
-            token = file.read(_MOST_CHARS).strip()
+        token = read_text(path).strip()
     if not token:
         raise ConfigError(f"there is no token for {url}; store it in {path} (mode 600) or in {TOKEN_VARIABLE}")
     return TeamServer(url, token, settings["server_insecure"] == "on")
@@ -211,8 +209,7 @@ def sync_team(data_dir: DataDir, memory: ProjectMemories, urgent: str = "") -> s
             state["refused"] = {}
             for project in projects:
                 records = [one for one in waiting if one.project == project]
-                timeout = _URGENT_TIMEOUT if urgent else _TIMEOUT
-                _exchange(data_dir, memory.engine(project), server, state, records, timeout)
+                _exchange(data_dir, memory.engine(project), server, state, records)
             state |= {"synced_at": time.time(), "away_since": 0.0, "error": "", "tries": 0, "next_try": 0.0}
         except Exception as error:  # noqa: BLE001 - whatever a server answers, the drain goes on
             message = server.describe(error) if server else str(error)
@@ -226,10 +223,10 @@ def sync_team(data_dir: DataDir, memory: ProjectMemories, urgent: str = "") -> s
 
 
 def _exchange(
-    data_dir: DataDir, engine: Engine, server: TeamServer, state: dict[str, Any], records: list[Record], timeout: float
+    data_dir: DataDir, engine: Engine, server: TeamServer, state: dict[str, Any], records: list[Record]
 ) -> None:
     """Refresh the copies in one project, then send its records. What the server refuses is noted in `state`."""
-    with server.connect(engine.project, timeout) as team:
+    with server.connect(engine.project) as team:
         try:
             # First, so that a project that the token may not use keeps its rules here.
             replace_copies(engine, list(_fetch_rules(team)))
