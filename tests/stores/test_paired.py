@@ -17,7 +17,7 @@ from tests.stores.test_documents import (
     delete_rows,
 )
 
-from alma.errors import ConfigError, ConflictError, StorageError
+from alma.errors import BusyError, ConfigError, ConflictError, StorageError
 from alma.ports import Checkable, Copyable, Countable, Searchable, Snapshots, Store, Vacuumable
 from alma.stores import create, pair
 from alma.stores.file import FileStore
@@ -151,6 +151,14 @@ def test_the_vectors_of_rows_that_were_there_before_are_copied_once():
     assert len(store.nearest(EAST, Where(), 5000)) == 1100
     documents.crash_after = 0
     PairedStore(rows, documents)
+
+
+def test_a_folder_of_vectors_is_not_used_after_a_fork(monkeypatch):
+    store = PairedStore(MemoryStore(), DictDocuments(is_locked=True))
+    monkeypatch.setattr("alma.stores.documents.os.getpid", lambda: -1)
+    for action in (lambda: store.nearest(EAST, Where(), 1), lambda: store.put([make_record()]), store.check):
+        with pytest.raises(BusyError, match="fork"):
+            action()
 
 
 def test_a_name_without_vectors_is_refused(tmp_path):

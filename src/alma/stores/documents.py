@@ -391,8 +391,7 @@ class DocumentStore:
         with self._lock if to_write else nullcontext():
             if self._is_closed:
                 raise StorageError("the store is closed; open it again")
-            if self.documents.is_locked and self._process != os.getpid():
-                raise BusyError(f"the store was opened before a fork; {self.limits['many writers']}")
+            check_process(self.documents, self._process)
             if to_write and not self._has_many_writers and not self.documents.is_locked:
                 self._renew_lease()
             yield self.documents
@@ -417,6 +416,12 @@ class DocumentStore:
                 if lease.fields["stamp"] != self._token:
                     raise BusyError(f"another process began to write; {self.limits['many writers']}")
         self._leased_until = time.monotonic() + _LEASE_SECONDS / 3
+
+
+def check_process(documents: Documents, process: int) -> None:
+    """Raise BusyError if the database is locked and was opened by another process, before a fork."""
+    if documents.is_locked and process != os.getpid():
+        raise BusyError(f"the store was opened before a fork; {DocumentStore.limits['many writers']}")
 
 
 def lock_folder(folder: Path) -> ExitStack:

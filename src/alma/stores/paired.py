@@ -7,6 +7,7 @@ still has its passages. What a crash leaves behind is reported by `check` and re
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -18,6 +19,7 @@ from .documents import (
     ROWS,
     Document,
     Documents,
+    check_process,
     describe_problems,
     find_nearest,
     remove_passages,
@@ -40,7 +42,8 @@ class PairedStore:
 
     def __init__(self, rows: Store, documents: Documents) -> None:
         self.rows = rows
-        self.documents = documents
+        self._documents = documents
+        self._process = os.getpid()
         self.limits = dict(getattr(rows, "limits", {}))
         if documents.is_locked:
             self.limits.setdefault("many writers", _ONE_PROCESS)
@@ -52,6 +55,12 @@ class PairedStore:
             while batch := list(islice(records, _BATCH)):
                 write_passages(documents, batch)
             documents.write(ROWS, [Document(_MARK, {"stamp": _MARK})])
+
+    @property
+    def documents(self) -> Documents:
+        """Return the database of the vectors; BusyError after a fork, if it belongs to one process."""
+        check_process(self._documents, self._process)
+        return self._documents
 
     def put(self, records: Sequence[Record]) -> None:
         """Store new or newer records, all or none if the rows do so."""
@@ -95,6 +104,6 @@ class PairedStore:
     def close(self) -> None:
         """Close both."""
         try:
-            self.documents.close()
+            self._documents.close()
         finally:
             self.rows.close()

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, uuid5
 
 from ..errors import ConfigError, MissingExtraError, StorageError, UnavailableError
-from ..forks import hold_at_fork
 from ..retry import BACKOFF, call_with_retries
 from .documents import NAMED, NUMBERED, ROWS, Condition, Document, DocumentStore, lock_folder, split_batches
 
@@ -31,6 +30,7 @@ except ImportError as error:
 T = TypeVar("T")
 _BATCH = 256
 _RETRIES = 2
+_PAGE, _LOCAL_PAGE = 1000, 1_000_000  # Local mode looks at all points for each page.
 _EFFORT = 256  # How many neighbours HNSW looks at; small filtered sets are compared exactly by Qdrant's own plan.
 
 
@@ -54,10 +54,11 @@ class QdrantDocuments:
         if not re.fullmatch(r"[\w-]{1,100}", collection):
             raise ConfigError(f"the collection {collection!r} must consist of letters, digits, _ and -")
         self.is_locked = not url
+        self._page = _PAGE if url else _LOCAL_PAGE
         self._collection = collection
         self._known: set[str] = set()
-        # The local mode is not safe for threads.
-        self._guard = hold_at_fork(threading.RLock()) if self.is_locked else nullcontext()
+        # The local mode is not safe for threads. A fork need not wait for this lock: a child may not use the folder.
+        self._guard = threading.RLock() if self.is_locked else nullcontext()
         with ExitStack() as stack:
             if url:
                 self._place = f"the Qdrant server {urlsplit(url).hostname}"
@@ -112,7 +113,7 @@ class QdrantDocuments:
         """Yield the documents that meet the conditions."""
         name, selection, offset = self._find_collection(space), self._make_filter(conditions), None
         while name:
-            points, offset = self._call(self._client.scroll, name, selection, limit=1000, offset=offset)
+            points, offset = self._call(self._client.scroll, name, selection, limit=self._page, offset=offset)
             yield from map(_make_document, points)
             if offset is None:
                 return
@@ -172,7 +173,7 @@ class QdrantDocuments:
         self._known.add(name)
         return name
 
-    def _make_filter(self, conditions: Sequence[Condition]) -> models.Filter:
+    def _make_filter(self, conditions: Sequence[Condition]) -> models.Filter | None:
         must: list[Any] = []
         for field, names, at_least, at_most in conditions:
             if names is not None:
@@ -180,7 +181,7 @@ class QdrantDocuments:
             else:
                 limits = models.Range(gte=at_least, lte=at_most)
                 must.append(models.FieldCondition(key=field, range=limits))
-        return models.Filter(must=must)
+        return models.Filter(must=must) if must else None
 
     def _call(self, action: Callable[..., T], *args: Any, **options: Any) -> T:
         """Call the client; what it raises becomes a StorageError. A server that cannot be reached is tried again."""
