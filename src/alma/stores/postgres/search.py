@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import struct
 import time
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -20,18 +21,13 @@ from hashlib import blake2b
 from itertools import accumulate, count
 from typing import Any, NamedTuple
 
-from ...errors import MissingExtraError, ValidationError
+from ...errors import ValidationError
 from ...text import stem
 from ...types.query import Hit, Where
 from ...types.record import Vector, cosines
 from ...types.times import to_micros
 from .database import Connection, escape_text, set_locally
 from .schema import MOST_INDEXED, NAMES, find_index
-
-try:
-    import numpy as np
-except ImportError as error:
-    raise MissingExtraError("numpy", "postgres", "The store in PostgreSQL") from error
 
 _COLUMNS = {"statuses" if name == "status" else f"{name}s": name for name in NAMES}  # By the name of the condition.
 
@@ -95,6 +91,7 @@ _PROBE_SECONDS = 30.0
 _LEAST_CANDIDATES, _MOST_SCANNED = 200, 100_000  # What the index compares at least and at most.
 
 _DIGITS = [str(code - 256 if code > 127 else code) for code in range(256)]
+_HALVES = {struct.unpack("=H", struct.pack(">e", float(text)))[0]: code for code, text in enumerate(_DIGITS)}
 
 
 def encode_vector(vector: Vector) -> str | None:
@@ -106,7 +103,7 @@ def decode_vector(data: bytes) -> Vector:
     """Return the codes of a vector as `halfvec_send` sends it, or of a zero vector as `int4send` sends its length."""
     if len(data) == 4:
         return bytes(int.from_bytes(data, "big"))
-    return np.frombuffer(data, ">f2", offset=4).astype("i1").tobytes()
+    return bytes(map(_HALVES.__getitem__, memoryview(data)[4:].cast("H")))
 
 
 class Searcher:
@@ -207,7 +204,7 @@ def _is_certain(hits: list[Hit], limit: int, last: float, vector: Vector) -> boo
 
 # --- words
 
-BUDGET = 6_000  # So many entries of rare words are ranked.
+BUDGET = 4_000  # So many entries of rare words are ranked.
 POOL = 2_000  # So many of the newest records are searched for common words.
 _REMEMBER_SECONDS = 300.0
 MOST_BYTES = 1_000_000  # Of all words, links and tags: a tsvector holds a megabyte.
@@ -317,9 +314,10 @@ class WordSearcher:
         unknown = [term for term in terms if term not in self._counts]
         if not unknown:
             return
-        [(counts,)] = connection.execute("SELECT count_terms(%s::text[], %s)", (unknown, BUDGET)).fetchall()
-        self._counts |= zip(unknown, counts, strict=True)
-        for term in unknown:
+        query = "SELECT n, count(*) FROM find_terms(%s::text[], %s) GROUP BY n"
+        counts: dict[int, int] = dict(connection.execute(query, (unknown, BUDGET)).fetchall())
+        for n, term in enumerate(unknown, 1):
+            self._counts[term] = counts.get(n, 0)
             if self._counts[term] >= BUDGET:
                 condition = Clause("t.terms @@ %s::tsquery", (f"'{term}'",))
                 self._counts[term] = max(BUDGET + 1, estimate_rows(connection, condition, "term"))
