@@ -250,7 +250,7 @@ def check_integrity(store: Store) -> Iterator[Finding]:
     if problems := [problem for problem in store.check() if READABLE_BY_OTHERS not in problem]:
         hint = "restore a backup, but keep this file: most of it is still readable"
         if isinstance(store, Repairable):
-            hint = "call the store's method repair() while no other process writes"
+            hint = "stop all other processes that write, then run: alma reindex"
         yield FAILED, "; ".join(problems[:5]), hint
     else:
         yield OK, "records, word index and vectors are consistent"

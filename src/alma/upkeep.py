@@ -21,7 +21,7 @@ from .errors import (
 )
 from .files import make_new_file, refuse_folder
 from .memory import ALMA
-from .ports import Copyable, Vacuumable
+from .ports import Copyable, Repairable, Vacuumable
 from .types.kinds import KINDS, Episode, Memory, MemoryType, Outcome
 from .types.query import Where
 from .types.record import Evidence, Provenance, Record, Status
@@ -29,6 +29,12 @@ from .types.record import Evidence, Provenance, Record, Status
 _LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
 _LESSON_VERBS = ("formed", "restored", "faded", "withdrawn")
 _RELATED = 5
+
+
+def repair_store(alma: ALMA) -> int:
+    """Repair what a crash left behind in a store that can do so; return how much that was."""
+    store = alma.engine.store
+    return store.repair() if isinstance(store, Repairable) else 0
 
 
 def find_ids(alma: ALMA, prefix: str, limit: int = 20) -> list[str]:

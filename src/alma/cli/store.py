@@ -14,7 +14,7 @@ from ..config import DEFAULT_PATH, Config, list_restricted_settings, load
 from ..doctor import FAILED, diagnose
 from ..errors import ConfigError, NotFoundError, ValidationError
 from ..migration import PLACES, migrate_places
-from ..upkeep import find_store_file, read_embedders
+from ..upkeep import find_store_file, read_embedders, repair_store
 from . import render
 from .derive import REVIEW, Argument, Call, Reply, command, reply_value
 from .render import count, count_memories, format_bytes
@@ -94,12 +94,17 @@ def trust(call: Call) -> Reply:
 
 @command("reindex", matching=False)
 def reindex(call: Call) -> Reply:
-    """Embed all records again with the configured embedder. If interrupted, run it again to resume."""
+    """Embed all records again with the configured embedder. If interrupted, run it again to resume.
+
+    In a vector database, vectors that a crash left behind are repaired first; no other process may write meanwhile.
+    """
     before, after = read_embedders(call.alma)
     before, after = before or "none", after or _WORDS_ONLY
+    repaired = repair_store(call.alma)
     moved = call.alma.reindex(call.out.progress)
     done = f"embedded {count(moved, 'record')}" if moved else "all records are up to date"
-    return Reply({"from": before, "to": after, "moved": moved}, f"from {before} to {after}", done)
+    done += f"; repaired {count(repaired, 'vector')}" if repaired else ""
+    return Reply({"from": before, "to": after, "moved": moved, "repaired": repaired}, f"from {before} to {after}", done)
 
 
 @command("vacuum", matching=False)

@@ -12,15 +12,18 @@ import threading
 from binascii import Error as Base64Error
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ConfigError, MissingExtraError, StorageError, unknown
 from ..forks import hold_at_fork
 from .documents import ROWS, Condition, Document, split_batches
 from .service import BoundedConditionalDocuments, BoundedStore, make_error, name_part, split_by_size
 
-if TYPE_CHECKING:
-    from azure.cosmos import ContainerProxy, DatabaseProxy
+try:
+    from azure.core.exceptions import AzureError
+    from azure.cosmos import ContainerProxy, CosmosClient, DatabaseProxy, PartitionKey, exceptions
+except ImportError as error:
+    raise MissingExtraError("azure-cosmos", "azure", "The store azure") from error
 
 # The service takes items and transactions of 2 MB, 100 operations in a transaction, and 6,000 names in an `IN`.
 _CONTENT_BYTES, _FIELD_BYTES = 1_000_000, 100_000
@@ -64,12 +67,6 @@ class CosmosDocuments:
                 raise ConfigError(f"{name!r} must consist of letters, digits, _ and -")
         if index not in _INDEXES:
             raise ConfigError(unknown("vector index", index, _INDEXES))
-        try:
-            from azure import cosmos
-            from azure.core.exceptions import AzureError
-        except ImportError as error:
-            raise MissingExtraError("azure-cosmos", "azure", "The store azure") from error
-        self._sdk, self._any_error = cosmos, AzureError
         self._endpoint, self._key, self._index = endpoint, key, index
         self._database_name, self._name, self._partition = database, container, partition
         self._lock = hold_at_fork(threading.Lock())
@@ -192,7 +189,7 @@ class CosmosDocuments:
         with self._report_errors():
             try:
                 container.execute_item_batch(operations, partition_key=name_part(self._partition, space))
-            except self._sdk.exceptions.CosmosBatchOperationError as error:
+            except exceptions.CosmosBatchOperationError as error:
                 if error.status_code in (404, 409, 412):
                     return False
                 raise
@@ -202,7 +199,7 @@ class CosmosDocuments:
         if self._is_closed:
             raise StorageError("the store is closed; open it again")
         if self._process != os.getpid():  # Connections must not be shared with the process that forked this one.
-            self._client = self._sdk.CosmosClient(self._endpoint, self._key, enable_compact_utf8_item_writes=True)
+            self._client = CosmosClient(self._endpoint, self._key, enable_compact_utf8_item_writes=True)
             self._process, self._containers = os.getpid(), {}
             self._database = self._client.create_database_if_not_exists(self._database_name)
         return self._database
@@ -217,7 +214,7 @@ class CosmosDocuments:
             container = database.get_container_client(name)
             try:
                 properties = container.read()
-            except self._sdk.exceptions.CosmosResourceNotFoundError:
+            except exceptions.CosmosResourceNotFoundError:
                 if not to_write:
                     return None
                 paths = {"includedPaths": [{"path": "/fields/*"}], "excludedPaths": [{"path": "/*"}]}
@@ -226,7 +223,7 @@ class CosmosDocuments:
                 if dimension:
                     paths["vectorIndexes"] = [{"path": "/vector", "type": self._index}]
                     options["vector_embedding_policy"] = {"vectorEmbeddings": [vector]}
-                container = database.create_container_if_not_exists(name, self._sdk.PartitionKey("/part"), **options)
+                container = database.create_container_if_not_exists(name, PartitionKey("/part"), **options)
                 properties = container.read()
             vectors = properties.get("vectorEmbeddingPolicy", {}).get("vectorEmbeddings", [])
             if [one["dimensions"] for one in vectors] != [dimension] * (dimension > 0):
@@ -241,13 +238,13 @@ class CosmosDocuments:
         """Turn errors of the service into those of alma, without the key."""
         try:
             yield
-        except self._sdk.exceptions.CosmosHttpResponseError as error:
+        except exceptions.CosmosHttpResponseError as error:
             if error.status_code == 404:
                 self._containers.clear()
             raise make_error("Cosmos DB", error.status_code or 500, error.http_error_message or "", self._key) from None
         except Base64Error:
             raise ConfigError("the option key is not a key of Cosmos DB: those are base64") from None
-        except self._any_error as error:
+        except AzureError as error:
             text = f"Cosmos DB cannot be reached ({type(error).__name__}); check the network and the option endpoint"
             raise StorageError(text) from None
 

@@ -12,15 +12,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ConfigError, MissingExtraError, StorageError
 from ..forks import hold_at_fork
 from .documents import ROWS, Condition, Document, split_batches
 from .service import BoundedDocuments, BoundedStore, make_error, name_part, split_by_size
 
-if TYPE_CHECKING:
+try:
+    import pinecone
     from pinecone import Index, Pinecone
+except ImportError as error:
+    raise MissingExtraError("pinecone", "pinecone", "The store pinecone") from error
 
 # The service takes 40 KB of metadata with a vector, and 2 MB and 1,000 vectors in a request; it answers with 4 MB.
 _CONTENT_BYTES, _FIELD_BYTES = 30_000, 8_000
@@ -63,11 +66,6 @@ class PineconeDocuments:
             raise ConfigError("Pinecone needs the option api_key; write api_key: ${PINECONE_API_KEY}")
         if not re.fullmatch(r"[a-z0-9-]{1,30}", index):
             raise ConfigError(f"the index {index!r} must consist of lower-case letters, digits and -, 30 at most")
-        try:
-            import pinecone
-        except ImportError as error:
-            raise MissingExtraError("pinecone", "pinecone", "The store pinecone") from error
-        self._sdk = pinecone
         self._api_key, self._host, self._name, self._namespace = api_key, host, index, namespace
         self._deployment = {"deployment_type": "managed", "cloud": cloud, "region": region}
         self._patience = patience
@@ -182,7 +180,7 @@ class PineconeDocuments:
         if self._is_closed:
             raise StorageError("the store is closed; open it again")
         if self._process != os.getpid():  # Connections must not be shared with the process that forked this one.
-            self._client = self._sdk.Pinecone(api_key=self._api_key, host=self._host or None)
+            self._client = Pinecone(api_key=self._api_key, host=self._host or None)
             self._process, self._indexes = os.getpid(), {}
         return self._client
 
@@ -214,14 +212,14 @@ class PineconeDocuments:
         """Turn errors of the service into those of alma, without the API key."""
         try:
             yield
-        except self._sdk.ApiError as error:
+        except pinecone.ApiError as error:
             if error.status_code == 404:
                 self._forget_indexes()
             raise make_error("Pinecone", error.status_code, error.message, self._api_key) from None
-        except (self._sdk.PineconeConnectionError, self._sdk.PineconeTimeoutError) as error:
+        except (pinecone.PineconeConnectionError, pinecone.PineconeTimeoutError) as error:
             text = f"Pinecone cannot be reached ({type(error).__name__}); check the network and the option host"
             raise StorageError(text) from None
-        except self._sdk.PineconeError as error:
+        except pinecone.PineconeError as error:
             raise make_error("Pinecone", 400, str(error), self._api_key) from None
 
 
