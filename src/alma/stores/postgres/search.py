@@ -250,6 +250,9 @@ _NEWEST = """(SELECT w.n, e.id, length(e.terms) AS size FROM term e CROSS JOIN u
     AND e.id IN (SELECT t.id FROM record t WHERE {} ORDER BY t.created_at DESC, t.id DESC LIMIT %s))"""
 
 
+WeighedTerms = list[tuple[int, list[str]]]  # For each word: how many records have it, and its terms.
+
+
 class WordSearcher:
     """Searches by words, and remembers for some minutes how many records have them."""
 
@@ -261,39 +264,31 @@ class WordSearcher:
 
     def match(self, connection: Connection, words: str, where: Where, limit: int) -> list[Hit]:
         """Return the records that have at least one of the words, best first; among equals the newest."""
-        projects: Iterable[str]
+        projects = [escape_text(name) for name in where.projects or ()]
         if where.projects is None:
             projects = [name for (name,) in connection.execute(_PROJECTS, {"tenant": self._tenant})]
-        else:
-            projects = map(escape_text, where.projects)
         prefixes = [make_prefix(self._tenant, name) for name in projects]
         groups = [[prefix + word for prefix in prefixes] for word in list_terms(words)]
         self._count_terms(connection, [term for group in groups for term in group])
-        # For each word: how many records have it, and its terms.
         weighed = sorted((sum(self._counts[term] for term in group), group) for group in groups if group)
         affordable = sum(total <= BUDGET for total in accumulate(count for count, _ in weighed))
         clause = compile_filter(where, self._tenant)
         hits: list[Hit] = []
         if affordable:
-            source, rare = "find_terms(%s::text[], %s)", weighed[:affordable]
-            hits = self._rank(connection, source, (4 * BUDGET,), rare, clause, limit)
+            source = Clause("find_terms(%s::text[], %s)", (4 * BUDGET,))
+            hits = self._rank(connection, source, weighed[:affordable], clause, limit)
         for pool in (POOL, None):
             if affordable == len(weighed) or len(hits) >= limit:
                 break
-            params, present = (self._tenant, *clause.params, pool), {hit.id for hit in hits}
-            more = self._rank(connection, _NEWEST.format(clause.sql), params, weighed, clause, limit + len(hits))
+            source = Clause(_NEWEST.format(clause.sql), (self._tenant, *clause.params, pool))
+            present = {hit.id for hit in hits}
+            more = self._rank(connection, source, weighed, clause, limit + len(hits))
             hits += [hit for hit in more if hit.id not in present]
             hits.sort(key=lambda hit: -hit.score)
         return hits[:limit]
 
     def _rank(
-        self,
-        connection: Connection,
-        source: str,
-        params: tuple[Any, ...],
-        weighed: list[tuple[int, list[str]]],
-        clause: Clause,
-        limit: int,
+        self, connection: Connection, source: Clause, weighed: WeighedTerms, clause: Clause, limit: int
     ) -> list[Hit]:
         """Return the best of the (n, id, size) that a source gives, where n is the number of a term, from 1."""
         total = max(self._records, weighed[-1][0])
@@ -301,10 +296,10 @@ class WordSearcher:
         for count, group in weighed:
             terms += group
             weights += len(group) * [math.log(1.0 + (total - count + 0.5) / (count + 0.5))]
-        params = (terms, *params, weights)
+        params = (terms, *source.params, weights)
         # As BM25 does, if each word occurs once.
         select = (
-            f"SELECT f.id, sum(w.weight) / (1.4 + 0.6 * max(f.size) / {_PIVOT}.0) AS score FROM {source} f"
+            f"SELECT f.id, sum(w.weight) / (1.4 + 0.6 * max(f.size) / {_PIVOT}.0) AS score FROM {source.sql} f"
             " JOIN unnest(%s::float8[]) WITH ORDINALITY AS w (weight, n) ON w.n = f.n{}"
             " GROUP BY f.id ORDER BY score DESC, f.id DESC LIMIT %s"
         )
