@@ -98,42 +98,42 @@ class Database:
 
     def read(self, step: Callable[[Connection], T]) -> T:
         """Return what `step` returns, called in a transaction; it may be called again."""
-        snapshot = self._get_snapshot()
-        if snapshot is not None:
-            try:
-                return step(snapshot)
-            except psycopg.Error as error:
-                raise self._translate(error) from error
 
         def attempt(deadline: float) -> T:
-            with self._borrow(deadline) as connection:
-                connection.execute(self._begin("READ ONLY"))
-                result = step(connection)
-                connection.execute("COMMIT")
-                return result
+            with self._read_transaction(deadline, "READ ONLY") as connection:
+                return step(connection)
 
         return self._repeat(attempt)
 
     @contextmanager
+    def _read_transaction(self, deadline: float, mode: str) -> Iterator[Connection]:
+        snapshot = self._get_snapshot()
+        if snapshot is not None:
+            yield snapshot
+            return
+        with self._borrow(deadline) as connection:
+            connection.execute(self._begin(mode))
+            yield connection
+            connection.execute("COMMIT")
+
+    @contextmanager
     def snapshot(self) -> Iterator[None]:
         """All that this thread reads inside belongs to one moment. A snapshot inside another is part of it."""
-        if self._get_snapshot() is not None:
-            yield
-            return
+        outer = self._get_snapshot()
 
         def attempt(deadline: float) -> tuple[Connection, ExitStack]:
             with ExitStack() as stack:
-                connection = stack.enter_context(self._borrow(deadline))
-                connection.execute(self._begin("ISOLATION LEVEL REPEATABLE READ READ ONLY"))
-                return connection, stack.pop_all()
+                mode = "ISOLATION LEVEL REPEATABLE READ READ ONLY"
+                return stack.enter_context(self._read_transaction(deadline, mode)), stack.pop_all()
 
         connection, stack = self._repeat(attempt)
-        with stack:
-            self._local.snapshot = (os.getpid(), connection)
-            try:
-                yield
-            finally:
-                self._local.snapshot = None
+        self._local.snapshot = (os.getpid(), connection)
+        try:
+            yield
+        finally:
+            self._local.snapshot = outer and (os.getpid(), outer)
+            with suppress(psycopg.Error):  # If it was lost, there is nothing to end.
+                stack.close()
 
     def write(self, step: Callable[[Connection], T], ids: Sequence[str] = ()) -> T:
         """Return what `step` returns, called in a transaction that was committed, exactly once.
@@ -349,7 +349,7 @@ class Database:
             try:
                 return attempt(deadline)
             except psycopg.Error as error:
-                is_over = time.monotonic() + pause > deadline
+                is_over = time.monotonic() + pause > deadline or self._get_snapshot() is not None
                 if is_over or not self._is_passing(error):
                     # The chain of a failed connection may quote the connection string.
                     raise self._translate(error) from (error if error.sqlstate else None)

@@ -18,7 +18,8 @@ import time
 import unicodedata
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from itertools import accumulate, count
+from itertools import accumulate
+from itertools import count as count_up
 from typing import Any, NamedTuple
 
 from ...errors import ValidationError
@@ -121,7 +122,7 @@ class Searcher:
         wanted = 2 * limit + 16  # A record may have several vectors among the best.
         is_indexed = any(vector) and wanted <= _MOST_BY_INDEX and self._has_index(connection, len(vector))
         is_indexed = is_indexed and estimate_rows(connection, clause) > self._exact_rows
-        for widening in count():
+        for widening in count_up():
             most = wanted * 8**widening
             is_indexed = is_indexed and most <= _MOST_BY_INDEX
             rows = (_fetch_by_index if is_indexed else _fetch_exactly)(connection, vector, clause, most)
@@ -216,19 +217,19 @@ _WORD = re.compile(r"[^\W_]+")
 
 def make_term(tenant: str, name: str, mark: str) -> str:
     """Return the term for a link or a tag."""
-    return f"{_make_prefix(tenant)}{mark}:{blake2b(escape_text(name).encode(), digest_size=10).hexdigest()}"
+    return f"{mark}:{blake2b(repr((tenant, escape_text(name))).encode(), digest_size=10).hexdigest()}"
 
 
-def _make_prefix(tenant: str) -> str:
-    """The index has terms of all tenants; with a prefix those of one are found without the others."""
-    return f"{blake2b(tenant.encode(), digest_size=6).hexdigest()}:" if tenant else ""
+def make_prefix(tenant: str, project: str) -> str:
+    """Return what the terms of a project begin with: so the index finds them without those of all others."""
+    return f"{blake2b(repr((tenant, project)).encode(), digest_size=4).hexdigest()}:"
 
 
-def list_terms(tenant: str, text: str, room: int = MOST_BYTES) -> list[str]:
+def list_terms(text: str, prefix: str = "", room: int = MOST_BYTES) -> list[str]:
     """Return the different words of a text, by their stems, as they are indexed; no more than there is room for."""
     if not text.isascii():
         text = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
-    prefix, terms = _make_prefix(tenant), dict[str, None]()
+    terms = dict[str, None]()
     for word in _WORD.findall(text.casefold()):
         if len(word) > _LONGEST:
             word = f"{word[:20]}{blake2b(word.encode(), digest_size=16).hexdigest()}"
@@ -239,6 +240,17 @@ def list_terms(tenant: str, text: str, room: int = MOST_BYTES) -> list[str]:
                 break
             terms[term] = None
     return list(terms)
+
+
+_PROJECTS = """WITH RECURSIVE p AS ((SELECT project FROM record WHERE tenant = %(tenant)s ORDER BY project LIMIT 1)
+    UNION ALL SELECT (SELECT project FROM record WHERE tenant = %(tenant)s AND project > p.project ORDER BY project
+    LIMIT 1) FROM p WHERE p.project IS NOT NULL) SELECT project FROM p WHERE project IS NOT NULL"""
+_NEWEST = """(SELECT w.n, e.id, length(e.terms) AS size FROM term e CROSS JOIN unnest(%s::text[]) WITH ORDINALITY
+    AS w (term, n) WHERE e.tenant = %s AND e.terms @@ quote_literal(w.term)::tsquery
+    AND e.id IN (SELECT t.id FROM record t WHERE {} ORDER BY t.created_at DESC, t.id DESC LIMIT %s))"""
+
+
+WeighedTerms = list[tuple[int, list[str]]]  # For each word: how many records have it, and its terms.
 
 
 class WordSearcher:
@@ -252,58 +264,54 @@ class WordSearcher:
 
     def match(self, connection: Connection, words: str, where: Where, limit: int) -> list[Hit]:
         """Return the records that have at least one of the words, best first; among equals the newest."""
-        terms = list_terms(self._tenant, words)
-        if not terms:
-            return []
-        self._count_terms(connection, terms)
-        terms.sort(key=self._counts.__getitem__)
-        affordable = sum(total <= BUDGET for total in accumulate(self._counts[term] for term in terms))
-        rare, common = terms[:affordable], terms[affordable:]
+        projects = [escape_text(name) for name in where.projects or ()]
+        if where.projects is None:
+            projects = [name for (name,) in connection.execute(_PROJECTS, {"tenant": self._tenant})]
+        prefixes = [make_prefix(self._tenant, name) for name in projects]
+        groups = [[prefix + word for prefix in prefixes] for word in list_terms(words)]
+        self._count_terms(connection, [term for group in groups for term in group])
+        weighed = sorted((sum(self._counts[term] for term in group), group) for group in groups if group)
+        affordable = sum(total <= BUDGET for total in accumulate(count for count, _ in weighed))
         clause = compile_filter(where, self._tenant)
-        hits = (
-            self._rank(connection, "find_terms(%s::text[], %s)", (rare, 4 * BUDGET), rare, clause, limit)
-            if rare
-            else []
-        )
+        hits: list[Hit] = []
+        if affordable:
+            source = Clause("find_terms(%s::text[], %s)", (4 * BUDGET,))
+            hits = self._rank(connection, source, weighed[:affordable], clause, limit)
         for pool in (POOL, None):
-            if not common or len(hits) >= limit:
+            if affordable == len(weighed) or len(hits) >= limit:
                 break
-            newest = f"SELECT t.id FROM record t WHERE {clause.sql} ORDER BY t.created_at DESC, t.id DESC LIMIT %s"
-            source = (
-                "(SELECT w.n, e.id, length(e.terms) AS size FROM term e CROSS JOIN unnest(%s::text[]) WITH ORDINALITY"
-                " AS w (term, n) WHERE e.tenant = %s AND e.terms @@ quote_literal(w.term)::tsquery"
-                f" AND e.id IN ({newest}))"
-            )
-            params = (terms, self._tenant, *clause.params, pool)
+            source = Clause(_NEWEST.format(clause.sql), (self._tenant, *clause.params, pool))
             present = {hit.id for hit in hits}
-            more = self._rank(connection, source, params, terms, clause, limit + len(hits))
+            more = self._rank(connection, source, weighed, clause, limit + len(hits))
             hits += [hit for hit in more if hit.id not in present]
             hits.sort(key=lambda hit: -hit.score)
         return hits[:limit]
 
     def _rank(
-        self, connection: Connection, source: str, params: tuple[Any, ...], terms: list[str], clause: Clause, limit: int
+        self, connection: Connection, source: Clause, weighed: WeighedTerms, clause: Clause, limit: int
     ) -> list[Hit]:
         """Return the best of the (n, id, size) that a source gives, where n is the number of a term, from 1."""
-        total = max(self._records, *self._counts.values(), 1)
-        counts = (self._counts[term] for term in terms)
-        weights = [math.log(1.0 + (total - count + 0.5) / (count + 0.5)) for count in counts]
+        total = max(self._records, weighed[-1][0])
+        terms, weights = [], []
+        for count, group in weighed:
+            terms += group
+            weights += len(group) * [math.log(1.0 + (total - count + 0.5) / (count + 0.5))]
+        params = (terms, *source.params, weights)
         # As BM25 does, if each word occurs once.
         select = (
-            f"SELECT f.id, sum(w.weight) / (1.4 + 0.6 * max(f.size) / {_PIVOT}.0) AS score FROM {source} f"
+            f"SELECT f.id, sum(w.weight) / (1.4 + 0.6 * max(f.size) / {_PIVOT}.0) AS score FROM {source.sql} f"
             " JOIN unnest(%s::float8[]) WITH ORDINALITY AS w (weight, n) ON w.n = f.n{}"
             " GROUP BY f.id ORDER BY score DESC, f.id DESC LIMIT %s"
         )
         most = max(_FIRST, 8 * limit)
-        best = connection.execute(select.format(""), (*params, weights, most)).fetchall()
-        names = [name for name, _ in best]
+        best = connection.execute(select.format(""), (*params, most)).fetchall()
         query = f"SELECT t.id FROM record t WHERE {clause.sql} AND t.id = ANY(%s)"
-        passing = {name for (name,) in connection.execute(query, (*clause.params, names))}
+        passing = {name for (name,) in connection.execute(query, (*clause.params, [name for name, _ in best]))}
         rows = [row for row in best if row[0] in passing][:limit]
         if len(rows) < limit and len(best) == most:
             # Too few of the best pass the filter: all are asked about.
             join = f" JOIN record t ON t.id = f.id AND {clause.sql}"
-            rows = connection.execute(select.format(join), (*params, weights, *clause.params, limit)).fetchall()
+            rows = connection.execute(select.format(join), (*params, *clause.params, limit)).fetchall()
         return [Hit(name, float(score)) for name, score in rows]
 
     def _count_terms(self, connection: Connection, terms: Iterable[str]) -> None:

@@ -303,7 +303,7 @@ def _encode_row(record: Record, tenant: str) -> Row:
         terms += [search.make_term(tenant, name, "t") for name in record.tags]
         if (room := search.MOST_BYTES - sum(map(len, terms))) < 0:
             raise ValueError(f"it has {len(terms)} links and tags, which are too many")
-        terms += search.list_terms(tenant, record.text, room)
+        terms += search.list_terms(record.text, search.make_prefix(tenant, values["project"]), room)
     except (TypeError, ValueError) as problem:
         raise refuse_record(record, problem) from problem
     passages = [(values["id"], i, len(vector), encode_vector(vector)) for i, vector in enumerate(record.vectors)]
