@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from alma.app import open_config
+
 Run = Callable[..., Any]
 
 ALL = ("--older-than-days", "0", "--below-confidence", "2")
@@ -83,6 +85,19 @@ def test_reindex_says_from_where_to_where(project: Path, deployed: dict[str, str
     done = run("reindex", "--json").json
     assert (done["from"], done["to"]) == ("hash-64", "none (words only)")
     assert done["moved"] > 5
+
+
+def test_reindex_repairs_vectors_that_a_crash_left_behind(project: Path, run: Run) -> None:
+    config = project / ".alma" / "config.yaml"
+    config.write_text("project_id: shop\nembedding_provider: hash\nvectors: qdrant\nvector_options: {path: vectors}\n")
+    run("trust")
+    assert run("add", "fact", "ops", "--fact", "Deploys are on Tuesdays", "--domain", "ops").code == 0
+    rows = open_config(config).engine.store
+    rows.documents.remove(384, [one.key for one in rows.documents.find(384, [])])
+    rows.close()
+    assert "alma reindex" in run("doctor").out
+    assert "repaired 1 vector" in run("reindex").out
+    assert run("doctor").code == 0
 
 
 def test_vacuum_says_how_much_space_came_back(project: Path, run: Run) -> None:

@@ -29,7 +29,7 @@ from alma.errors import (
     ValidationError,
 )
 from alma.stores.postgres import PostgresStore
-from alma.stores.postgres.database import Database
+from alma.stores.postgres.database import PostgresDatabase
 from alma.stores.postgres.server import start_server
 from alma.testing import StoreContract, make_record
 from alma.types.query import Where
@@ -69,14 +69,14 @@ class TestBehindAPooler(PostgresContract):
     @pytest.fixture(autouse=True)
     def change_sessions(self, monkeypatch):
         """Take away all state of a session after each transaction, as a pooler does that gives out another one."""
-        take_back = Database._take_back
+        take_back = PostgresDatabase._take_back
 
         def discard(self, connection):
             if not connection.closed and connection.info.transaction_status == 0:
                 connection.execute("DISCARD ALL")
             take_back(self, connection)
 
-        monkeypatch.setattr(Database, "_take_back", discard)
+        monkeypatch.setattr(PostgresDatabase, "_take_back", discard)
 
 
 class IndexedStore(PostgresStore):
@@ -133,6 +133,13 @@ def test_values_come_back_exactly_and_are_found_by_them(store):
     for fields in ({"nul\0": "a"}, {"whole": 2**200 + 1}, {"zero": None}, {"deep": []}):
         assert list_ids(store, fields=fields) == [], fields
     assert list_ids(store, linked=['"\\']) == list_ids(store, tagged=["\1"]) == ["\1\0\2"]
+
+
+def test_text_that_looks_like_an_escaped_nul_is_found_as_it_is(store):
+    values = {"looks": "\\u0000", "is": "\0", "both": "\\\0", "two": "\0\0"}
+    store.put([make_record(name, body={"x": value, "\1": name}) for name, value in values.items()])
+    for name, value in values.items():
+        assert list_ids(store, fields={"x": value}) == list_ids(store, fields={"\1": name}) == [name]
 
 
 def test_true_and_one_are_equal_in_fields_as_in_python(store):

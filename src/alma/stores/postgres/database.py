@@ -61,7 +61,7 @@ _REFUSED = ("authentication failed", "no password", "does not exist", "pg_hba.co
 _left_to_parents: list[Connection] = []
 
 
-class Database:
+class PostgresDatabase:
     """The connections of a process to one schema of a database, for one tenant."""
 
     def __init__(self, dsn: str, schema: str, tenant: str, pool_size: int, timeout: float, read_only: bool) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import psycopg  # Checked by `database`.
 
 from ...errors import BusyError, ConfigError, NewerStoreError, ReadOnlyError
-from .database import Connection, Database, quote_name
+from .database import Connection, PostgresDatabase, quote_name
 
 # What can be filtered by: columns of `record` and of `passage`.
 NAMES = ("kind", "project", "agent", "user", "session", "status", "key", "embedder")
@@ -83,7 +83,7 @@ def _create_tables(connection: Connection, names: dict[str, str], partitions: in
 MIGRATIONS: list[Callable[[Connection, dict[str, str], int], None]] = [_create_tables]
 
 
-def prepare_schema(db: Database, partitions: int) -> None:
+def prepare_schema(db: PostgresDatabase, partitions: int) -> None:
     """Create the tables or bring them up to date, one process at a time, and find out where pgvector is."""
     if not 0 <= partitions <= 1024:
         raise ConfigError(f"partitions is {partitions}; it takes a number from 0 (none) to 1024")
@@ -98,7 +98,7 @@ def prepare_schema(db: Database, partitions: int) -> None:
             raise ReadOnlyError(f"{error}; to create the tables a role needs CREATE on the database") from error
 
 
-def _read_version(connection: Connection, db: Database) -> int:
+def _read_version(connection: Connection, db: PostgresDatabase) -> int:
     """Return the version of the schema, 0 if there is none; raise if it is newer than this program."""
     query = "SELECT nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'"
     if row := connection.execute(query).fetchone():
@@ -113,7 +113,7 @@ def _read_version(connection: Connection, db: Database) -> int:
     return int(version)
 
 
-def _migrate(connection: Connection, db: Database, partitions: int) -> None:
+def _migrate(connection: Connection, db: PostgresDatabase, partitions: int) -> None:
     """To be called inside a write transaction: another process may have been faster."""
     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"alma {db.schema}",))
     schema = quote_name(db.schema)
@@ -131,7 +131,7 @@ def _migrate(connection: Connection, db: Database, partitions: int) -> None:
         connection.execute("UPDATE meta SET value = %s WHERE name = 'version'", (number + 1,))
 
 
-def _create_extension(connection: Connection, db: Database) -> None:
+def _create_extension(connection: Connection, db: PostgresDatabase) -> None:
     query = "SELECT installed_version, default_version FROM pg_available_extensions WHERE name = 'vector'"
     row = connection.execute(query).fetchone()
     if row is None:
@@ -164,7 +164,7 @@ def find_index(connection: Connection, tenant: str, dim: int) -> tuple[str, str,
     return row[0], name, bool(valid and valid[0])
 
 
-def build_index(db: Database, dim: int) -> bool:
+def build_index(db: PostgresDatabase, dim: int) -> bool:
     """Build the index of a dimension while others go on; False if it is there, or being built."""
     place = db.read(lambda connection: find_index(connection, db.tenant, dim))
     if place is None or place[2] or dim > MOST_INDEXED:
@@ -213,7 +213,7 @@ def find_problems(connection: Connection, tenant: str) -> list[str]:
     return problems
 
 
-def vacuum_tables(db: Database) -> None:
+def vacuum_tables(db: PostgresDatabase) -> None:
     """Rewrite the tables without deleted rows; BusyError if another session still needs some of them."""
     remaining: list[str] = []
 

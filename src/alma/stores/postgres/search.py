@@ -33,14 +33,14 @@ from .schema import MOST_INDEXED, NAMES, find_index
 _COLUMNS = {"statuses" if name == "status" else f"{name}s": name for name in NAMES}  # By the name of the condition.
 
 
-class Clause(NamedTuple):
+class SqlCondition(NamedTuple):
     """Conditions on the table `t`, and the values of their parameters."""
 
     sql: str
     params: tuple[Any, ...]
 
 
-def compile_filter(where: Where, tenant: str, *, body: str = "t.body") -> Clause:
+def compile_filter(where: Where, tenant: str, *, body: str = "t.body") -> SqlCondition:
     """Return the conditions of a `Where`, for `record` or for `passage`; `body` is the expression for the body."""
     conditions: list[tuple[str, Any]] = [("t.tenant = %s", tenant)]
     for name, column in _COLUMNS.items():
@@ -64,20 +64,25 @@ def compile_filter(where: Where, tenant: str, *, body: str = "t.body") -> Clause
     for name, value in (where.fields or {}).items():
         # To Python 1, 1.0 and True are equal.
         values = [value, *((bool(value), int(value)) if value in (0, 1) and not isinstance(value, str) else ())]
-        sql.append(f"coalesce({_BODY.format(body)} -> %s, 'null') = ANY(%s::jsonb[])")
-        params += [escape_text(json.loads(_encode_json(name))), [_encode_json(one) for one in values]]
-    return Clause(" AND ".join(sql), tuple(params))
+        sql.append(f"coalesce(({_BODY.format(body)}) -> %s, 'null') = ANY(%s::jsonb[])")
+        params += [json.loads(_encode_json(name)), [_encode_json(one) for one in values]]
+    return SqlCondition(" AND ".join(sql), tuple(params))
 
 
 # A body may contain an escaped NUL, which jsonb cannot hold. The same stands for it in the values compared with.
-_NUL, _INSTEAD = r"\u0000", "\ue000\uf8ff\ue000"
-_BODY = f"replace({{}}, '{_NUL}', '{_INSTEAD}')::jsonb"
+_INSTEAD = "\ue000\uf8ff\ue000"
+# After an even number of backslashes it is a NUL; after an odd number it is text that looks like one.
+_ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+_BODY = (
+    r"CASE WHEN strpos({0}, '\u0000') = 0 THEN {0}"
+    f" ELSE regexp_replace({{0}}, '{_ESCAPED_NUL.pattern}', '\\1{_INSTEAD}', 'g') END::jsonb"
+)
 PASSAGE_BODY = "(SELECT r.body FROM record r WHERE r.tenant = t.tenant AND r.id = t.id)"
 
 
 def _encode_json(value: Any) -> str:
     try:
-        return json.dumps(value, allow_nan=False).replace(_NUL, _INSTEAD)
+        return _ESCAPED_NUL.sub(rf"\1{_INSTEAD}", json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise ValidationError(f"records cannot be searched for a field that is {value!r}: it is not JSON") from error
 
@@ -118,7 +123,7 @@ class Searcher:
     def find_nearest(self, connection: Connection, vector: Vector, where: Where, limit: int) -> list[Hit]:
         """Return the records whose best vector is nearest, best first; ties by id."""
         clause = compile_filter(where, self._tenant, body=PASSAGE_BODY)
-        clause = Clause(f"{clause.sql} AND t.dim = {len(vector)}", clause.params)
+        clause = SqlCondition(f"{clause.sql} AND t.dim = {len(vector)}", clause.params)
         wanted = 2 * limit + 16  # A record may have several vectors among the best.
         is_indexed = any(vector) and wanted <= _MOST_BY_INDEX and self._has_index(connection, len(vector))
         is_indexed = is_indexed and estimate_rows(connection, clause) > self._exact_rows
@@ -141,34 +146,34 @@ class Searcher:
             place = find_index(connection, self._tenant, dim)
             has_index = place is not None and place[2]
             self.probes[dim] = (has_index, time.monotonic())
-            everything = Clause(f"t.tenant = %s AND t.dim = {dim}", (self._tenant,))
+            everything = SqlCondition(f"t.tenant = %s AND t.dim = {dim}", (self._tenant,))
             if not has_index and estimate_rows(connection, everything) >= self._index_rows:
                 self.lacking.add(dim)
         return has_index
 
 
-def estimate_rows(connection: Connection, clause: Clause, table: str = "passage") -> int:
+def estimate_rows(connection: Connection, clause: SqlCondition, table: str = "passage") -> int:
     """Return how many rows the planner expects to meet the conditions."""
     explain = f"EXPLAIN (FORMAT JSON) SELECT 1 FROM {table} t WHERE {clause.sql}"
     [(plan,)] = connection.execute(explain, clause.params).fetchall()
     return int(plan[0]["Plan"]["Plan Rows"])
 
 
-Row = tuple[str, bytes, float]  # The id, the vector as it is sent, and its distance.
+PassageRow = tuple[str, bytes, float]  # The id, the vector as it is sent, and its distance.
 _SELECT = (
     "SELECT s.id, coalesce(halfvec_send(s.vec), int4send(s.dim)), s.d FROM"
     " (SELECT t.id, t.vec, t.dim, {} AS d FROM passage t WHERE {} ORDER BY {} LIMIT %s) s"
 )
 
 
-def _fetch_exactly(connection: Connection, vector: Vector, clause: Clause, most: int) -> list[Row]:
+def _fetch_exactly(connection: Connection, vector: Vector, clause: SqlCondition, most: int) -> list[PassageRow]:
     # The distance is no bare operator here, so no index is taken for it.
     select = _SELECT.format("coalesce(t.vec <=> %s::halfvec, 1.0)", clause.sql, "d, t.id")
     params = (encode_vector(vector), *clause.params, most)
     return connection.execute(select, params, binary=True).fetchall()
 
 
-def _fetch_by_index(connection: Connection, vector: Vector, clause: Clause, most: int) -> list[Row]:
+def _fetch_by_index(connection: Connection, vector: Vector, clause: SqlCondition, most: int) -> list[PassageRow]:
     settings = {
         "hnsw.ef_search": str(min(1000, max(_LEAST_CANDIDATES, 2 * most))),
         "hnsw.iterative_scan": "relaxed_order",
@@ -187,7 +192,7 @@ def _fetch_by_index(connection: Connection, vector: Vector, clause: Clause, most
     return sorted(rows, key=lambda row: row[2])
 
 
-def _rank_rows(vector: Vector, rows: Sequence[Row]) -> list[Hit]:
+def _rank_rows(vector: Vector, rows: Sequence[PassageRow]) -> list[Hit]:
     best: dict[str, float] = {}
     [scores] = cosines([vector], [decode_vector(row[1]) for row in rows]) or [[]]
     for (name, _, _), score in zip(rows, scores, strict=True):
@@ -275,12 +280,12 @@ class WordSearcher:
         clause = compile_filter(where, self._tenant)
         hits: list[Hit] = []
         if affordable:
-            source = Clause("find_terms(%s::text[], %s)", (4 * BUDGET,))
+            source = SqlCondition("find_terms(%s::text[], %s)", (4 * BUDGET,))
             hits = self._rank(connection, source, weighed[:affordable], clause, limit)
         for pool in (POOL, None):
             if affordable == len(weighed) or len(hits) >= limit:
                 break
-            source = Clause(_NEWEST.format(clause.sql), (self._tenant, *clause.params, pool))
+            source = SqlCondition(_NEWEST.format(clause.sql), (self._tenant, *clause.params, pool))
             present = {hit.id for hit in hits}
             more = self._rank(connection, source, weighed, clause, limit + len(hits))
             hits += [hit for hit in more if hit.id not in present]
@@ -288,7 +293,7 @@ class WordSearcher:
         return hits[:limit]
 
     def _rank(
-        self, connection: Connection, source: Clause, weighed: WeighedTerms, clause: Clause, limit: int
+        self, connection: Connection, source: SqlCondition, weighed: WeighedTerms, clause: SqlCondition, limit: int
     ) -> list[Hit]:
         """Return the best of the (n, id, size) that a source gives, where n is the number of a term, from 1."""
         total = max(self._records, weighed[-1][0])
@@ -327,5 +332,5 @@ class WordSearcher:
         for n, term in enumerate(unknown, 1):
             self._counts[term] = counts.get(n, 0)
             if self._counts[term] >= BUDGET:
-                condition = Clause("t.terms @@ %s::tsquery", (f"'{term}'",))
+                condition = SqlCondition("t.terms @@ %s::tsquery", (f"'{term}'",))
                 self._counts[term] = max(BUDGET + 1, estimate_rows(connection, condition, "term"))

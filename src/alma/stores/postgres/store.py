@@ -16,7 +16,7 @@ from ...types.record import NONE, Evidence, Provenance, Record, Status, Vector
 from ...types.times import from_micros, to_micros
 from ..memory import refuse_record, refuse_version
 from . import schema, search
-from .database import Connection, Database, escape_text, restore_text
+from .database import Connection, PostgresDatabase, escape_text, restore_text
 from .schema import NAMES, TIMES, prepare_schema
 from .search import Searcher, WordSearcher, compile_filter, decode_vector, encode_vector
 
@@ -76,7 +76,7 @@ _NEWEST = " ORDER BY t.created_at DESC, t.id DESC LIMIT %s"
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-class Row(NamedTuple):
+class EncodedRecord(NamedTuple):
     """The row of a record, with its passages and terms, encoded before the transaction begins."""
 
     record: Record
@@ -121,7 +121,7 @@ class PostgresStore:
             raise ConfigError(
                 "storage 'postgres' needs a dsn and a schema, a pool_size of at least 1 and a timeout > 0"
             )
-        self._db = Database(dsn, schema, tenant, pool_size, timeout, read_only)
+        self._db = PostgresDatabase(dsn, schema, tenant, pool_size, timeout, read_only)
         self._hears_notices = notify and not pooler
         self._notifies = notify
         self._index_rows = index_rows
@@ -133,7 +133,7 @@ class PostgresStore:
     def put(self, records: Sequence[Record]) -> None:
         """Store new or newer records, all or none."""
         # A record that occurs more than once is written more than once, one statement after the other.
-        rounds: list[dict[str, Row]] = []
+        rounds: list[dict[str, EncodedRecord]] = []
         for record in records:
             row = _encode_row(record, self._db.tenant)
             target = next((one for one in rounds if row.values[0] not in one), None)
@@ -283,7 +283,7 @@ class PostgresStore:
 # --- writing
 
 
-def _encode_row(record: Record, tenant: str) -> Row:
+def _encode_row(record: Record, tenant: str) -> EncodedRecord:
     try:
         values = {name: escape_text(getattr(record, name)) for name in ("id", *NAMES, "superseded_by", "text")}
         if (dim := max(map(len, record.vectors), default=0)) > schema.MOST_STORED:
@@ -307,7 +307,7 @@ def _encode_row(record: Record, tenant: str) -> Row:
     except (TypeError, ValueError) as problem:
         raise refuse_record(record, problem) from problem
     passages = [(values["id"], i, len(vector), encode_vector(vector)) for i, vector in enumerate(record.vectors)]
-    return Row(record, row, passages, _encode_array(terms) if terms else "")
+    return EncodedRecord(record, row, passages, _encode_array(terms) if terms else "")
 
 
 def _encode_array(names: Sequence[str]) -> str:
@@ -316,7 +316,7 @@ def _encode_array(names: Sequence[str]) -> str:
     return "{" + ",".join([f'"{name}"' for name in quoted]) + "}"
 
 
-def _write_rows(connection: Connection, tenant: str, rows: list[Row]) -> None:
+def _write_rows(connection: Connection, tenant: str, rows: list[EncodedRecord]) -> None:
     columns = map(list, zip(*(row.values for row in rows), strict=True))
     stored = {name for (name,) in connection.execute(_UPSERT, (tenant, *columns))}
     for row in rows:
