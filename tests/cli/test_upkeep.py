@@ -91,7 +91,7 @@ def test_reindex_repairs_vectors_that_a_crash_left_behind(project: Path, run: Ru
     config = project / ".alma" / "config.yaml"
     config.write_text("project_id: shop\nembedding_provider: hash\nvectors: qdrant\nvector_options: {path: vectors}\n")
     run("trust")
-    assert run("add", "fact", "ops", "--fact", "Deploys are on Tuesdays", "--domain", "ops").code == 0
+    assert run("add", "fact", "--agent", "ops", "--fact", "Deploys are on Tuesdays", "--domain", "ops").code == 0
     rows = open_config(config).engine.store
     rows.documents.remove(384, [one.key for one in rows.documents.find(384, [])])
     rows.close()
