@@ -41,7 +41,7 @@ def serve_port(options: HttpOptions) -> None:
     """Open the store, listen, and serve with as many processes as the options say until a signal ends it."""
     with ExitStack() as stack:
         _exit_on_sigterm(stack)
-        tracer = open_tracer(options, stack)
+        tracer = start_tracing(options, stack)
         path, projects = open_projects(options, tracer)
         stack.callback(projects.close)
         # Before listening, so that a store that cannot be opened is reported here and not to each client.
@@ -66,13 +66,13 @@ def _exit_on_sigterm(stack: ExitStack) -> None:
         stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0)))
 
 
-def open_tracer(options: HttpOptions, stack: ExitStack) -> Tracer | None:
+def start_tracing(options: HttpOptions, stack: ExitStack) -> Tracer | None:
     """Return what traces requests until the stack is closed; None unless the options ask for traces."""
     if not options.traces:
         return None
-    from .. import tracing
+    from ..tracing import open_tracer
 
-    return stack.enter_context(tracing.open_tracer())
+    return stack.enter_context(open_tracer())
 
 
 def run_worker(options: HttpOptions, listener: socket.socket) -> None:
@@ -83,7 +83,7 @@ def run_worker(options: HttpOptions, listener: socket.socket) -> None:
     with ExitStack() as stack:
         _exit_on_sigterm(stack)
         stream = stack.enter_context(open_log(options.log_file))
-        tracer = open_tracer(options, stack)
+        tracer = start_tracing(options, stack)
         path, projects = open_projects(options, tracer)
         stack.callback(projects.close)
         _run_service(options, listener, path, projects, stream, tracer)
