@@ -17,7 +17,7 @@ from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA
 from .models.budget import Usage, usage
-from .ports import Clock, Model, Store
+from .ports import Clock, Limited, Model, Store
 from .stores.encryption import EncryptedStore, read_keys
 from .stores.wrappers import CachedStore, ReadOnlyStore, RetryingStore
 from .types import times
@@ -39,11 +39,15 @@ def open_quickstart(project_id: str, storage_dir: str | PathLike[str], *, clock:
     return open_memory(Config(project_id=project_id, storage_dir=Path(storage_dir).resolve()), clock=clock)
 
 
-def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.now) -> ALMA:
-    """Open the memory that a configuration describes. `matching=False` allows a store of another embedder."""
+def open_memory(config: Config, *, matching: bool = True, is_shared: bool = False, clock: Clock = times.now) -> ALMA:
+    """Open the memory that a configuration describes.
+
+    `matching=False` allows a store of another embedder. `is_shared` refuses a store that one process alone can write.
+    """
     embedder = embedders.create(config.embedding_provider, dim=config.embedding_dim, options=config.embedding)
+    store = open_store(config)
     alma = ALMA(
-        open_store(config),
+        store,
         embedder,
         project_id=config.project_id,
         agents=config.agents,
@@ -53,12 +57,14 @@ def open_memory(config: Config, *, matching: bool = True, clock: Clock = times.n
     )
     alma.model_settings = config.model
     try:
+        if is_shared and isinstance(store, Limited) and "many writers" in store.limits:
+            raise ConfigError(f"several processes cannot share this store: {store.limits['many writers']}")
         if matching and (mismatch := find_mismatch(alma.engine)):
             raise mismatch
+        apply_stored_schema(alma)
     except BaseException:
         alma.close()
         raise
-    apply_stored_schema(alma)
     return alma
 
 

@@ -190,9 +190,10 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="--workers"):
             check_options(HttpOptions(**options))  # type: ignore[arg-type]
     config = tmp_path / "config.yaml"
-    config.write_text(yaml.safe_dump({"alma": {"project_id": "app", "storage": "memory"}}))
-    with pytest.raises(ConfigError, match="all processes share"):
-        serve(HttpOptions(config=str(config), workers=2))
+    for storage in ({"storage": "memory"}, {"storage": "qdrant", "storage_options": {"path": "vectors"}}):
+        config.write_text(yaml.safe_dump({"alma": {"project_id": "app", **storage}}))
+        with pytest.raises(ConfigError, match="several processes cannot share this store"):
+            serve(HttpOptions(config=str(config), workers=2))
 
 
 def test_traces_need_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,12 +151,10 @@ def build(
 def open_projects(options: HttpOptions, tracer: Tracer | None) -> tuple[Path, Projects]:
     """Return the configuration file and its memory, which is opened by the first call."""
     path, config = read_config(options.config)
-    if options.workers > 1 and config.storage == "memory":
-        raise ConfigError("--workers needs a store that all processes share, and storage 'memory' is not")
     has_siblings = options.workers > 1 or config.storage not in ("sqlite", "file")
 
     def open_traced() -> ALMA:
-        alma = open_memory(config)
+        alma = open_memory(config, is_shared=options.workers > 1)
         if tracer is not None:
             tracer.trace_memory(alma)
         return alma
