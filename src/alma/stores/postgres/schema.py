@@ -21,6 +21,7 @@ from .database import Connection, PostgresDatabase, quote_name
 NAMES = ("kind", "project", "agent", "user", "session", "status", "key", "embedder")
 TIMES = ("created_at", "valid_from", "valid_to")
 
+TABLES = ("record", "passage", "term")
 MOST_INDEXED = 4000  # The most dimensions that pgvector can index.
 MOST_STORED = 16_000
 
@@ -36,8 +37,8 @@ CREATE TABLE record (
     links text[] NOT NULL, tags text[] NOT NULL, evidence text NOT NULL, provenance text NOT NULL,
     text text NOT NULL, body text NOT NULL, PRIMARY KEY (tenant, id)
 ) {{partitioned}};
-CREATE INDEX ON record (tenant, project, kind, created_at DESC, id DESC);
-CREATE INDEX ON record (tenant, created_at DESC, id DESC);
+CREATE INDEX ON record (tenant, project, kind, created_at DESC);
+CREATE INDEX ON record (tenant, created_at DESC);
 CREATE INDEX ON record (tenant, key) WHERE key <> '';
 CREATE INDEX ON record (tenant, session, created_at) WHERE session <> '';
 
@@ -55,11 +56,12 @@ CREATE INDEX term_terms ON term USING gin (terms) WITH (fastupdate = off);
 
 CREATE FUNCTION find_terms(wanted text[], most int) RETURNS TABLE (n int, id text, size int)
 LANGUAGE plpgsql STABLE SECURITY DEFINER ROWS 100
-SET search_path = {{schema}}, pg_temp SET plan_cache_mode = force_custom_plan SET enable_seqscan = off AS $$
+SET search_path = {{schema}}, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 BEGIN
     FOR n IN 1 .. cardinality(wanted) LOOP
+        -- An expression instead of the column: no index of tenants must be combined with that of terms.
         RETURN QUERY SELECT n, t.id, length(t.terms) FROM term t
-            WHERE t.terms @@ quote_literal(wanted[n])::tsquery AND t.{_TENANT} LIMIT most;
+            WHERE t.terms @@ quote_literal(wanted[n])::tsquery AND '' || t.{_TENANT} LIMIT most;
     END LOOP;
 END $$;
 """
@@ -68,7 +70,7 @@ END $$;
 def _create_tables(connection: Connection, names: dict[str, str], partitions: int) -> None:
     partitioned = "PARTITION BY HASH (tenant)" if partitions else ""
     connection.execute(_TABLES.format(**names, partitioned=partitioned))
-    for table in ("record", "passage", "term"):
+    for table in TABLES:
         for number in range(partitions):
             bounds = f"(MODULUS {partitions}, REMAINDER {number})"
             connection.execute(f"CREATE TABLE {table}_{number} PARTITION OF {table} FOR VALUES WITH {bounds}")
@@ -179,8 +181,13 @@ def build_index(db: PostgresDatabase, dim: int) -> bool:
         f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table}"
         f" USING hnsw ((vec::{vector}.halfvec({dim})) {vector}.halfvec_cosine_ops) WHERE dim = {dim}"
     )
-    db.execute_alone(f"ANALYZE {table}")
+    analyze_tables(db)
     return True
+
+
+def analyze_tables(db: Database) -> None:
+    """Tell the planner how many rows there are: before it knows, it takes wrong indexes."""
+    db.execute_alone("ANALYZE " + ", ".join(f"{quote_name(db.schema)}.{table}" for table in TABLES))
 
 
 # --- damage
@@ -224,7 +231,7 @@ def vacuum_tables(db: PostgresDatabase) -> None:
         elif detail[:1].isdigit() and not detail.startswith("0 "):
             remaining.append(detail)
 
-    for table in ("record", "passage", "term"):
+    for table in TABLES:
         db.execute_alone(f"VACUUM (FULL, VERBOSE, ANALYZE) {quote_name(db.schema)}.{table}", watch)
     if "the role may not do it" in remaining:
         raise ReadOnlyError(f"only the owner of the tables in {db.place} can vacuum them")

@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ _log = logging.getLogger("alma.stores.postgres")
 _PAGE = 256
 _BATCH = 500  # So many records are sent with one statement.
 _MOST_CACHED = 4096
+_FIRST_ANALYSIS = 1000
 
 _TYPES = {
     "id": "text",
@@ -128,6 +129,7 @@ class PostgresStore:
         self._searcher = Searcher(self._db.tenant, exact_rows, index_rows)
         self._words = WordSearcher(self._db.tenant)
         self._building = threading.Lock()
+        self._written, self._next_analysis = 0, _FIRST_ANALYSIS
         prepare_schema(self._db, partitions)
 
     def put(self, records: Sequence[Record]) -> None:
@@ -151,6 +153,12 @@ class PostgresStore:
 
         if rounds:
             self._db.write(step, list(rounds[0]))
+            self._written += len(records)
+            if self._written >= self._next_analysis:
+                # The server does so itself, but minutes later.
+                self._next_analysis = 4 * self._written
+                with suppress(ALMAError):  # What was put is stored all the same.
+                    schema.analyze_tables(self._db)
 
     def get(self, ids: Sequence[str]) -> list[Record]:
         """Return the records with these ids, in order; unknown ids are left out."""
