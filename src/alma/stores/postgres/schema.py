@@ -185,7 +185,7 @@ def build_index(db: PostgresDatabase, dim: int) -> bool:
     return True
 
 
-def analyze_tables(db: Database) -> None:
+def analyze_tables(db: PostgresDatabase) -> None:
     """Tell the planner how many rows there are: before it knows, it takes wrong indexes."""
     db.execute_alone("ANALYZE " + ", ".join(f"{quote_name(db.schema)}.{table}" for table in TABLES))
 
