@@ -221,6 +221,14 @@ _NO_ROOTS = "this server may not use files; start it with --root FOLDER to allow
 _URI = re.compile(r"\s*(?:(?!file:)[A-Za-z][A-Za-z0-9+.-]+://|urn:)", re.IGNORECASE)
 
 
+def _sign_rule(row: Any, caller: str) -> Any:
+    """Return a row of `add_many`, signed if it is a rule. The operation refuses rows that are invalid."""
+    metadata = row.get("metadata") or {} if isinstance(row, Mapping) else None
+    if not isinstance(metadata, Mapping) or row.get("type") != "rule":
+        return row
+    return {**row, "metadata": {**metadata, "shared_by": caller}}
+
+
 def limit_call(
     operation: Operation, arguments: Mapping[str, Any], roots: Roots, may_approve: bool, caller: str = ""
 ) -> dict[str, Any]:
@@ -233,18 +241,16 @@ def limit_call(
     if caller and operation.name == "add_rule":
         allowed["metadata"] = {**(allowed.get("metadata") or {}), "shared_by": caller}
     if caller and operation.name == "add_many":
-        allowed["memories"] = [
-            {**one, "metadata": {**(one.get("metadata") or {}), "shared_by": caller}}
-            if one.get("type") == "rule"
-            else one
-            for one in allowed["memories"]
-        ]
+        allowed["memories"] = [_sign_rule(one, caller) for one in allowed["memories"]]
     if not may_approve:
         if "source" in allowed:
             allowed["source"] = _relay_source(allowed["source"])
         if operation.name == "add_many":
             memories = allowed["memories"]
-            allowed["memories"] = [{**one, "source": _relay_source(one.get("source") or AGENT)} for one in memories]
+            allowed["memories"] = [
+                {**one, "source": _relay_source(one.get("source") or AGENT)} if isinstance(one, Mapping) else one
+                for one in memories
+            ]
         for one in operation.parameters:
             if one.about.vouches and allowed.get(one.name):
                 raise ScopeError(

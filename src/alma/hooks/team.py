@@ -41,6 +41,8 @@ DOMAIN = "commands that failed and what worked"
 SENT = "the rules and observations learned in projects that match {projects}, without the conversations around them"
 _TRUSTED_VARIABLES = (*URL_VARIABLES, TOKEN_VARIABLE, "CLAUDE_SMART_HOME")
 _FOLDERS = ("HOME", "USERPROFILE", "CLAUDE_CONFIG_DIR")
+# By these the client chooses a proxy and whose certificates it believes.
+_ROUTES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _MOST_RULES = 1000
 _MOST_BYTES = 8 * 1024 * 1024
 _MOST_CHARS = 2000
@@ -117,7 +119,8 @@ def _find_repository_setting(environ: Mapping[str, str]) -> str:
             return f"{path} cannot be read"
         # The person's own settings may set ours, but a repository must not pass its settings off as the person's.
         is_own = os.path.realpath(path.parent) in map(os.path.realpath, own)
-        names = [one for one in (*_FOLDERS, *(() if is_own else _TRUSTED_VARIABLES)) if one in variables]
+        refused = _FOLDERS if is_own else (*_FOLDERS, *_TRUSTED_VARIABLES, *_ROUTES)
+        names = [one for one in variables if one.upper() in refused]
         if names:
             return f"{path} sets {names[0]}"
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 from ..errors import ConfigError, unknown
@@ -52,7 +53,11 @@ def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
         _, is_missing, names = str(error).partition(" missing ")
         if is_missing:
             raise ConfigError(f"storage {name!r} needs {names.rpartition(': ')[2]} in storage_options") from error
-        raise ConfigError(f"storage {name!r} does not take these options: {error}") from error
+        valid = [one for one in signature(make).parameters if one != "path" or name not in IN_A_FILE]
+        for option in options:
+            if option not in valid:
+                raise ConfigError(unknown(f"option of {name}", option, valid)) from error
+        raise
 
 
 def pair(rows: Store, name: str, options: Mapping[str, object]) -> Store:

@@ -20,17 +20,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from hashlib import blake2b
 from typing import Any, TypeVar
 
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+from psycopg.sql import Identifier, Literal
+
 from ... import errors
 from ...errors import ConfigError, ReadOnlyError, StorageError, UnavailableError
 from ...forks import hold_at_fork
-
-try:
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict
-    from psycopg.pq import TransactionStatus
-    from psycopg.sql import Identifier, Literal
-except ImportError as error:
-    raise errors.MissingExtraError("psycopg", "postgres", "The store in PostgreSQL") from error
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]

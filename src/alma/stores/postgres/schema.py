@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import psycopg  # Checked by `database`.
+import psycopg
 
 from ...errors import BusyError, ConfigError, NewerStoreError, ReadOnlyError
 from .database import Connection, PostgresDatabase, quote_name

@@ -16,7 +16,7 @@ import re
 import struct
 import time
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from itertools import count as count_up
@@ -274,8 +274,8 @@ class WordSearcher:
             projects = [name for (name,) in connection.execute(_PROJECTS, {"tenant": self._tenant})]
         prefixes = [make_prefix(self._tenant, name) for name in projects]
         groups = [[prefix + word for prefix in prefixes] for word in list_terms(words)]
-        self._count_terms(connection, [term for group in groups for term in group])
-        weighed = sorted((sum(self._counts[term] for term in group), group) for group in groups if group)
+        counts = self._count_terms(connection, [term for group in groups for term in group])
+        weighed = sorted((sum(counts[term] for term in group), group) for group in groups if group)
         affordable = sum(total <= BUDGET for total in accumulate(count for count, _ in weighed))
         clause = compile_filter(where, self._tenant)
         hits: list[Hit] = []
@@ -319,18 +319,22 @@ class WordSearcher:
             rows = connection.execute(select.format(join), (*params, *clause.params, limit)).fetchall()
         return [Hit(name, float(score)) for name, score in rows]
 
-    def _count_terms(self, connection: Connection, terms: Iterable[str]) -> None:
-        """Count the records of each term that is not known, up to a bound; beyond it the planner estimates."""
+    def _count_terms(self, connection: Connection, terms: Iterable[str]) -> Mapping[str, int]:
+        """Return how many records have each term, counted up to a bound; beyond it the planner estimates."""
         if time.monotonic() > self._since + _REMEMBER_SECONDS:
             self._counts, self._since = {}, time.monotonic()
             [(self._records,)] = connection.execute("SELECT reltuples::int8 FROM pg_class WHERE oid = 'term'::regclass")
-        unknown = [term for term in terms if term not in self._counts]
+        # Another thread may begin to count anew meanwhile.
+        known = self._counts
+        unknown = [term for term in terms if term not in known]
         if not unknown:
-            return
+            return known
         query = "SELECT n, count(*) FROM find_terms(%s::text[], %s) GROUP BY n"
         counts: dict[int, int] = dict(connection.execute(query, (unknown, BUDGET)).fetchall())
         for n, term in enumerate(unknown, 1):
-            self._counts[term] = counts.get(n, 0)
-            if self._counts[term] >= BUDGET:
+            count = counts.get(n, 0)
+            if count >= BUDGET:
                 condition = SqlCondition("t.terms @@ %s::tsquery", (f"'{term}'",))
-                self._counts[term] = max(BUDGET + 1, estimate_rows(connection, condition, "term"))
+                count = max(BUDGET + 1, estimate_rows(connection, condition, "term"))
+            known[term] = count
+        return known

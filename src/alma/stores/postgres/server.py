@@ -7,6 +7,7 @@ the data to everybody. Only the owner of the folder can connect: the socket lies
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -84,7 +85,11 @@ def _prepare_folder(folder: Path) -> None:
         raise ConfigError("a local PostgreSQL server needs Linux or macOS; start one by other means and pass its dsn")
     if len(os.fsencode(folder)) > _LONGEST_PATH:
         raise ConfigError(f"{folder} is too long for a socket ({_LONGEST_PATH} bytes); choose a shorter path")
+    if not re.fullmatch(r"[\w./ +@-]+", str(folder)):
+        raise ConfigError(f"{folder} has characters that PostgreSQL's programs do not take; choose another path")
     try:
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / "PG_VERSION").exists():
+            raise ConfigError(f"{folder} has other files in it; choose an empty or a new folder")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         if os.geteuid() != 0:

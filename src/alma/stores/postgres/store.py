@@ -124,7 +124,6 @@ class PostgresStore:
             )
         self._db = PostgresDatabase(dsn, schema, tenant, pool_size, timeout, read_only)
         self._hears_notices = notify and not pooler
-        self._notifies = notify
         self._index_rows = index_rows
         self._searcher = Searcher(self._db.tenant, exact_rows, index_rows)
         self._words = WordSearcher(self._db.tenant)
@@ -268,8 +267,8 @@ class PostgresStore:
         return self._db.fetch(select, (self._db.tenant, names), binary=True)
 
     def _announce(self, connection: Connection) -> None:
-        if self._notifies:
-            connection.execute("SELECT pg_notify(%s, '')", (self._db.channel,))
+        # Always: whoever listens must hear of every change.
+        connection.execute("SELECT pg_notify(%s, '')", (self._db.channel,))
 
     def _build_in_background(self, dim: int) -> None:
         self._searcher.lacking.discard(dim)
