@@ -197,17 +197,15 @@ class ALMA(Closeable):
         task: words.Task,
         outcome: words.OutcomeOf,
         strategy_used: Annotated[str, About("how the task was done, in a sentence that fits similar tasks")],
-        task_type: Annotated[str | None, About("the kind of task, if you use categories")] = None,
+        task_type: Annotated[str | None, About("a category of your own")] = None,
         duration_ms: Annotated[int | None, About("duration in milliseconds", least=0, most=10**15)] = None,
-        error_message: Annotated[str | None, About("the error message, if it failed", check=validate.output)] = None,
+        error_message: Annotated[str | None, About("the error, if it failed", check=validate.output)] = None,
         feedback: Annotated[str | None, About("what the user said about the result")] = None,
         retrieval_id: Annotated[str | None, About("the retrieval whose memories you used")] = None,
         *,
-        idempotency_key: Annotated[
-            str | None, About("calls with the same key are recorded once", check=validate.name)
-        ] = None,
+        idempotency_key: Annotated[str | None, About("calls with one key count once", check=validate.name)] = None,
         user_id: words.Owner = None,
-        shared: Annotated[bool, About("count it toward the lessons of all users, who then see its words")] = False,
+        shared: Annotated[bool, About("count it for all users, who then see its words")] = False,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
     ) -> Outcome:
@@ -390,9 +388,7 @@ class ALMA(Closeable):
         reach: Annotated[Literal["project", "always"], About("where it applies")] = "project",
         source: words.Source = "user_stated",
         *,
-        idempotency_key: Annotated[
-            str | None, About("calls with the same key are recorded once", check=validate.name)
-        ] = None,
+        idempotency_key: Annotated[str | None, About("calls with one key count once", check=validate.name)] = None,
         user_id: words.Owner = None,
         tags: words.Tags = None,
         metadata: words.Metadata = None,
@@ -400,7 +396,7 @@ class ALMA(Closeable):
         """Propose a rule. Call this when the user corrects how you work.
 
         The rule is a candidate until a person accepts it; a person's own rule (source 'user') is active at once. A
-        later rule that contradicts it supersedes it. Returns the stored rule.
+        later rule that contradicts it supersedes it.
 
         Notes:
             With `reach='always'`, the rule applies to every project of this store.

@@ -554,7 +554,10 @@ def test_without_tls_only_this_machine_is_reached(tmp_path: Path) -> None:
         find(home, {}, {**token, "CLAUDE_SMART_SERVER": "https://me:secret@a.example"})
 
 
-@pytest.mark.parametrize("name", ["CLAUDE_SMART_SERVER", "REFLEXIO_URL", "CLAUDE_SMART_TOKEN", "CLAUDE_SMART_HOME"])
+VARIABLES = ("CLAUDE_SMART_SERVER", "REFLEXIO_URL", "CLAUDE_SMART_TOKEN")
+
+
+@pytest.mark.parametrize("name", [*VARIABLES, "CLAUDE_SMART_HOME", "https_proxy", "SSL_CERT_FILE"])
 @pytest.mark.parametrize("where", ["PWD", "CLAUDE_PROJECT_DIR"])
 def test_a_repository_cannot_choose_the_server(name: str, where: str, tmp_path: Path) -> None:
     inside = tmp_path / "repository" / "src"

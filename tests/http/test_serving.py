@@ -64,7 +64,7 @@ def test_a_port_that_is_taken_is_told(served: Served, tmp_path: Path) -> None:
 @pytest.mark.parametrize("package", ["uvicorn", "fastapi"])
 def test_without_its_packages_it_says_what_to_install(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    for module in ("alma.http.app", "alma.connections"):
+    for module in ("alma.http.app", "alma.http.workers", "alma.connections"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[http\]'"):
         server.serve(HttpOptions())

@@ -41,10 +41,18 @@ def test_it_starts_again_after_a_kill_and_keeps_what_was_committed(short_folder)
         psycopg.connect(server.dsn)
 
 
-def test_a_folder_that_cannot_be_used_is_refused(tmp_path):
+def test_a_folder_that_cannot_be_used_is_refused(short_folder):
     with pytest.raises(ConfigError, match="choose a shorter"):
-        start_server(tmp_path / ("x" * 200))
+        start_server(short_folder / ("x" * 200))
+    with pytest.raises(ConfigError, match="do not take"):
+        start_server(short_folder / "it's")
+    used = short_folder / "used"
+    used.mkdir(mode=0o755)
+    (used / "notes.txt").touch()
+    with pytest.raises(ConfigError, match="other files"):
+        start_server(used)
+    assert used.stat().st_mode & 0o777 == 0o755
     if os.geteuid() == 0:
-        (tmp_path / "x").mkdir(mode=0o700)
+        (short_folder / "x").mkdir(mode=0o700)
         with pytest.raises(ConfigError, match="may not enter"):
-            start_server(Path(tmp_path, "x", "pg"))
+            start_server(Path(short_folder, "x", "pg"))

@@ -98,7 +98,7 @@ class PostgresStore:
         timeout: for how many seconds a lost connection is replaced, a lock or a free connection is waited for.
         read_only: refuse to write.
         partitions: into how many partitions new tables are divided by tenant. Later it changes nothing.
-        notify: announce and receive changes by NOTIFY; without, `revision` asks the server whether anything changed.
+        notify: hear of changes by LISTEN; without, `revision` asks the server whether anything changed.
         exact_rows: up to so many vectors that pass the filter are ranked exactly, without the index.
         index_rows: from so many vectors of a dimension on, an index for it is built in the background.
     """
