@@ -398,3 +398,10 @@ def test_answers_are_not_kept_by_others(site: Site) -> None:
     answer = site.post("stats")
     assert answer.headers["cache-control"] == "no-store"
     assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("row", ["text", 7, None, {"type": "rule", "agent": "a", "rule": "r", "metadata": "x"}])
+@pytest.mark.parametrize("scope", ["write", "approve"])
+def test_rows_of_a_wrong_form_are_refused_and_no_error_of_the_server(site: Site, row: object, scope: str) -> None:
+    site.token(scope, scope)
+    assert 400 <= site.post("add_many", {"memories": [row]}, name=scope).status_code < 500
