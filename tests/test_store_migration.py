@@ -339,6 +339,27 @@ def test_a_place_that_cannot_be_read_is_answered_with_the_forms(place: str, reas
     assert "postgresql://" in problem
 
 
+@pytest.mark.parametrize(
+    "place", ["postgress://bob:secret@db/alma", "host=db password=secret", "password=secret host=db options=-c:x"]
+)
+def test_a_place_that_is_mistyped_is_answered_without_its_password(place: str) -> None:
+    assert "secret" not in str(refused(ValidationError, describe_place, place))
+
+
+@pytest.mark.parametrize("name", ["qdrant", "chroma", "sqlite", "file"])
+def test_a_source_that_does_not_exist_is_refused_and_not_created(tmp_path: Path, name: str) -> None:
+    source, target = f"{name}:{tmp_path}/typo", f"sqlite:{tmp_path}/b.db"
+    assert "nothing to move" in str(refused(ValidationError, migrate_places, source, target))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_source_in_postgres_without_tables_is_refused_and_not_created(tmp_path: Path, postgres_dsn: str) -> None:
+    source, target = f"postgres:{postgres_dsn}", f"sqlite:{tmp_path}/b.db"
+    for _ in range(2):
+        assert "nothing to move" in str(refused(ValidationError, migrate_places, source, target))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_places_are_read() -> None:
     assert describe_place("postgresql://u:p@h/d").storage_options == {"dsn": "postgresql://u:p@h/d"}
     assert describe_place("postgres:host=h").storage_options == {"dsn": "host=h"}

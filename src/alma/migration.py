@@ -25,7 +25,7 @@ from .app import open_store
 from .config import Config, load
 from .engine.transaction import EMBEDDER_MARKER, SALT_MARKER
 from .engine.upkeep import Progress, ignore_progress
-from .errors import EmbedderMismatchError, StorageError, ValidationError, unknown
+from .errors import EmbedderMismatchError, ReadOnlyError, StorageError, ValidationError, unknown
 from .ports import Countable, Searchable, Store
 from .stores.memory import MemoryStore
 from .types import times
@@ -73,12 +73,13 @@ def describe_place(place: str) -> Config:
         return Config(project_id=_NO_PROJECT, storage="postgres", storage_options={"dsn": place})
     if not colon or Path(place).is_file():
         if not Path(place).is_file():
-            raise ValidationError(f"{place!r} is neither a file nor a store. Valid: {PLACES}")
+            # What follows "=" may be a password.
+            raise ValidationError(f"{place.partition('=')[0]!r} is neither a file nor a store. Valid: {PLACES}")
         return load(place)
     if name not in ("sqlite", "file", "postgres", "qdrant", "chroma") or not rest:
         known = name in stores.STORES and rest
         hint = f"name its options in a configuration file and pass that. Valid: {PLACES}"
-        raise ValidationError(f"{name}: {hint}" if known else unknown("store", place, [PLACES]))
+        raise ValidationError(f"{name}: {hint}" if known else unknown("store", name.partition("=")[0], [PLACES]))
     if name in stores.IN_A_FILE:
         path = Path(rest).expanduser().absolute()
         return Config(project_id=_NO_PROJECT, storage=name, storage_dir=path.parent, db_name=path.name)
@@ -100,10 +101,8 @@ def migrate_places(
     identities = [repr((one.storage, one.path, one.storage_options)) for one in places]
     if identities[0] == identities[1]:
         raise ValidationError("the source and the target are the same store")
-    if places[0].storage in stores.IN_A_FILE and not places[0].path.exists():
-        raise ValidationError(f"{places[0].path} does not exist, so there is nothing to move")
     origin = hashlib.sha256(f"{identities[0]} {project}".encode()).hexdigest()[:32]
-    reading = open_store(places[0])
+    reading = _open_source(places[0])
     try:
         is_missing = places[1].storage in stores.IN_A_FILE and not places[1].path.exists()
         # A preview does not create the file.
@@ -115,6 +114,19 @@ def migrate_places(
             writing.close()
     finally:
         reading.close()
+
+
+def _open_source(config: Config) -> Store:
+    """Open an existing store; raise ValidationError instead of creating one."""
+    is_file = config.storage in stores.IN_A_FILE
+    path = config.path if is_file else config.storage_options.get("path")
+    if path and not Path(str(path)).expanduser().exists():
+        raise ValidationError(f"{path} does not exist, so there is nothing to move")
+    try:
+        # A file is opened for writing, so that an older format is updated.
+        return open_store(config if is_file else replace(config, read_only=True))
+    except ReadOnlyError as error:
+        raise ValidationError(f"there is nothing to move: {error}") from error
 
 
 class Migration:

@@ -15,10 +15,11 @@ import pytest
 from tests.stores.cosmos_server import KEY, CosmosServer, fail
 from tests.stores.loopback import Answer
 
-from alma.errors import BusyError, ConfigError, ConflictError, StorageError
+from alma.errors import BusyError, ConfigError, ConflictError, StorageError, UnavailableError
 from alma.ports import Store
 from alma.stores import azure, create
 from alma.stores.azure import CosmosStore
+from alma.stores.wrappers import RetryingStore
 from alma.testing import StoreContract, capabilities
 from alma.testing.contract import EAST, NORTH, full_record, make_record
 from alma.types.query import Where
@@ -272,8 +273,8 @@ def test_a_failure_that_passes_is_retried(open_store: Any, server: CosmosServer,
     ("answer", "error", "text"),
     [
         (THROTTLED, BusyError, "limits the rate"),
-        (UNAVAILABLE, StorageError, "not available"),
-        (None, StorageError, "cannot be reached"),
+        (UNAVAILABLE, UnavailableError, "not available"),
+        (None, UnavailableError, "cannot be reached"),
     ],
 )
 def test_a_failure_that_stays_says_what_to_do(
@@ -286,6 +287,20 @@ def test_a_failure_that_stays_says_what_to_do(
         store.get(["a"])
     server.clear_faults()
     assert store.get(["a"]) == [make_record("a")]
+
+
+def test_with_retries_a_store_survives_an_outage(
+    open_store: Any, server: CosmosServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = open_store()
+    store = RetryingStore(inner)
+    store.put([make_record("a")])
+    server.fail_next("", *[UNAVAILABLE] * 300)
+    # The service is back when the first pause ends.
+    monkeypatch.setattr("alma.retry.sleep", lambda seconds: server.clear_faults())
+    store.put([make_record("a", version=2, vectors=(EAST,))])
+    assert inner.get(["a"])[0].version == 2
+    assert inner.check() == []
 
 
 def test_a_server_that_does_not_exist_is_an_error(open_store: Any) -> None:

@@ -14,7 +14,7 @@ from pinecone._internal.http_client import get_budget_registry
 from tests.stores.loopback import Answer
 from tests.stores.pinecone_server import KEY, PineconeServer, fail
 
-from alma.errors import BusyError, ConfigError, StorageError
+from alma.errors import BusyError, ConfigError, StorageError, UnavailableError
 from alma.ports import Store
 from alma.stores import create
 from alma.stores.pinecone import PineconeStore
@@ -254,8 +254,8 @@ def test_a_failure_that_passes_is_retried(open_store: Any, server: PineconeServe
     ("answer", "error", "text"),
     [
         (THROTTLED, BusyError, "limits the rate"),
-        (UNAVAILABLE, StorageError, "not available"),
-        (None, StorageError, "cannot be reached"),
+        (UNAVAILABLE, UnavailableError, "not available"),
+        (None, UnavailableError, "cannot be reached"),
     ],
 )
 def test_a_failure_that_stays_says_what_to_do(

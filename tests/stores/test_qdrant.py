@@ -7,8 +7,9 @@ import sys
 from contextlib import closing
 
 import pytest
+from tests.stores.loopback import Answer, LoopbackServer, Request
 
-from alma.errors import ConfigError, StorageError
+from alma.errors import BusyError, ConfigError, StorageError, UnavailableError
 from alma.ports import Store
 from alma.stores import create
 from alma.stores.documents import ROWS, make_key
@@ -97,6 +98,29 @@ def test_a_server_that_is_not_there_is_tried_again_and_named_without_the_key(mon
     assert "secret" not in str(error.value)
     assert "word" not in str(error.value)
     assert len(pauses) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Answer(503, {}), UnavailableError),
+        (Answer(408, {}), UnavailableError),
+        (Answer(429, {}, {"Retry-After": "1"}), BusyError),
+        (Answer(400, {}), StorageError),
+    ],
+)
+def test_a_failure_of_the_server_says_whether_it_passes(answer, kind):
+    class Failing(LoopbackServer):
+        def answer(self, request: Request) -> Answer:
+            return answer
+
+    with (
+        closing(Failing()) as server,
+        closing(QdrantStore(url=server.url)) as store,
+        pytest.raises(StorageError, match="127.0.0.1") as error,
+    ):
+        store.get(["a"])
+    assert type(error.value) is kind
 
 
 def test_a_conditional_write_of_another_process_is_noticed():

@@ -385,12 +385,32 @@ def test_an_outcome_that_cannot_be_known_is_an_error(pauses: list[float], monkey
     assert inner.get(["a"])[0].version == 2
 
 
-def test_a_repeated_delete_counts_what_the_first_try_deleted(pauses: list[float]) -> None:
+def test_a_delete_counts_what_its_last_try_deleted(pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     inner = Flaky()
     store = RetryingStore(inner)
-    store.put([make_record("a"), make_record("b")])
-    inner.after = [UnavailableError("connection lost")]
+    store.put([make_record("a"), make_record("b"), make_record("c")])
+    monkeypatch.setattr(inner, "get", None)  # It needs no read.
+    inner.before = [UnavailableError("connection lost")]
     assert store.delete(["a", "b", "b", "?"]) == 2
+    inner.after = [UnavailableError("connection lost")]
+    assert store.delete(["c"]) == 0
+    assert list(inner.scan(Where())) == []
+
+
+def test_a_put_whose_answer_was_lost_is_recognised_after_json(
+    tmp_path: Path, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = SQLiteStore(tmp_path / "a.db")
+    put = inner.put
+
+    def put_and_fail(records: Any) -> None:
+        put(records)
+        raise UnavailableError("connection lost")
+
+    monkeypatch.setattr(inner, "put", put_and_fail)
+    RetryingStore(inner).put([make_record(body={"b": (1, 2), "a": {"c": ()}})])
+    assert inner.get(["a"])[0].body == {"b": [1, 2], "a": {"c": []}}
+    inner.close()
 
 
 def test_of_a_put_that_was_stored_in_part_the_rest_is_written(pauses: list[float]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import ConfigError, MissingExtraError, StorageError, unknown
+from ..errors import ConfigError, MissingExtraError, StorageError, UnavailableError, unknown
 from ..forks import hold_at_fork
 from .documents import ROWS, Condition, Document, split_batches
 from .service import BoundedConditionalDocuments, BoundedStore, make_error, name_part, split_by_size
@@ -246,7 +246,7 @@ class CosmosDocuments:
             raise ConfigError("the option key is not a key of Cosmos DB: those are base64") from None
         except AzureError as error:
             text = f"Cosmos DB cannot be reached ({type(error).__name__}); check the network and the option endpoint"
-            raise StorageError(text) from None
+            raise UnavailableError(text) from None
 
 
 def _make_document(item: Mapping[str, Any]) -> Document:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import ConfigError, MissingExtraError, StorageError
+from ..errors import ConfigError, MissingExtraError, StorageError, UnavailableError
 from ..forks import hold_at_fork
 from .documents import ROWS, Condition, Document, split_batches
 from .service import BoundedDocuments, BoundedStore, make_error, name_part, split_by_size
@@ -218,7 +218,7 @@ class PineconeDocuments:
             raise make_error("Pinecone", error.status_code, error.message, self._api_key) from None
         except (pinecone.PineconeConnectionError, pinecone.PineconeTimeoutError) as error:
             text = f"Pinecone cannot be reached ({type(error).__name__}); check the network and the option host"
-            raise StorageError(text) from None
+            raise UnavailableError(text) from None
         except pinecone.PineconeError as error:
             raise make_error("Pinecone", 400, str(error), self._api_key) from None
 

@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_OID, uuid5
 
-from ..errors import ConfigError, MissingExtraError, StorageError, UnavailableError
+from ..errors import BusyError, ConfigError, MissingExtraError, StorageError, UnavailableError
 from ..retry import BACKOFF, call_with_retries
 from .documents import NAMED, NUMBERED, ROWS, Condition, Document, DocumentStore, lock_folder, split_batches
 
 try:
     from qdrant_client import QdrantClient, models
+    from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
     from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 except ImportError as error:
     raise MissingExtraError("qdrant-client", "qdrant", "The store qdrant") from error
@@ -196,9 +197,12 @@ class QdrantDocuments:
             raise UnavailableError(
                 f"{self._place} cannot be reached ({error}); check the url and that it runs"
             ) from error
+        except ResourceExhaustedResponse as error:
+            raise BusyError(f"{self._place} limits the rate of requests; try again later") from error
         except UnexpectedResponse as error:
             hint = "check the api_key" if error.status_code in (401, 403) else "see the log of the server"
-            raise StorageError(f"{self._place} refused: {error.status_code} {error.reason_phrase}; {hint}") from error
+            kind = UnavailableError if error.status_code == 408 or (error.status_code or 0) >= 500 else StorageError
+            raise kind(f"{self._place} refused: {error.status_code} {error.reason_phrase}; {hint}") from error
         except (RuntimeError, ValueError, OSError) as error:
             raise StorageError(f"{self._place} failed: {error}") from error
 

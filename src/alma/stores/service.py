@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from ..errors import BusyError, StorageError
+from ..errors import BusyError, StorageError, UnavailableError
 from .documents import ROWS, Condition, Conditional, Document, Documents, DocumentStore, split_batches
 
 PIECES = -1  # The space of pieces. They have no vectors.
@@ -204,7 +204,7 @@ def make_error(service: str, status: int, reason: str, secret: str) -> StorageEr
         return BusyError(f"{service} limits the rate of requests; try again later, or pay for more of them")
     text = reason.replace(secret, "***").strip().rstrip(".")
     if status in (408, 410, 449) or status >= 500:
-        return StorageError(f"{service} is not available (status {status}: {text}); try again later")
+        return UnavailableError(f"{service} is not available (status {status}: {text}); try again later")
     return StorageError(f"{service} refused a request (status {status}): {text}")
 
 

@@ -5,6 +5,7 @@ A wrapper implements the optional protocols that the inner store implements.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import OrderedDict
@@ -33,7 +34,7 @@ from ..ports import (
 )
 from ..retry import call_with_retries
 from ..types.query import Hit, Where
-from ..types.record import Record, Vector
+from ..types.record import Record, Vector, to_json
 from ..types.storage import CacheSettings, RetrySettings
 from .memory import copy_record
 
@@ -230,9 +231,10 @@ def _make_key(value: Any) -> Hashable:
 class RetryingStore(Wrapper):
     """A store whose calls are repeated while the database is busy or cannot be reached.
 
-    After an unknown outcome, a put is repeated only as far as its records are not stored. Inside a snapshot nothing is
-    repeated, because a second try would read another moment. After many failures in a row calls fail at once for a
-    while (a circuit breaker), then one of them tries again.
+    After an unknown outcome, a put is repeated only as far as its records are not stored, and a delete returns the
+    count of its last try, without records that an earlier one deleted. Inside a snapshot nothing is repeated, because a
+    second try would read another moment. After many failures in a row calls fail at once for a while (a circuit
+    breaker), then one of them tries again.
     """
 
     def __init__(self, store: Store, settings: RetrySettings | None = None) -> None:
@@ -263,13 +265,6 @@ class RetryingStore(Wrapper):
                     raise
 
         self._repeat(write)
-
-    def delete(self, ids: Sequence[str]) -> int:
-        """Delete the records with these ids and return how many existed."""
-        existing = len({record.id for record in self.get(ids)})
-        deleted = int(self._call("delete", ids))
-        # Fewer than existed if the first try deleted them and its answer was lost.
-        return max(existing, deleted)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
         """Yield the records that meet the conditions, newest first. After a failure it goes on where it stopped."""
@@ -357,7 +352,8 @@ class RetryingStore(Wrapper):
         """Return which records of a put with an unknown outcome must still be written."""
         sent = {record.id: record for record in records}
         stored = {record.id: record for record in self._try("get", list(sent))}
-        if any(stored.get(id) == record for id, record in sent.items()):
+        # As JSON, because a store may return a list for a tuple in a body.
+        if any(_encode_record(stored[id]) == _encode_record(sent[id]) for id in stored):
             if not isinstance(self._store, Limited) or "atomic" not in self._store.limits:
                 return []
             # A store that does not write all or none may lack some of it.
@@ -369,3 +365,7 @@ class RetryingStore(Wrapper):
                 "again to see whether the write was stored"
             )
         return records
+
+
+def _encode_record(record: Record) -> str:
+    return json.dumps(to_json(record), sort_keys=True)
