@@ -128,6 +128,8 @@ def _fail(name: str, error: BaseException) -> Check:
         fix = "run: alma init"
     if isinstance(error, MissingExtraError) and name == "store":
         fix = install_command(error.extra)
+    if isinstance(error, CorruptStoreError) and "crypt" in str(error):
+        fix = "check `encryption` and its key in the configuration; if both are right, restore a backup"
     return Check(name, FAILED, str(error) or type(error).__name__, fix)
 
 
