@@ -24,6 +24,6 @@ EXPOSE 8766
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8766/health', timeout=3)"]
 ENTRYPOINT ["alma"]
-# --insecure: TLS is for the proxy in front of the container.
+# --insecure: a proxy in front of the container terminates TLS.
 CMD ["serve", "--host", "0.0.0.0", "--port", "8766", "--insecure", "--allowed-host", "localhost", \
      "--allowed-host", "127.0.0.1", "--workers", "4", "--drain", "5"]

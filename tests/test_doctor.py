@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import sqlite3
@@ -75,6 +76,21 @@ def test_a_file_store_is_checked_too(config: Path) -> None:
     with (config.parent / "alma.jsonl").open("a") as file:
         file.write("{not json}\n")
     assert "line" in failed(config)["store"].detail
+
+
+@pytest.mark.parametrize("settings", ["encryption: {key_env: WRONG_KEY}", ""])
+def test_for_an_encrypted_store_the_key_is_to_be_checked(
+    config: Path, settings: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RIGHT_KEY", "WRONG_KEY"):
+        monkeypatch.setenv(name, base64.b64encode(name.encode().ljust(32)).decode())
+    common = "embedding_provider: hash\ndb_name: sealed.db\n"
+    configure(config, f"{common}encryption: {{key_env: RIGHT_KEY}}")
+    ALMA.from_config(config).close()
+    configure(config, f"{common}{settings}")
+    fix = failed(config)["store"].fix
+    assert "check `encryption` and its key" in fix
+    assert "empty memory" not in fix
 
 
 @pytest.mark.parametrize(

@@ -318,7 +318,9 @@ def test_the_command_moves_previews_and_refuses(tmp_path: Path, capsys: pytest.C
     assert (code, report["copied"], report["agreement"]) == (0, 20, {"vectors": 1.0})
     assert set(report) >= set(MigrationReport.__slots__)
     assert main(["migrate", *words]) == 0
-    assert "both stores agree: 20 records" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "both stores agree: 20 records" in printed
+    assert "set `storage` in your configuration" in printed
     code, error = run_migrate(capsys, "--from", str(config), "--to", str(config))
     assert (code, "same store" in str(error)) == (1, True)
     assert main(["migrate", "--from", "sqlite:x"]) == 2

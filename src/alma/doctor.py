@@ -74,7 +74,6 @@ _FIXES: tuple[tuple[type[BaseException], str], ...] = (
     (ReadOnlyError, "own the file and its folder (chown), then chmod 700 the folder and chmod 600 the file"),
     (UnavailableError, "check that the database runs, and its address, name and password in the configuration"),
     (CorruptStoreError, "restore a backup, or move the file away to start with an empty memory"),
-    (UnavailableError, "start the database, and check its address in storage_options"),
     (StorageError, "check the path, its owner and its permissions"),
     (sqlite3.Error, "restore a backup, or move the file away to start with an empty memory"),
     (ALMAError, "fix the reported problem, then run `alma doctor` again"),
@@ -128,6 +127,8 @@ def _fail(name: str, error: BaseException) -> Check:
         fix = "run: alma init"
     if isinstance(error, MissingExtraError) and name == "store":
         fix = install_command(error.extra)
+    if isinstance(error, CorruptStoreError) and "crypt" in str(error):
+        fix = "check `encryption` and its key in the configuration; if both are right, restore a backup"
     return Check(name, FAILED, str(error) or type(error).__name__, fix)
 
 

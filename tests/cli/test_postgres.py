@@ -27,6 +27,7 @@ def test_a_server_is_started_once_and_stopped(short_folder: Path, run: Run) -> N
     try:
         assert started.code == 0
         # What it prints can be used as it is.
+        assert "alma trust" in started.out
         lines = started.out.splitlines()[-2:]
         setting = yaml.safe_load("\n".join(lines))
         assert setting["storage"] == "postgres"

@@ -10,13 +10,13 @@ from ..files import keep_out_of_git
 from ..stores.postgres.server import LocalServer, find_server, start_server
 from .derive import Argument, Call, Reply, command
 
-_DIR = Argument("--dir DIR", "the folder of its data (default: .alma/postgres)", default=".alma/postgres")
+_DIR = Argument("--dir DIR", "data folder (default: .alma/postgres)", default=".alma/postgres")
 
 
 @command("postgres up")
 @_DIR
 def start_postgres(call: Call) -> Reply:
-    """Start a PostgreSQL server with pgvector that goes on running. Creates its data first if there is none."""
+    """Start a PostgreSQL server with pgvector in the background. Creates the data folder if needed."""
     folder = Path(call.args.dir)
     was_running = find_server(folder) is not None
     server = start_server(folder)
@@ -26,7 +26,7 @@ def start_postgres(call: Call) -> Reply:
         _describe_server(server),
         f"PostgreSQL {text} in {server.folder} (process {server.pid}). Only you can connect:",
         f"  {server.dsn}",
-        "To use it, set in the configuration:",
+        "To use it, add these lines to .alma/config.yaml, then run `alma trust`:",
         "  storage: postgres",
         f"  storage_options: {{dsn: {json.dumps(server.dsn)}}}",
     )

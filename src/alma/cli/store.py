@@ -132,7 +132,7 @@ def vacuum(call: Call) -> Reply:
 @Argument("--from SOURCE", f"the store to move: {PLACES}", dest="source", required=True)
 @Argument("--to TARGET", "the store to move it to, in the same forms; created if it does not exist", required=True)
 @Argument("--project P", "move only this project (default: all projects)")
-@Argument("--merge", "keep other records that the target has of the same projects")
+@Argument("--merge", "keep records that exist only in the target")
 @Argument("--dry-run", "only report what would be copied")
 def migrate(call: Call) -> Reply:
     """Move a memory to another store while it is in use, and compare both. If interrupted, run it again to resume.
@@ -152,7 +152,7 @@ def migrate(call: Call) -> Reply:
         f"would copy {count(report.copied, 'record')}" if args.dry_run else f"copied {count(report.copied, 'record')}"
     )
     done += "".join(f", {number} {what}" for number, what in (
-        (report.unchanged, "already there"), (report.deleted, "deleted"), (report.kept, "kept as they were"),
+        (report.unchanged, "already there"), (report.deleted, "deleted"), (report.kept, "newer in the target, kept"),
     ) if number)  # fmt: skip
     searches = ", ".join(f"by {name} {share:.1%}" for name, share in report.agreement.items())
     compared = f"both stores agree: {count(report.records, 'record')}, checksum {report.checksum}"
@@ -162,6 +162,7 @@ def migrate(call: Call) -> Reply:
         "" if args.dry_run else compared,
         f"sample searches with the same hits: {searches}" if searches else "",
         {"projects": report.projects},
+        "" if args.dry_run else "Now set `storage` in your configuration.",
     )
 
 

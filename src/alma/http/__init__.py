@@ -43,7 +43,7 @@ class HttpOptions(listening.ListenOptions):
         metavar="FILE",
     )
     drain: float = listening.option(
-        0.0, "keep serving so long after SIGTERM while /ready reports 503 (default 0)", metavar="SECONDS"
+        0.0, "seconds to keep serving after SIGTERM while /ready reports 503 (default 0)", metavar="SECONDS"
     )
     traces: bool = listening.option(False, "send OpenTelemetry traces to $OTEL_EXPORTER_OTLP_ENDPOINT")
     log_file: str | None = listening.option(

@@ -113,7 +113,7 @@ _DESCRIPTION = """Memory that learns from outcomes. To call an operation, POST i
 | 421 | the host name is not allowed |
 | 429 | too many requests, or a budget is used up |
 | 500 | internal error |
-| 503 | the store is busy or away, or the server is about to stop: retry after the time in `Retry-After` |"""
+| 503 | the store is busy or unavailable, or the server is about to stop: retry after the time in `Retry-After` |"""
 
 
 class Problem(BaseModel):

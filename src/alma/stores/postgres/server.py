@@ -96,7 +96,7 @@ def _prepare_folder(folder: Path) -> None:
             return
         closed = [parent for parent in folder.parents if not parent.stat().st_mode & 0o001]
         if closed:
-            problem = f"the user {_SYSTEM_USER}, who may not enter {closed[0]}; choose another, such as /var/lib/alma"
+            problem = f"the user {_SYSTEM_USER}, who may not enter {closed[0]}; pass --dir /var/lib/alma/postgres"
             raise ConfigError(f"PostgreSQL does not run as root but as {problem}")
         if subprocess.run(["id", _SYSTEM_USER], capture_output=True).returncode:
             subprocess.run(["useradd", "--system", _SYSTEM_USER], check=True, capture_output=True)
