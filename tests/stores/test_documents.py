@@ -285,6 +285,59 @@ def test_of_two_who_take_the_lease_at_once_one_is_refused(monkeypatch):
         first.put([make_record("a")])
 
 
+def test_who_closes_late_leaves_the_lease_of_another(monkeypatch):
+    clock, spaces = Clock(), {}
+    monkeypatch.setattr(module, "time", clock)
+    first, second, third = (DocumentStore(DictDocuments(spaces)) for _ in range(3))
+    first.put([make_record("a")])
+    clock.now += 61
+    second.put([make_record("b")])
+    first.close()
+    with pytest.raises(BusyError):
+        third.put([make_record("c")])
+
+
+def test_a_fork_has_no_part_in_the_lease_of_its_parent(monkeypatch):
+    store = DocumentStore(DictDocuments())
+    store.put([make_record("a")])
+    monkeypatch.setattr(module.os, "getpid", lambda: -1)
+    with pytest.raises(BusyError, match="another process writes"):
+        store.put([make_record("b")])
+
+
+def test_of_two_former_writers_who_take_the_lease_at_once_one_is_refused(monkeypatch):
+    clock, spaces = Clock(), {}
+    monkeypatch.setattr(module, "time", clock)
+    first, second = (DocumentStore(DictDocuments(spaces)) for _ in range(2))
+    for store, id in ((first, "a"), (second, "b")):
+        store.put([make_record(id)])
+        clock.now += 61
+    write = first.documents.write
+
+    def come_second(space, documents):
+        first.documents.write = write
+        monkeypatch.setattr(clock, "sleep", lambda seconds: write(space, documents))  # While the second one waits.
+        with pytest.raises(BusyError, match="began to write"):
+            second.put([make_record("d")])
+        write(space, documents)
+
+    first.documents.write = come_second
+    first.put([make_record("c")])
+    assert [record.id for record in first.scan(Where())] == ["c", "b", "a"]
+
+
+def test_a_lease_ends_while_the_machine_sleeps(monkeypatch):
+    clock, spaces = Clock(), {}
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(clock, "monotonic", lambda: 1.0)
+    first, second = (DocumentStore(DictDocuments(spaces)) for _ in range(2))
+    first.put([make_record("a")])
+    clock.now += 61
+    second.put([make_record("b")])
+    with pytest.raises(BusyError, match="another process writes"):
+        first.put([make_record("c")])
+
+
 def test_a_locked_database_is_not_used_after_a_fork(monkeypatch):
     store = DocumentStore(DictDocuments(is_locked=True))
     monkeypatch.setattr(module.os, "getpid", lambda: -1)
