@@ -266,6 +266,32 @@ def test_who_wrote_or_deleted_leaves_the_pieces_that_another_process_is_about_to
     change_while_pieces_are_written(lambda: one.delete(["a"]), newer[2])
 
 
+def test_a_new_record_that_was_changed_is_not_removed_with_the_rest_of_its_put(
+    open_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(azure, "_BATCH", 1)  # Each row is a transaction of its own.
+    monkeypatch.setattr(azure, "_CONTENT_BYTES", 5000)
+    one, other = open_store(), open_store()
+    newer = make_record("b", text=make_text(11_000), version=2, vectors=(NORTH,))
+    run_batch, batches = one.documents._inner._run_batch, []
+
+    def interfere(space: int, operations: Any) -> bool:
+        if space == ROWS:
+            batches.append(operations[0][0])
+            if batches[-1] == "delete" and batches.count("delete") == 1:
+                other.put([newer])
+            elif len(batches) == 3:
+                other.put([make_record("c", text="first")])
+        return bool(run_batch(space, operations))
+
+    monkeypatch.setattr(one.documents._inner, "_run_batch", interfere)
+    with pytest.raises(ConflictError):
+        one.put([make_record(id, text=make_text(10_000), vectors=(EAST,)) for id in "bac"])
+    assert batches == ["create"] * 3 + ["delete"] * 2
+    assert {record.id: record.text for record in other.scan(Where())} == {"b": newer.text, "c": "first"}
+    assert one.check() == []
+
+
 # --- errors
 
 

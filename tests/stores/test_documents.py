@@ -68,9 +68,9 @@ class DictDocuments:
 
 
 class ConditionalDocuments(DictDocuments):
-    """The same with conditional writes; `meanwhile` is called once before the first of them."""
+    """The same with conditional writes; `meanwhile` and `before_undo` are called once before the first of them."""
 
-    meanwhile = None
+    meanwhile = before_undo = None
 
     def replace_rows(self, rows):
         if self.meanwhile is not None:
@@ -84,6 +84,12 @@ class ConditionalDocuments(DictDocuments):
             else:
                 self.write(ROWS, [row])
         return lost
+
+    def remove_rows(self, stamps):
+        if self.before_undo is not None:
+            self.before_undo, action = None, self.before_undo
+            action()
+        self.remove(ROWS, [row.key for row in self.read(ROWS, list(stamps)) if row.fields["stamp"] == stamps[row.key]])
 
 
 def meets(document, conditions):
@@ -226,6 +232,19 @@ def test_two_who_add_the_same_record_at_once_are_told_apart():
         store.put([make_record("a", vectors=(EAST,)), make_record("b", vectors=(EAST,))])
     assert [record.id for record in store.scan(Where())] == ["a"]
     assert store.check() == []
+
+
+def test_who_loses_a_race_leaves_what_another_made_of_its_new_record():
+    documents = ConditionalDocuments()
+    store, other = DocumentStore(documents), DocumentStore(documents)
+    newer = make_record("new", version=2, vectors=(NORTH,))
+    documents.meanwhile = lambda: other.put([make_record("a")])
+    documents.before_undo = lambda: other.put([newer])
+    with pytest.raises(ConflictError, match="a: another process"):
+        store.put([make_record("new", vectors=(EAST,)), make_record("a")])
+    assert store.get(["new"]) == [newer]
+    assert store.check() == []
+    assert_answers_rightly(store)
 
 
 class Clock:

@@ -121,6 +121,9 @@ class Conditional(Protocol):
         """
         ...
 
+    def remove_rows(self, stamps: Mapping[str, str]) -> None:
+        """Remove the rows with these keys whose field `stamp` is still the text beside the key."""
+
 
 def list_fields(record: Record) -> dict[str, str | int | list[str]]:
     """Return the fields of a record that conditions are about."""
@@ -219,14 +222,29 @@ def describe_problems(documents: Documents, records: Iterable[Record]) -> list[s
     return [*problems, f"{count} vectors belong to no record; repair the store"] if count else problems
 
 
-def repair_passages(documents: Documents, records: Iterable[Record], get: Read) -> int:
-    """Write the passages that are missing, remove those without a record, and return how many were affected."""
+def has_passages(documents: Documents, records: Iterable[Record]) -> bool:
+    """Return whether all passages of these records exist."""
+    spaces = defaultdict(set)
+    for record in records:
+        for key, vector in name_passages(record).items():
+            spaces[len(vector)].add(key)
+    return all(len(documents.read(space, list(keys))) == len(keys) for space, keys in spaces.items())
+
+
+def copy_passages(documents: Documents, records: Iterable[Record], get: Read) -> tuple[int, dict[int, list[str]]]:
+    """Write the passages that are missing; return of how many records, and the keys of passages without a record."""
     incomplete, leftovers = compare_passages(documents, records)
     for ids in split_batches(incomplete, _BATCH):
         write_passages(documents, get(ids))
+    return len(incomplete), leftovers
+
+
+def repair_passages(documents: Documents, records: Iterable[Record], get: Read) -> int:
+    """Write the passages that are missing, remove those without a record, and return how many were affected."""
+    count, leftovers = copy_passages(documents, records, get)
     for space, keys in leftovers.items():
         documents.remove(space, keys)
-    return len(incomplete) + sum(map(len, leftovers.values()))
+    return count + sum(map(len, leftovers.values()))
 
 
 Read = Callable[[Sequence[str]], list[Record]]
@@ -328,7 +346,8 @@ class DocumentStore:
             undo = [(stored[key], _read_stamp(rows[key])) for key in written if key in stored]
             if undo:
                 self.documents.replace_rows(undo)
-            self.documents.remove(ROWS, [key for key in written if key not in stored])
+            if added := {key: _read_stamp(rows[key]) for key in written if key not in stored}:
+                self.documents.remove_rows(added)
             present = self.get([record.id for record in changed.values()])
             remove_passages(self.documents, changed.values(), keep=present)
             ids = ", ".join(changed[key].id for key in lost)

@@ -194,6 +194,12 @@ class BoundedConditionalDocuments(BoundedDocuments):
         self._inner.remove(space, keys)
         self._remove_named(old)
 
+    def remove_rows(self, stamps: Mapping[str, str]) -> None:
+        """Remove the rows whose stored stamp is the expected one, and their pieces."""
+        old = [row for row in self._inner.read(ROWS, [*stamps]) if row.fields["stamp"] == stamps[row.key]]
+        self._conditional.remove_rows(stamps)
+        self._remove_named(old)
+
     def _remove_named(self, rows: Sequence[Document]) -> None:
         """Remove the pieces that these rows name."""
         if keys := [key for row in rows for key in _name_pieces(row)]:
