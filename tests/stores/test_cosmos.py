@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -19,11 +20,12 @@ from alma.errors import BusyError, ConfigError, ConflictError, StorageError, Una
 from alma.ports import Store
 from alma.stores import azure, create
 from alma.stores.azure import CosmosStore
+from alma.stores.documents import ROWS
 from alma.stores.wrappers import RetryingStore
 from alma.testing import StoreContract, capabilities
 from alma.testing.contract import EAST, NORTH, full_record, make_record
 from alma.types.query import Where
-from alma.types.record import quantize
+from alma.types.record import Record, quantize
 
 _names = count()
 UNAVAILABLE = fail(503, "ServiceUnavailable", "The service is not available")
@@ -223,6 +225,71 @@ def test_a_record_that_another_process_adds_first_conflicts_and_the_rest_of_the_
     with pytest.raises(ConflictError):
         one.put([make_record(id, text="second", vectors=(EAST,)) for id in "abc"])
     assert [record.text for record in other.scan(Where())] == ["first"]
+    assert one.check() == []
+
+
+def test_who_wrote_or_deleted_leaves_the_pieces_that_another_process_is_about_to_use(
+    open_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(azure, "_CONTENT_BYTES", 5000)  # A record with more is kept in pieces.
+    one, other = open_store(), open_store()
+    one.put([make_record("a", text=make_text(10_000))])
+
+    def change_while_pieces_are_written(act: Callable[[], object], record: Record) -> None:
+        """Let `one` act while `other` has written the pieces of the record, and not yet its row."""
+        replace_rows, run_batch = other.documents._inner.replace_rows, one.documents._inner._run_batch
+
+        def begin(space: int, operations: Any) -> bool:
+            is_done = run_batch(space, operations)
+            if space == ROWS and not are_written.is_set():
+                other_put.start()
+                assert are_written.wait(10)
+            return bool(is_done)
+
+        def wait_for_one(rows: Any) -> list[str]:
+            are_written.set()
+            assert has_acted.wait(10)
+            return list(replace_rows(rows))
+
+        are_written, has_acted = Event(), Event()
+        other_put = Thread(target=other.put, args=([record],))
+        with monkeypatch.context() as patch:
+            patch.setattr(one.documents._inner, "_run_batch", begin)
+            patch.setattr(other.documents._inner, "replace_rows", wait_for_one)
+            act()
+            has_acted.set()
+            other_put.join()
+        assert other.get(["a"]) == [record]
+        assert one.check() == []
+
+    newer = [make_record("a", version=n, text=make_text(10_000 + n)) for n in (2, 3, 4)]
+    change_while_pieces_are_written(lambda: one.put([newer[0]]), newer[1])
+    change_while_pieces_are_written(lambda: one.delete(["a"]), newer[2])
+
+
+def test_a_new_record_that_was_changed_is_not_removed_with_the_rest_of_its_put(
+    open_store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(azure, "_BATCH", 1)  # Each row is a transaction of its own.
+    monkeypatch.setattr(azure, "_CONTENT_BYTES", 5000)
+    one, other = open_store(), open_store()
+    newer = make_record("b", text=make_text(11_000), version=2, vectors=(NORTH,))
+    run_batch, batches = one.documents._inner._run_batch, []
+
+    def interfere(space: int, operations: Any) -> bool:
+        if space == ROWS:
+            batches.append(operations[0][0])
+            if batches[-1] == "delete" and batches.count("delete") == 1:
+                other.put([newer])
+            elif len(batches) == 3:
+                other.put([make_record("c", text="first")])
+        return bool(run_batch(space, operations))
+
+    monkeypatch.setattr(one.documents._inner, "_run_batch", interfere)
+    with pytest.raises(ConflictError):
+        one.put([make_record(id, text=make_text(10_000), vectors=(EAST,)) for id in "bac"])
+    assert batches == ["create"] * 3 + ["delete"] * 2
+    assert {record.id: record.text for record in other.scan(Where())} == {"b": newer.text, "c": "first"}
     assert one.check() == []
 
 

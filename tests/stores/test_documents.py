@@ -68,9 +68,9 @@ class DictDocuments:
 
 
 class ConditionalDocuments(DictDocuments):
-    """The same with conditional writes; `meanwhile` is called once before the first of them."""
+    """The same with conditional writes; `meanwhile` and `before_undo` are called once before the first of them."""
 
-    meanwhile = None
+    meanwhile = before_undo = None
 
     def replace_rows(self, rows):
         if self.meanwhile is not None:
@@ -84,6 +84,12 @@ class ConditionalDocuments(DictDocuments):
             else:
                 self.write(ROWS, [row])
         return lost
+
+    def remove_rows(self, stamps):
+        if self.before_undo is not None:
+            self.before_undo, action = None, self.before_undo
+            action()
+        self.remove(ROWS, [row.key for row in self.read(ROWS, list(stamps)) if row.fields["stamp"] == stamps[row.key]])
 
 
 def meets(document, conditions):
@@ -228,6 +234,19 @@ def test_two_who_add_the_same_record_at_once_are_told_apart():
     assert store.check() == []
 
 
+def test_who_loses_a_race_leaves_what_another_made_of_its_new_record():
+    documents = ConditionalDocuments()
+    store, other = DocumentStore(documents), DocumentStore(documents)
+    newer = make_record("new", version=2, vectors=(NORTH,))
+    documents.meanwhile = lambda: other.put([make_record("a")])
+    documents.before_undo = lambda: other.put([newer])
+    with pytest.raises(ConflictError, match="a: another process"):
+        store.put([make_record("new", vectors=(EAST,)), make_record("a")])
+    assert store.get(["new"]) == [newer]
+    assert store.check() == []
+    assert_answers_rightly(store)
+
+
 class Clock:
     """Replaces the module `time`."""
 
@@ -283,6 +302,59 @@ def test_of_two_who_take_the_lease_at_once_one_is_refused(monkeypatch):
     monkeypatch.setattr(clock, "sleep", take_over)
     with pytest.raises(BusyError, match="began to write"):
         first.put([make_record("a")])
+
+
+def test_who_closes_late_leaves_the_lease_of_another(monkeypatch):
+    clock, spaces = Clock(), {}
+    monkeypatch.setattr(module, "time", clock)
+    first, second, third = (DocumentStore(DictDocuments(spaces)) for _ in range(3))
+    first.put([make_record("a")])
+    clock.now += 61
+    second.put([make_record("b")])
+    first.close()
+    with pytest.raises(BusyError):
+        third.put([make_record("c")])
+
+
+def test_a_fork_has_no_part_in_the_lease_of_its_parent(monkeypatch):
+    store = DocumentStore(DictDocuments())
+    store.put([make_record("a")])
+    monkeypatch.setattr(module.os, "getpid", lambda: -1)
+    with pytest.raises(BusyError, match="another process writes"):
+        store.put([make_record("b")])
+
+
+def test_of_two_former_writers_who_take_the_lease_at_once_one_is_refused(monkeypatch):
+    clock, spaces = Clock(), {}
+    monkeypatch.setattr(module, "time", clock)
+    first, second = (DocumentStore(DictDocuments(spaces)) for _ in range(2))
+    for store, id in ((first, "a"), (second, "b")):
+        store.put([make_record(id)])
+        clock.now += 61
+    write = first.documents.write
+
+    def come_second(space, documents):
+        first.documents.write = write
+        monkeypatch.setattr(clock, "sleep", lambda seconds: write(space, documents))  # While the second one waits.
+        with pytest.raises(BusyError, match="began to write"):
+            second.put([make_record("d")])
+        write(space, documents)
+
+    first.documents.write = come_second
+    first.put([make_record("c")])
+    assert [record.id for record in first.scan(Where())] == ["c", "b", "a"]
+
+
+def test_a_lease_ends_while_the_machine_sleeps(monkeypatch):
+    clock, spaces = Clock(), {}
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(clock, "monotonic", lambda: 1.0)
+    first, second = (DocumentStore(DictDocuments(spaces)) for _ in range(2))
+    first.put([make_record("a")])
+    clock.now += 61
+    second.put([make_record("b")])
+    with pytest.raises(BusyError, match="another process writes"):
+        first.put([make_record("c")])
 
 
 def test_a_locked_database_is_not_used_after_a_fork(monkeypatch):

@@ -20,6 +20,7 @@ from tests.stores.test_documents import (
 from alma.errors import BusyError, ConfigError, ConflictError, StorageError
 from alma.ports import Checkable, Copyable, Countable, Searchable, Snapshots, Store, Vacuumable
 from alma.stores import create, pair
+from alma.stores.encryption import EncryptedStore
 from alma.stores.file import FileStore
 from alma.stores.memory import MemoryStore
 from alma.stores.paired import PairedStore
@@ -151,6 +152,44 @@ def test_the_vectors_of_rows_that_were_there_before_are_copied_once():
     assert len(store.nearest(EAST, Where(), 5000)) == 1100
     documents.crash_after = 0
     PairedStore(rows, documents)
+
+
+def test_records_that_were_written_without_the_vectors_are_copied_at_the_next_opening():
+    rows, documents = MemoryStore(), DictDocuments()
+    PairedStore(rows, documents).put([make_record("a", vectors=(EAST,))])
+    rows.put([make_record("b", vectors=(EAST, LONG)), make_record("c")])
+    store = PairedStore(rows, documents)
+    assert store.check() == []
+    assert_answers_rightly(store)
+
+
+def test_the_vectors_of_another_store_are_neither_used_nor_removed(tmp_path):
+    documents = DictDocuments()
+    with closing(PairedStore(SQLiteStore(tmp_path / "one"), documents)) as store:
+        store.put([make_record("a", vectors=(EAST,))])
+    with closing(SQLiteStore(tmp_path / "two")) as rows, pytest.raises(ConfigError, match="`collection`"):
+        PairedStore(rows, documents)
+    (tmp_path / "one").rename(tmp_path / "moved")
+    with closing(PairedStore(SQLiteStore(tmp_path / "moved"), documents)) as store:
+        assert [hit.id for hit in store.nearest(EAST, Where(), 2)] == ["a"]
+
+
+def test_the_note_that_names_the_rows_is_not_shown(tmp_path):
+    rows = SQLiteStore(tmp_path / "rows")
+    with closing(PairedStore(rows, DictDocuments())) as store:
+        assert len(list(rows.scan(Where()))) == 1
+        assert list(store.scan(Where())) == []
+        assert store.count(Where()) == {}
+        store.put([make_record("a", kind="marker"), make_record("b")])
+        for limit in range(3):
+            assert [record.id for record in store.scan(Where(), limit)] == ["b", "a"][:limit]
+        assert sum(store.count(Where(kinds=["marker"])).values()) == 1
+
+
+def test_encrypted_rows_can_be_read_without_the_vectors_again():
+    rows = MemoryStore()
+    EncryptedStore(PairedStore(rows, DictDocuments()), [bytes(32)]).put([make_record("a", text="x")])
+    assert {record.text for record in EncryptedStore(rows, [bytes(32)]).scan(Where())} == {"", "x"}
 
 
 def test_a_folder_of_vectors_is_not_used_after_a_fork(monkeypatch):

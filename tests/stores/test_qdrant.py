@@ -133,4 +133,8 @@ def test_a_conditional_write_of_another_process_is_noticed():
     assert documents.replace_rows([(newer, "another stamp")]) == [row.key]
     assert documents.replace_rows([(newer, row.fields["stamp"])]) == []
     assert documents.replace_rows([(row, "")]) == [row.key], "it exists"
+    documents.remove_rows({row.key: row.fields["stamp"]})
+    assert store.get(["a"]), "it was changed"
+    documents.remove_rows({row.key: "s2"})
+    assert [record.id for record in store.scan(Where())] == ["b"]
     store.close()

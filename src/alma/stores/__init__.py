@@ -65,4 +65,9 @@ def pair(rows: Store, name: str, options: Mapping[str, object]) -> Store:
     if name not in VECTORS:
         raise ConfigError(unknown("vectors", name, VECTORS))
     make: Callable[..., Store] = import_module(f"{__package__}.paired").PairedStore
-    return make(rows, getattr(create(name, path=Path(), options=options), "documents"))  # noqa: B009 - of its class
+    vectors = create(name, path=Path(), options=options)
+    try:
+        return make(rows, getattr(vectors, "documents"))  # noqa: B009 - of its class
+    except BaseException:
+        vectors.close()
+        raise

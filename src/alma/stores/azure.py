@@ -125,11 +125,20 @@ class CosmosDocuments:
     def remove(self, space: int, keys: Sequence[str]) -> None:
         """Remove the documents with these keys; unknown keys are ignored."""
         for batch in split_batches(keys, _BATCH):
-            is_done = False
-            while not is_done:  # A transaction fails if another process removes one of its items first.
-                stored = self._query(space, "c.id", [Condition("id", tuple(batch))])
-                deletions = [("delete", (item["id"],)) for item in stored]
-                is_done = not deletions or self._run_batch(space, deletions)
+            self._delete_items(space, [Condition("id", tuple(batch))])
+
+    def remove_rows(self, stamps: Mapping[str, str]) -> None:
+        """Remove the rows whose stored stamp is the expected one."""
+        for batch in split_batches([*stamps], _BATCH):
+            expected = tuple(stamps[key] for key in batch)
+            self._delete_items(ROWS, [Condition("id", tuple(batch)), Condition("stamp", expected)])
+
+    def _delete_items(self, space: int, conditions: Sequence[Condition]) -> None:
+        is_done = False
+        while not is_done:  # A transaction fails if another process changes or removes one of its items first.
+            stored = self._query(space, "c.id, c._etag", conditions)
+            deletions = [("delete", (item["id"],), {"if_match_etag": item["_etag"]}) for item in stored]
+            is_done = not deletions or self._run_batch(space, deletions)
 
     def find(self, space: int, conditions: Sequence[Condition]) -> Iterator[Document]:
         """Yield all documents that meet the conditions, without vectors."""

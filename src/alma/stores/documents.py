@@ -121,6 +121,9 @@ class Conditional(Protocol):
         """
         ...
 
+    def remove_rows(self, stamps: Mapping[str, str]) -> None:
+        """Remove the rows with these keys whose field `stamp` is still the text beside the key."""
+
 
 def list_fields(record: Record) -> dict[str, str | int | list[str]]:
     """Return the fields of a record that conditions are about."""
@@ -219,14 +222,29 @@ def describe_problems(documents: Documents, records: Iterable[Record]) -> list[s
     return [*problems, f"{count} vectors belong to no record; repair the store"] if count else problems
 
 
-def repair_passages(documents: Documents, records: Iterable[Record], get: Read) -> int:
-    """Write the passages that are missing, remove those without a record, and return how many were affected."""
+def has_passages(documents: Documents, records: Iterable[Record]) -> bool:
+    """Return whether all passages of these records exist."""
+    spaces = defaultdict(set)
+    for record in records:
+        for key, vector in name_passages(record).items():
+            spaces[len(vector)].add(key)
+    return all(len(documents.read(space, list(keys))) == len(keys) for space, keys in spaces.items())
+
+
+def copy_passages(documents: Documents, records: Iterable[Record], get: Read) -> tuple[int, dict[int, list[str]]]:
+    """Write the passages that are missing; return of how many records, and the keys of passages without a record."""
     incomplete, leftovers = compare_passages(documents, records)
     for ids in split_batches(incomplete, _BATCH):
         write_passages(documents, get(ids))
+    return len(incomplete), leftovers
+
+
+def repair_passages(documents: Documents, records: Iterable[Record], get: Read) -> int:
+    """Write the passages that are missing, remove those without a record, and return how many were affected."""
+    count, leftovers = copy_passages(documents, records, get)
     for space, keys in leftovers.items():
         documents.remove(space, keys)
-    return len(incomplete) + sum(map(len, leftovers.values()))
+    return count + sum(map(len, leftovers.values()))
 
 
 Read = Callable[[Sequence[str]], list[Record]]
@@ -288,7 +306,7 @@ class DocumentStore:
         self._is_closed = False
         self._process = os.getpid()
         self._token = token_hex(8)
-        self._leased_until = 0.0  # By the monotonic clock.
+        self._leased_at: tuple[float, float] | None = None  # By both clocks: one stops while the machine sleeps.
         self._has_many_writers = isinstance(documents, Conditional) and not documents.is_locked
         if self._has_many_writers:
             self.limits = {name: text for name, text in self.limits.items() if name != "many writers"}
@@ -328,7 +346,8 @@ class DocumentStore:
             undo = [(stored[key], _read_stamp(rows[key])) for key in written if key in stored]
             if undo:
                 self.documents.replace_rows(undo)
-            self.documents.remove(ROWS, [key for key in written if key not in stored])
+            if added := {key: _read_stamp(rows[key]) for key in written if key not in stored}:
+                self.documents.remove_rows(added)
             present = self.get([record.id for record in changed.values()])
             remove_passages(self.documents, changed.values(), keep=present)
             ids = ", ".join(changed[key].id for key in lost)
@@ -380,10 +399,11 @@ class DocumentStore:
             if self._is_closed:
                 return
             self._is_closed = True
-            if self._leased_until > 0.0 and self._process == os.getpid():
+            if self._leased_at is not None and self._process == os.getpid():
                 # Where the server is gone, the lease ends by itself.
                 with suppress(StorageError):
-                    self.documents.remove(ROWS, [_LEASE])
+                    if self._read_lease()[0] == self._token:
+                        self.documents.remove(ROWS, [_LEASE])
             self.documents.close()
 
     @contextmanager
@@ -398,24 +418,31 @@ class DocumentStore:
 
     def _renew_lease(self) -> None:
         """Become, or stay, the only writer."""
-        if time.monotonic() < self._leased_until:
+        if self._process != os.getpid():  # The lease belongs to the process that forked this one.
+            self._process, self._token, self._leased_at = os.getpid(), token_hex(8), None
+        now = time.monotonic(), time.time()
+        if self._leased_at and all(0 <= a - b < _LEASE_SECONDS / 3 for a, b in zip(now, self._leased_at, strict=True)):
             return
-        now = time.time()
-        for lease in self.documents.read(ROWS, [_LEASE]):
-            seconds = int(cast(int, lease.fields["until"])) - now
-            # A lease that ends later than any can was written by a clock that was wrong.
-            if lease.fields["stamp"] != self._token and 0 < seconds <= 2 * _LEASE_SECONDS:
-                raise BusyError(
-                    f"another process writes (its lease ends in {seconds:.0f} s); {self.limits['many writers']}"
-                )
-        fields: dict[str, str | int | list[str]] = {"stamp": self._token, "until": ceil(now + _LEASE_SECONDS)}
+        owner, seconds = self._read_lease()
+        if owner != self._token and seconds > 0:
+            raise BusyError(
+                f"another process writes (its lease ends in {seconds:.0f} s); {self.limits['many writers']}"
+            )
+        fields: dict[str, str | int | list[str]] = {"stamp": self._token, "until": ceil(now[1] + _LEASE_SECONDS)}
         self.documents.write(ROWS, [Document(_LEASE, fields)])
-        if self._leased_until == 0.0:
+        if owner != self._token or seconds <= 0:
             time.sleep(_SETTLE_SECONDS)
-            for lease in self.documents.read(ROWS, [_LEASE]):
-                if lease.fields["stamp"] != self._token:
-                    raise BusyError(f"another process began to write; {self.limits['many writers']}")
-        self._leased_until = time.monotonic() + _LEASE_SECONDS / 3
+            if self._read_lease()[0] != self._token:
+                raise BusyError(f"another process began to write; {self.limits['many writers']}")
+        self._leased_at = now
+
+    def _read_lease(self) -> tuple[str, float]:
+        """Return whose lease is stored, and for how many seconds it is valid."""
+        for lease in self.documents.read(ROWS, [_LEASE]):
+            seconds = int(cast(int, lease.fields["until"])) - time.time()
+            # A lease that ends later than any can was written by a clock that was wrong.
+            return str(lease.fields["stamp"]), seconds if seconds <= 2 * _LEASE_SECONDS else 0.0
+        return "", 0.0
 
 
 def check_process(documents: Documents, process: int) -> None:

@@ -25,7 +25,7 @@ from ..ports import Store
 from ..types.query import Hit, Where
 from ..types.record import Record, Vector, cosine
 from ..types.storage import EncryptionSettings
-from .memory import refuse_record
+from .memory import ROWS_NOTE, refuse_record
 from .wrappers import Wrapper
 
 _FIELD = "encrypted"
@@ -116,6 +116,8 @@ class EncryptedStore(Wrapper):
         return replace(record, text="", provenance=provenance, body={_FIELD: {"key": self._newest, "data": sealed}})
 
     def _decrypt(self, record: Record) -> Record:
+        if record.id == ROWS_NOTE and record.kind == "marker":
+            return record
         envelope = record.body.get(_FIELD)
         if not isinstance(envelope, Mapping) or set(envelope) != {"key", "data"}:
             raise CorruptStoreError(

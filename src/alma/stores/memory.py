@@ -17,6 +17,9 @@ from ..types.query import Hit, Where
 from ..types.record import Record, Vector, cosine, to_json
 from ..types.times import utc
 
+ROWS_NOTE = "mrk_vectors"
+"""The id of the marker that names the rows whose vectors are in another database. It is never encrypted."""
+
 
 class DictStore(ABC):
     """The reference implementation of a store, over a dict of records."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
@@ -94,6 +94,12 @@ class QdrantDocuments:
         self._upsert(ROWS, [row for row, _ in rows], self._make_filter([condition]))
         stored: dict[str, Any] = {row.key: row.fields["trail"] for row in self.read(ROWS, [one.key for one, _ in rows])}
         return [one.key for one, _ in rows if one.key in stored and one.fields["stamp"] not in stored[one.key]]
+
+    def remove_rows(self, stamps: Mapping[str, str]) -> None:
+        """Remove the rows whose stored stamp is the expected one. Stamps are unique: keys are not needed to select."""
+        if name := self._find_collection(ROWS):
+            selection = self._make_filter([Condition("stamp", tuple(stamps.values()))])
+            self._call(self._client.delete, name, selection, wait=True)
 
     def read(self, space: int, keys: Sequence[str]) -> list[Document]:
         """Return the documents with these keys."""

@@ -1,8 +1,9 @@
 """What databases behind a web service share: limits on the size of documents, and errors.
 
 The content of a row that is too large is kept in pieces, in a space of their own. The pieces are written under a new
-token, then the row that names the token, and then the pieces of other tokens are removed. So after a crash every row
-has its pieces. Pieces without a row are removed by the next write of the same key, or by a repair.
+token, then the row that names the token, and then the old pieces are removed. So after a crash every row has its
+pieces. Pieces without a row are removed by a repair; if one process writes at a time, also by the next write of the
+same key. With several writers they may be those of a row that another process is about to write.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class BoundedDocuments:
         return rows
 
     def _remove_pieces(self, rows: Sequence[Document]) -> None:
-        """Remove pieces of these rows that they do not name."""
+        """Remove all pieces of these rows that they do not name. Nobody else may write meanwhile."""
         for batch in split_batches(rows, 1000):
             condition = Condition("row", tuple(row.key for row in batch))
             current = {key for row in batch for key in _name_pieces(row)}
@@ -181,11 +182,28 @@ class BoundedConditionalDocuments(BoundedDocuments):
         """Write each row if the stored one has the stamp beside it; return the keys of rows that are not written."""
         heads = self._write_pieces([document for document, _ in rows])
         stamps = [stamp for _, stamp in rows]
+        old = self._inner.read(ROWS, [row.key for row in heads])
         refused = self._conditional.replace_rows(list(zip(heads, stamps, strict=True)))
-        self._remove_pieces([row for row in heads if row.key not in refused])
-        if unused := [key for row in heads if row.key in refused for key in _name_pieces(row)]:
-            self._inner.remove(PIECES, unused)
+        unused = [row for row in heads if row.key in refused]
+        self._remove_named([*unused, *(row for row in old if row.key not in refused)])
         return refused
+
+    def remove(self, space: int, keys: Sequence[str]) -> None:
+        """Remove the documents with these keys, and the pieces that they name."""
+        old = self._inner.read(ROWS, keys) if space == ROWS else []
+        self._inner.remove(space, keys)
+        self._remove_named(old)
+
+    def remove_rows(self, stamps: Mapping[str, str]) -> None:
+        """Remove the rows whose stored stamp is the expected one, and their pieces."""
+        old = [row for row in self._inner.read(ROWS, [*stamps]) if row.fields["stamp"] == stamps[row.key]]
+        self._conditional.remove_rows(stamps)
+        self._remove_named(old)
+
+    def _remove_named(self, rows: Sequence[Document]) -> None:
+        """Remove the pieces that these rows name."""
+        if keys := [key for row in rows for key in _name_pieces(row)]:
+            self._inner.remove(PIECES, keys)
 
 
 def name_part(store: str, space: int) -> str:
