@@ -104,7 +104,7 @@ def test_the_configuration_opens_it_by_name(server: PineconeServer, tmp_path: An
     assert store.get(["full"]) == [full_record()]
     store.close()
     for options, text in (
-        ({"apikey": KEY}, "does not take these options"),
+        ({"apikey": KEY}, "unknown option"),
         ({"api_key": KEY, "index": "My_Index"}, "lower-case letters, digits and -"),
     ):
         with pytest.raises(ConfigError, match=text):
