@@ -240,7 +240,7 @@ def test_no_embedder_installed_is_worth_a_warning(config: Path, monkeypatch: pyt
         ("embedding_provider: openai", "embedder", "OPENAI_API_KEY"),
         ("embedding_provider: locl", "embedder", "Did you mean 'local'?"),
         ("embedding_provider: hash\nstorage: postgres", "store", "storage 'postgres' needs 'dsn' in storage_options"),
-        ("embedding_provider: hash\nstorage_options: {speed: 9}", "store", "does not take these options"),
+        ("embedding_provider: hash\nstorage_options: {speed: 9}", "store", "unknown option"),
     ],
 )
 def test_what_cannot_be_wired(config: Path, text: str, name: str, said: str) -> None:
