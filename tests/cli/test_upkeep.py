@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,8 @@ def test_reindex_repairs_vectors_that_a_crash_left_behind(project: Path, run: Ru
     run("trust")
     assert run("add", "fact", "--agent", "ops", "--fact", "Deploys are on Tuesdays", "--domain", "ops").code == 0
     rows = open_config(config).engine.store
-    rows.documents.remove(384, [one.key for one in rows.documents.find(384, [])])
+    [passage] = rows.documents.find(384, [])
+    rows.documents.write(384, [replace(passage, key=f"{passage.key}0", vector=[1.0, *383 * [0.0]])])
     rows.close()
     assert "alma reindex" in run("doctor").out
     assert "repaired 1 vector" in run("reindex").out
