@@ -1,14 +1,21 @@
-"""What the loopback servers of database services share: JSON over HTTP, and faults on demand."""
+"""What the loopback servers of database services share: JSON over HTTP, faults on demand, and texts for their limits."""
 
 from __future__ import annotations
 
 import json
+import random
+import string
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+
+def make_text(length: int) -> str:
+    """Return a text that cannot be compressed much."""
+    return "".join(random.Random(length).choices(string.printable + "日本語é", k=length))
 
 
 @dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import string
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.stores.cosmos_server import KEY, CosmosServer, fail
-from tests.stores.loopback import Answer
+from tests.stores.loopback import Answer, make_text
 
 from alma.errors import BusyError, ConfigError, ConflictError, StorageError, UnavailableError
 from alma.ports import Store
@@ -85,11 +83,6 @@ def open_store(server: CosmosServer, monkeypatch: pytest.MonkeyPatch) -> Iterato
     yield open_one
     for store in stores:
         store.close()
-
-
-def make_text(length: int) -> str:
-    """Return a text that cannot be compressed much."""
-    return "".join(random.Random(length).choices(string.printable + "日本語é", k=length))
 
 
 def test_it_declares_several_writers_and_that_it_is_not_atomic(open_store: Any) -> None:

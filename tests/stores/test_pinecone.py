@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import string
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -11,7 +9,7 @@ from typing import Any
 
 import pytest
 from pinecone._internal.http_client import get_budget_registry
-from tests.stores.loopback import Answer
+from tests.stores.loopback import Answer, make_text
 from tests.stores.pinecone_server import KEY, PineconeServer, fail
 
 from alma.errors import BusyError, ConfigError, StorageError, UnavailableError
@@ -80,11 +78,6 @@ def open_store(server: PineconeServer, monkeypatch: pytest.MonkeyPatch) -> Itera
     yield open_one
     for store in stores:
         store.close()
-
-
-def make_text(length: int) -> str:
-    """Return a text that cannot be compressed much."""
-    return "".join(random.Random(length).choices(string.printable + "日本語é", k=length))
 
 
 def test_it_declares_that_it_is_neither_atomic_nor_for_several_writers(open_store: Any) -> None:

@@ -296,7 +296,7 @@ class DocumentStore:
 
     limits: Mapping[str, str] = {
         "atomic": "when the process or the connection fails during a put of several records, some may be written; "
-        "use sqlite or postgres where all or none must be",
+        "use sqlite or postgres if you need atomic writes",
         "many writers": "one process at a time can write; use `alma serve` for several, or storage: postgres",
     }
 

@@ -267,7 +267,7 @@ class PostgresStore:
         return self._db.fetch(select, (self._db.tenant, names), binary=True)
 
     def _announce(self, connection: Connection) -> None:
-        # Always: whoever listens must hear of every change.
+        # With `notify=False` too, because stores in other processes may listen.
         connection.execute("SELECT pg_notify(%s, '')", (self._db.channel,))
 
     def _build_in_background(self, dim: int) -> None:
