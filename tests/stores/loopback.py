@@ -1,4 +1,4 @@
-"""What the loopback servers of database services share: JSON over HTTP, faults on demand, and texts for their limits."""
+"""What the loopback servers of database services share: JSON over HTTP, faults on demand, and long texts."""
 
 from __future__ import annotations
 
