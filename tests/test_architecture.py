@@ -161,12 +161,13 @@ for _feature in FEATURES:
 # Inside the engine, too: a module imports those of its own step and of earlier ones.
 ENGINE_STEPS = (
     {"evidence", "redact", "validate", "context", "escape"},
-    {"admit", "transaction", "view"},
+    {"admit", "changes", "events", "transaction", "view"},
     {"search"},
     {"episodes", "facts", "outcomes"},
     {"erase", "rules", "predict", "retrieve"},
     {"edit", "observations", "coding_sessions", "prompt"},
-    {"upkeep", "transfer", "team"},
+    {"upkeep", "consolidate", "conflicts", "sharing", "transfer", "team"},
+    {"history"},
 )
 # Only these may look inside a memory: faces go through its operations.
 MAY_REACH_ENGINE = FEATURES | {"engine", "memory", "models", "hooks", "app"}

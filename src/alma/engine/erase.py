@@ -19,6 +19,7 @@ from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Evidence, Origin, Record, Status
 from .admit import make_record, place_of, reword
+from .changes import CHANGESET, strip_changeset
 from .context import Engine
 from .episodes import find_turns, remove_turn
 from .outcomes import add_error, lesson_id, settle_lessons, share_label
@@ -35,6 +36,7 @@ from .transaction import (
     write,
 )
 
+_LEAST_TEXT = 4  # Shorter texts are names and numbers that other memories have, too.
 _REPLACED = "a later memory took its place, and was deleted since"
 
 
@@ -83,6 +85,7 @@ def vacuum(engine: Engine) -> None:
 
 
 def _bury(tx: Transaction, record: Record) -> None:
+    tx.is_erasing = True
     stone = tx.find(tombstone_id(record.id))
     if stone is None or stone.status is not Status.ACTIVE:
         salts = tx.read_salts() or [os.urandom(16).hex()]
@@ -105,6 +108,23 @@ def _bury(tx: Transaction, record: Record) -> None:
     for line in quoting:
         tx.update(line, body={**line.body, "why": _REPLACED})
     _unlink_from_graph(tx, [record.id])
+    _strip_changesets(tx, record)
+
+
+def _strip_changesets(tx: Transaction, record: Record) -> None:
+    """Take a deleted memory and its words out of the former values that other memories keep."""
+    group, _ = _find_group(tx, record)
+    related = [group.id, *(lesson_id(group, kind) for kind in LESSONS)] if group else []
+    texts = {text for text in (record.text, *map(str, record.body.values())) if len(text) >= _LEAST_TEXT}
+    for changeset in _find_changesets(tx, [record.id, *related]):
+        body = strip_changeset(changeset.body, [record.id], texts)
+        links = tuple(id for id in changeset.links if id != record.id)
+        if links and (body, links) != (changeset.body, changeset.links):
+            tx.update(changeset, body=body, links=links, updated_at=changeset.updated_at)
+
+
+def _find_changesets(tx: Transaction, ids: Collection[str]) -> list[Record]:
+    return tx.scan(Where(kinds={CHANGESET}, projects={tx.engine.project, EVERYWHERE}, linked=set(ids)))
 
 
 def make_tombstone(engine: Engine, record: Record, body: Mapping[str, Any], key: str) -> Record:
@@ -216,6 +236,7 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
         ids += [group.id, *(one.id for one in tx.get([lesson_id(group, kind) for kind in LESSONS]))]
     lines = [one.id for one in tx.find_changes(ids) if one.body["record"] in ids]
     lines += [one.id for one in tx.scan(Where(kinds={"comparison"}, linked=set(ids)))]
+    lines += [one.id for one in _find_changesets(tx, ids) if set(one.links) <= set(ids)]
     lone = [one for one in _find_in_graph(tx, [record.id]) if one.links == (record.id,)]
     # The graph links the conversation, not its turns: what only this turn of it names goes, too.
     for episode in tx.get(record.links[:1]) if record.kind == "turn" else ():

@@ -534,6 +534,7 @@ def erase_rule(engine: Engine, rule: Record) -> int:
     engine.store.delete([one.id for one in notes if has_quote(one.body["task"], quotes)])
 
     def forget_words(tx: Transaction) -> None:
+        tx.is_erasing = True
         for one in tx.scan(Where(kinds={MemoryType.RULE}, projects=projects)):
             if has_quote(one.body["said"], quotes):
                 tx.update(one, body={**one.body, "said": ""})

@@ -26,6 +26,7 @@ from ..types.kinds import EVERYWHERE, KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status, Trust
 from .admit import clean, draft_record, embed_records, make_record, place_of, reword
+from .changes import make_changesets
 from .context import Engine
 
 T = TypeVar("T")
@@ -45,6 +46,8 @@ class Transaction:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.is_erasing = False  # Then no former values are stored: they are what is erased.
+        self.reverts = ""  # The change that this one takes back.
         # Ids of new records by the words that find them: the store cannot find them yet.
         self.unindexed: dict[tuple[str, ...], list[str]] = {}
         self._read: dict[str, Record | None] = {}
@@ -69,6 +72,10 @@ class Transaction:
             self._read |= dict.fromkeys(missing)
             self._read |= {record.id: record for record in self.engine.store.get(missing)}
         return [record for id in unique_ids if (record := changed.get(id) or self._read[id])]
+
+    def read_stored(self, id: str) -> Record | None:
+        """Return a record as this transaction read it; None if it was not read or did not exist."""
+        return self._read.get(id)
 
     def find(self, id: str) -> Record | None:
         """Return the record with this id, or None."""
@@ -274,6 +281,8 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
             return result
         if not engine.may_approve:
             _refuse_promotion(tx)
+        if not tx.is_erasing:
+            records = list({one.id: one for one in (*records, *make_changesets(tx, tx.reverts))}.values())
         # The first vectors decide which embedder a store speaks; later ones must agree.
         embedder = next((record.embedder for record in records if record.vectors), "")
         if embedder:

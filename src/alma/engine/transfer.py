@@ -22,6 +22,7 @@ from ..types.query import Where
 from ..types.record import LIVE, Evidence, Origin, Record, Status, Trust, from_json, to_json
 from ..types.times import now, to_iso
 from .admit import clean
+from .changes import CHANGESET, check_changeset
 from .context import Engine
 from .erase import recount_group
 from .transaction import SALT_MARKER, Transaction, key_of_deleted, split_batches, write
@@ -200,6 +201,8 @@ def parse_record(line: str, data: Any, projects: Collection[str], now: datetime)
     kind.passages(record.body)
     if kind.decode is not None:
         to_memory(record, now)
+    if record.kind == CHANGESET:
+        check_changeset(record.body)
     return record
 
 

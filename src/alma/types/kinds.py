@@ -501,6 +501,8 @@ _ALL = (
     # Its id is made from the idempotency key, so that two processes cannot both write the first one.
     declare("receipt", "rcp", more="arguments outcome"),
     declare("change", "chg", more="record verb why before"),
+    # The former values of everything that one write changed for one agent and user; its key names the write.
+    declare("changeset", "chs", more="call by was reverts"),
     declare("tombstone", "tom", more="record kind salt"),
     declare("marker", "mrk", more="value"),
 )

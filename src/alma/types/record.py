@@ -120,7 +120,7 @@ class Evidence:
 
     def to_json(self) -> dict[str, Any]:
         """Return the evidence as JSON values, without counts that are 0."""
-        out: dict[str, Any] = {name: value for name in _COUNTS if (value := getattr(self, name))}
+        out: dict[str, Any] = {name: value for name in COUNTS if (value := getattr(self, name))}
         if self.recent:
             out["recent"] = [list(pair) for pair in self.recent]
         if self.last_used is not None:
@@ -134,13 +134,13 @@ class Evidence:
             return NONE
         last_used = data.get("last_used")
         return cls(
-            **{name: int(data[name]) for name in _COUNTS if name in data},
+            **{name: int(data[name]) for name in COUNTS if name in data},
             recent=tuple((int(at), float(value)) for at, value in data.get("recent", ())),
             last_used=None if last_used is None else from_micros(last_used),
         )
 
 
-_COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")
+COUNTS = ("successes", "partials", "failures", "uses", "skips", "ups", "downs")
 NONE = Evidence()
 
 
@@ -323,7 +323,7 @@ def _keep_value(value: Any) -> Any:
 _PLAIN = "id kind project agent user session key text version superseded_by embedder".split()
 _TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
 # For each field: the function that makes a JSON value of it, and the one that reads it.
-_CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     **dict.fromkeys(_PLAIN, (_keep_value, _keep_value)),
     **dict.fromkeys(_TIMES, (times.to_iso, times.from_iso)),
     "status": (str, Status),
@@ -338,9 +338,9 @@ _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 
 def to_json(record: Record) -> dict[str, Any]:
     """Return the record as JSON values; nothing is lost."""
-    return {name: encode(getattr(record, name)) for name, (encode, _) in _CODECS.items()}
+    return {name: encode(getattr(record, name)) for name, (encode, _) in CODECS.items()}
 
 
 def from_json(data: Mapping[str, Any]) -> Record:
     """Return the record that `to_json` wrote."""
-    return Record(**{name: decode(data[name]) for name, (_, decode) in _CODECS.items()})
+    return Record(**{name: decode(data[name]) for name, (_, decode) in CODECS.items()})

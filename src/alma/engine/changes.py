@@ -1,0 +1,177 @@
+"""What one write changed: a `changeset` holds the former values, so that it can be listed, undone and looked back on.
+
+Every write stores one changeset for each agent and user that it touched; those of one write share a `key`. For each
+record, `was` holds what its fields were before, or None if the write made the record. Counts are stored as
+differences, so that a change can be taken back after later ones. A write that erases leaves none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ..types.kinds import KINDS, MEMORY_KINDS
+from ..types.record import CODECS, COUNTS, RECENT, Evidence, Record, new_id
+from ..types.times import from_micros, to_micros
+from .admit import make_record
+
+if TYPE_CHECKING:
+    from .context import Engine
+    from .transaction import Transaction
+
+CHANGESET = "changeset"
+TRACKED = frozenset((*MEMORY_KINDS, "turn", "strategy", "observation", "comparison"))
+REWRITTEN = "rewritten"  # The tag of a changeset that changed more than counts and times.
+CALL: ContextVar[str] = ContextVar("alma_call", default="")
+"""The name of the operation that runs."""
+
+_FIELDS = "project agent user session status key provenance links tags valid_from valid_to superseded_by".split()
+_DERIVED = ("said",)  # The text of a conversation: its turns have it.
+Was = Mapping[str, Any]
+
+
+def make_changesets(tx: Transaction, reverts: str = "") -> list[Record]:
+    """Return the changesets of a transaction, and its lines of history with their key."""
+    fresh = [record for record in tx.changed if record.kind in TRACKED]
+    if not fresh:
+        return []
+    tx.get([one.id for one in fresh if one.version > 1], as_stored=True)
+    places: defaultdict[tuple[str, str, str], dict[str, Any]] = defaultdict(dict)
+    for record in fresh:
+        stored = tx.read_stored(record.id)
+        places[record.project, record.agent, record.user][record.id] = stored and describe_change(stored, record)
+    engine, key, by_id = tx.engine, new_id(KINDS[CHANGESET].prefix), {one.id: one for one in fresh}
+    changesets: list[Record] = []
+    for (project, agent, user), was in places.items():
+        body = {"call": CALL.get(), "by": engine.actor, "was": was} | ({"reverts": reverts} if reverts else {})
+        # New turns are found by their conversation: long ones would make long lists.
+        links = tuple(id for id, one in was.items() if one is not None or by_id[id].kind != "turn")
+        is_rewritten = any(one and one.keys() - {"evidence", "updated_at"} for one in was.values())
+        own: dict[str, Any] = {
+            "id": key if not changesets else new_id(KINDS[CHANGESET].prefix),
+            "key": key,
+            "links": links,
+        }
+        place: dict[str, Any] = {
+            "project": project,
+            "agent": agent,
+            "user": user,
+            "tags": (REWRITTEN,) if is_rewritten else (),
+        }
+        changesets.append(make_record(engine, CHANGESET, body, **own, **place))
+    lines = [replace(one, key=key) for one in tx.changed if one.kind == "change" and tx.is_new(one)]
+    return [*changesets, *lines]
+
+
+def describe_change(before: Record, after: Record) -> dict[str, Any]:
+    """Return the values that a record had before a change, as JSON values."""
+    was = {
+        name: CODECS[name][0](getattr(before, name))
+        for name in _FIELDS
+        if getattr(before, name) != getattr(after, name)
+    }
+    if before.body != after.body:
+        changed = {
+            name: value
+            for name, value in before.body.items()
+            if after.body.get(name, ...) != value and name not in _DERIVED
+        }
+        was["body"] = {"set": changed, "unset": [name for name in after.body if name not in before.body]}
+    if before.evidence != after.evidence:
+        was["evidence"] = _subtract(before.evidence, after.evidence)
+    if before.updated_at != after.updated_at:
+        was["updated_at"] = to_micros(before.updated_at)
+    return was
+
+
+def _subtract(before: Evidence, after: Evidence) -> dict[str, Any]:
+    """Return what evidence gained, and the recent results that it lost."""
+    gain: dict[str, Any] = {
+        name: difference for name in COUNTS if (difference := getattr(after, name) - getattr(before, name))
+    }
+    if gained := _list_missing(after.recent, before.recent):
+        gain["gained"] = gained
+    if lost := _list_missing(before.recent, after.recent):
+        gain["lost"] = lost
+    if before.last_used != after.last_used:
+        gain["last_used"] = None if before.last_used is None else to_micros(before.last_used)
+    if _add_back(after, gain).recent != before.recent:
+        # Results that did not arrive in the order of their times.
+        gain["recent"] = [list(one) for one in before.recent]
+    return gain
+
+
+def _list_missing(results: Iterable[tuple[int, float]], others: Iterable[tuple[int, float]]) -> list[list[float]]:
+    left, missing = list(others), []
+    for one in results:
+        if one in left:
+            left.remove(one)
+        else:
+            missing.append(list(one))
+    return missing
+
+
+def restore_fields(record: Record, was: Was) -> dict[str, Any]:
+    """Return the fields of a record as they were before a change, without its text and vectors."""
+    fields = {name: CODECS[name][1](value) for name, value in was.items() if name in _FIELDS}
+    if "body" in was:
+        kept = {name: value for name, value in record.body.items() if name not in was["body"]["unset"]}
+        fields["body"] = {**kept, **was["body"]["set"]}
+    if "evidence" in was:
+        fields["evidence"] = _add_back(record.evidence, was["evidence"])
+    if "updated_at" in was:
+        fields["updated_at"] = from_micros(was["updated_at"])
+    return fields
+
+
+def _add_back(evidence: Evidence, gain: Mapping[str, Any]) -> Evidence:
+    changes: dict[str, Any] = {name: max(0, getattr(evidence, name) - gain[name]) for name in COUNTS if name in gain}
+    if "last_used" in gain:
+        changes["last_used"] = None if gain["last_used"] is None else from_micros(gain["last_used"])
+    gained = [(int(at), float(value)) for at, value in gain.get("gained", ())]
+    results = gain.get("recent", [*gain.get("lost", ()), *_list_missing(evidence.recent, gained)])
+    recent = [(int(at), float(value)) for at, value in results]
+    if "recent" not in gain:
+        recent = sorted(recent, key=lambda one: one[0])[-RECENT:]
+    return replace(evidence, **changes, recent=tuple(recent))
+
+
+def reword_past(engine: Engine, record: Record, fields: Mapping[str, Any]) -> Record:
+    """Return a record with former fields, and with the text and vectors that its body then has."""
+    past = replace(record, **fields)
+    kind = KINDS[record.kind]
+    if past.body == record.body:
+        return past
+    past = replace(past, text=kind.text(past.body))
+    if record.kind in ("heuristic", "anti_pattern") or kind.passages(past.body) == kind.passages(record.body):
+        # The vectors of a lesson are those of its strategy group.
+        return past
+    [vectors] = engine.encode([kind.passages(past.body)])
+    return replace(past, vectors=vectors, embedder=engine.embedder_name if vectors else "")
+
+
+def check_changeset(body: Mapping[str, Any]) -> None:
+    """Raise an error of decoding unless the body of an imported changeset can be read."""
+    moment = datetime.fromtimestamp(0).astimezone()
+    blank = Record(id="", kind="", project="", created_at=moment, updated_at=moment)
+    for was in dict(body["was"]).values():
+        if was is not None:
+            replace(blank, **restore_fields(blank, was))
+
+
+def strip_changeset(body: Mapping[str, Any], erased: Collection[str], texts: Collection[str]) -> dict[str, Any]:
+    """Return the body of a changeset without erased records, and without former texts that hold one of `texts`."""
+    stripped = {}
+    for id, was in body["was"].items():
+        if id in erased:
+            continue
+        former = json.dumps(was.get("body", ""), ensure_ascii=False) if was else ""
+        if any(json.dumps(text, ensure_ascii=False)[1:-1] in former for text in texts):
+            was = {name: value for name, value in was.items() if name != "body"}
+        stripped[id] = was
+    return {**body, "was": stripped}
