@@ -44,7 +44,7 @@ from os import PathLike
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .engine import validate
-from .engine.changes import CALL
+from .engine.changes import name_call
 from .errors import ValidationError, unknown
 from .schema import Schema, describe_answer, describe_type, list_options, strict_object
 
@@ -422,11 +422,8 @@ class Group:
                         del bound.arguments[name]
                     else:
                         bound.arguments[name] = one.check(value)
-                token = CALL.set(operation.name)
-                try:
+                with name_call(operation.name):
                     return function(*bound.args, **bound.kwargs)
-                finally:
-                    CALL.reset(token)
 
             call.operation = operation  # type: ignore[attr-defined]
             return call  # type: ignore[return-value]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
@@ -33,6 +34,16 @@ CALL: ContextVar[str] = ContextVar("alma_call", default="")
 _FIELDS = "project agent user session status key provenance links tags valid_from valid_to superseded_by".split()
 _DERIVED = ("said",)  # The text of a conversation: its turns have it.
 Was = Mapping[str, Any]
+
+
+@contextmanager
+def name_call(name: str) -> Iterator[None]:
+    """Let the changesets of all writes inside bear the name of an operation."""
+    token = CALL.set(name)
+    try:
+        yield
+    finally:
+        CALL.reset(token)
 
 
 def make_changesets(tx: Transaction, reverts: str = "") -> list[Record]:
@@ -64,7 +75,7 @@ def make_changesets(tx: Transaction, reverts: str = "") -> list[Record]:
             "tags": (REWRITTEN,) if is_rewritten else (),
         }
         changesets.append(make_record(engine, CHANGESET, body, **own, **place))
-    lines = [replace(one, key=key) for one in tx.changed if one.kind == "change" and tx.is_new(one)]
+    lines = [replace(one, key=key) for one in tx.changed if one.kind == "change" and not one.key]
     return [*changesets, *lines]
 
 

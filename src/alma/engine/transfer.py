@@ -22,7 +22,7 @@ from ..types.query import Where
 from ..types.record import LIVE, Evidence, Origin, Record, Status, Trust, from_json, to_json
 from ..types.times import now, to_iso
 from .admit import clean
-from .changes import CHANGESET, check_changeset
+from .changes import CHANGESET, check_changeset, name_call
 from .context import Engine
 from .erase import recount_group
 from .transaction import SALT_MARKER, Transaction, key_of_deleted, split_batches, write
@@ -234,7 +234,8 @@ def import_records(
     while batch := [_fit_record(engine, record, trust) for record in islice(left, _BATCH)]:
         step = partial(_import_batch, records=batch, trust=trust)
         regrouped |= _find_other_groups(engine, batch) if trust is ImportTrust.OWN else set()
-        counts += step(Transaction(engine)) if dry_run else write(engine, step)
+        with name_call("import"):
+            counts += step(Transaction(engine)) if dry_run else write(engine, step)
         done += len(batch)
         is_mute = is_mute or any(not one.vectors and KINDS[one.kind].passages(one.body) for one in batch)
         progress(done, total)
