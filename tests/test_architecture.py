@@ -162,7 +162,7 @@ for _feature in FEATURES:
 ENGINE_STEPS = (
     {"evidence", "redact", "validate", "context", "escape"},
     {"admit", "changes", "events", "transaction", "view"},
-    {"search"},
+    {"search", "past"},
     {"episodes", "facts", "outcomes"},
     {"erase", "rules", "predict", "retrieve"},
     {"edit", "observations", "coding_sessions", "prompt"},

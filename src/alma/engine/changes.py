@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CHANGESET = "changeset"
 TRACKED = frozenset((*MEMORY_KINDS, "turn", "strategy", "observation", "comparison"))
-REWRITTEN = "rewritten"  # The tag of a changeset that changed more than counts and times.
+REWRITTEN = "rewritten"  # The tag of a changeset that changed texts or fields that are filtered by.
 CALL: ContextVar[str] = ContextVar("alma_call", default="")
 """The name of the operation that runs."""
 
@@ -62,7 +62,7 @@ def make_changesets(tx: Transaction, reverts: str = "") -> list[Record]:
         body = {"call": CALL.get(), "by": engine.actor, "was": was} | ({"reverts": reverts} if reverts else {})
         # New turns are found by their conversation: long ones would make long lists.
         links = tuple(id for id, one in was.items() if one is not None or by_id[id].kind != "turn")
-        is_rewritten = any(one and one.keys() - {"evidence", "updated_at"} for one in was.values())
+        is_rewritten = any(one and _is_rewritten(tx.read_stored(id), by_id[id]) for id, one in was.items())
         own: dict[str, Any] = {
             "id": key if not changesets else new_id(KINDS[CHANGESET].prefix),
             "key": key,
@@ -77,6 +77,12 @@ def make_changesets(tx: Transaction, reverts: str = "") -> list[Record]:
         changesets.append(make_record(engine, CHANGESET, body, **own, **place))
     lines = [replace(one, key=key) for one in tx.changed if one.kind == "change" and not one.key]
     return [*changesets, *lines]
+
+
+def _is_rewritten(before: Record | None, after: Record) -> bool:
+    """Return whether a change may alter by which filter or words a record is found."""
+    names = ("text", *_FIELDS)
+    return before is None or any(getattr(before, name) != getattr(after, name) for name in names)
 
 
 def describe_change(before: Record, after: Record) -> dict[str, Any]:
@@ -152,9 +158,8 @@ def _add_back(evidence: Evidence, gain: Mapping[str, Any]) -> Evidence:
     return replace(evidence, **changes, recent=tuple(recent))
 
 
-def reword_past(engine: Engine, record: Record, fields: Mapping[str, Any]) -> Record:
-    """Return a record with former fields, and with the text and vectors that its body then has."""
-    past = replace(record, **fields)
+def reword_past(engine: Engine, record: Record, past: Record) -> Record:
+    """Return a former state of a record with the text and vectors that belong to its body."""
     kind = KINDS[record.kind]
     if past.body == record.body:
         return past

@@ -20,6 +20,7 @@ from ...types.record import Record, Status, Vector, cosine
 from ...types.slice import Explanation, MemorySlice
 from ..admit import clean, make_record
 from ..context import Engine
+from ..past import look_back
 from ..rules import is_old_fix
 from ..search import by_meaning, by_words, find_closeness, read_snapshot
 from ..transaction import write
@@ -72,8 +73,10 @@ _READABLE = 0.9
 def retrieve(engine: Engine, request: Request) -> MemorySlice:
     """Return the memories that matter for a task, and record the retrieval."""
     began = time.perf_counter()
-    context = prepare(engine, request)
+    source = engine if request.as_of is None else look_back(engine, request.as_of)
+    context = prepare(source, request)
     memories = choose_memories(context)
+    context = context._replace(engine=engine)
     retrieval_id = _record_retrieval(context, memories) if engine.settings.keep_retrievals else None
     return replace(memories, retrieval_id=retrieval_id, retrieval_time_ms=(time.perf_counter() - began) * 1000)
 
@@ -244,7 +247,7 @@ def _list_standing(context: RetrievalContext) -> list[Record]:
 def _find_replaced(context: RetrievalContext) -> list[tuple[Record, Record]]:
     """Return the superseded memories that are nearest to the task, each with the one that holds now."""
     kinds = [kind for kind in FIELDS if kind in context.types]
-    if context.request.as_of is not None or context.past is not None or not kinds:
+    if context.past is not None or not kinds:
         return []
     engine = context.engine
     where = replace(

@@ -103,9 +103,7 @@ class RetrievalContext(NamedTuple):
     def where(self, kind: str) -> Where:
         """Return the filter for a kind: this project, agents it may read, this user or no user."""
         request = self.request
-        until = request.until if request.as_of is None else min(request.as_of, request.until or request.as_of)
-        past = self.past if request.as_of is None and kind in _REPLACEABLE else None
-        is_current = request.as_of is None and past is None
+        past = self.past if kind in _REPLACEABLE else None
         is_rule = kind == MemoryType.RULE
         return Where(
             kinds={kind},
@@ -115,12 +113,12 @@ class RetrievalContext(NamedTuple):
             agents=self.engine.scopes.readable(request.agent),
             users=visible_users(request.user),
             # Asked about last March, it finds what was replaced since.
-            statuses={Status.ACTIVE} if is_current else {Status.ACTIVE, Status.SUPERSEDED},
+            statuses={Status.ACTIVE} if past is None else {Status.ACTIVE, Status.SUPERSEDED},
             tagged=set(request.tags) or None,
             fields=request.fields,
             created_from=request.since,
-            created_to=until,
-            valid_at=request.as_of or past or self.now,
+            created_to=request.until,
+            valid_at=past or self.now,
         )
 
 
@@ -128,7 +126,7 @@ def prepare(engine: Engine, request: Request) -> RetrievalContext:
     """Read and embed the question of a request."""
     mode = MODES[request.mode]
     question = read_question(request.task)
-    now = request.as_of or engine.clock()
+    now = engine.clock()
     windows = tuple(find_windows(question.text, now))
     ends = [window.end for window in windows]
     types = mode.types if request.types is None else request.types
