@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .domains import SCHEMA_KIND, apply_stored_schema, find_schema_record
 from .engine import validate
+from .engine.changes import CHANGESET
 from .engine.context import Notes, Settings
 from .errors import ScopeError, ValidationError
 from .operations import Operation, Parameter
@@ -162,7 +163,9 @@ class Fence:
         stored = {one.id: one for one in self._store.get(replaced)} if replaced else {}
         for one in records:
             old = stored.get(one.id)
-            if old is not None and old.project == one.project == EVERYWHERE:
+            if one.kind == CHANGESET and old is None and one.project == EVERYWHERE:
+                is_allowed = True
+            elif old is not None and old.project == one.project == EVERYWHERE:
                 # Evidence of a rule for all projects may be updated here, but not its text.
                 is_allowed = replace(one, evidence=old.evidence, version=old.version) == old
             else:
