@@ -23,11 +23,11 @@ from .changes import CHANGESET, strip_changeset
 from .context import Engine
 from .episodes import find_turns, remove_turn
 from .outcomes import add_error, lesson_id, settle_lessons, share_label
+from .tombstones import hash_key, sketch_record
 from .transaction import (
     LESSONS,
     SALT_MARKER,
     Transaction,
-    hash_key,
     key_of_deleted,
     of_owner,
     split_batches,
@@ -90,7 +90,8 @@ def _bury(tx: Transaction, record: Record) -> None:
     if stone is None or stone.status is not Status.ACTIVE:
         salts = tx.read_salts() or [os.urandom(16).hex()]
         tx.once(SALT_MARKER, {"value": salts}, project="")
-        body = {"record": record.id, "kind": record.kind, "salt": salts[0]}
+        sketch = sketch_record(tx.engine, record, salts[0])
+        body = {"record": record.id, "kind": record.kind, "salt": salts[0], "sketch": list(sketch or ())}
         key = hash_key(salts[0], key_of_deleted(record))
         if stone is not None:
             tx.update(stone, status=Status.ACTIVE, body=body, key=key)

@@ -25,6 +25,7 @@ from .admit import clean
 from .changes import CHANGESET, check_changeset, name_call, strip_changeset
 from .context import Engine
 from .erase import recount_group
+from .tombstones import Sketch, Tombstones
 from .transaction import SALT_MARKER, Transaction, key_of_deleted, split_batches, write
 from .upkeep import MUTE, Progress, ignore_progress, reindex
 from .view import to_memory
@@ -203,6 +204,8 @@ def parse_record(line: str, data: Any, projects: Collection[str], now: datetime)
         to_memory(record, now)
     if record.kind == CHANGESET:
         check_changeset(record.body)
+    if record.kind == "tombstone" and record.body.get("sketch"):
+        Sketch(*record.body["sketch"]).check_values()
     return record
 
 
@@ -231,8 +234,10 @@ def import_records(
     done, is_mute = 0, False
     left = iter(records)
     regrouped: set[str] = set()
+    # Tombstones of the file hold nothing back that the file itself has.
+    tombstones = Transaction(engine).tombstones
     while batch := [_fit_record(engine, record, trust) for record in islice(left, _BATCH)]:
-        step = partial(_import_batch, records=batch, trust=trust)
+        step = partial(_import_batch, records=batch, trust=trust, tombstones=tombstones)
         regrouped |= _find_other_groups(engine, batch) if trust is ImportTrust.OWN else set()
         with name_call("import"):
             counts += step(Transaction(engine)) if dry_run else write(engine, step)
@@ -302,8 +307,11 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
     return replace(record, provenance=source, status=waiting if is_rule else record.status)
 
 
-def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust) -> Counter[str]:
+def _import_batch(
+    tx: Transaction, records: Sequence[Record], trust: ImportTrust, tombstones: Tombstones
+) -> Counter[str]:
     """Store those records that are new or newer; return what became of all of them, as fields of `ImportResult`."""
+    tx.tombstones = tombstones
     newest = {record.id: record for record in sorted(records, key=lambda one: one.version)}
     stored = {record.id: record for record in tx.get(newest, as_stored=True)}
     memories = [record for record in newest.values() if record.kind != "tombstone"]
@@ -329,18 +337,20 @@ def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust
             counts["left_out"] += 1
         elif existing is not None and (trust is not ImportTrust.OWN or record.version <= existing.version):
             counts["known"] += 1
-        elif existing is None and not deleted.isdisjoint((record.id, key_of_deleted(record))):
+        elif not deleted.isdisjoint((record.id, key_of_deleted(record))) and not (
+            existing and existing.text == record.text
+        ):
             counts["erased"] += 1
         elif existing is None and twin != record.id:
             counts["known"] += 1
         else:
             counts["updated" if existing else "added"] += 1
-            counts["waiting"] += not existing and is_memory and record.status is Status.CANDIDATE
             salt = str(record.body.get("salt") or "") if record.kind == "tombstone" else ""
             if len(salt) == 32 and set(salt) <= set("0123456789abcdef") and salt not in salts:
                 # The store's own salt stays the first.
                 salts.append(salt)
-            tx.put(record, exact=True)
+            record = tx.put(record, exact=True)
+            counts["waiting"] += not existing and is_memory and record.status is Status.CANDIDATE
     if len(salts) > salt_count:
         tx.set_marker(SALT_MARKER, {"value": salts}, project="")
     return counts
