@@ -66,7 +66,7 @@ class Sketch(NamedTuple):
     embedder: str = ""  # Whose vectors `meaning` is made from.
 
     def is_near(self, other: Sketch) -> bool:
-        """Return whether both are of one value: by meaning and words, if one embedder understood both, else by words."""
+        """Return whether both are of one value, by words, and by meaning if one embedder understood both texts."""
         if set(self.marks).isdisjoint(other.marks):
             return False
         words = _compare_bits(self.words, other.words, _WORD_BITS)

@@ -267,7 +267,7 @@ def key_of_deleted(record: Record) -> str:
 
 def lesson_key(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> str:
     """Return the key of a heuristic or an anti-pattern: the same for the same words, whatever group it comes from."""
-    return fingerprint(kind, agent, user, strategy_of(body), str(body["condition"]))
+    return fingerprint(kind, agent, user, strategy_of(body), str(body.get("condition", "")))
 
 
 def strategy_of(body: Mapping[str, Any]) -> str:
