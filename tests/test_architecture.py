@@ -164,7 +164,7 @@ ENGINE_STEPS = (
     {"admit", "changes", "events", "tombstones", "transaction", "view"},
     {"search", "past"},
     {"episodes", "facts", "outcomes"},
-    {"erase", "rules", "predict", "retrieve"},
+    {"erase", "proof", "rules", "predict", "retrieve"},
     {"edit", "observations", "coding_sessions", "prompt"},
     {"upkeep", "consolidate", "conflicts", "sharing", "transfer", "team"},
     {"history"},

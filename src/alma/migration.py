@@ -25,7 +25,7 @@ from .app import open_store
 from .config import Config, load
 from .engine.context import Engine
 from .engine.tombstones import GUARDED
-from .engine.transaction import EMBEDDER_MARKER, SALT_MARKER, Transaction, key_of_deleted
+from .engine.transaction import EMBEDDER_MARKER, SALT_MARKER, Transaction
 from .engine.upkeep import Progress, ignore_progress
 from .errors import EmbedderMismatchError, ReadOnlyError, StorageError, ValidationError, unknown
 from .ports import Countable, Searchable, Store
@@ -239,13 +239,13 @@ class Migration:
 
     def _write_records(self, records: Sequence[Record], digests: dict[str, bytes]) -> int:
         present = {record.id: record for record in self.target.get([record.id for record in records])}
-        puts, outdated, deleted = [], [], self._find_deleted(records) if self.merge else set()
+        if self.merge:
+            deleted = self._find_deleted([record for record in records if record.id not in present])
+            self.exempt |= deleted
+            records = [record for record in records if record.id not in deleted]
+        puts, outdated = [], []
         for record in records:
             old = present.get(record.id)
-            if old is None and record.id in deleted:
-                self.report.kept += record.id not in self.exempt
-                self.exempt.add(record.id)
-                continue
             if old is not None and _digest(old) == digests[record.id]:
                 self.report.unchanged += record.id not in self.digests
                 continue
@@ -274,10 +274,7 @@ class Migration:
         deleted: set[str] = set()
         for project in {record.project for record in records}:
             tx = Transaction(Engine(store=self.target, project=project))
-            memories = [one for one in records if one.project == project and one.kind in GUARDED]
-            stones = tx.find_tombstones(map(key_of_deleted, memories))
-            deleted |= tx.find_deleted(one.id for one in memories)
-            deleted |= {one.id for one in memories if key_of_deleted(one) in stones}
+            deleted |= tx.find_buried([one for one in records if one.project == project and one.kind in GUARDED])
         return deleted
 
     def _keeps_own(self, record: Record) -> bool:

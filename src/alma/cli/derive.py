@@ -128,7 +128,7 @@ IDS = {
 MOMENTS = {"since", "until", "as_of", "older_than"}
 """Parameters that take times, also as `3d`, `2 weeks` or `yesterday`."""
 RENAMED = {
-    "calibration": "confidence calibration", "erase-user": "delete --user", "forget": "archive",
+    "calibration": "confidence calibration", "erase-user": "erase", "forget": "archive",
     "health": "doctor --quick", "initialize": "session prepare", "progress": "work progress",
     "shown": "feedback --shown", "wake-up": "session wake-up",
 }  # fmt: skip

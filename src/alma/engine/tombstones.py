@@ -1,26 +1,26 @@
 """Recognise a deleted memory when it comes back, in the same words or in others.
 
 A tombstone holds no words. It recognises the same words by a salted hash of the memory's key, and other words by a
-sketch: bits that are near for similar texts. One sketch is made from pairs of word stems, so that no word can be looked
-for by itself; the other from the vectors, if the embedder understands the text. Texts that differ in a number, an
-option, a name, a negation or a direction are different values: one byte of a hash of these must agree.
+sketch: bits that are near for similar texts. Some are made from pairs of word stems, so that no word can be looked for
+by itself, others from the vectors, if the embedder understands the text. Texts that differ in a number, an option, a
+name, a negation or a direction are different values: one byte of a hash of these must agree.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
 from itertools import combinations
 from math import cos, pi
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..text import STOP, stem, stems
-from ..types.kinds import EVERYWHERE, KINDS, MemoryType
-from ..types.query import Where
+from ..types.kinds import KINDS, MemoryType
 from ..types.record import Origin, Record, Status, Vector, codes
 
 if TYPE_CHECKING:
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 RESEMBLES = "resembles"  # Says in the metadata of a candidate why it waits.
 # Outcomes are events: the same one may happen again.
 GUARDED = frozenset((*MemoryType, "turn", "observation")) - {MemoryType.OUTCOME}
-_MOST = 1000  # So many of the newest tombstones are compared by their sketches.
+MOST_COMPARED = 1000  # So many of the newest tombstones are compared by their sketches.
 _WORD_BITS, _NEAR_WORDS = 256, 0.70
 _MEANING_BITS, _NEAR_MEANING = 128, 1.00
 _LEAST_WORDS, _MOST_WORDS = 4, 20  # A shorter text is one feature; of a longer one the longest words count.
-_SPREAD = 8  # Each bit of a meaning compares so many dimensions, one half with the other.
+_DRAWN = 8 * _MEANING_BITS  # Each bit of a meaning compares four dimensions with four others.
 _NUMBER = re.compile(r"\d+(?:[.:]\d+)*")
 _SPELLED = dict(zip("two three four five six seven eight nine ten eleven twelve".split(), range(2, 13), strict=True))
 _LITERAL = re.compile(r"(?<![\w-])-{1,2}[A-Za-z][\w-]*|\w+(?:[./_@\\]\w+)+")
+_NAME = re.compile(r"((?:^|[.!?:;\n])\s*)?\b([^\W\d_a-z][^\W_]*|[a-z]+[A-Z][^\W_]*)")
 _NEGATION = re.compile(
     r"\b(?:no|not|never|none|neither|nor|without|cannot|avoid|stop|\w+n['’]t|nicht|kein\w*|nie|ohne|pas|jamais|sans"
     r"|nunca|sin|non|niet|geen)\b"
@@ -46,7 +47,6 @@ _DIRECTION = re.compile(
     r"\b(?:(before|after)\b|(?:instead of|rather than|over|than|from|(?:and|but) not|(?<=, )not)\s+"
     r"(?:(?:the|an?)\s+)?(\w+))"
 )
-_NAME = re.compile(r"((?:^|[.!?:;\n])\s*)?\b([^\W\d_a-z][^\W_]*|[a-z]+[A-Z][^\W_]*)")
 
 
 def hash_key(salt: str, key: str, size: int = 16) -> str:
@@ -54,11 +54,8 @@ def hash_key(salt: str, key: str, size: int = 16) -> str:
     return hashlib.blake2b(key.encode("utf-8"), key=bytes.fromhex(salt), digest_size=size).hexdigest()
 
 
-# -- sketches
-
-
 class Sketch(NamedTuple):
-    """What is stored of a deleted text, so that other words for it are recognised."""
+    """What a tombstone holds of a text, to recognise it in other words."""
 
     marks: list[str]  # Hashes of what must be equal, without and with the names that begin a sentence.
     words: str
@@ -67,18 +64,12 @@ class Sketch(NamedTuple):
 
     def is_near(self, other: Sketch) -> bool:
         """Return whether both are of one value, by words, and by meaning if one embedder understood both texts."""
+        words = _compare_bits(self.words, other.words, _WORD_BITS)
         if set(self.marks).isdisjoint(other.marks):
             return False
-        words = _compare_bits(self.words, other.words, _WORD_BITS)
         if not (self.meaning and other.meaning) or self.embedder != other.embedder:
             return words >= _NEAR_WORDS
         return _compare_bits(self.meaning, other.meaning, _MEANING_BITS) + words / 5 >= _NEAR_MEANING
-
-    def check_values(self) -> None:
-        """Raise TypeError or ValueError unless an imported sketch can be compared."""
-        set(self.marks)
-        int(self.words, 16)
-        int(self.meaning or "0", 16)
 
 
 def _compare_bits(one: str, other: str, size: int) -> float:
@@ -104,10 +95,10 @@ def _list_marks(text: str) -> list[str]:
     numbers = [*_NUMBER.findall(plain), *(str(_SPELLED[word]) for word in lower.split() if word in _SPELLED)]
     directions = {order or stem(word) for order, word in _DIRECTION.findall(lower)}
     parts = [*sorted(numbers), *sorted(_LITERAL.findall(plain)), *sorted(directions)]
+    parts.append(str(bool(_NEGATION.search(lower))))
     names = [(stem(one[2].casefold()), one[1] is None) for one in _NAME.finditer(text) if len(one[2]) > 1]
-    inner = sorted({name for name, is_inner in names if is_inner and name not in STOP})
-    every = sorted({name for name, _ in names if name not in STOP})
-    return ["\x1f".join((*parts, str(bool(_NEGATION.search(lower))), *some)) for some in (inner, every)]
+    inner = {name for name, is_inner in names if is_inner}
+    return ["\x1f".join((*parts, *sorted(some - STOP))) for some in (inner, {name for name, _ in names})]
 
 
 def _sketch_words(salt: str, text: str) -> str:
@@ -122,39 +113,28 @@ def _sketch_words(salt: str, text: str) -> str:
 def _sketch_meaning(salt: str, vectors: Sequence[Vector]) -> str:
     """Return on which side of planes that are drawn from the salt the sum of the vectors lies."""
     total = [sum(column) for column in zip(*map(codes, vectors), strict=True)]
-    sides = ([total[at] for at in plane] for plane in _draw_planes(salt, len(total)))
-    return _join_bits(sum(one[::2]) > sum(one[1::2]) for one in sides)
+    drawn = struct.unpack(f">{_DRAWN}H", hashlib.shake_128(bytes.fromhex(salt)).digest(2 * _DRAWN))
+    values = [total[at % len(total)] for at in drawn]
+    return _join_bits(sum(values[at : at + 4]) > sum(values[at + 4 : at + 8]) for at in range(0, _DRAWN, 8))
 
 
 def _join_bits(bits: Iterable[bool]) -> str:
     return f"{int(''.join('01'[bit] for bit in bits), 2):x}"
 
 
-@lru_cache(maxsize=16)
-def _draw_planes(salt: str, dimensions: int) -> list[list[int]]:
-    data = hashlib.shake_128(bytes.fromhex(salt)).digest(2 * _SPREAD * _MEANING_BITS)
-    drawn = [int.from_bytes(data[at : at + 2]) % dimensions for at in range(0, len(data), 2)]
-    return [drawn[at : at + _SPREAD] for at in range(0, len(drawn), _SPREAD)]
-
-
-# -- deleted memories that come back
-
-
 class Tombstones:
-    """The newest active tombstones of a project and of all projects, as a transaction or an import first read them."""
+    """The newest active tombstones of a project and of all projects, as a transaction first read them."""
 
-    def __init__(self, tx: Transaction) -> None:
-        projects = {tx.engine.project, EVERYWHERE}
-        stones = tx.scan(Where(kinds={"tombstone"}, projects=projects, statuses={Status.ACTIVE}), _MOST)
-        self._salts = tx.read_salts() if stones else []
-        self._is_cut = len(stones) == _MOST
+    def __init__(self, stones: Sequence[Record] = (), salts: Sequence[str] = ()) -> None:
+        self._salts, self._is_cut = salts, len(stones) >= MOST_COMPARED
         self._ids = {key: stone.id for stone in stones for key in (stone.key, stone.body.get("record"))}
         self._sketches: defaultdict[tuple[str, ...], list[tuple[str, Sketch]]] = defaultdict(list)
         for stone in stones:
-            salt, values = str(stone.body.get("salt")), stone.body.get("sketch")
-            if values and salt in self._salts:
-                place = (stone.body.get("kind", ""), stone.agent, stone.user, salt)
-                self._sketches[place].append((stone.id, Sketch(*values)))
+            place = (stone.body.get("kind", ""), stone.agent, stone.user, str(stone.body.get("salt")))
+            # Imported ones may hold anything.
+            with suppress(TypeError, ValueError):
+                sketch = Sketch(*stone.body.get("sketch") or [(), "0"])
+                self._sketches[place] += [(stone.id, sketch)] if sketch.is_near(sketch) else []
 
     def find(self, tx: Transaction, record: Record, key: str) -> tuple[list[Record], list[Record]]:
         """Return the tombstones of the record or its key, and those of memories like it in kind, agent and user."""
@@ -176,10 +156,13 @@ def hold_back(tx: Transaction, record: Record, key: str) -> Record:
 
     A person who states it again, or changes another memory to it, brings it back. `key` is what its tombstone knows.
     """
-    if record.kind not in GUARDED or record.status is not Status.ACTIVE:
-        return record
     before = tx.find(record.id) if tx.is_changed(record.id) else tx.read_stored(record.id)
-    if before and (before.status, before.text, before.project) == (record.status, record.text, record.project):
+    is_as_before = before and (before.status, before.text, before.project) == (
+        record.status,
+        record.text,
+        record.project,
+    )
+    if record.kind not in GUARDED or record.status is not Status.ACTIVE or is_as_before:
         return record
     same, like = tx.tombstones.find(tx, record, key)
     metadata = record.body.get("metadata", {})

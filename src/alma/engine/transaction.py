@@ -29,7 +29,7 @@ from ..types.record import Record, Status, Trust
 from .admit import clean, draft_record, embed_records, make_record, place_of, reword
 from .changes import make_changesets
 from .context import Engine
-from .tombstones import Tombstones, hash_key, hold_back
+from .tombstones import MOST_COMPARED, Tombstones, hash_key, hold_back
 
 T = TypeVar("T")
 
@@ -202,7 +202,9 @@ class Transaction:
     @cached_property
     def tombstones(self) -> Tombstones:
         """The tombstones that new memories are compared with."""
-        return Tombstones(self)
+        where = Where(kinds={"tombstone"}, projects={self.engine.project, EVERYWHERE}, statuses={Status.ACTIVE})
+        stones = self.scan(where, MOST_COMPARED)
+        return Tombstones(stones, self.read_salts() if stones else ())
 
     def bring_back(self, record: Record) -> None:
         """Retire the tombstones that hold a record back, because a person makes it active."""
@@ -230,6 +232,12 @@ class Transaction:
     def is_buried(self, key: str) -> bool:
         """Return whether the memory with this key was deleted, so that it must not come back by itself."""
         return bool(self.find_tombstones([key]))
+
+    def find_buried(self, records: Collection[Record]) -> set[str]:
+        """Return the ids of those records that were deleted themselves, or by their key."""
+        stones = self.find_tombstones(map(key_of_deleted, records))
+        by_key = {one.id for one in records if key_of_deleted(one) in stones}
+        return by_key | self.find_deleted(one.id for one in records)
 
     def find_deleted(self, ids: Iterable[str]) -> set[str]:
         """Return those ids that belong to a deleted memory."""

@@ -25,8 +25,8 @@ from .admit import clean
 from .changes import CHANGESET, check_changeset, name_call, strip_changeset
 from .context import Engine
 from .erase import recount_group
-from .tombstones import Sketch, Tombstones
-from .transaction import SALT_MARKER, Transaction, key_of_deleted, split_batches, write
+from .tombstones import Tombstones
+from .transaction import SALT_MARKER, Transaction, split_batches, write
 from .upkeep import MUTE, Progress, ignore_progress, reindex
 from .view import to_memory
 
@@ -204,8 +204,6 @@ def parse_record(line: str, data: Any, projects: Collection[str], now: datetime)
         to_memory(record, now)
     if record.kind == CHANGESET:
         check_changeset(record.body)
-    if record.kind == "tombstone" and record.body.get("sketch"):
-        Sketch(*record.body["sketch"]).check_values()
     return record
 
 
@@ -234,10 +232,8 @@ def import_records(
     done, is_mute = 0, False
     left = iter(records)
     regrouped: set[str] = set()
-    # Tombstones of the file hold nothing back that the file itself has.
-    tombstones = Transaction(engine).tombstones
     while batch := [_fit_record(engine, record, trust) for record in islice(left, _BATCH)]:
-        step = partial(_import_batch, records=batch, trust=trust, tombstones=tombstones)
+        step = partial(_import_batch, records=batch, trust=trust)
         regrouped |= _find_other_groups(engine, batch) if trust is ImportTrust.OWN else set()
         with name_call("import"):
             counts += step(Transaction(engine)) if dry_run else write(engine, step)
@@ -307,15 +303,15 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
     return replace(record, provenance=source, status=waiting if is_rule else record.status)
 
 
-def _import_batch(
-    tx: Transaction, records: Sequence[Record], trust: ImportTrust, tombstones: Tombstones
-) -> Counter[str]:
+def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust) -> Counter[str]:
     """Store those records that are new or newer; return what became of all of them, as fields of `ImportResult`."""
-    tx.tombstones = tombstones
+    if trust is ImportTrust.OWN:
+        # What was deleted here is left out below; an own export is taken in as it is.
+        tx.tombstones = Tombstones()
     newest = {record.id: record for record in sorted(records, key=lambda one: one.version)}
     stored = {record.id: record for record in tx.get(newest, as_stored=True)}
     memories = [record for record in newest.values() if record.kind != "tombstone"]
-    deleted = {*tx.find_tombstones(map(key_of_deleted, memories)), *tx.find_deleted(one.id for one in memories)}
+    deleted = tx.find_buried(memories)
     alone = [record for record in memories if record.kind in _ALONE and record.key]
     projects, keys = {record.project for record in alone}, {record.key for record in alone}
     where = Where(kinds=set(_ALONE), projects=projects, keys=keys, statuses=LIVE)
@@ -337,9 +333,7 @@ def _import_batch(
             counts["left_out"] += 1
         elif existing is not None and (trust is not ImportTrust.OWN or record.version <= existing.version):
             counts["known"] += 1
-        elif not deleted.isdisjoint((record.id, key_of_deleted(record))) and not (
-            existing and existing.text == record.text
-        ):
+        elif record.id in deleted and not (existing and existing.text == record.text):
             counts["erased"] += 1
         elif existing is None and twin != record.id:
             counts["known"] += 1
