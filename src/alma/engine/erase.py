@@ -103,7 +103,12 @@ def _bury(tx: Transaction, record: Record) -> None:
         salts = tx.read_salts() or [os.urandom(16).hex()]
         tx.once(SALT_MARKER, {"value": salts}, project="")
         sketch = sketch_record(tx.engine, record, salts[0])
-        body = {"record": record.id, "kind": record.kind, "salt": salts[0], "sketch": list(sketch or ())}
+        body = {
+            "record": record.id,
+            "kind": record.kind,
+            "salt": salts[0],
+            "sketch": sketch.to_json() if sketch else [],
+        }
         key = hash_key(salts[0], key_of_deleted(record))
         if stone is not None:
             tx.update(stone, status=Status.ACTIVE, body=body, key=key)
