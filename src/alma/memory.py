@@ -510,14 +510,21 @@ class ALMA(Closeable):
         edit.delete_memory(self.engine, memory_id)
 
     @operation(Effect.ERASES, idempotent=True, answer=to_erased)
-    def erase_user(self, user_id: Annotated[str, About("the user's id", check=validate.name)]) -> dict[str, int]:
+    def erase_user(
+        self,
+        user_id: Annotated[str, About("the user's id", check=validate.name)],
+        progress: upkeep.Progress = upkeep.ignore_progress,
+    ) -> dict[str, int]:
         """Delete everything that belongs to a user in this project, with its history, permanently.
+
+        `proof` says whether any record or byte is left.
 
         Notes:
             Deletes conversations, outcomes, lessons, rules, preferences, facts, retrieval notes and tombstones with
-            the user's id, then vacuums the store. Returns the number of deleted memories of each kind.
+            the user's id, then vacuums the store. Returns the number of deleted memories of each kind; the attribute
+            `proof` of the result is an `ErasureProof`.
         """
-        return erase.erase_user(self.engine, user_id)
+        return erase.erase_user(self.engine, user_id, progress)
 
     @operation(Effect.READS, answer=to_changes)
     def history(

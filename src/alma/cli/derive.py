@@ -75,6 +75,7 @@ maintenance:
   stats        count memories by type, status and agent
   usage        show language model calls and their cost
   archive      archive memories that are faded and unused
+  erase        delete everything of a user and prove that nothing is left
   reconcile    ask a model which similar memories are outdated
   reindex      embed all records again with the configured embedder
   vacuum       remove all traces of deleted memories and free disk space
@@ -128,7 +129,7 @@ IDS = {
 MOMENTS = {"since", "until", "as_of", "older_than"}
 """Parameters that take times, also as `3d`, `2 weeks` or `yesterday`."""
 RENAMED = {
-    "calibration": "confidence calibration", "erase-user": "delete --user", "forget": "archive",
+    "calibration": "confidence calibration", "erase-user": "erase --user", "forget": "archive",
     "health": "doctor --quick", "initialize": "session prepare", "progress": "work progress",
     "shown": "feedback --shown", "wake-up": "session wake-up",
 }  # fmt: skip

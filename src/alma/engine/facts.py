@@ -22,6 +22,7 @@ from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
 from .context import Engine
 from .search import by_words
+from .tombstones import RESEMBLES
 from .transaction import Transaction, of_owner
 
 _ALIKE = 16
@@ -38,22 +39,17 @@ def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
     keys = {draft.key for draft in drafts if draft.key}
     where = Where(projects={engine.project}, keys=keys, statuses=_UNDELETED, kinds={draft.kind for draft in drafts})
     by_key = {record.key: record for record in tx.scan(where)} if keys else {}
-    stones = tx.find_tombstones(keys)
     records = []
     for draft in drafts:
-        stone, existing = stones.get(draft.key), by_key.get(draft.key)
-        # Deleted before, and now stated by somebody else: it stays a candidate until a person accepts it.
-        is_unwanted = stone is not None and draft.provenance.origin is not Origin.USER
+        existing = by_key.get(draft.key)
         if existing is None:
-            record = tx.put(replace(draft, status=Status.CANDIDATE) if is_unwanted else draft)
-            if stone is not None and not is_unwanted:
-                # A memory said again by its person is wanted again.
-                tx.update(stone, status=Status.RETIRED)
+            record = tx.put(draft)
         else:
             changes: dict[str, Any] = {"tags": tuple(dict.fromkeys((*existing.tags, *draft.tags)))}
             is_trusted = draft.provenance.trust is not Trust.UNTRUSTED and engine.may_activate(existing)
             if is_trusted and not tx.is_new(existing):
-                if not is_unwanted:
+                # A person's word that waits because it was deleted is not confirmed by others.
+                if draft.provenance.origin is Origin.USER or RESEMBLES not in existing.body.get("metadata", {}):
                     changes["status"] = Status.ACTIVE
                 if draft.provenance.weight > existing.provenance.weight:
                     # Stated by a more trusted source, it takes that source.

@@ -291,18 +291,15 @@ def _learn_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Taught:
     if joined is not None:
         return _repeat_rule(tx, teaching, draft, joined, similar)
     stone = tx.find_tombstones([draft.key]).get(draft.key)
-    is_unwanted = stone is not None and not teaching.is_explicit
-    if stone is not None and is_unwanted and not (teaching.at is not None and teaching.at > stone.created_at):
+    is_later = stone is not None and teaching.at is not None and teaching.at > stone.updated_at
+    if stone is not None and not teaching.is_explicit and not is_later:
         return Taught(teaching, None, "refused")
-    # Deleted rules do not come back by themselves: said again, such a rule waits for its person.
-    is_waiting = not teaching.sure or is_unwanted
-    status = Status.CANDIDATE if is_waiting else Status.ACTIVE
+    status = Status.ACTIVE if teaching.sure else Status.CANDIDATE
     project = EVERYWHERE if teaching.reach is Reach.ALWAYS else tx.engine.project
     record = tx.put(replace(draft, project=project, status=status, links=teaching.episodes))
-    if stone is not None and not is_unwanted:
-        tx.update(stone, status=Status.RETIRED)
+    is_active = record.status is Status.ACTIVE
     return Taught(
-        teaching, record, "made", () if is_waiting else supersede_rules(tx, record, similar, teaching.supersedes)
+        teaching, record, "made", supersede_rules(tx, record, similar, teaching.supersedes) if is_active else ()
     )
 
 
@@ -353,6 +350,7 @@ def _repeat_rule(
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
         if teaching.is_explicit:
+            tx.bring_back(draft)
             body |= {"source": str(teaching.source), "rule": draft.body["rule"], "put_away": False}
             changes["status"] = Status.ACTIVE
             if draft.provenance.weight > rule.provenance.weight:
@@ -505,6 +503,8 @@ def _change_rule(
         body = dress_rule(body)
         changes |= reword(tx.engine, record, body)
         changes["provenance"] = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
+    if status is Status.ACTIVE:
+        tx.bring_back(replace(record, **{"body": body, **changes}))
     fresh = tx.update(record, status=status, superseded_by="", valid_to=None, **{"body": body, **changes})
     before = {name: record.body[name] for name in (*_FIELDS, "reach")}
     before |= {"status": str(record.status), "session": record.session, "project": record.project}

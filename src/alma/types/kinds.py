@@ -503,7 +503,7 @@ _ALL = (
     declare("change", "chg", more="record verb why before"),
     # The former values of everything that one write changed for one agent and user; its key names the write.
     declare("changeset", "chs", more="call by was reverts"),
-    declare("tombstone", "tom", more="record kind salt"),
+    declare("tombstone", "tom", more="record kind salt sketch"),
     declare("marker", "mrk", more="value"),
 )
 
