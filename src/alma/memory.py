@@ -41,7 +41,7 @@ from .types.kinds import (
     Turn,
     UserPreference,
 )
-from .types.query import MemoryScope, Scopes, Where, visible_users
+from .types.query import MemoryScope, Scopes, Team, Where, visible_users
 from .types.record import Record, Status
 from .types.slice import MemorySlice
 from .words import Health, Match, Text, to_changes, to_deleted, to_erased, to_forgotten, to_retrieved
@@ -84,6 +84,7 @@ class ALMA(Closeable):
         *,
         project_id: str = "default",
         agents: Iterable[MemoryScope] = (),
+        teams: Iterable[Team] = (),
         settings: Settings | None = None,
         clock: Clock = times.now,
         model: Model | Callable[[Engine], Model | None] | None = None,
@@ -95,7 +96,7 @@ class ALMA(Closeable):
             store=store,
             project=validate.name("project_id", project_id),
             encoder=Encoder(embedder) if embedder is not None else None,
-            scopes=Scopes({scope.agent_name: scope for scope in agents}),
+            scopes=Scopes({scope.agent_name: scope for scope in agents}, teams=tuple(teams)),
             settings=settings or Settings(),
             clock=clock,
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,7 +44,8 @@ from .rank import (
     read_relevance,
     score_candidate,
 )
-from .request import Mode, Request, RetrievalContext, embed_query, prepare
+from .owners import describe_owner
+from .request import SHARED_KINDS, Mode, Request, RetrievalContext, embed_query, prepare
 
 _LOG = logging.getLogger("alma")
 # The kinds that are searched for, and their fields in a slice. Preferences are listed, and only ordered.
@@ -63,6 +65,8 @@ _MAX_STANDING, _MAX_STANDING_RULES = 200, 24
 _MIN_POOL, _MIN_LESSONS = 24, 12
 _TYPED_POOL = 400  # So many are looked at when a filter can only be applied to what was found.
 _OTHER_TASK = 0.65  # A lesson for another action on the same thing must be nearer than this.
+# How much of what its similarity lacks a memory gains, and how much lower its floor is, if the question names its owner.
+_NAMED_GAIN, _NAMED_EASE = 0.5, 0.12
 _MAX_REPLACED, _MAX_SUCCESSIONS = 8, 8
 _NOTE_CHARS = 500
 _RULE_POOL, _PROMPT_CHARS = 20, 2000
@@ -84,7 +88,11 @@ def choose_memories(context: RetrievalContext) -> MemorySlice:
     with read_snapshot(store):
         pool = _find_candidates(context)
     # Not inside a snapshot: reading pairs takes longer than all the rest, and other threads would wait.
-    pool = read_relevance(context.engine, context.question.text, pool)
+    # Other users' memories are read apart, so that they take no place from the user's own.
+    parts: tuple[list[Candidate], list[Candidate]] = ([], [])
+    for candidate in pool:
+        parts[context.is_colleagues(candidate.record)].append(candidate)
+    pool = [one for part in parts for one in read_relevance(context.engine, context.question.text, part)]
     lookalikes = _find_lookalikes(context, pool)
     with read_snapshot(store):
         memories = _choose_typed(context, pool, lookalikes)
@@ -140,15 +148,20 @@ def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Whe
 def _find_lookalikes(context: RetrievalContext, pool: Sequence[Candidate]) -> list[Lookalike]:
     """Return the look-alikes of what may be shown, and those of the newer ones."""
     engine, among = context.engine, [candidate.record for candidate in pool]
-    shown = [one.record for one in pool if one.record.kind in FIELDS and (_is_match(context, one) or _is_standing(one))]
+    shown = [
+        one.record
+        for one in pool
+        if one.record.kind in FIELDS and (_is_match(context, one) or _is_standing(context, one.record))
+    ]
     pairs = list(list_lookalikes(engine, shown, among))
     shown_ids = {record.id for record in shown}
     newer = {pair.newer.id: pair.newer for pair in pairs if pair.newer.id not in shown_ids}
     return [*pairs, *list_lookalikes(engine, list(newer.values()), among)]
 
 
-def _is_standing(candidate: Candidate) -> bool:
-    return candidate.record.kind in _STANDING
+def _is_standing(context: RetrievalContext, record: Record) -> bool:
+    """Return whether a memory is shown without having to match; a preference of another user is not."""
+    return record.kind in _STANDING and not context.is_colleagues(record)
 
 
 def _choose_typed(context: RetrievalContext, pool: Sequence[Candidate], lookalikes: Sequence[Lookalike]) -> MemorySlice:
@@ -196,13 +209,17 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
     task_type = plain(context.request.task_type)
     meaning: list[Hit] = []
     by_word: list[Hit] = []
-    for kind in (kind for kind in _SLICE_FIELDS if kind in context.types):
+    owners, is_shared = context.find_owners(), engine.settings.share_between_users
+    # Those of the user who asks are listed whether they match or not.
+    searched = (*_SLICE_FIELDS, MemoryType.USER_PREFERENCE) if is_shared else tuple(_SLICE_FIELDS)
+    for kind in (kind for kind in searched if kind in context.types):
         # More of the kinds that have look-alikes, which need not be near themselves.
         limit = max(3 * top_k, _MIN_POOL) if kind in FIELDS else max(2 * top_k, _MIN_LESSONS)
         limit = _TYPED_POOL if task_type and kind in _TYPED else limit
         where = context.where(kind)
-        meaning += by_meaning(engine, context.vectors, where, limit)
-        by_word += by_words(engine.store, task, where, limit)
+        for one in (where, replace(where, users=owners)) if owners and kind in SHARED_KINDS else (where,):
+            meaning += by_meaning(engine, context.vectors, one, limit)
+            by_word += by_words(engine.store, task, one, limit)
     ids = dict.fromkeys(hit.id for hit in (*meaning, *by_word))
     by_id = {record.id: record for record in (*engine.store.get(list(ids)), *_list_standing(context))}
     records = {}
@@ -216,7 +233,10 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
     everything = [*records.values(), *(old for old, _ in replaced)]
     close = {hit.id: hit.score for hit in meaning}
     close |= find_closeness(engine, [record for record in everything if record.id not in close], context.vectors)
-    pool = {one.record.id: one for one in compare_records(engine, task, everything, close)}
+    # The owner's name is part of what a question that names them is compared with.
+    asked_for = [record for record in everything if context.is_asked_for(record.user)]
+    texts = {one.id: f"{describe_owner(engine.scopes, one.user)}: {one.text}" for one in asked_for}
+    pool = {one.record.id: one for one in compare_records(engine, task, everything, close, texts)}
     for old, new in replaced:
         if new.id in records:
             # What was replaced leads to its successor: asked in the words of the old fact, one gets the new fact.
@@ -236,7 +256,7 @@ def _list_standing(context: RetrievalContext) -> list[Record]:
     if MemoryType.RULE in context.types and context.request.mode is not Mode.PRECISE:
         records += store.scan(context.where(MemoryType.RULE), _MAX_STANDING_RULES)
     if user is not None and MemoryType.USER_PREFERENCE in context.types:
-        where = replace(context.where(MemoryType.USER_PREFERENCE), users={user}, agents=None)
+        where = replace(context.where(MemoryType.USER_PREFERENCE), users={user})
         records += store.scan(where, _MAX_STANDING)
     return records
 
@@ -248,7 +268,12 @@ def _find_replaced(context: RetrievalContext) -> list[tuple[Record, Record]]:
         return []
     engine = context.engine
     where = replace(
-        context.where(kinds[0]), kinds=set(kinds), statuses={Status.SUPERSEDED}, valid_at=None, sessions=None
+        context.where(kinds[0]),
+        kinds=set(kinds),
+        agents=engine.scopes.readable(context.request.agent),
+        statuses={Status.SUPERSEDED},
+        valid_at=None,
+        sessions=None,
     )
     hits = by_meaning(engine, context.vectors, where, _MAX_REPLACED)
     if not engine.knows(context.question.text):
@@ -274,8 +299,8 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
     """Return what matches the task, or is shown without, best first."""
     passing = [
         (candidate, similarity, is_match)
-        for candidate, similarity in zip(pool, measure_similarity(pool), strict=True)
-        if (is_match := _is_match(context, candidate)) or _is_standing(candidate)
+        for candidate, similarity in zip(pool, _measure_pool(context, pool), strict=True)
+        if (is_match := _is_match(context, candidate)) or _is_standing(context, candidate.record)
     ]
     matching = [candidate.record for candidate, _, is_match in passing if is_match]
     expected: Mapping[str, float] = {}
@@ -296,9 +321,19 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
     return ranked
 
 
+def _measure_pool(context: RetrievalContext, pool: Sequence[Candidate]) -> list[float]:
+    """Return how relevant each candidate is; those whose owner the question names come before look-alikes."""
+    return [
+        similarity + _NAMED_GAIN * (1.0 - similarity) if context.is_asked_for(one.record.user) else similarity
+        for one, similarity in zip(pool, measure_similarity(pool), strict=True)
+    ]
+
+
 def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
     """Return whether a memory is about the task; others are left out, however recent and proven."""
     record, strictness = candidate.record, context.mode.strictness
+    if context.is_asked_for(record.user):
+        strictness -= _NAMED_EASE
     if is_stated(record):
         return STATED.passes(candidate, strictness)
     if not LEARNED.passes(candidate, strictness):
@@ -323,7 +358,7 @@ def _order_lookalikes(
     missing = {record.id: record for record in newest.values() if record.id not in by_id}
     if missing:
         is_standing = all(item.explanation.standing for item in scored)
-        for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
+        for candidate, similarity in zip(pool, _measure_pool(context, pool), strict=True):
             if candidate.record.id in missing:
                 scored_one = score_candidate(candidate, similarity, *context.basis, is_standing=is_standing)
                 by_id[candidate.record.id] = scored_one
@@ -349,14 +384,14 @@ def _explain_order(item: Scored, newer: str, older: str) -> Scored:
 
 
 def _put_newest_first(scored: Sequence[Scored]) -> list[Scored]:
-    """Order the preferences of each category by date: where two contradict each other, the newer one comes first.
+    """Order the preferences of each user and category by date: of two that contradict each other, the newer is first.
 
     The places that a category has among the others stay as they are ranked.
     """
-    by_category: dict[str, list[Scored]] = {}
+    by_category: dict[tuple[str, str], list[Scored]] = defaultdict(list)
     for item in sorted(scored, key=lambda one: (last_stated(one.record), one.record.id)):
-        by_category.setdefault(plain(item.record.body["category"]), []).append(item)
-    return [by_category[plain(item.record.body["category"])].pop() for item in scored]
+        by_category[item.record.user, plain(item.record.body["category"])].append(item)
+    return [by_category[item.record.user, plain(item.record.body["category"])].pop() for item in scored]
 
 
 def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
@@ -374,6 +409,8 @@ def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
             results.add(result)
         elif any(
             record.vectors
+            # What two users say alike is known from both.
+            and (not record.user or not other.user or record.user == other.user)
             and len(record.vectors) == len(other.vectors)
             and record.embedder == other.embedder
             and stems(record.text) == stems(other.text)
@@ -570,14 +607,15 @@ def _find_place(memories: MemorySlice, record: Record) -> tuple[int, Explanation
 def _list_obstacles(context: RetrievalContext, record: Record) -> Iterator[str]:
     """Yield what keeps a memory out, however near it is."""
     where, user = context.where(record.kind), context.request.user
+    is_hidden = where.users is not None and record.user not in where.users
     if where.statuses is not None and record.status not in where.statuses:
         statuses = ", ".join(sorted(map(str, where.statuses)))
         yield f"its status is {str(record.status)!r}, and only {statuses} are retrieved"
-    if record.kind == MemoryType.USER_PREFERENCE and record.user != user:
+    if record.kind == MemoryType.USER_PREFERENCE and is_hidden:
         yield f"it is a preference of {record.user!r}, and the task is for {user or 'no user'!r}"
-    elif where.users is not None and record.user not in where.users:
+    elif is_hidden:
         yield f"it belongs to the user {record.user!r}, and the task is for {user or 'no user'!r}"
-    elif record.kind != MemoryType.USER_PREFERENCE and where.agents is not None and record.agent not in where.agents:
+    elif where.agents is not None and record.agent not in where.agents:
         yield f"it belongs to the agent {record.agent!r}, whose memories {context.request.agent!r} does not read"
     if where.sessions is not None and record.session not in where.sessions:
         yield "it holds in one session only"

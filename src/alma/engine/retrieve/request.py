@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from ...reading.questions import Question, Window, find_windows, read_question
 from ...types.kinds import EVERYWHERE, MemoryType
 from ...types.query import Where, visible_users
-from ...types.record import Status, Vector
+from ...types.record import Record, Status, Vector
 from ..context import Engine, Settings, Weights
 from ..search import has_vectors
+from .owners import guess_users, is_asked_for
 
 
 class Mode(StrEnum):
@@ -70,6 +71,8 @@ _REPLACEABLE = frozenset(
 _LEARNED = frozenset(
     {MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME, MemoryType.USER_PREFERENCE, MemoryType.RULE}
 )  # fmt: skip
+# What users share with each other, where they share. Rules and conversations are not among it.
+SHARED_KINDS = (*_LEARNED - {MemoryType.RULE}, MemoryType.DOMAIN_KNOWLEDGE)
 MODES: Mapping[Mode, ModeSettings] = {
     Mode.DEFAULT: ModeSettings(),
     Mode.PRECISE: ModeSettings(top_k=3, several=10, strictness=0.08),
@@ -101,7 +104,7 @@ class RetrievalContext(NamedTuple):
     basis: tuple[str, datetime, Settings]  # What a candidate is scored by.
 
     def where(self, kind: str) -> Where:
-        """Return the filter for a kind: this project, agents it may read, this user or no user."""
+        """Return the filter for a kind: this project, agents it may read, users whose memories this user may find."""
         request = self.request
         until = request.until if request.as_of is None else min(request.as_of, request.until or request.as_of)
         past = self.past if request.as_of is None and kind in _REPLACEABLE else None
@@ -112,8 +115,9 @@ class RetrievalContext(NamedTuple):
             projects={self.engine.project, EVERYWHERE} if is_rule else {self.engine.project},
             # What was said for one session holds in no other.
             sessions={""} if is_rule else None,
-            agents=self.engine.scopes.readable(request.agent),
-            users=visible_users(request.user),
+            # Preferences belong to a user and to no agent.
+            agents=None if kind == MemoryType.USER_PREFERENCE else self.engine.scopes.readable(request.agent),
+            users=self.engine.find_visible(request.user) if kind in SHARED_KINDS else visible_users(request.user),
             # Asked about last March, it finds what was replaced since.
             statuses={Status.ACTIVE} if is_current else {Status.ACTIVE, Status.SUPERSEDED},
             tagged=set(request.tags) or None,
@@ -122,6 +126,22 @@ class RetrievalContext(NamedTuple):
             created_to=until,
             valid_at=request.as_of or past or self.now,
         )
+
+    def is_colleagues(self, record: Record) -> bool:
+        """Return whether a record belongs to another user than the one who asks."""
+        return record.user not in visible_users(self.request.user)
+
+    def is_asked_for(self, user: str) -> bool:
+        """Return whether memories are shared and the question names the user who owns some."""
+        engine = self.engine
+        return engine.settings.share_between_users and is_asked_for(user, self.question.text, engine.scopes)
+
+    def find_owners(self) -> set[str]:
+        """Return the ids of the users whom the question may name; empty where memories are not shared."""
+        if not self.engine.settings.share_between_users:
+            return set()
+        visible = self.engine.find_visible(self.request.user)
+        return guess_users(self.question.text) if visible is None else set(filter(self.is_asked_for, visible))
 
 
 def prepare(engine: Engine, request: Request) -> RetrievalContext:
