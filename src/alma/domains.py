@@ -313,7 +313,9 @@ def apply_schema(alma: ALMA, schema: DomainSchema, *, strict: bool = True) -> AL
         min_occurrences_for_heuristic=schema.min_occurrences_for_heuristic,
         recency_half_life_days=schema.confidence_decay_days,
     )
-    alma.engine = replace(engine, scopes=SchemaScopes(engine.scopes.agents, schema, teams=engine.scopes.teams), settings=settings)
+    alma.engine = replace(
+        engine, scopes=SchemaScopes(engine.scopes.agents, schema, teams=engine.scopes.teams), settings=settings
+    )
     return alma
 
 

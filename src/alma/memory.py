@@ -13,6 +13,7 @@ from .engine import edit, episodes, erase, transaction, upkeep, validate
 from .engine.context import Encoder, Engine, Settings
 from .engine.edit import FeedbackReport
 from .engine.outcomes import build_outcome, learn_outcomes
+from .engine.promotion import promote_memory
 from .engine.retrieve.pipeline import Why, explain_retrieval, find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.retrieve.request import Level, Mode, Request
@@ -497,6 +498,25 @@ class ALMA(Closeable):
         )
         return to_memory(record, self.engine.clock())
 
+    @operation(Effect.CHANGES, idempotent=True, for_models=False)
+    def promote(
+        self,
+        memory_id: words.MemoryId,
+        to: Annotated[Literal["agent", "team", "project"], About("who may read it; agent takes a promotion back")],
+        team: Annotated[str | None, About("which team, if its agent is in several", check=validate.name)] = None,
+    ) -> Memory:
+        """Let the agents of a team, or all agents of the project, read a memory of one agent.
+
+        Without a person's approval, only what was learned from outcomes of more than one agent, user or session can be
+        promoted. Returns the promoted memory.
+
+        Notes:
+            Heuristics, anti-patterns, facts and rules can be promoted. The memory stays that of its user, if it has
+            one. Its `agent` becomes `team:NAME` or `project:all`, and `metadata["promoted_from"]` is the agent it came
+            from; history records the change.
+        """
+        return to_memory(promote_memory(self.engine, memory_id, to, team), self.engine.clock())
+
     @operation(Effect.ERASES, answer=to_deleted)
     def delete(self, memory_id: words.MemoryId) -> None:
         """Delete a memory permanently. It is not relearned. Only a person may delete what a person stated.
@@ -669,6 +689,8 @@ class ALMA(Closeable):
         Includes the user's memories and shared memories; without `user_id`, shared memories only.
         """
         where = self._where(None, agent, visible_users(user_id), Status.ACTIVE)
+        if where.agents is not None:
+            where = replace(where, agents={*where.agents, *self.engine.scopes.spaces(*where.agents)})
 
         def newest(kind: type[M]) -> list[M]:
             records = self.engine.store.scan(replace(where, kinds={TYPES[kind]}), _PLAYBOOK)

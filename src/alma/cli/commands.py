@@ -527,6 +527,7 @@ COMMANDS += [
     Command("add preference", "add_preference", "--* --source=explicit_instruction", "memory", "added"),
     Command("search", "search", "query:words --*", "matches"),
     Command("explain", "explain"),
+    Command("promote", "promote", "memory_id --*", "memory", "promoted"),
     Command("rules list", "list", "* !memory_type=rule", "rules", help="List rules, newest first."),
     Command("confidence assess", "assess_confidence"),
     Command("confidence rank", "rank_strategies"),

@@ -492,6 +492,7 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
         tags=tags,
         vectors=group.vectors,
         embedder=group.embedder,
+        agent=existing.agent if existing else draft.agent,
         id=id,
         key=id,
         status=Status.CANDIDATE if is_waiting else Status.ACTIVE,

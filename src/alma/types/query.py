@@ -110,9 +110,9 @@ class Scopes:
         members = (team.users for team in self.teams if user in team.users)
         return visible_users(user).union(*members)
 
-    def roles(self, user: str) -> tuple[str, ...]:
-        """Return the roles of a user in the teams."""
-        return tuple(dict.fromkeys(role for team in self.teams if (role := team.users.get(user))))
+    def names(self, user: str) -> tuple[str, ...]:
+        """Return the id of a user and their roles in teams."""
+        return tuple(dict.fromkeys((user, *(role for team in self.teams if (role := team.users.get(user))))))
 
     def unanswered(self) -> list[tuple[str, str]]:
         """(heir, owner) for each `inherit_from` whose owner does not share."""
@@ -153,9 +153,9 @@ class Where:
     valid_at: datetime | None = None  # valid_from <= moment < valid_to; an open end always holds.
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if isinstance(getattr(self, field.name), str):
-                raise TypeError(f"Where.{field.name} takes a collection of names, not one string")
+        for one in fields(self):
+            if isinstance(getattr(self, one.name), str):
+                raise TypeError(f"Where.{one.name} takes a collection of names, not one string")
 
     def accepts(self, record: Record) -> bool:
         """Return whether a record meets all conditions."""

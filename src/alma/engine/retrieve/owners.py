@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
+from itertools import product
 
 from ...text import STOP, is_common, stem, words
-from ...types.query import Scopes
 
 _DIGITS = re.compile(r"(\d+)")
 _WORD = re.compile(r"[^\W_]+")
@@ -36,25 +35,12 @@ def is_named(name: str, question: str) -> bool:
     return bool(own) and (asked.issuperset(map(stem, own)) or any(stem(word) in asked for word in telling))
 
 
-def is_asked_for(user: str, question: str, scopes: Scopes) -> bool:
-    """Return whether a question names a user or a role of theirs."""
-    return bool(user) and any(is_named(name, question) for name in (user, *scopes.roles(user)))
-
-
 def guess_users(question: str) -> set[str]:
     """Return the ids that users may have whom a question names: a store cannot list its users."""
-    parts = _WORD.findall(question)[:_MAX_WORDS]
-    runs: Iterable[list[str]] = (
-        parts[start : start + size] for size in range(1, _MAX_RUN + 1) for start in range(len(parts) - size + 1)
-    )
-    ids: set[str] = set()
-    for run in runs:
+    parts, ids = _WORD.findall(question)[:_MAX_WORDS], set[str]()
+    for start, size in product(range(len(parts)), range(1, _MAX_RUN + 1)):
+        run = parts[start : start + size]
         if len(run) > 1 or run[0].casefold() not in STOP:
-            joined = [separator.join(run) for separator in _SEPARATORS]
+            joined = {separator.join(run) for separator in _SEPARATORS}
             ids.update(form for one in joined for form in (one, one.lower(), one.title()))
     return ids
-
-
-def describe_owner(scopes: Scopes, user: str) -> str:
-    """Return a user's id and roles, such as "alice, lead"."""
-    return ", ".join((user, *scopes.roles(user)))

@@ -10,20 +10,23 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from ...errors import BusyError, ReadOnlyError, StorageFullError
+from ...reading.port import Pair
 from ...reading.questions import find_names
 from ...text import content_words, name_key, shorten, stem, stems, words
 from ...types.kinds import EVERYWHERE, Heuristic, MemoryType, Similar, last_stated
-from ...types.query import Hit, Where, plain
+from ...types.query import Hit, Where, plain, visible_users
 from ...types.record import Record, Status, Vector, cosine
 from ...types.slice import Explanation, MemorySlice
-from ..admit import clean, make_record
+from ..admit import author_of, clean, make_record
 from ..context import Engine
+from ..outcomes import is_of_task
 from ..rules import is_old_fix
 from ..search import by_meaning, by_words, find_closeness, read_snapshot
-from ..transaction import write
+from ..transaction import strategy_of, write
 from ..view import render_slice, to_memory
 from .conversations import add_conversations
 from .rank import (
@@ -44,7 +47,6 @@ from .rank import (
     read_relevance,
     score_candidate,
 )
-from .owners import describe_owner
 from .request import SHARED_KINDS, Mode, Request, RetrievalContext, embed_query, prepare
 
 _LOG = logging.getLogger("alma")
@@ -65,7 +67,7 @@ _MAX_STANDING, _MAX_STANDING_RULES = 200, 24
 _MIN_POOL, _MIN_LESSONS = 24, 12
 _TYPED_POOL = 400  # So many are looked at when a filter can only be applied to what was found.
 _OTHER_TASK = 0.65  # A lesson for another action on the same thing must be nearer than this.
-# How much of what its similarity lacks a memory gains, and how much lower its floor is, if the question names its owner.
+# What a memory gains of the similarity that it lacks, and how much lower its floor is, if the question names its owner.
 _NAMED_GAIN, _NAMED_EASE = 0.5, 0.12
 _MAX_REPLACED, _MAX_SUCCESSIONS = 8, 8
 _NOTE_CHARS = 500
@@ -96,7 +98,13 @@ def choose_memories(context: RetrievalContext) -> MemorySlice:
     lookalikes = _find_lookalikes(context, pool)
     with read_snapshot(store):
         memories = _choose_typed(context, pool, lookalikes)
-        return add_conversations(context, memories) if MemoryType.EPISODE in context.types else memories
+        if MemoryType.EPISODE in context.types:
+            memories = add_conversations(context, memories)
+    records = {one.record.id: one.record for one in pool}
+    lessons = [records[one.id] for one in (*memories.heuristics, *memories.anti_patterns)]
+    others = {one.user_id for one in memories} - visible_users(context.request.user)
+    owners = {user: ", ".join(context.engine.scopes.names(user)) for user in others}
+    return replace(memories, owners=owners, opposed=_find_opposed(context.engine, lessons))
 
 
 def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[Scored]:
@@ -235,7 +243,7 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
     close |= find_closeness(engine, [record for record in everything if record.id not in close], context.vectors)
     # The owner's name is part of what a question that names them is compared with.
     asked_for = [record for record in everything if context.is_asked_for(record.user)]
-    texts = {one.id: f"{describe_owner(engine.scopes, one.user)}: {one.text}" for one in asked_for}
+    texts = {one.id: f"{', '.join(engine.scopes.names(one.user))}: {one.text}" for one in asked_for}
     pool = {one.record.id: one for one in compare_records(engine, task, everything, close, texts)}
     for old, new in replaced:
         if new.id in records:
@@ -533,6 +541,31 @@ def _add_similar(
         best = sorted(similar, key=lambda one: one[0])[:_MAX_SIMILAR]
         completed.append(replace(heuristic, similar=tuple(one for _, one in best)))
     return completed
+
+
+def _find_opposed(engine: Engine, lessons: Sequence[Record]) -> tuple[tuple[str, ...], ...]:
+    """Return groups of ids: of what was learned about one strategy, by several agents or users, with opposite results.
+
+    Lessons for different sorts of tasks are not opposed to each other.
+    """
+    good, bad = ([one for one in lessons if one.kind == kind and one.evidence.results] for kind in _LESSONS)
+    if not good or not bad:
+        return ()
+    groups = {group.id: group for group in engine.store.get([one.links[0] for one in good if one.links])}
+    pairs = [
+        (one, other)
+        for one, other in product(good, bad)
+        if (author_of(one), one.user) != (author_of(other), other.user)
+        and any(link in groups and is_of_task(groups[link], other) for link in one.links)
+    ]
+    relations = engine.compare_closely([Pair(strategy_of(one.body), strategy_of(other.body)) for one, other in pairs])
+    opposed: list[list[str]] = []
+    for ids, relation in zip(((one.id, other.id) for one, other in pairs), relations, strict=True):
+        if relation.is_same:
+            group = next((one for one in opposed if not set(ids).isdisjoint(one)), [])
+            opposed += [] if group else [group]
+            group += [id for id in ids if id not in group]
+    return tuple(map(tuple, opposed))
 
 
 # --- the note of a retrieval -----------------------------------------------------------------------

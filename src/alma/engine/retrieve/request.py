@@ -14,7 +14,7 @@ from ...types.query import Where, visible_users
 from ...types.record import Record, Status, Vector
 from ..context import Engine, Settings, Weights
 from ..search import has_vectors
-from .owners import guess_users, is_asked_for
+from .owners import guess_users, is_named
 
 
 class Mode(StrEnum):
@@ -132,9 +132,10 @@ class RetrievalContext(NamedTuple):
         return record.user not in visible_users(self.request.user)
 
     def is_asked_for(self, user: str) -> bool:
-        """Return whether memories are shared and the question names the user who owns some."""
-        engine = self.engine
-        return engine.settings.share_between_users and is_asked_for(user, self.question.text, engine.scopes)
+        """Return whether memories are shared and the question names this user, or a role of theirs."""
+        if not user or not self.engine.settings.share_between_users:
+            return False
+        return any(is_named(name, self.question.text) for name in self.engine.scopes.names(user))
 
     def find_owners(self) -> set[str]:
         """Return the ids of the users whom the question may name; empty where memories are not shared."""
