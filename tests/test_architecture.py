@@ -166,7 +166,7 @@ ENGINE_STEPS = (
     {"episodes", "facts", "outcomes"},
     {"erase", "rules", "predict", "retrieve"},
     {"edit", "observations", "coding_sessions", "prompt"},
-    {"upkeep", "transfer", "team"},
+    {"upkeep", "transfer", "team", "promotion"},
 )
 # Only these may look inside a memory: faces go through its operations.
 MAY_REACH_ENGINE = FEATURES | {"engine", "memory", "models", "hooks", "app"}

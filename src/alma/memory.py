@@ -511,9 +511,8 @@ class ALMA(Closeable):
         promoted. Returns the promoted memory.
 
         Notes:
-            Heuristics, anti-patterns, facts and rules can be promoted. The memory stays that of its user, if it has
-            one. Its `agent` becomes `team:NAME` or `project:all`, and `metadata["promoted_from"]` is the agent it came
-            from; history records the change.
+            Heuristics, anti-patterns, facts and rules can be promoted; a user's memory stays theirs. `agent` becomes
+            `team:NAME` or `project:all`, and `metadata["promoted_from"]` is the agent that the memory came from.
         """
         return to_memory(promote_memory(self.engine, memory_id, to, team), self.engine.clock())
 

@@ -29,6 +29,7 @@ from ..types.kinds import (
     UserPreference,
     is_learned_reason,
 )
+from ..types.query import is_space
 from ..types.record import QUOTED, Origin
 from ..types.slice import MemorySlice
 from ..types.speech import OUTPUT_LABEL, is_quoted_output, quote_output, sentences
@@ -71,16 +72,16 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
         raise ValidationError(f"max_tokens must be a whole number greater than 0, not {max_tokens!r}")
     # A summary has the id of one memory, so there opposed lessons have a line each.
     opposed = () if memories.progressive else memories.opposed
-    joined_ids = {id for ids in opposed for id in ids}
+    joined_ids = set[str]().union(*opposed)
     heuristics = [one for one in memories.heuristics if one.id not in joined_ids]
     warnings = [one for one in memories.anti_patterns if one.id not in joined_ids]
     stated = [*memories.preferences, *memories.rules, *memories.standing_rules]
     wishes = [one for one in stated if one.user_id not in memories.owners]
-    sections: list[tuple[str, Sequence[Memory | tuple[str, ...]]]] = [
+    sections: list[tuple[str, Sequence[Memory | str]]] = [
         ("Stated by the user", [one for one in wishes if one.origin in _FROM_PERSON]),
         ("Other rules and preferences", [one for one in wishes if one.origin not in _FROM_PERSON]),
         ("Preferences of other users", [one for one in stated if one.user_id in memories.owners]),
-        ("Agents disagree (learned from outcomes)", opposed),
+        ("Agents disagree (learned from outcomes)", [_write_opposed(ids, memories) for ids in opposed]),
         ("What worked (learned from outcomes)", [one for one in heuristics if one.success_count]),
         ("Recommended (stated, not proven)", [one for one in heuristics if not one.success_count]),
         ("Avoid (learned from outcomes)", [one for one in warnings if one.occurrence_count]),
@@ -111,16 +112,13 @@ def _count_line(text: str) -> int:
     return count_tokens(text) + 1
 
 
-def _write_lines(items: Sequence[Memory | tuple[str, ...]], memories: MemorySlice, room: int) -> list[str]:
+def _write_lines(items: Sequence[Memory | str], memories: MemorySlice, room: int) -> list[str]:
     query = memories.query
     if memories.progressive:
         return [f"- {_summarise(item, memories)} [{item.id}]" for item in items if isinstance(item, Memory)]
     conversations = [item for item in items if isinstance(item, Episode | Turn)]
     if not conversations:
-        return [
-            _write_line(item, memories) if isinstance(item, Memory) else _write_opposed(item, memories)
-            for item in items
-        ]
+        return [item if isinstance(item, str) else _write_line(item, memories) for item in items]
     limit = next(
         (
             chars
@@ -137,7 +135,7 @@ def _write_lines(items: Sequence[Memory | tuple[str, ...]], memories: MemorySlic
 
 def _write_line(memory: Memory, memories: MemorySlice) -> str:
     """Return the line of a memory of a slice, with its owner if it belongs to another user."""
-    words, owner = _word_memory(memory), _write_owner(memory, memories)
+    words, owner = _word_memory(memory), _write_name(memories.owners.get(memory.user_id, ""))
     if _is_data(memory):
         return f"- {quote_data(words, memory.origin, _DATA_CHARS)}{_annotate(memory, owner=owner)}"
     match memory:
@@ -171,23 +169,15 @@ def _write_line(memory: Memory, memories: MemorySlice) -> str:
 
 def _write_opposed(ids: Sequence[str], memories: MemorySlice) -> str:
     """Return what agents, or users, found out about one strategy: "(`dev`: worked 5 of 6 times; `qa`: failed …)"."""
-    heuristics = [one for one in memories.heuristics if one.id in ids]
-    warnings = [one for one in memories.anti_patterns if one.id in ids]
-    lessons: list[Heuristic | AntiPattern] = [*heuristics, *warnings]
-    results = [f"worked {one.success_count} of {one.occurrence_count} times" for one in heuristics]
-    results += [f"failed {one.occurrence_count} of {one.trial_count} times" for one in warnings]
-    authors = (str(one.metadata.get(PROMOTED_FROM) or one.agent) for one in lessons)
-    names = [f"`{_write_name(author).replace('`', '')}`" for author in authors]
+    good = [one for one in memories.heuristics if one.id in ids]
+    bad = [one for one in memories.anti_patterns if one.id in ids]
+    results = [f"worked {one.success_count} of {one.occurrence_count} times" for one in good]
+    results += [f"failed {one.occurrence_count} of {one.trial_count} times" for one in bad]
+    names = [one.metadata[PROMOTED_FROM] if is_space(one.agent) else one.agent for one in (*good, *bad)]
     if len(set(names)) == 1:
-        names = [_write_owner(one, memories) or "the user" for one in lessons]
-    evidence = "; ".join(f"{name}: {result}" for name, result in zip(names, results, strict=True))
-    return f"- {_join(_say(heuristics[0].condition), _say(heuristics[0].strategy))} ({evidence})"
-
-
-def _write_owner(memory: Memory, memories: MemorySlice) -> str:
-    """Return the name of the other user to whom a memory belongs; empty for a memory of the user who asks."""
-    owner = memories.owners.get(memory.user_id, "")
-    return owner and _write_name(owner)
+        names = [memories.owners.get(one.user_id, "the user") for one in (*good, *bad)]
+    evidence = "; ".join(f"`{_write_name(name)}`: {result}" for name, result in zip(names, results, strict=True))
+    return f"- {_join(_say(good[0].condition), _say(good[0].strategy))} ({evidence})"
 
 
 def _write_name(name: str) -> str:
@@ -259,7 +249,7 @@ def _summarise(memory: Memory, memories: MemorySlice) -> str:
     if isinstance(memory, Episode):
         best = max(memory.turns, key=lambda turn: coverage(stems(query), stems(turn.text)), default=None)
         return _write_heading(memory) if best is None else _quote_briefly(best, query)
-    words, owner = _word_memory(memory), _write_owner(memory, memories)
+    words, owner = _word_memory(memory), _write_name(memories.owners.get(memory.user_id, ""))
     date = _annotate(memory, owner=owner) if type(memory) in _DATES or memory.newer or owner else ""
     limit = _BRIEF_CHARS - len(date)
     is_data = _is_data(memory)
@@ -267,10 +257,7 @@ def _summarise(memory: Memory, memories: MemorySlice) -> str:
 
 
 def _annotate(memory: Memory, evidence: str = "", source: str = "", owner: str = "") -> str:
-    """Return the evidence, or the date and source, in parentheses, after the owner if it is another user's.
-
-    A mark follows if a newer look-alike is shown above.
-    """
+    """Return the owner, if it is another user's, the evidence or date, and a mark if a newer one is shown above."""
     date = f"{getattr(memory, _DATES.get(type(memory), 'created_at')):%Y-%m-%d}"
     text = evidence or (f"{date}, {source}" if source else date)
     ending = "" if ", " in owner else "'s"

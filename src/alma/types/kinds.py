@@ -244,8 +244,8 @@ def _measure_success(record: Record) -> float:
 
 def _read_metadata(record: Record) -> dict[str, Any]:
     """Return the caller's metadata, with the agent that a promoted memory came from."""
-    metadata = {**record.body.get("metadata", {}), PROMOTED_FROM: record.body.get(PROMOTED_FROM)}
-    return {name: value for name, value in metadata.items() if name != PROMOTED_FROM or value}
+    author = record.body.get(PROMOTED_FROM)
+    return {**record.body.get("metadata", {}), **({PROMOTED_FROM: author} if author else {})}
 
 
 _COUNT = re.compile(r"failed \d+ of \d+ times")

@@ -38,9 +38,7 @@ class MemoryScope:
         return other in self.share_with
 
 
-# The names that promoted memories have in place of their agent's. No agent may have such a name.
-_TEAM = "team:"
-PROJECT_WIDE = "project:all"
+PROJECT_WIDE = "project:all"  # The name that memories promoted to the project have in place of their agent's.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +52,12 @@ class Team:
     @property
     def space(self) -> str:
         """Return the name that memories promoted to the team have in place of their agent's."""
-        return f"{_TEAM}{self.name}"
+        return f"team:{self.name}"
 
 
 def is_space(agent: str) -> bool:
-    """Return whether a name in place of an agent's says that a memory was promoted."""
-    return agent.startswith(_TEAM) or agent == PROJECT_WIDE
+    """Return whether a name in place of an agent's says that a memory was promoted. No agent may have such a name."""
+    return agent.startswith("team:") or agent == PROJECT_WIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,23 +90,19 @@ class Scopes:
         return self.agents.get(agent) or MemoryScope(agent)
 
     def readable(self, agent: str) -> tuple[str, ...]:
-        """Return the agent, all agents that share with it, and the spaces of what was promoted to it.
-
-        `inherit_from` alone gives no access.
-        """
+        """Return the agent, those that share with it, and its spaces; `inherit_from` alone gives no access."""
         shared = [name for name, scope in self.agents.items() if name != agent and scope.shares_with(agent)]
         return (agent, *shared, *self.spaces(agent))
 
     def spaces(self, agent: str) -> tuple[str, ...]:
-        """Return the names in place of an agent's that memories have which were promoted to this agent."""
+        """Return the spaces of an agent: the names, in place of an agent's, of memories that were promoted to it."""
         return (*(team.space for team in self.teams if agent in team.agents), PROJECT_WIDE)
 
     def colleagues(self, user: str | None) -> frozenset[str] | None:
         """Return the users whose memories a user sees where memories are shared; None: those of all users."""
         if not any(team.users for team in self.teams):
             return None
-        members = (team.users for team in self.teams if user in team.users)
-        return visible_users(user).union(*members)
+        return visible_users(user).union(*(team.users for team in self.teams if user in team.users))
 
     def names(self, user: str) -> tuple[str, ...]:
         """Return the id of a user and their roles in teams."""

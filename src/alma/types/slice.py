@@ -69,7 +69,7 @@ class MemorySlice:
     explanations: tuple[Explanation, ...] = ()
     # How a prompt names the other users to whom memories belong, by user id: "alice, lead".
     owners: Mapping[str, str] = field(default_factory=dict)
-    # Groups of ids: heuristics and anti-patterns that say the opposite of the same strategy.
+    # Ids of heuristics, each with those of anti-patterns about the same strategy.
     opposed: tuple[tuple[str, ...], ...] = ()
     renderer: Callable[[MemorySlice, int], str] = field(repr=False, compare=False)
 

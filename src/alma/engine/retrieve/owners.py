@@ -19,18 +19,13 @@ def _split_name(text: str) -> frozenset[str]:
     return frozenset(words(_DIGITS.sub(r" \1 ", text)))
 
 
-@lru_cache(maxsize=1024)
-def _list_stems(question: str) -> frozenset[str]:
-    return frozenset(map(stem, _split_name(question)))
-
-
 def is_named(name: str, question: str) -> bool:
     """Return whether a question holds all words of a name, or one that is not an ordinary word.
 
     "alice.smith" is named by "Alice", and "on-call-lead" by "the on-call lead" but not by "lead". Of an address, the
     part before the @ is the name.
     """
-    own, asked = _split_name(name.partition("@")[0]), _list_stems(question)
+    own, asked = _split_name(name.partition("@")[0]), set(map(stem, _split_name(question)))
     telling = (word for word in own if len(word) > 2 and word not in STOP and not is_common(word))
     return bool(own) and (asked.issuperset(map(stem, own)) or any(stem(word) in asked for word in telling))
 

@@ -91,9 +91,7 @@ def choose_memories(context: RetrievalContext) -> MemorySlice:
         pool = _find_candidates(context)
     # Not inside a snapshot: reading pairs takes longer than all the rest, and other threads would wait.
     # Other users' memories are read apart, so that they take no place from the user's own.
-    parts: tuple[list[Candidate], list[Candidate]] = ([], [])
-    for candidate in pool:
-        parts[context.is_colleagues(candidate.record)].append(candidate)
+    parts = ([one for one in pool if context.is_colleagues(one.record) is is_other] for is_other in (False, True))
     pool = [one for part in parts for one in read_relevance(context.engine, context.question.text, part)]
     lookalikes = _find_lookalikes(context, pool)
     with read_snapshot(store):
@@ -156,11 +154,8 @@ def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Whe
 def _find_lookalikes(context: RetrievalContext, pool: Sequence[Candidate]) -> list[Lookalike]:
     """Return the look-alikes of what may be shown, and those of the newer ones."""
     engine, among = context.engine, [candidate.record for candidate in pool]
-    shown = [
-        one.record
-        for one in pool
-        if one.record.kind in FIELDS and (_is_match(context, one) or _is_standing(context, one.record))
-    ]
+    stated = [one for one in pool if one.record.kind in FIELDS]
+    shown = [one.record for one in stated if _is_match(context, one) or _is_standing(context, one.record)]
     pairs = list(list_lookalikes(engine, shown, among))
     shown_ids = {record.id for record in shown}
     newer = {pair.newer.id: pair.newer for pair in pairs if pair.newer.id not in shown_ids}
@@ -242,8 +237,8 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
     close = {hit.id: hit.score for hit in meaning}
     close |= find_closeness(engine, [record for record in everything if record.id not in close], context.vectors)
     # The owner's name is part of what a question that names them is compared with.
-    asked_for = [record for record in everything if context.is_asked_for(record.user)]
-    texts = {one.id: f"{', '.join(engine.scopes.names(one.user))}: {one.text}" for one in asked_for}
+    owned = (record for record in everything if context.is_asked_for(record.user))
+    texts = {record.id: f"{', '.join(engine.scopes.names(record.user))}: {record.text}" for record in owned}
     pool = {one.record.id: one for one in compare_records(engine, task, everything, close, texts)}
     for old, new in replaced:
         if new.id in records:
@@ -276,12 +271,7 @@ def _find_replaced(context: RetrievalContext) -> list[tuple[Record, Record]]:
         return []
     engine = context.engine
     where = replace(
-        context.where(kinds[0]),
-        kinds=set(kinds),
-        agents=engine.scopes.readable(context.request.agent),
-        statuses={Status.SUPERSEDED},
-        valid_at=None,
-        sessions=None,
+        context.where(kinds[0]), kinds=set(kinds), statuses={Status.SUPERSEDED}, valid_at=None, sessions=None
     )
     hits = by_meaning(engine, context.vectors, where, _MAX_REPLACED)
     if not engine.knows(context.question.text):
@@ -307,7 +297,7 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
     """Return what matches the task, or is shown without, best first."""
     passing = [
         (candidate, similarity, is_match)
-        for candidate, similarity in zip(pool, _measure_pool(context, pool), strict=True)
+        for candidate, similarity in zip(pool, measure_similarity(pool), strict=True)
         if (is_match := _is_match(context, candidate)) or _is_standing(context, candidate.record)
     ]
     matching = [candidate.record for candidate, _, is_match in passing if is_match]
@@ -320,6 +310,8 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
     ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
     for candidate, similarity, is_match in passing:
         chance = expected.get(candidate.record.id)
+        if context.is_asked_for(candidate.record.user):
+            similarity += _NAMED_GAIN * (1.0 - similarity)
         scored = score_candidate(candidate, similarity, *context.basis, expected=chance, is_standing=not is_match)
         ranked[MemoryType(candidate.record.kind)].append(scored)
     for items in ranked.values():
@@ -327,14 +319,6 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
         items.sort(key=lambda item: item.record.id, reverse=True)
         items.sort(key=lambda item: -round(item.score, 4))
     return ranked
-
-
-def _measure_pool(context: RetrievalContext, pool: Sequence[Candidate]) -> list[float]:
-    """Return how relevant each candidate is; those whose owner the question names come before look-alikes."""
-    return [
-        similarity + _NAMED_GAIN * (1.0 - similarity) if context.is_asked_for(one.record.user) else similarity
-        for one, similarity in zip(pool, measure_similarity(pool), strict=True)
-    ]
 
 
 def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
@@ -366,7 +350,7 @@ def _order_lookalikes(
     missing = {record.id: record for record in newest.values() if record.id not in by_id}
     if missing:
         is_standing = all(item.explanation.standing for item in scored)
-        for candidate, similarity in zip(pool, _measure_pool(context, pool), strict=True):
+        for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
             if candidate.record.id in missing:
                 scored_one = score_candidate(candidate, similarity, *context.basis, is_standing=is_standing)
                 by_id[candidate.record.id] = scored_one
@@ -544,7 +528,7 @@ def _add_similar(
 
 
 def _find_opposed(engine: Engine, lessons: Sequence[Record]) -> tuple[tuple[str, ...], ...]:
-    """Return groups of ids: of what was learned about one strategy, by several agents or users, with opposite results.
+    """Return ids of heuristics, each with those of warnings that other agents or users have of the same strategy.
 
     Lessons for different sorts of tasks are not opposed to each other.
     """
@@ -559,13 +543,11 @@ def _find_opposed(engine: Engine, lessons: Sequence[Record]) -> tuple[tuple[str,
         and any(link in groups and is_of_task(groups[link], other) for link in one.links)
     ]
     relations = engine.compare_closely([Pair(strategy_of(one.body), strategy_of(other.body)) for one, other in pairs])
-    opposed: list[list[str]] = []
-    for ids, relation in zip(((one.id, other.id) for one, other in pairs), relations, strict=True):
+    opposed: dict[str, list[str]] = {}
+    for (one, other), relation in zip(pairs, relations, strict=True):
         if relation.is_same:
-            group = next((one for one in opposed if not set(ids).isdisjoint(one)), [])
-            opposed += [] if group else [group]
-            group += [id for id in ids if id not in group]
-    return tuple(map(tuple, opposed))
+            opposed.setdefault(one.id, [one.id]).append(other.id)
+    return tuple(map(tuple, opposed.values()))
 
 
 # --- the note of a retrieval -----------------------------------------------------------------------

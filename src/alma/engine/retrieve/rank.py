@@ -21,7 +21,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from types import MappingProxyType
 from typing import NamedTuple
 
 from ...text import content_words, stem, words
@@ -153,16 +152,9 @@ _WORD_SHARE = 0.5
 
 
 def compare_records(
-    engine: Engine,
-    query: str,
-    records: Sequence[Record],
-    close: Mapping[str, float],
-    texts: Mapping[str, str] = MappingProxyType({}),
+    engine: Engine, query: str, records: Sequence[Record], close: Mapping[str, float], texts: Mapping[str, str] = {}
 ) -> list[Candidate]:
-    """Return how near each record is to a query, where `close` has the cosines by id.
-
-    `texts` has, by id, what is read of a record in place of its own text.
-    """
+    """Return how near each record is to a query: by id, `close` has cosines, and `texts` what is read of some."""
     is_known = engine.knows(query)
     terms = list_terms(query, is_known=is_known)
     places: dict[str, list[int]] = {}
@@ -177,8 +169,7 @@ def compare_records(
     for record in records:
         share = sum(weights[at] for at in places[record.id]) / total if total else 0.0
         understood = is_known and engine.knows(record.text)
-        text = texts.get(record.id, "")
-        candidates.append(Candidate(record, close.get(record.id), share, understood, text=text))
+        candidates.append(Candidate(record, close.get(record.id), share, understood, text=texts.get(record.id, "")))
     return candidates
 
 

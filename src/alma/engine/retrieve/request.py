@@ -133,14 +133,11 @@ class RetrievalContext(NamedTuple):
 
     def is_asked_for(self, user: str) -> bool:
         """Return whether memories are shared and the question names this user, or a role of theirs."""
-        if not user or not self.engine.settings.share_between_users:
-            return False
-        return any(is_named(name, self.question.text) for name in self.engine.scopes.names(user))
+        is_shared = bool(user) and self.engine.settings.share_between_users
+        return is_shared and any(is_named(name, self.question.text) for name in self.engine.scopes.names(user))
 
     def find_owners(self) -> set[str]:
         """Return the ids of the users whom the question may name; empty where memories are not shared."""
-        if not self.engine.settings.share_between_users:
-            return set()
         visible = self.engine.find_visible(self.request.user)
         return guess_users(self.question.text) if visible is None else set(filter(self.is_asked_for, visible))
 
