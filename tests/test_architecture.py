@@ -166,7 +166,7 @@ ENGINE_STEPS = (
     {"episodes", "facts", "outcomes"},
     {"erase", "proof", "rules", "predict", "retrieve"},
     {"edit", "observations", "coding_sessions", "prompt"},
-    {"upkeep", "consolidate", "conflicts", "sharing", "transfer", "team"},
+    {"upkeep", "consolidate", "conflicts", "promotion", "transfer", "team"},
     {"history"},
 )
 # Only these may look inside a memory: faces go through its operations.

@@ -15,6 +15,7 @@ from alma.embedders.hash import HashEmbedder
 from alma.errors import NotFoundError, ScopeError, ValidationError
 from alma.schema import plain
 from alma.stores.memory import MemoryStore
+from alma.types.kinds import Heuristic, Result
 
 TASKS = ("Deploy the auth service", "Fix the login test", "When may I deploy?")
 FACTS = ("The deploy window is 9 to 17 h", "Staging runs on db2", "Logs are kept for 30 days")
@@ -63,7 +64,7 @@ def apply(alma: ALMA, step: Step) -> None:
     memories = [one for one in alma.list(limit=100) if type(one).__name__ in ("DomainKnowledge", "Heuristic")]
     chosen = memories[pick % len(memories)] if memories else None
     if number <= 2:
-        outcome = ("success", "failure", "success")[pick % 3]
+        outcome = (Result.SUCCESS, Result.FAILURE, Result.SUCCESS)[pick % 3]
         alma.learn("dev", TASKS[which], outcome, STRATEGIES[pick % 2], error_message="boom" if pick % 3 == 1 else None)
     elif number == 3:
         alma.add_domain_knowledge("dev", "deployment", FACTS[which], tags=[f"t{pick % 3}"])
@@ -148,13 +149,13 @@ def test_counts_are_taken_back_after_later_changes() -> None:
         alma.learn("dev", TASKS[0], "success", STRATEGIES[0])
     first = alma.learn("dev", TASKS[0], "success", STRATEGIES[0])
     alma.learn("dev", TASKS[0], "failure", STRATEGIES[0])
-    [heuristic] = alma.list("heuristic")
+    [heuristic] = alma.list(Heuristic)
     assert (heuristic.success_count, heuristic.occurrence_count) == (4, 5)
     alma.revert(alma.history(first.id)[0]["change"])
-    [heuristic] = alma.list("heuristic")
+    [heuristic] = alma.list(Heuristic)
     assert (heuristic.success_count, heuristic.occurrence_count) == (3, 4)
     alma.learn("dev", TASKS[0], "success", STRATEGIES[0])
-    [heuristic] = alma.list("heuristic")
+    [heuristic] = alma.list(Heuristic)
     assert (heuristic.success_count, heuristic.occurrence_count) == (4, 5)
 
 

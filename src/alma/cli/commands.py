@@ -546,6 +546,7 @@ COMMANDS += [
     Command("undo", "undo", "memory_id? --*"),
     Command("revert", "revert"),
     Command("bisect", "bisect"),
+    Command("promote", "promote", "memory_id --*", "memory", "promoted"),
     Command("rules list", "list", "* !memory_type=rule", "rules", help="List rules, newest first."),
     Command("confidence assess", "assess_confidence"),
     Command("confidence rank", "rank_strategies"),

@@ -51,6 +51,7 @@ memories:
   add          add a fact, preference, heuristic, anti-pattern, rule or conversation
   update       change a memory's fields, status or tags
   delete       delete a memory, or everything that belongs to a user
+  promote      let a team, or all agents, read a memory of one agent
   explain      explain why a memory is retrieved for a task, or why not
   playbook     print everything learned as one page
 

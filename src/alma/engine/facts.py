@@ -20,6 +20,7 @@ from ..text import fingerprint, normalise, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
+from .admit import author_of
 from .context import Engine
 from .search import by_words
 from .tombstones import RESEMBLES
@@ -96,7 +97,9 @@ def _place_fact(tx: Transaction, record: Record, later: Collection[str], replace
     key = set(record.links)
     if record.status is not Status.ACTIVE or not (key or replaced or compare_texts):
         return ""
-    where = of_owner(tx.engine, record, record.kind, projects={record.project}, statuses={Status.ACTIVE})
+    # What the agent knew may have been promoted since.
+    place = {"projects": {record.project}, "agents": {record.agent, *tx.engine.scopes.spaces(record.agent)}}
+    where = of_owner(tx.engine, record, record.kind, statuses={Status.ACTIVE}, **place)
     keyed = [one for one in tx.scan(replace(where, linked=key)) if one.id not in later] if key else []
     same = _find_same(tx, record, where, later, keyed) if compare_texts else []
     for other in same:
@@ -135,6 +138,7 @@ def _find_same(
         other
         for other in tx.select(tx.engine.store.get([hit.id for hit in hits]), where)
         if other.id not in later
+        and author_of(other) == record.agent
         and not (record.links and other.links)
         and normalise(other.body[place]) == normalise(record.body[place])
         # One shared word in many is not worth a closer look.

@@ -244,7 +244,7 @@ def prepare_outcomes(engine: Engine, drafts: Sequence[OutcomeDraft]) -> list[Out
 
 def group_owner(engine: Engine, user: str) -> str:
     """Return whose strategy group an outcome or a lesson of a user counts for; empty: the group without a user."""
-    return "" if engine.settings.share_between_users else user
+    return user if engine.find_visible(user) else ""
 
 
 def record_outcomes(tx: Transaction, prepared: Sequence[OutcomeDraft]) -> list[Record]:
@@ -479,6 +479,7 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
         tags=tags,
         vectors=group.vectors,
         embedder=group.embedder,
+        agent=existing.agent if existing else draft.agent,
         id=id,
         key=id,
         status=Status.CANDIDATE if is_outweighed else Status.ACTIVE,

@@ -27,7 +27,7 @@ from ..types.kinds import EVERYWHERE, KINDS, LASTING, MACHINE_TAUGHT, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.speech import is_quoted_output, quote_output
-from .admit import clean, draft_record, embed_records, key_of, reword
+from .admit import author_of, clean, draft_record, embed_records, key_of, reword
 from .context import Engine
 from .erase import erase_memory
 from .search import by_meaning, by_words
@@ -254,8 +254,9 @@ def _apply_elsewhere(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 def _describe_similar(engine: Engine, rule: Record, project: str) -> Where:
+    author = author_of(rule)
     conditions = {"projects": {project, EVERYWHERE}, "statuses": {*LIVE, Status.ARCHIVED}}
-    return of_owner(engine, rule, MemoryType.RULE, **conditions)
+    return of_owner(engine, rule, MemoryType.RULE, agents={author, *engine.scopes.spaces(author)}, **conditions)
 
 
 def find_similar_rules(tx: Transaction, rule: Record, project: str) -> list[Record]:
@@ -267,7 +268,7 @@ def find_similar_rules(tx: Transaction, rule: Record, project: str) -> list[Reco
         ids |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
     if rule.vectors and engine.encoder is not None:
         ids |= dict.fromkeys(hit.id for hit in by_meaning(engine, rule.vectors, where, _ALIKE))
-    return tx.select(tx.get(ids, as_stored=True), where)
+    return [one for one in tx.select(tx.get(ids, as_stored=True), where) if author_of(one) == author_of(rule)]
 
 
 # -- learning
@@ -358,7 +359,7 @@ def _repeat_rule(
     body = dress_rule(body)
     if body["rule"] != rule.body["rule"]:
         changes |= {"vectors": draft.vectors, "embedder": draft.embedder}
-    key = key_of(rule.kind, rule.agent, rule.user, body)
+    key = key_of(rule.kind, author_of(rule), rule.user, body)
     fresh = tx.update(rule, body=body, text=KINDS[rule.kind].text(body), key=key, **changes)
     before = {"status": str(rule.status), "reach": rule.body.get("reach"), "rule": rule.body.get("rule")}
     tx.add_history(fresh, verb, shorten(clean(teaching.said or teaching.rule), _CHARS["said"]), before)

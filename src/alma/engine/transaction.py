@@ -26,7 +26,7 @@ from ..text import fingerprint
 from ..types.kinds import EVERYWHERE, KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status, Trust
-from .admit import clean, draft_record, embed_records, make_record, place_of, reword
+from .admit import author_of, clean, draft_record, embed_records, make_record, place_of, reword
 from .changes import make_changesets
 from .context import Engine
 from .tombstones import MOST_COMPARED, Tombstones, hash_key, hold_back
@@ -278,7 +278,7 @@ def tombstone_id(record_id: str) -> str:
 def key_of_deleted(record: Record) -> str:
     """Return the key that recognises a memory when it is learned again."""
     if record.kind in LESSONS and record.key in ("", record.id):
-        return lesson_key(record.kind, record.agent, record.user, record.body)
+        return lesson_key(record.kind, author_of(record), record.user, record.body)
     return record.key or record.id
 
 
