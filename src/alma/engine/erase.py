@@ -19,7 +19,7 @@ from ..text import fingerprint
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Evidence, Origin, Record, Status
-from .admit import make_record, place_of, reword
+from .admit import author_of, make_record, place_of, reword
 from .changes import CHANGESET, strip_changeset
 from .context import Engine
 from .episodes import find_turns, remove_turn
@@ -113,7 +113,7 @@ def _bury(tx: Transaction, record: Record) -> None:
         if stone is not None:
             tx.update(stone, status=Status.ACTIVE, body=body, key=key)
         else:
-            place = {"id": tombstone_id(record.id), "key": key, **place_of(record)}
+            place = {"id": tombstone_id(record.id), "key": key, **place_of(record), "agent": author_of(record)}
             tx.put(make_record(tx.engine, "tombstone", body, Origin.USER, **place))
     _regroup(tx, record)
     if record.kind == "turn":

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..text import STOP, stem, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.record import Origin, Record, Status, Vector, codes
+from .admit import author_of
 
 if TYPE_CHECKING:
     from .context import Engine
@@ -145,7 +146,7 @@ class Tombstones:
         same |= {stone.id for stone in tx.find_tombstones(keys).values()} if self._is_cut else set()
         like = set()
         for salt in self._salts:
-            sketches = self._sketches.get((record.kind, record.agent, record.user, salt))
+            sketches = self._sketches.get((record.kind, author_of(record), record.user, salt))
             own = sketch_record(tx.engine, record, salt) if sketches else None
             like |= {id for id, sketch in sketches or () if own and own.is_near(sketch)}
         both = ([one for one in tx.get(ids) if one.status is Status.ACTIVE] for ids in (same, like - same))
