@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from alma import ALMA
-from alma.embedders import HashEmbedder, LocalEmbedder
+from alma.embedders.hash import HashEmbedder
+from alma.embedders.local import LocalEmbedder
 from alma.engine.admit import embed_records, make_record
 from alma.engine.context import Encoder, Engine
 from alma.engine.tombstones import Sketch, sketch_record

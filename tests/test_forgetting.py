@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from alma import ALMA, rulefiles
+from alma.coding.session import RepairedCommand
 from alma.embedders.hash import HashEmbedder
 from alma.engine import observations, rules, team, transfer
 from alma.engine.history import revert_change
-from alma.engine.observations import RepairedCommand
 from alma.engine.rules import Teaching
 from alma.engine.transaction import write
 from alma.engine.transfer import ImportTrust

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.embedders import HashEmbedder, LocalEmbedder
+from alma.embedders.hash import HashEmbedder
+from alma.embedders.local import LocalEmbedder
 from alma.engine import transaction, transfer
 from alma.engine.admit import make_record
 from alma.engine.context import Engine
