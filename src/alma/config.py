@@ -18,6 +18,7 @@ from . import trust_register
 from .engine.context import Settings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
 from .types.asking import BudgetLimits, ModelSettings, Prices
+from .types.events import WebhookSettings
 from .types.query import MemoryScope, Scopes
 from .types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
@@ -33,7 +34,7 @@ _DEEPEST = 32
 """Maximum nesting; the settings need five levels."""
 _WITH_TRUST = (
     *("storage_options", "vectors", "vector_options", "read_only", "cache", "retry", "encryption"),
-    *("embedding", "model"),
+    *("embedding", "model", "webhooks"),
 )
 _VALUES_WITHOUT_TRUST = {
     "storage": ("sqlite", "file"),
@@ -64,6 +65,7 @@ class Config:
     embedding_dim: int | None = None
     embedding: Mapping[str, object] = field(default_factory=dict)
     model: ModelSettings = field(default_factory=ModelSettings)
+    webhooks: tuple[WebhookSettings, ...] = ()
     agents: tuple[MemoryScope, ...] = ()
     default_agent: str | None = None
     """The default of --agent on the command line."""
@@ -142,13 +144,13 @@ def _find_restricted_settings(top: Mapping[str, Any], file: Path) -> list[str]:
 
 
 @contextmanager
-def _naming(file: Path) -> Iterator[None]:
-    """Prefix errors with the name of the file."""
+def _naming(place: Path | str) -> Iterator[None]:
+    """Prefix errors with the name of the file or the setting."""
     try:
         yield
     except (ConfigError, ValidationError) as error:
         kind = UntrustedConfigError if isinstance(error, UntrustedConfigError) else ConfigError
-        raise kind(f"{file}: {error}") from error
+        raise kind(f"{place}: {error}") from error
 
 
 def _read_file(file: Path) -> bytes:
@@ -274,6 +276,7 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         encryption=_build_encryption(top.get("encryption"), base),
         **{name: _build_options(name, top.get(name), base) for name in _OPTIONS},
         model=_build_model(top.get("model"), base),
+        webhooks=_build_webhooks(top.get("webhooks")),
         agents=tuple(agents.values()),
         settings=Settings(weights=weights, **retrieval, **learning),
     )
@@ -334,6 +337,18 @@ def _build_model(data: Any, base: Path) -> ModelSettings:
     if values.get("log") is not None:
         values["log"] = _under(base, _check("model.log", "str", values["log"]))
     return ModelSettings(**values)
+
+
+def _build_webhooks(data: Any) -> tuple[WebhookSettings, ...]:
+    if not isinstance(data, list | None):
+        raise ConfigError("webhooks must be a list, each item with `url` and `secret_env`")
+    webhooks = []
+    for number, item in enumerate(data or ()):
+        with _naming(f"webhooks[{number}]"):
+            webhooks.append(WebhookSettings(**_read_section("webhook", item, WebhookSettings.__slots__)))
+    if len({one.id for one in webhooks}) < len(webhooks):
+        raise ConfigError("two webhooks have the same url; keep one, with the events of both")
+    return tuple(webhooks)
 
 
 def _read_section(name: str, data: Any, valid: Sequence[str]) -> dict[str, Any]:

@@ -6,10 +6,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
+from typing import Any
 
 from ..errors import BusyError, ConflictError, ScopeError, StorageError, ValidationError, unknown
 from ..forks import hold_at_fork
@@ -18,6 +20,7 @@ from ..reading.local import LocalReader
 from ..reading.port import Comparer, Pair, Relation
 from ..text import passages
 from ..types import times
+from ..types.events import DEFAULT_EVENTS, MemoryEvent, WebhookSettings, check_event_types
 from ..types.kinds import MemoryType
 from ..types.query import MemoryScope, Scopes
 from ..types.record import Record, Status, Trust, Vector
@@ -158,6 +161,42 @@ class Notes:
             self.waiting, self._pid = {}, os.getpid()
 
 
+Subscriber = Callable[[MemoryEvent], object]
+
+
+class EventHub:
+    """Who hears of events: subscribers in this process, and webhooks. All projects of a memory share one."""
+
+    def __init__(self, webhooks: Sequence[WebhookSettings] = ()) -> None:
+        self.webhooks = webhooks
+        self.wanted = frozenset(chain.from_iterable(one.events for one in webhooks))
+        self.close: Callable[[], None] = lambda: None  # Ends what sends deliveries in the background.
+        self._subscribers: list[tuple[Subscriber, frozenset[str]]] = []
+        self._lock = hold_at_fork(threading.Lock())
+
+    def subscribe(self, handler: Subscriber, types: Iterable[str] = DEFAULT_EVENTS) -> Callable[[], None]:
+        """Call `handler` with each event of these types from now on; return the function that ends it."""
+        entry = (handler, check_event_types(types))
+        self._change_subscribers(self._subscribers.append, entry)
+        return lambda: self._change_subscribers(self._subscribers.remove, entry)
+
+    def _change_subscribers(self, change: Callable[[Any], None], entry: Any) -> None:
+        with self._lock, suppress(ValueError):
+            change(entry)
+            types = [*(one.events for one in self.webhooks), *(types for _, types in self._subscribers)]
+            self.wanted = frozenset(chain.from_iterable(types))
+
+    def publish(self, events: Sequence[MemoryEvent]) -> None:
+        """Call the subscribers with events that were stored. An exception of a subscriber is logged."""
+        for event in events:
+            for handler, types in list(self._subscribers):
+                try:
+                    if event.type in types:
+                        handler(event)
+                except Exception:  # noqa: BLE001 - what was stored stays stored
+                    _LOG.exception("a subscriber failed on the event %s (%s)", event.id, event.type)
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """The store, embedder, scopes, settings and clock of one project."""
@@ -170,6 +209,7 @@ class Engine:
     clock: Clock = times.now
     reader: Comparer = field(default_factory=LocalReader)  # Compares texts that are written: strategies, facts.
     notes: Notes = field(default_factory=Notes)
+    events: EventHub = field(default_factory=EventHub)
     # Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active.
     may_approve: bool = True
     actor: str = ""  # Who changes memories here: an interface, or the name of a token.
