@@ -1,11 +1,13 @@
 # Written by tools/generate_stub.py
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from os import PathLike
 from typing import Any, Literal, overload
 
 from . import words
 from .engine import upkeep
 from .engine.edit import FeedbackReport
+from .engine.history import Difference, RevertedChange, TurningPoint
 from .engine.retrieve.pipeline import Why
 from .engine.upkeep import Forgotten as Forgotten
 from .engine.upkeep import Reconciled
@@ -26,7 +28,7 @@ from .types.kinds import (
 )
 from .types.record import Status
 from .types.slice import MemorySlice
-from .words import Health
+from .words import Author, Health
 
 class AsyncALMA:
     alma: ALMA
@@ -193,6 +195,19 @@ class AsyncALMA:
     async def delete(self, memory_id: words.MemoryId) -> None: ...
     async def erase_user(self, user_id: str) -> dict[str, int]: ...
     async def history(self, memory_id: str) -> list[dict[str, Any]]: ...
+    async def blame(self, text: str) -> list[Author]: ...
+    async def diff(self, since: datetime | str, until: words.Moment = None) -> list[Difference]: ...
+    async def undo(self, memory_id: str | None = None, dry_run: words.DryRun = False) -> RevertedChange: ...
+    async def revert(self, change: str, dry_run: words.DryRun = False) -> RevertedChange: ...
+    async def bisect(
+        self,
+        task: words.Task,
+        agent: words.Agent,
+        user_id: words.User = None,
+        since: words.Moment = None,
+        until: words.Moment = None,
+        shows: str = "",
+    ) -> TurningPoint: ...
     async def search(
         self,
         query: str,

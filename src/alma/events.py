@@ -136,7 +136,7 @@ def _connect(webhook: WebhookSettings) -> Iterator[socket.socket]:
     parts = urlsplit(webhook.url)
     host, end = parts.hostname or "", time.monotonic() + webhook.timeout
     # What is checked is what is connected to: a second look-up might give other addresses.
-    places = [one[4][:2] for one in socket.getaddrinfo(host, parts.port or parts.scheme, type=socket.SOCK_STREAM)]
+    places: list[Any] = [one[4][:2] for one in socket.getaddrinfo(host, parts.port or parts.scheme, type=socket.SOCK_STREAM)]
     if not webhook.allow_private and not all(_is_public(str(place[0])) for place in places):
         raise PermissionError(f"{host} has a private address; to allow it, set `allow_private: true` for this webhook")
     for place in places:

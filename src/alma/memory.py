@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from . import words
 from .engine import edit, episodes, erase, transaction, upkeep, validate
+from .engine import history as past
 from .engine.context import Encoder, Engine, Settings
 from .engine.edit import FeedbackReport
+from .engine.history import Difference, RevertedChange, Revision, TurningPoint
 from .engine.outcomes import build_outcome, learn_outcomes
 from .engine.retrieve.pipeline import Why, explain_retrieval, find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
@@ -44,7 +47,7 @@ from .types.kinds import (
 from .types.query import MemoryScope, Scopes, Where, visible_users
 from .types.record import Record, Status
 from .types.slice import MemorySlice
-from .words import Health, Match, Text, to_changes, to_deleted, to_erased, to_forgotten, to_retrieved
+from .words import Author, Change, Health, Match, Text, to_changes, to_deleted, to_erased, to_forgotten, to_retrieved
 
 if TYPE_CHECKING:
     from .remote import RemoteALMA
@@ -523,12 +526,73 @@ class ALMA(Closeable):
     ) -> list[dict[str, Any]]:
         """List the changes to a memory or work item, oldest first."""
         record = edit.find_memory(self.engine, memory_id, "work_item")
-        changes = edit.list_history(self.engine, memory_id)
+        if record.kind != "work_item":
+            return [_to_line(one) for one in past.list_revisions(self.engine, record)]
         lines = [
-            {"at": one.created_at} | {name: one.body[name] for name in _CHANGE if name in one.body} for one in changes
+            {"at": one.created_at} | {name: one.body[name] for name in _CHANGE if name in one.body}
+            for one in edit.list_history(self.engine, memory_id)
         ]
-        created = {"at": record.created_at, "verb": "created", "why": "", "before": {}}
-        return [created, *lines] if record.kind == "work_item" else lines
+        return [{"at": record.created_at, "verb": "created", "why": "", "before": {}}, *lines]
+
+    @operation(Effect.READS, for_models=False)
+    def blame(self, text: Annotated[str, About("words of a memory, such as a line of a prompt")]) -> list[Author]:
+        """Find where a text comes from: the memories that hold it, and the change that brought it in."""
+        authors = past.find_authors(self.engine, text)
+        now = self.engine.clock()
+        return [Author(to_memory(record, now), Change(**_to_line(one))) for record, one in authors]
+
+    @operation(Effect.READS, for_models=False)
+    def diff(
+        self,
+        since: Annotated[datetime | str, About("compare with this time")],
+        until: Annotated[words.Moment, About("up to this time (default: now)")] = None,
+    ) -> list[Difference]:
+        """List how memories differ between two times: added, removed, reworded, counted."""
+        return past.list_differences(self.engine, cast(datetime, since), cast("datetime | None", until))
+
+    @operation(Effect.CHANGES, for_models=False)
+    def undo(
+        self,
+        memory_id: Annotated[
+            str | None, About("only changes of this memory (default: any)", check=validate.name)
+        ] = None,
+        dry_run: words.DryRun = False,
+    ) -> RevertedChange:
+        """Take back the last change that was not taken back yet. Deleted memories cannot be restored.
+
+        Notes:
+            Undoing is a change of its own: pass its id to `revert` to redo.
+        """
+        return past.undo_last(self.engine, memory_id, dry_run=dry_run)
+
+    @operation(Effect.CHANGES, for_models=False)
+    def revert(
+        self,
+        change: Annotated[str, About("the id of a change, from `history`", check=validate.name)],
+        dry_run: words.DryRun = False,
+    ) -> RevertedChange:
+        """Take back one change, all or nothing, and keep later ones.
+
+        Notes:
+            Counts are subtracted. If a text or status was changed again since, nothing is reverted and the error names
+            the later change.
+        """
+        return past.revert_change(self.engine, change, dry_run=dry_run)
+
+    @operation(Effect.READS, for_models=False)
+    def bisect(
+        self,
+        task: words.Task,
+        agent: words.Agent,
+        user_id: words.User = None,
+        since: Annotated[words.Moment, About("look at changes from this time on (default: all)")] = None,
+        until: Annotated[words.Moment, About("and up to this time (default: now)")] = None,
+        shows: Annotated[str, About("a text that the prompt shows now and did not before, or the reverse")] = "",
+    ) -> TurningPoint:
+        """Find the change after which a task is advised differently."""
+        request = Request(task=task, agent=self.engine.agent(agent), user=user_id)
+        period = cast("datetime | None", since), cast("datetime | None", until)
+        return past.find_turning_point(self.engine, request, *period, shows)
 
     @operation(Effect.READS)
     def search(
@@ -799,6 +863,10 @@ def _read_row(row: Any) -> tuple[MemoryType, dict[str, Any]]:
     rest = {name: value for name, value in row.items() if name != "type"}
     operation = OPERATIONS[f"add_{kind.removeprefix('user_').removeprefix('domain_')}"]
     return kind, operation.complete({**rest, "source": rest.get("source") or "user_stated"})
+
+
+def _to_line(revision: Revision) -> dict[str, Any]:
+    return {name: getattr(revision, name) for name in Revision.__slots__ if name != "record"}
 
 
 def _views(engine: Engine, records: Iterable[Record], kind: type[M]) -> list[M]:

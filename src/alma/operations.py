@@ -44,6 +44,7 @@ from os import PathLike
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .engine import validate
+from .engine.changes import act_as as act_as
 from .engine.changes import name_call
 from .errors import ValidationError, unknown
 from .schema import Schema, describe_answer, describe_type, list_options, strict_object
@@ -305,7 +306,8 @@ class Operation:
         own = {one.about.shown_as: name for name, one in self.own_parameters.items() if one.about.shown_as}
         values = {**self.defaults, **{own.get(name, name): value for name, value in arguments.items()}}
         mine = {name: value for name, value in values.items() if name in self.signature.parameters}
-        result = self.function(self.owner(alma), **mine)
+        with name_call(self.name):
+            result = self.function(self.owner(alma), **mine)
         if self.answer is None:
             return result
         values = {one.name: one.default for one in self.parameters if not one.needed} | values

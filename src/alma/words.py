@@ -66,6 +66,7 @@ Mode = Annotated[ModeName, About("how broadly to search")]
 Signal = Annotated[SignalName | FeedbackSignal, About("the rating")]
 StatusOf = Annotated[StatusName | Status | None, About("only this status; null for any")]
 Moment = datetime | str | None
+DryRun = Annotated[bool, About("only report what would change")]
 Source = Annotated[
     str,
     About(
@@ -194,9 +195,25 @@ class Change:
     why: str
     before: dict[str, Any]
     by: str = ""
-    """Who changed a work item; empty if unknown."""
+    """Who made the change: an agent, an interface such as cli, or a token's name; empty if unknown."""
     after: dict[str, Any] = field(default_factory=dict)
     """The values of a work item after the change."""
+    change: str = ""
+    """The id that `revert` takes; empty for work items and for changes that earlier versions recorded."""
+    call: str = ""
+    """The operation that made the change."""
+    episodes: tuple[str, ...] = ()
+    """The conversations that a new memory was learned from."""
+    reverts: str = ""
+    """The change that this one took back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """A memory that holds a text, and the change that brought the text in."""
+
+    memory: Memory
+    change: Change
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ class World:
     session: str
     file: str
     folder: str
+    change: str
 
 
 def world(alma: ALMA, folder: str) -> World:
@@ -53,7 +54,8 @@ def world(alma: ALMA, folder: str) -> World:
     file = f"{folder}/report.txt"
     with open(file, "w", encoding="utf-8") as out:
         out.write("all well")
-    return World(fact.id, heuristic.id, item.id, other.id, finished.id, session, file, folder)
+    change = alma.history(fact.id)[0]["change"]
+    return World(fact.id, heuristic.id, item.id, other.id, finished.id, session, file, folder, change)
 
 
 Arguments = Callable[[World], dict[str, Any]]
@@ -81,6 +83,11 @@ SAMPLES: dict[str, Arguments] = {
     "delete": lambda w: {"memory_id": w.fact},
     "erase_user": lambda w: {"user_id": "ana"},
     "history": lambda w: {"memory_id": w.heuristic},
+    "blame": lambda w: {"text": "deploy window"},
+    "diff": lambda w: {"since": "2026-01-01"},
+    "undo": lambda w: {"dry_run": True},
+    "revert": lambda w: {"change": w.change, "dry_run": True},
+    "bisect": lambda w: {"task": TASK, "agent": AGENT},
     "forget": lambda w: {"dry_run": True},
     "reconcile": lambda w: {"limit": 10},
     "stats": lambda w: {},

@@ -373,7 +373,7 @@ class TestChanging:
         changed = alma.update(made.id, title="Holidays", metadata={"a": 1})
         assert isinstance(changed, Episode)
         assert (changed.title, changed.metadata, changed.turn_count) == ("Holidays", {"a": 1}, 3)
-        assert [step["verb"] for step in alma.history(made.id)] == ["edited"]
+        assert [step["verb"] for step in alma.history(made.id)] == ["created", "edited"]
         assert len(texts(alma, made.id)) == 3
 
     def test_what_was_said_cannot_be_changed(self, alma: ALMA) -> None:

@@ -75,7 +75,7 @@ def test_what_is_out_of_date_is_superseded_and_can_be_restored(alma: ALMA, model
     assert (done.compared, len(done.superseded), done.waiting, done.problem) == (1, 1, 0, "")
     assert shown(alma) == {NEW: False}
     [old] = done.superseded
-    assert [one["verb"] for one in alma.history(old)] == ["superseded"]
+    assert [one["verb"] for one in alma.history(old)] == ["created", "superseded"]
     alma.update(old, status="active")
     assert set(shown(alma)) == {NEW, OLD}
     assert alma.reconcile().compared == 0, "what a person restored stays"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ..errors import ALMAError
+from ..operations import act_as
 from .derive import Call, Command, UsageError, build_parser, list_completions, rename_command
 from .render import Output, format_json
 
@@ -83,7 +84,7 @@ def _run(words: list[str], warnings: logging.Handler) -> int:
         logging.getLogger("alma").addHandler(warnings)
     out = Output(as_json=args.json, color=not args.no_color)
     try:
-        with ExitStack() as stack:
+        with ExitStack() as stack, act_as("cli"):
             call = Call(args, out, stack)
             if command.operation and command.requires:
                 # A missing argument is reported before any file is read.

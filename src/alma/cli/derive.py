@@ -54,6 +54,14 @@ memories:
   explain      explain why a memory is retrieved for a task, or why not
   playbook     print everything learned as one page
 
+history:
+  history      list the changes of a memory
+  blame        find where a text comes from
+  diff         list how memories differ from an earlier time
+  undo         take back the last change
+  revert       take back one change and keep later ones
+  bisect       find the change after which a task is advised differently
+
 knowledge:
   ingest       import chat exports, coding-agent histories and documents
   learn-from   extract memories from a conversation or a text
@@ -114,7 +122,7 @@ NAMES = {
 }  # fmt: skip
 """Command-line names of parameters, where they differ."""
 IDS = {
-    "memory_id", "item_id", "parent_id", "blocked_by", "unblocked_by", "blocks", "session_id", "retrieval_id",
+    "memory_id", "change", "item_id", "parent_id", "blocked_by", "unblocked_by", "blocks", "session_id", "retrieval_id",
     "retrieved_memory_ids", "used_memory_ids", "delivery_id",
 }  # fmt: skip
 """Parameters that take ids, which may be shortened."""

@@ -501,7 +501,12 @@ def show_checkpoint(out: Output, checkpoint: Any) -> None:
 def show_change(out: Output, change: Any) -> None:
     """Print an entry of a history and the fields it changed."""
     who, why = change.by and f" by {change.by}", change.why and f": {change.why}"
-    out.line(f"{format_value(change.at)}  {change.verb}{who}{why}")
+    out.line(f"{format_value(change.at)}  {change.verb}{'' if change.change else who}{why}")
+    if change.change:
+        out.line(f"    {change.change}: {change.call or 'changed'}{who}", "dim")
+    for name, value in (("learned from", ", ".join(change.episodes)), ("takes back", change.reverts)):
+        if value:
+            out.line(f"    {name} {value}", "dim")
     for name in change.before | change.after:
         before, after = (format_field(name, one.get(name)) or "none" for one in (change.before, change.after))
         if not change.after and before == "none":
@@ -512,6 +517,48 @@ def show_change(out: Output, change: Any) -> None:
             out.line(f"    {part}")
 
 
+_MARKS = {"added": "+", "restored": "+", "removed": "-", "deleted": "-"}
+
+
+def show_difference(out: Output, difference: Any) -> None:
+    """Print how a memory differs, in the colors of a diff."""
+    mark = _MARKS.get(difference.what, "~")
+    color = {"+": "green", "-": "red"}.get(mark, "")
+    out.line(f"{mark} {difference.what} {difference.kind} {difference.id}", color)
+    is_reworded = difference.what == "reworded"
+    texts = (("- ", difference.before), ("+ ", difference.after)) if is_reworded else (("", difference.after),)
+    for sign, text in texts:
+        for row in wrap(text.replace("\n", ": "), max(20, out.width - 6)):
+            out.line(f"    {sign}{row}")
+
+
+def show_reverted(out: Output, reverted: Any) -> None:
+    """Print what was taken back, and how to redo it."""
+    verb = "took back" if reverted.undo else "would take back"
+    out.line(f"{verb} {reverted.call or 'a change'} of {format_value(reverted.at)} ({reverted.change})")
+    out.show(list(reverted.memories))
+    if reverted.undo:
+        out.line(f"To redo it: alma revert {reverted.undo}", "dim")
+
+
+def show_turning_point(out: Output, point: Any) -> None:
+    """Print the change after which a task is advised differently."""
+    who = f" by {point.by}" if point.by else ""
+    out.line(f"{format_value(point.at)}  {point.call or 'a change'}{who} ({point.change})")
+    for revision in point.revisions:
+        out.line(f"    {revision.verb} {revision.record}{revision.why and f': {revision.why}'}")
+    for title, ids in (("shown since then", point.gained), ("no longer shown", point.lost)):
+        if ids:
+            out.line(f"{title}: {', '.join(ids)}")
+    out.line(f"found with {count(point.retrievals, 'retrieval')}. To take it back: alma revert {point.change}", "dim")
+
+
+def show_author(out: Output, author: Any) -> None:
+    """Print a memory and the change that brought its text in."""
+    out.show(author.memory)
+    show_change(out, author.change)
+
+
 def show_diff(out: Output, text: str) -> None:
     """Print a diff in colors."""
     for row in text.split("\n"):
@@ -519,12 +566,15 @@ def show_diff(out: Output, text: str) -> None:
 
 
 SHOWN: dict[str, Callable[[Output, Any], None]] = {
+    "Author": show_author,
     "Built": show_build,
     "Change": show_change,
     "Checkpoint": show_checkpoint,
+    "Difference": show_difference,
     "EntityProfile": lambda out, profile: out.line(profile.text),
     "Erased": lambda out, erased: out.line(f"deleted {count(erased.count, 'checkpoint')}"),
     "Explanation": show_explanation,
+    "RevertedChange": show_reverted,
     "RetrievedMemories": show_retrieval,
     "Lesson": show_lesson,
     "Path": show_path,
@@ -533,6 +583,7 @@ SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "Report": show_calibration,
     "Run": lambda out, run: out.line(f"{run.status}  {run.run_id}  of {run.workflow_id}"),
     "Subgraph": show_subgraph,
+    "TurningPoint": show_turning_point,
     "Text": lambda out, answer: print(answer.text),
     "Why": show_why,
 }

@@ -30,6 +30,8 @@ TRACKED = frozenset((*MEMORY_KINDS, "turn", "strategy", "observation", "comparis
 REWRITTEN = "rewritten"  # The tag of a changeset that changed texts or fields that are filtered by.
 CALL: ContextVar[str] = ContextVar("alma_call", default="")
 """The name of the operation that runs."""
+ACTOR: ContextVar[str] = ContextVar("alma_actor", default="")
+"""Who runs it."""
 
 _FIELDS = "project agent user session status key provenance links tags valid_from valid_to superseded_by".split()
 _DERIVED = ("said",)  # The text of a conversation: its turns have it.
@@ -38,12 +40,22 @@ Was = Mapping[str, Any]
 
 @contextmanager
 def name_call(name: str) -> Iterator[None]:
-    """Let the changesets of all writes inside bear the name of an operation."""
-    token = CALL.set(name)
+    """Let the changesets of all writes inside bear the name of an operation; the outermost counts."""
+    token = CALL.set(CALL.get() or name)
     try:
         yield
     finally:
         CALL.reset(token)
+
+
+@contextmanager
+def act_as(actor: str) -> Iterator[None]:
+    """Let the changesets of all writes inside bear the name of an interface or of a token."""
+    token = ACTOR.set(actor)
+    try:
+        yield
+    finally:
+        ACTOR.reset(token)
 
 
 def make_changesets(tx: Transaction, reverts: str = "") -> list[Record]:
@@ -59,7 +71,9 @@ def make_changesets(tx: Transaction, reverts: str = "") -> list[Record]:
     engine, key, by_id = tx.engine, new_id(KINDS[CHANGESET].prefix), {one.id: one for one in fresh}
     changesets: list[Record] = []
     for (project, agent, user), was in places.items():
-        body = {"call": CALL.get(), "by": engine.actor, "was": was} | ({"reverts": reverts} if reverts else {})
+        body = {"call": CALL.get(), "by": engine.actor or ACTOR.get(), "was": was} | (
+            {"reverts": reverts} if reverts else {}
+        )
         # New turns are found by their conversation: long ones would make long lists.
         links = tuple(id for id, one in was.items() if one is not None or by_id[id].kind != "turn")
         is_rewritten = any(one and _is_rewritten(tx.read_stored(id), by_id[id]) for id, one in was.items())

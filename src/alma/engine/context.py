@@ -212,7 +212,7 @@ class Engine:
     events: EventHub = field(default_factory=EventHub)
     # Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active.
     may_approve: bool = True
-    actor: str = ""  # Who changes memories here: an interface, or the name of a token.
+    actor: str = ""  # Who changes memories here, such as upkeep; empty: whoever calls (`changes.act_as`).
 
     def may_activate(self, record: Record) -> bool:
         """Return whether this caller may make a record active."""

@@ -22,7 +22,7 @@ from ..types.query import Where
 from ..types.record import LIVE, Evidence, Origin, Record, Status, Trust, from_json, to_json
 from ..types.times import now, to_iso
 from .admit import clean
-from .changes import CHANGESET, check_changeset, name_call
+from .changes import CHANGESET, check_changeset, name_call, strip_changeset
 from .context import Engine
 from .erase import recount_group
 from .transaction import SALT_MARKER, Transaction, key_of_deleted, split_batches, write
@@ -316,6 +316,13 @@ def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust
     salts = tx.read_salts()
     salt_count = len(salts)
     for record in newest.values():
+        if record.kind == CHANGESET:
+            # What the records were before: nothing that a person counts.
+            gone = tx.find_deleted(record.body["was"])
+            links = tuple(id for id in record.links if id not in gone)
+            if record.id not in stored and trust is ImportTrust.OWN and links:
+                tx.put(replace(record, body=strip_changeset(record.body, gone, ()), links=links), exact=True)
+            continue
         existing, is_memory = stored.get(record.id), record.kind in READABLE_KINDS
         twin = same.get((record.project, record.kind, record.key), record.id)
         if trust is ImportTrust.NONE and not is_memory:

@@ -95,7 +95,7 @@ class ProjectMemories:
 
     def engine(self, project: str) -> Engine:
         """Return the engine for one project."""
-        return replace(self.alma.engine, project=project)
+        return replace(self.alma.engine, project=project, actor="claude-smart")
 
     def close(self) -> None:
         """Close the store if it was opened."""

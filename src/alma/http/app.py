@@ -57,7 +57,7 @@ from ..errors import (
 from ..events import deliver_in_background
 from ..listening import list_local_names
 from ..memory import ALMA
-from ..operations import DEEPEST, Operation, describe_unknown, operations
+from ..operations import DEEPEST, Operation, act_as, describe_unknown, operations
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
 from ..words import Health
@@ -320,7 +320,8 @@ class HttpService:
         call: RequestInfo = request.scope[CALL]
         assert call.token is not None
         checked = operation.check(await self._read_body(request))
-        arguments = limit_call(operation, checked, None, call.may_approve, call.token.name)
+        token = call.token
+        arguments = limit_call(operation, checked, None, call.may_approve, token.name)
         project = _read_project(request)
 
         def run() -> bytes:
@@ -330,7 +331,8 @@ class HttpService:
                 if operation.name != "health":
                     raise
                 return _write_json(plain(_describe_closed(call, project, error)))
-            result = plain(operation.run(alma, **arguments))
+            with act_as(token.name):
+                result = plain(operation.run(alma, **arguments))
             return _write_json(result if is_object(operation.returns) else {RESULT: result})
 
         async with self._limit(call.token.name, _AT_ONCE_PER_TOKEN):

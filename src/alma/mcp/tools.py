@@ -14,7 +14,7 @@ import mcp_types as types
 
 from ..errors import ConfigError, NotFoundError, ValidationError, unknown
 from ..memory import ALMA
-from ..operations import PROGRESS, Effect, Operation, describe_unknown, operations
+from ..operations import PROGRESS, Effect, Operation, act_as, describe_unknown, operations
 from ..projects import Roots, limit_call
 from ..schema import RESULT, plain, shape_answer
 from ..upkeep import list_declared_agents
@@ -86,7 +86,9 @@ class OperationTool:
         checked = self.operation.check(arguments, self.defaults)
         allowed = limit_call(self.operation, checked, self.roots, self.may_approve)
         progress = {} if report is None else {PROGRESS: report}
-        answer = shape_answer(self.operation.returns, self.operation.run(get_memory(), **allowed, **progress))
+        with act_as("mcp"):
+            result = self.operation.run(get_memory(), **allowed, **progress)
+        answer = shape_answer(self.operation.returns, result)
         if answer.keys() == {"text"}:
             text = str(answer["text"]) or "No memories yet."
         elif "prompt" in answer:
