@@ -136,7 +136,9 @@ def _connect(webhook: WebhookSettings) -> Iterator[socket.socket]:
     parts = urlsplit(webhook.url)
     host, end = parts.hostname or "", time.monotonic() + webhook.timeout
     # What is checked is what is connected to: a second look-up might give other addresses.
-    places: list[Any] = [one[4][:2] for one in socket.getaddrinfo(host, parts.port or parts.scheme, type=socket.SOCK_STREAM)]
+    places: list[Any] = [
+        one[4][:2] for one in socket.getaddrinfo(host, parts.port or parts.scheme, type=socket.SOCK_STREAM)
+    ]
     if not webhook.allow_private and not all(_is_public(str(place[0])) for place in places):
         raise PermissionError(f"{host} has a private address; to allow it, set `allow_private: true` for this webhook")
     for place in places:
@@ -176,7 +178,8 @@ def _load_tls() -> ssl.SSLContext:
 def _is_public(text: str) -> bool:
     address = ipaddress.ip_address(text)
     inner = getattr(address, "sixtofour", None) or address
-    return all(one.is_global and not one.is_multicast and not one.is_reserved for one in (address, inner))
+    special = address.is_multicast or address.is_reserved or getattr(address, "is_site_local", False)
+    return address.is_global and inner.is_global and not special
 
 
 # -- what waits

@@ -97,7 +97,7 @@ def _bury(tx: Transaction, record: Record) -> None:
     if stone is None or stone.status is not Status.ACTIVE:
         salts = tx.read_salts() or [os.urandom(16).hex()]
         tx.once(SALT_MARKER, {"value": salts}, project="")
-        tx.erased.append(record)
+        tx.erased += [record, *_find_orphans(tx, record)]
         body = {"record": record.id, "kind": record.kind, "salt": salts[0]}
         key = hash_key(salts[0], key_of_deleted(record))
         if stone is not None:
@@ -132,7 +132,8 @@ def _strip_changesets(tx: Transaction, record: Record) -> None:
     for delivery in tx.scan(Where(kinds={DELIVERY}, linked={record.id, *related})):
         # Its own events are not sent any more; those of lessons are sent without words that may be its.
         event = {**delivery.body["event"], "text": "", "why": ""}
-        status = Status.ARCHIVED if event["record"] == record.id else delivery.status
+        is_erased = event["record"] in {one.id for one in tx.erased}
+        status = Status.ARCHIVED if is_erased else delivery.status
         tx.update(delivery, body={**delivery.body, "event": event}, status=status)
 
 
@@ -244,9 +245,7 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
     ids = [record.id]
     if record.kind == MemoryType.EPISODE:
         ids += [turn.id for turn in find_turns(tx, record)]
-    group, sources = _find_group(tx, record)
-    if group is not None and not sources:
-        ids += [group.id, *(one.id for one in tx.get([lesson_id(group, kind) for kind in LESSONS]))]
+    ids += [one.id for one in _find_orphans(tx, record)]
     lines = [one.id for one in tx.find_changes(ids) if one.body["record"] in ids]
     lines += [one.id for one in tx.scan(Where(kinds={"comparison"}, linked=set(ids)))]
     lines += [one.id for one in tx.scan(Where(kinds={DELIVERY}, linked={*ids, *lines}))]
@@ -260,6 +259,12 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
             is_named_here = one.kind == "entity" and one.body["name"].casefold() not in other_text
             lone += [one] if len(one.links) == 1 and (is_of_turn or is_named_here) else []
     return list(dict.fromkeys((*ids, *lines, *_without_spoken_of(tx, lone))))
+
+
+def _find_orphans(tx: Transaction, record: Record) -> list[Record]:
+    """Return the strategy group that only this memory has formed, and its lessons."""
+    group, sources = _find_group(tx, record)
+    return [] if group is None or sources else [group, *tx.get([lesson_id(group, kind) for kind in LESSONS])]
 
 
 def _find_in_graph(tx: Transaction, sources: Collection[str]) -> list[Record]:

@@ -33,20 +33,19 @@ def derive_events(tx: Transaction, records: Iterable[Record]) -> list[MemoryEven
     change = next((one.key for one in stored if one.kind == CHANGESET), "")
     lines = {one.body["record"]: one for one in stored if one.kind == "change" and tx.is_new(one)}
     tx.get([one.id for one in tx.changed if one.version > 1], as_stored=True)
+    erased = {one.id: one for one in tx.erased}
     events = []
     for record in tx.changed:
         line = lines.get(record.id)
         type = _find_type(tx.read_stored(record.id), record, str(line.body["verb"]) if line else "")
-        if type in engine.events.wanted:
+        if type in engine.events.wanted and record.id not in erased:
             # A line that quotes another memory holds its words.
             why = str(line.body["why"]) if line and len(line.links) == 1 else ""
             events.append(describe_event(engine, type, record, change=change, why=shorten(why, _CHARS)))
-    if EventType.DELETED in engine.events.wanted:
-        erased = [one for one in tx.erased if one.kind in MEMORY_KINDS]
-        events += [
-            describe_event(engine, EventType.DELETED, one, user="", status="", version=0, text="", related=())
-            for one in erased
-        ]
+    blank: dict[str, Any] = {"user": "", "status": "", "version": 0, "text": "", "related": ()}
+    for record in erased.values() if EventType.DELETED in engine.events.wanted else ():
+        if record.kind in MEMORY_KINDS:
+            events.append(describe_event(engine, EventType.DELETED, record, **blank))
     return events
 
 
