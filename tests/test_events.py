@@ -70,7 +70,7 @@ def test_what_happens_to_a_fact_is_told_by_the_type(alma: ALMA) -> None:
     assert (first.kind, first.project, first.agent, first.user) == ("domain_knowledge", "test", "dev", "ana")
     assert (first.text, first.status, first.call) == ("Staging is db1", "active", "add_knowledge")
     assert changed.text == "Staging is db2"
-    assert first.change and first.change != changed.change
+    assert len({first.change, changed.change, ""}) == 3
     assert [one.version for one in events] == [1, 2, 3, 4, 5, 0]
     assert (deleted.text, deleted.user, deleted.why) == ("", "", "")
     assert len({one.id for one in events}) == len(events)
@@ -331,7 +331,7 @@ def test_nothing_is_written_for_nobody(alma: ALMA) -> None:
     alma.retrieve("Staging?", "dev")
     alma.delete(fact.id)
     assert read_outbox(alma) == []
-    assert alma.engine.events.wanted == frozenset()
+    assert not alma.engine.events.has_listeners
 
 
 def test_a_webhook_gets_the_types_it_names(alma: ALMA) -> None:

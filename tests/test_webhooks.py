@@ -65,12 +65,10 @@ class Receiver:
                     return
                 if answer == "slow":
                     time.sleep(0.2)
-                status = {"ok": 204, "slow": 200}.get(answer) or int(answer.split()[0])
+                status = {"ok": 204, "slow": 200}.get(answer) or int(answer)
                 self.send_response(status)
                 if status == 302:
                     self.send_header("Location", f"{outer.url}/elsewhere")
-                if "retry" in answer:
-                    self.send_header("Retry-After", "3600")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
@@ -142,7 +140,7 @@ def open_memory(tmp_path: Path, receiver: Receiver, clock: MovableClock) -> Iter
 def deliver_all(alma: ALMA, clock: MovableClock, rounds: int = 60) -> None:
     """Deliver until nothing waits, without waiting for the pauses."""
     for _ in range(rounds):
-        if not deliver_pending(alma).waiting:
+        if not deliver_pending(alma)["waiting"]:
             return
         clock.pass_hours(12)
     raise AssertionError(f"still waiting: {list_deliveries(alma)}")
@@ -173,7 +171,7 @@ def test_a_delivered_event_is_signed_and_leaves_the_outbox(open_memory: Open, re
     alma = open_memory()
     fact = alma.add_domain_knowledge("dev", "hosts", "Staging is bücher-db", user_id="ana")
     report = deliver_pending(alma)
-    assert (report.sent, report.waiting, report.failed, report.dead) == (1, 0, 0, 0)
+    assert (report["sent"], report["waiting"], report["failed"], report["dead"]) == (1, 0, 0, 0)
     [(headers, body, _)] = receiver.received
     event = json.loads(body)
     assert (event["type"], event["record"], event["text"]) == ("learned", fact.id, "Staging is bücher-db")
@@ -183,7 +181,7 @@ def test_a_delivered_event_is_signed_and_leaves_the_outbox(open_memory: Open, re
     assert headers["Content-Type"] == "application/json"
     assert headers["Host"] == receiver.url.split("/")[2]
     assert list_deliveries(alma) == []
-    assert deliver_pending(alma).sent == 0
+    assert deliver_pending(alma)["sent"] == 0
 
 
 def test_a_bad_receiver_gets_everything_in_order(open_memory: Open, receiver: Receiver, clock: MovableClock) -> None:
@@ -217,9 +215,9 @@ def test_a_later_event_of_a_memory_waits_for_the_earlier(
     receiver.behave = lambda number, event: "500" if event["record"] == one and number < 3 else "ok"
     alma.update(one, fact="Staging is db2")
     report = deliver_pending(alma)
-    assert (report.sent, report.failed, report.waiting) == (1, 1, 2)
+    assert (report["sent"], report["failed"], report["waiting"]) == (1, 1, 2)
     assert [event["record"] for event in receiver.list_events()] == [one, other]
-    assert deliver_pending(alma).failed == 0
+    assert deliver_pending(alma)["failed"] == 0
     deliver_all(alma, clock)
     assert versions(receiver.list_events("ok")) == {one: [1, 2], other: [1]}
 
@@ -238,11 +236,9 @@ def test_events_with_ids_out_of_order_are_sent_by_version(open_memory: Open, rec
     assert [event["version"] for event in receiver.list_events()] == [1, 2, 3, 4, 5]
 
 
-def test_a_pause_grows_and_respects_what_the_receiver_asks(
-    open_memory: Open, receiver: Receiver, clock: MovableClock
-) -> None:
+def test_the_pause_after_a_failure_grows(open_memory: Open, receiver: Receiver, clock: MovableClock) -> None:
     alma = open_memory()
-    receiver.behave = lambda number, event: "503 retry" if number == 3 else "500"
+    receiver.behave = lambda number, event: "500"
     alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
     pauses = []
     for _ in range(4):
@@ -255,7 +251,7 @@ def test_a_pause_grows_and_respects_what_the_receiver_asks(
     assert 3 < pauses[0] < 8
     assert 14 < pauses[1] < 27
     assert 55 < pauses[2] < 105
-    assert 3590 < pauses[3] < 3610
+    assert 230 < pauses[3] < 410
 
 
 def test_a_receiver_that_answers_a_byte_at_a_time_is_cut_off(open_memory: Open, receiver: Receiver) -> None:
@@ -275,7 +271,7 @@ def test_a_redirect_is_not_followed(open_memory: Open, receiver: Receiver) -> No
     alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
     deliver_pending(alma)
     assert len(receiver.received) == 1
-    assert "302; redirects are not followed" in list_deliveries(alma)[0].error
+    assert list_deliveries(alma)[0].error == "the receiver answered 302"
 
 
 def test_a_receiver_that_hangs_does_not_stop_others(
@@ -287,7 +283,7 @@ def test_a_receiver_that_hangs_does_not_stop_others(
         alma.engine = replace(alma.engine, events=EventHub([replace(hook, url=slow.url), hook]))
         write_some(alma, count=3)
         report = deliver_pending(alma)
-        assert (report.sent, report.failed, report.waiting) == (9, 1, 9)
+        assert (report["sent"], report["failed"], report["waiting"]) == (9, 1, 9)
         assert len(slow.received) == 1  # It would hang for the others, too.
     finally:
         slow.close()
@@ -309,13 +305,13 @@ def test_dead_letters_appear_let_later_events_pass_and_can_be_retried(
     assert (dead.record, dead.event, dead.attempts, dead.state) == (one, "learned", 3, "dead")
     assert "500" in dead.error
     receiver.behave = lambda number, event: "ok"
-    assert deliver_pending(alma).sent == 0
+    assert deliver_pending(alma)["sent"] == 0
     with pytest.raises(NotFoundError, match="no dead delivery 'dlv_x'"):
         retry_deliveries(alma, "dlv_x")
     [again] = retry_deliveries(alma, dead.id)
     assert (again.state, again.attempts) == ("waiting", 0)
     assert retry_deliveries(alma) == []
-    assert deliver_pending(alma).sent == 1
+    assert deliver_pending(alma)["sent"] == 1
     assert list_deliveries(alma) == []
     assert receiver.list_events("ok")[-1]["version"] == 1
 
@@ -374,7 +370,7 @@ def test_two_dispatchers_keep_the_order_and_repeat_nothing(
     is_over = threading.Event()
 
     def dispatch(own: ALMA) -> None:
-        while not is_over.is_set() or deliver_pending(own).waiting:
+        while not is_over.is_set() or deliver_pending(own)["waiting"]:
             deliver_pending(own)
 
     threads = [threading.Thread(target=dispatch, args=(own,)) for own in (first, second, first)]
@@ -395,9 +391,9 @@ def test_the_lease_of_a_killed_dispatcher_ends(open_memory: Open, receiver: Rece
     [hook] = alma.engine.events.webhooks
     assert events.hold_lease(alma.engine, hook, "somebody", 21)
     report = deliver_pending(alma)
-    assert (report.sent, report.busy, report.waiting) == (0, 1, 1)
+    assert (report["sent"], report["busy"], report["waiting"]) == (0, 1, 1)
     clock.pass_hours(0.01)
-    assert deliver_pending(alma).sent == 1
+    assert deliver_pending(alma)["sent"] == 1
 
 
 def test_what_is_deleted_while_it_is_sent_does_not_come_back(open_memory: Open, receiver: Receiver) -> None:
@@ -451,7 +447,7 @@ def test_private_addresses_are_refused(
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **options: places)
     monkeypatch.setattr(socket, "create_connection", lambda *args, **options: pytest.fail("connected"))
     alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
-    assert deliver_pending(alma).failed == 1
+    assert deliver_pending(alma)["failed"] == 1
     assert "private address" in list_deliveries(alma)[0].error
 
 
@@ -474,7 +470,7 @@ def test_the_address_that_was_checked_is_the_one_connected_to(
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     monkeypatch.setattr(socket, "create_connection", connect)
     alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
-    assert deliver_pending(alma).failed == 1
+    assert deliver_pending(alma)["failed"] == 1
     assert (len(looked_up), connected) == (1, [(address, 443)])
 
 
@@ -493,12 +489,13 @@ def test_https_checks_the_name_of_the_receiver(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     receiver.server.socket = context.wrap_socket(receiver.server.socket, server_side=True)
-    monkeypatch.setattr(events, "_load_tls", lambda: ssl.create_default_context(cafile=certificate))
+    trusting = ssl.create_default_context(cafile=certificate)
+    monkeypatch.setattr(ssl, "create_default_context", lambda: trusting)
     port = receiver.server.server_address[1]
     for host, sent in (("localhost", 1), ("127.0.0.1", 0)):
         alma = open_memory(url=f"https://{host}:{port}/alma")
         alma.add_domain_knowledge("dev", "hosts", f"Staging is at {host}")
-        assert deliver_pending(alma).sent == sent
+        assert deliver_pending(alma)["sent"] == sent
     assert "certificate verify failed" in list_deliveries(alma)[0].error
     monkeypatch.undo()
     monkeypatch.setenv("HOOK_SECRET", SECRET)
@@ -510,7 +507,7 @@ def test_nothing_listens_there(open_memory: Open, receiver: Receiver) -> None:
         free.bind(("127.0.0.1", 0))
         alma = open_memory(url=f"http://127.0.0.1:{free.getsockname()[1]}/")
         alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
-        assert deliver_pending(alma).failed == 1
+        assert deliver_pending(alma)["failed"] == 1
     assert "cannot connect to 127.0.0.1" in list_deliveries(alma)[0].error
 
 
@@ -553,7 +550,7 @@ def test_a_webhook_is_configured(tmp_path: Path) -> None:
     [hook] = load(write_config(tmp_path, hooks)).webhooks
     assert (hook.events, hook.attempts, hook.timeout, hook.allow_private) == (["learned", "deleted"], 2, 10.0, False)
     with ALMA.from_config(tmp_path / ".alma" / "config.yaml") as alma:
-        assert alma.engine.events.wanted == {"learned", "deleted"}
+        assert alma.engine.events.webhooks == (hook,)
 
 
 def test_by_default_retrievals_and_ratings_are_not_sent(tmp_path: Path) -> None:
@@ -567,27 +564,32 @@ GOOD = 'url: "https://example.org/a", secret_env: HOOK_SECRET'
 @pytest.mark.parametrize(
     ("hooks", "problem"),
     [
-        ("{}", "webhooks must be a list"),
-        ("[3]", r"webhooks\[0\]: webhook must be a mapping"),
-        ("[{}]", r"webhooks\[0\]: url must be a URL such as"),
+        ("{url: x}", "webhooks must be a list"),
+        ("[3]", r"webhooks\[0\] must be a mapping"),
+        ("[{}]", "webhook: url must be a URL such as"),
         ('[{url: "https://example.org/a"}]', "secret_env must be the name of an environment variable"),
         (
             '[{url: "https://example.org/a", secret: abc}]',
-            r"unknown key 'secret' in webhook. Did you mean 'secret_env'",
+            r"unknown key 'secret' in webhooks.0.. Did you mean 'secret_env'",
         ),
         ('[{url: "example.org", secret_env: A}]', "url must be a URL"),
-        ('[{url: "ftp://example.org", secret_env: A}]', "url must be https"),
+        ('[{url: "ftp://example.org", secret_env: A}]', "url must be a URL"),
+        ('[{url: "https:///path", secret_env: A}]', "url must be a URL"),
+        ('[{url: "https://example.org/ a", secret_env: A}]', "url must be a URL"),
         ('[{url: "http://example.org", secret_env: A}]', "url must be https; http is for your own network"),
-        ('[{url: "https://u:p@example.org", secret_env: A}]', "must not contain a user name or password"),
+        ('[{url: "https://u:p@example.org", secret_env: A}]', "url must be a URL"),
         ('[{url: "https://example.org:99999/", secret_env: A}]', "url must be a URL"),
         ('[{url: "https://exämple.org/", secret_env: A}]', "url must be a URL"),
         ("[{url: 7, secret_env: A}]", "url must be a URL"),
         (f"[{{{GOOD}, events: [learnt]}}]", "unknown event 'learnt'. Did you mean 'learned'"),
         (f"[{{{GOOD}, events: learned}}]", "events must be a list of names from: learned, changed"),
-        (f"[{{{GOOD}, timeout: 0}}]", "timeout must be a number greater than 0"),
+        (f"[{{{GOOD}, timeout: 0}}]", "timeout must be 0 to 300 seconds"),
         (f"[{{{GOOD}, attempts: 1.5}}]", "attempts must be a whole number"),
         (f"[{{{GOOD}, allow_private: maybe}}]", "allow_private must be true or false"),
-        (f"[{{{GOOD}}}, {{{GOOD}}}]", "two webhooks have the same url"),
+        (f"[{{{GOOD}, timeout: .inf}}]", "timeout must be 0 to 300 seconds"),
+        (f"[{{{GOOD}, events: []}}]", "events must be a list of names"),
+        (f"[{{{GOOD}, events: [{{a: 1}}]}}]", "events must be a list of names"),
+        ('[{url: "https://example.org?key=1", secret_env: A}]', "url must be a URL"),
     ],
 )
 def test_a_wrong_webhook_is_refused(tmp_path: Path, hooks: str, problem: str) -> None:
@@ -620,7 +622,7 @@ def test_without_webhooks_nothing_is_sent(tmp_path: Path) -> None:
         assert deliver_in_background(alma) is alma
         assert threading.active_count() == threads
         report = deliver_pending(alma)
-        assert (report.sent, report.waiting) == (0, 0)
+        assert (report["sent"], report["waiting"]) == (0, 0)
         assert list_deliveries(alma) == []
 
 
@@ -629,7 +631,7 @@ def test_what_waits_for_a_webhook_that_was_removed_is_listed_and_not_sent(
 ) -> None:
     alma, other = open_memory(), open_memory(url=f"{receiver.url}&other=1")
     alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
-    assert deliver_pending(other).sent == 0
+    assert deliver_pending(other)["sent"] == 0
     assert [one.webhook for one in list_deliveries(other)] == [""]
     assert [one.webhook for one in list_deliveries(alma)] == [receiver.url.split("/alma")[0]]
 

@@ -144,13 +144,13 @@ def _find_restricted_settings(top: Mapping[str, Any], file: Path) -> list[str]:
 
 
 @contextmanager
-def _naming(place: Path | str) -> Iterator[None]:
-    """Prefix errors with the name of the file or the setting."""
+def _naming(file: Path) -> Iterator[None]:
+    """Prefix errors with the name of the file."""
     try:
         yield
     except (ConfigError, ValidationError) as error:
         kind = UntrustedConfigError if isinstance(error, UntrustedConfigError) else ConfigError
-        raise kind(f"{place}: {error}") from error
+        raise kind(f"{file}: {error}") from error
 
 
 def _read_file(file: Path) -> bytes:
@@ -265,6 +265,8 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         raise ConfigError(
             f"db_name must be a file name without folders, not {db_name!r}; set the folder in storage_dir"
         )
+    if not isinstance(webhooks := top.get("webhooks") or [], list):
+        raise ConfigError("webhooks must be a list, each item with `url` and `secret_env`")
     return _build(
         Config,
         "",
@@ -276,7 +278,10 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         encryption=_build_encryption(top.get("encryption"), base),
         **{name: _build_options(name, top.get(name), base) for name in _OPTIONS},
         model=_build_model(top.get("model"), base),
-        webhooks=_build_webhooks(top.get("webhooks")),
+        webhooks=tuple(
+            WebhookSettings(**_read_section(f"webhooks[{number}]", item, WebhookSettings.__slots__))
+            for number, item in enumerate(webhooks)
+        ),
         agents=tuple(agents.values()),
         settings=Settings(weights=weights, **retrieval, **learning),
     )
@@ -337,18 +342,6 @@ def _build_model(data: Any, base: Path) -> ModelSettings:
     if values.get("log") is not None:
         values["log"] = _under(base, _check("model.log", "str", values["log"]))
     return ModelSettings(**values)
-
-
-def _build_webhooks(data: Any) -> tuple[WebhookSettings, ...]:
-    if not isinstance(data, list | None):
-        raise ConfigError("webhooks must be a list, each item with `url` and `secret_env`")
-    webhooks = []
-    for number, item in enumerate(data or ()):
-        with _naming(f"webhooks[{number}]"):
-            webhooks.append(WebhookSettings(**_read_section("webhook", item, WebhookSettings.__slots__)))
-    if len({one.id for one in webhooks}) < len(webhooks):
-        raise ConfigError("two webhooks have the same url; keep one, with the events of both")
-    return tuple(webhooks)
 
 
 def _read_section(name: str, data: Any, valid: Sequence[str]) -> dict[str, Any]:

@@ -21,14 +21,14 @@ import socket
 import ssl
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import cache, partial
-from typing import Annotated, Any, Literal, NamedTuple
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from .engine.context import Engine, Subscriber
@@ -38,8 +38,6 @@ from .engine.upkeep import Progress, ignore_progress
 from .errors import ConfigError, NotFoundError
 from .memory import ALMA
 from .operations import About, Effect, Group
-from .retry import read_retry_after
-from .text import shorten
 from .types.events import DEFAULT_EVENTS, EventType, MemoryEvent, WebhookSettings
 from .types.kinds import EVERYWHERE
 from .types.query import Where
@@ -59,7 +57,7 @@ _PAUSE, _LONGEST_IDLE, _CLOSE_SECONDS = 1.0, 30.0, 5.0
 _STATES = {Status.ACTIVE: "waiting", Status.RETIRED: "dead"}
 
 
-def subscribe(alma: ALMA, handler: Subscriber, types: Iterable[str] = DEFAULT_EVENTS) -> Callable[[], None]:
+def subscribe(alma: ALMA, handler: Subscriber, types: Iterable[str] = DEFAULT_EVENTS) -> Callable[[], object]:
     """Call `handler` with each event of these types, after its change is stored; return the function that ends it.
 
     It hears what this memory object writes, in the thread of the writer. An exception is logged and changes nothing.
@@ -95,25 +93,16 @@ def read_secret(webhook: WebhookSettings) -> str:
 # -- one attempt
 
 
-class PostResult(NamedTuple):
-    """What became of one attempt."""
+def post_event(webhook: WebhookSettings, event: Mapping[str, Any]) -> tuple[str, bool]:
+    """Send an event to a webhook. Redirects are not followed, and proxies are not used.
 
-    error: str = ""  # Empty: the receiver accepted it.
-    wait: float = 0.0  # Seconds that the receiver asks to wait.
-    is_down: bool = False  # Other events would fail as well.
-
-
-def post_event(webhook: WebhookSettings, event: Mapping[str, Any]) -> PostResult:
-    """Send an event to a webhook. Redirects are not followed, and proxies are not used."""
+    Return the error, empty if the receiver accepted the event, and whether other events would fail as well.
+    """
     body = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
     parts = urlsplit(webhook.url)
-    headers = {
-        "Host": parts.netloc,
-        "Content-Type": "application/json",
-        "Alma-Event-Id": event["id"],
-        "Alma-Event-Type": event["type"],
-        "Alma-Signature": sign_body(read_secret(webhook), body, int(time.time())),
-    }
+    headers = {"Host": parts.netloc, "Content-Type": "application/json"}
+    headers |= {"Alma-Event-Id": event["id"], "Alma-Event-Type": event["type"]}
+    headers["Alma-Signature"] = sign_body(read_secret(webhook), body, int(time.time()))
     try:
         with _connect(webhook) as connected:
             connection = http.client.HTTPConnection(parts.hostname or "")
@@ -121,13 +110,9 @@ def post_event(webhook: WebhookSettings, event: Mapping[str, Any]) -> PostResult
             connection.request("POST", f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}", body, headers)
             response = connection.getresponse()
     except (OSError, http.client.HTTPException) as error:
-        return PostResult(shorten(str(error) or type(error).__name__, 300), is_down=True)
-    if 200 <= response.status < 300:
-        return PostResult()
-    hint = "; redirects are not followed" if 300 <= response.status < 400 else ""
-    wait = read_retry_after({"retry-after": response.headers.get("Retry-After", "")}) or 0.0
-    is_down = response.status in (429, 502, 503, 504)
-    return PostResult(f"the receiver answered {response.status}{hint}", min(wait, _LONGEST_PAUSE), is_down)
+        return str(error)[:300] or type(error).__name__, True
+    is_accepted = 200 <= response.status < 300
+    return "" if is_accepted else f"the receiver answered {response.status}", response.status in (429, 502, 503, 504)
 
 
 @contextmanager
@@ -136,14 +121,12 @@ def _connect(webhook: WebhookSettings) -> Iterator[socket.socket]:
     parts = urlsplit(webhook.url)
     host, end = parts.hostname or "", time.monotonic() + webhook.timeout
     # What is checked is what is connected to: a second look-up might give other addresses.
-    places: list[Any] = [
-        one[4][:2] for one in socket.getaddrinfo(host, parts.port or parts.scheme, type=socket.SOCK_STREAM)
-    ]
-    if not webhook.allow_private and not all(_is_public(str(place[0])) for place in places):
+    places: list[Any] = socket.getaddrinfo(host, parts.port or parts.scheme, type=socket.SOCK_STREAM)
+    if not webhook.allow_private and not all(_is_public(place[4][0]) for place in places):
         raise PermissionError(f"{host} has a private address; to allow it, set `allow_private: true` for this webhook")
     for place in places:
         with suppress(OSError):
-            connected = socket.create_connection(place, max(0.1, end - time.monotonic()))
+            connected = socket.create_connection(place[4][:2], max(0.1, end - time.monotonic()))
             break
     else:
         raise ConnectionError(f"cannot connect to {parts.netloc}")
@@ -153,7 +136,8 @@ def _connect(webhook: WebhookSettings) -> Iterator[socket.socket]:
     timer.start()
     try:
         if parts.scheme == "https":
-            connected = _load_tls().wrap_socket(connected, server_hostname=host, do_handshake_on_connect=False)
+            tls = ssl.create_default_context()
+            connected = tls.wrap_socket(connected, server_hostname=host, do_handshake_on_connect=False)
             connected.do_handshake()
         yield connected
     except (OSError, http.client.HTTPException):
@@ -168,11 +152,6 @@ def _connect(webhook: WebhookSettings) -> Iterator[socket.socket]:
 def _cut(connected: socket.socket) -> None:
     with suppress(OSError):
         socket.socket.shutdown(connected, socket.SHUT_RDWR)
-
-
-@cache
-def _load_tls() -> ssl.SSLContext:
-    return ssl.create_default_context()
 
 
 def _is_public(text: str) -> bool:
@@ -203,21 +182,16 @@ def list_waiting(engine: Engine, webhook: WebhookSettings) -> list[Record]:
     """Return the deliveries that wait for a webhook, oldest first; those of one memory in the order of its versions."""
     where = Where(kinds={DELIVERY}, keys={webhook.id}, statuses={Status.ACTIVE})
     waiting = sorted(engine.store.scan(where), key=lambda one: one.id)
-    by_record: defaultdict[str, list[Record]] = defaultdict(list)
-    # Ids that two processes made in the same moment may be out of order.
-    for one in sorted(waiting, key=lambda one: int(one.body["event"]["version"])):
-        by_record[one.body["event"]["record"]].append(one)
-    queues = {record: iter(own) for record, own in by_record.items()}
-    return [next(queues[one.body["event"]["record"]]) for one in waiting]
+    first = {one.body["event"]["record"]: one.id for one in reversed(waiting)}
+    # Not by id: two processes may have made ids in the same moment.
+    return sorted(waiting, key=lambda one: (first[one.body["event"]["record"]], one.body["event"]["version"]))
 
 
 def _is_due(engine: Engine, delivery: Record) -> bool:
     return bool(delivery.body["next_at"] <= to_micros(engine.clock()))
 
 
-def _deliver_to(
-    webhook: WebhookSettings, engine: Engine, progress: Progress, is_stopping: Callable[[], bool]
-) -> Counter[str]:
+def _deliver(webhook: WebhookSettings, engine: Engine, progress: Progress, is_over: Callable[[], bool]) -> Counter[str]:
     """Send what is due to one webhook; return how many were sent, failed, and became dead letters."""
     if not any(_is_due(engine, one) for one in list_waiting(engine, webhook)):
         return Counter()
@@ -233,89 +207,75 @@ def _deliver_to(
             if record in blocked or not _is_due(engine, one):
                 blocked.add(record)
                 continue
-            if is_stopping() or not hold(webhook.timeout + _MARGIN):
+            if is_over() or not hold(webhook.timeout + _MARGIN):
                 break
             # It may have been erased since it was listed.
             current = next(iter(engine.store.get([one.id])), None)
             if current is None or current.status is not Status.ACTIVE:
                 continue
-            result = post_event(webhook, current.body["event"])
-            if not result.error:
+            error, is_down = post_event(webhook, current.body["event"])
+            if not error:
                 engine.store.delete([current.id])
-                counts["sent"] += 1
-            elif _record_failure(engine, webhook, current, result):
-                counts["dead"] += 1
-            else:
-                counts["failed"] += 1
+            outcome = _record_failure(engine, webhook, current, error) if error else "sent"
+            counts[outcome] += 1
+            if outcome == "failed":
                 blocked.add(record)
             progress(number, len(waiting))
-            if result.is_down:
+            if is_down:
                 break
     finally:
         hold(0.0)
     return counts
 
 
-def _record_failure(engine: Engine, webhook: WebhookSettings, delivery: Record, result: PostResult) -> bool:
-    """Store when a delivery is sent again; return whether it is a dead letter now."""
+def _record_failure(engine: Engine, webhook: WebhookSettings, delivery: Record, error: str) -> str:
+    """Store when a delivery is sent again; return "failed", or "dead" if this was the last attempt."""
     attempts = delivery.body["attempts"] + 1
     pause = min(_FIRST_PAUSE * 4 ** (attempts - 1), _LONGEST_PAUSE) * random.uniform(0.75, 1.25)
-    next_at = to_micros(engine.clock() + timedelta(seconds=max(pause, result.wait)))
     status = Status.RETIRED if attempts >= webhook.attempts else Status.ACTIVE
+    noted = {"attempts": attempts, "next_at": to_micros(engine.clock()) + int(pause * 1e6), "error": error}
 
     def step(tx: Transaction) -> None:
         for current in tx.get([delivery.id]):
             if current.status is Status.ACTIVE:
-                values = {"attempts": attempts, "next_at": next_at, "error": result.error}
-                tx.update(current, body={**current.body, **values}, status=status)
+                tx.update(current, body={**current.body, **noted}, status=status)
 
     write(engine, step)
     if delivery.links and not engine.store.get(delivery.links):
         # The memory was erased between the reading and the writing of its delivery.
         engine.store.delete([delivery.id])
-    return status is Status.RETIRED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryReport:
-    """How many deliveries were sent, and how many wait."""
-
-    sent: int
-    failed: int
-    """Sent again later."""
-    dead: int
-    """Given up after the last attempt."""
-    waiting: int
-    busy: int
-    """Webhooks that another process is sending to."""
+    return "dead" if status is Status.RETIRED else "failed"
 
 
 @operation(Effect.CHANGES, "deliver_events", idempotent=True, for_models=False)
 def deliver_pending(
-    alma: ALMA, progress: Progress = ignore_progress, is_stopping: Callable[[], bool] = lambda: False
-) -> DeliveryReport:
-    """Send the events that wait to the configured webhooks. `alma serve` does so by itself."""
+    alma: ALMA, progress: Progress = ignore_progress, is_over: Callable[[], bool] = bool
+) -> dict[str, int]:
+    """Send the events that wait to the configured webhooks. `alma serve` does so by itself.
+
+    Returns how many were sent, failed (they are sent again later), are dead after their last attempt, and still wait.
+    `busy` is the number of webhooks that another process is sending to.
+    """
     engine, webhooks = alma.engine, alma.engine.events.webhooks
-    deliver = partial(_deliver_to, engine=engine, progress=progress, is_stopping=is_stopping)
+    deliver = partial(_deliver, engine=engine, progress=progress, is_over=is_over)
     # In threads: a receiver that hangs must not keep the others waiting.
     with ThreadPoolExecutor(max(1, len(webhooks))) as pool:
         counts = sum(pool.map(deliver, webhooks), Counter[str]())
-    waiting = sum(len(list_waiting(engine, one)) for one in webhooks)
-    return DeliveryReport(waiting=waiting, **{name: counts[name] for name in ("sent", "failed", "dead", "busy")})
+    counts["waiting"] = sum(len(list_waiting(engine, one)) for one in webhooks)
+    return {name: counts[name] for name in ("sent", "failed", "dead", "waiting", "busy")}
 
 
 def deliver_in_background(alma: ALMA) -> ALMA:
     """Send events to the configured webhooks until the memory is closed; return the memory."""
     hub, is_over = alma.engine.events, threading.Event()
-    for webhook in hub.webhooks:
-        read_secret(webhook)
+    list(map(read_secret, hub.webhooks))
 
     def run() -> None:
         pause = _PAUSE
         while not is_over.wait(pause):
             try:
-                report = deliver_pending(alma, is_stopping=is_over.is_set)
-                pause = min(2 * pause, _LONGEST_IDLE) if report.waiting and not report.sent else _PAUSE
+                report = deliver_pending(alma, is_over=is_over.is_set)
+                pause = min(2 * pause, _LONGEST_IDLE) if report["waiting"] and not report["sent"] else _PAUSE
             except Exception as error:  # noqa: BLE001 - what waits is sent by the next round
                 pause = _LONGEST_IDLE
                 _LOG.warning("could not send events to webhooks: %s", error)
@@ -397,6 +357,6 @@ def test_webhooks(alma: ALMA) -> list[Delivery]:
     tests = []
     for webhook in alma.engine.events.webhooks:
         id, now = new_id("evt"), to_iso(alma.engine.clock())
-        error = post_event(webhook, {"id": id, "type": "test", "project": alma.project_id, "at": now}).error
+        error = post_event(webhook, {"id": id, "type": "test", "project": alma.project_id, "at": now})[0]
         tests.append(Delivery(id, webhook.site, "test", "refused" if error else "accepted", error))
     return tests

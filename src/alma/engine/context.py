@@ -7,11 +7,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import Any
 
 from ..errors import BusyError, ConflictError, ScopeError, StorageError, ValidationError, unknown
 from ..forks import hold_at_fork
@@ -169,27 +167,24 @@ class EventHub:
 
     def __init__(self, webhooks: Sequence[WebhookSettings] = ()) -> None:
         self.webhooks = webhooks
-        self.wanted = frozenset(chain.from_iterable(one.events for one in webhooks))
         self.close: Callable[[], None] = lambda: None  # Ends what sends deliveries in the background.
-        self._subscribers: list[tuple[Subscriber, frozenset[str]]] = []
-        self._lock = hold_at_fork(threading.Lock())
+        self._subscribers: dict[object, tuple[Subscriber, frozenset[str]]] = {}
 
-    def subscribe(self, handler: Subscriber, types: Iterable[str] = DEFAULT_EVENTS) -> Callable[[], None]:
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anybody hears of events. Without, a write makes none."""
+        return bool(self.webhooks or self._subscribers)
+
+    def subscribe(self, handler: Subscriber, types: Iterable[str] = DEFAULT_EVENTS) -> Callable[[], object]:
         """Call `handler` with each event of these types from now on; return the function that ends it."""
-        entry = (handler, check_event_types(types))
-        self._change_subscribers(self._subscribers.append, entry)
-        return lambda: self._change_subscribers(self._subscribers.remove, entry)
-
-    def _change_subscribers(self, change: Callable[[Any], None], entry: Any) -> None:
-        with self._lock, suppress(ValueError):
-            change(entry)
-            types = [*(one.events for one in self.webhooks), *(types for _, types in self._subscribers)]
-            self.wanted = frozenset(chain.from_iterable(types))
+        key = object()
+        self._subscribers[key] = handler, check_event_types(types)
+        return lambda: self._subscribers.pop(key, None)
 
     def publish(self, events: Sequence[MemoryEvent]) -> None:
         """Call the subscribers with events that were stored. An exception of a subscriber is logged."""
         for event in events:
-            for handler, types in list(self._subscribers):
+            for handler, types in list(self._subscribers.values()):
                 try:
                     if event.type in types:
                         handler(event)

@@ -132,8 +132,7 @@ def _strip_changesets(tx: Transaction, record: Record) -> None:
     for delivery in tx.scan(Where(kinds={DELIVERY}, linked={record.id, *related})):
         # Its own events are not sent any more; those of lessons are sent without words that may be its.
         event = {**delivery.body["event"], "text": "", "why": ""}
-        is_erased = event["record"] in {one.id for one in tx.erased}
-        status = Status.ARCHIVED if is_erased else delivery.status
+        status = Status.ARCHIVED if any(event["record"] == one.id for one in tx.erased) else delivery.status
         tx.update(delivery, body={**delivery.body, "event": event}, status=status)
 
 
@@ -283,7 +282,7 @@ def _unlink_from_graph(tx: Transaction, ids: Collection[str]) -> list[str]:
 
 def _leave_graph(tx: Transaction, ids: Sequence[str]) -> list[str]:
     """Take memories that are erased now out of the graph; return the ids of what came from these memories alone."""
-    tx.erased += tx.engine.store.get(ids) if tx.engine.events.wanted else []
+    tx.erased += tx.engine.store.get(ids) if tx.engine.events.has_listeners else []
     return _unlink_from_graph(tx, ids)
 
 

@@ -6,7 +6,7 @@ change has its deliveries, and one that was not stored has none. `alma.events` s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..text import shorten
@@ -14,7 +14,7 @@ from ..types.events import EventType, MemoryEvent
 from ..types.kinds import KINDS, MEMORY_KINDS
 from ..types.record import LIVE, Record, Status, new_id
 from .admit import make_record
-from .changes import CALL, CHANGESET, describe_change
+from .changes import ACTOR, CALL, CHANGESET, describe_change
 
 if TYPE_CHECKING:
     from .context import Engine
@@ -24,53 +24,47 @@ DELIVERY = "delivery"
 _CHARS = 500
 
 
-def derive_events(tx: Transaction, records: Iterable[Record]) -> list[MemoryEvent]:
-    """Return one event for each memory that a transaction changes or erases, if its type is wanted.
+def derive_events(tx: Transaction, records: Sequence[Record]) -> list[MemoryEvent]:
+    """Return one event for each memory that a transaction changes or erases.
 
     `records` are those that the transaction stores, with its changesets.
     """
-    engine, stored = tx.engine, list(records)
-    change = next((one.key for one in stored if one.kind == CHANGESET), "")
-    lines = {one.body["record"]: one for one in stored if one.kind == "change" and tx.is_new(one)}
+    engine = tx.engine
+    change = next((one.key for one in records if one.kind == CHANGESET), "")
+    lines = {one.body["record"]: one for one in records if one.kind == "change" and tx.is_new(one)}
     tx.get([one.id for one in tx.changed if one.version > 1], as_stored=True)
-    erased = {one.id: one for one in tx.erased}
+    erased = {one.id: one for one in tx.erased if one.kind in MEMORY_KINDS}
     events = []
     for record in tx.changed:
         line = lines.get(record.id)
         type = _find_type(tx.read_stored(record.id), record, str(line.body["verb"]) if line else "")
-        if type in engine.events.wanted and record.id not in erased:
+        if type is not None and record.id not in erased:
             # A line that quotes another memory holds its words.
             why = str(line.body["why"]) if line and len(line.links) == 1 else ""
             events.append(describe_event(engine, type, record, change=change, why=shorten(why, _CHARS)))
     blank: dict[str, Any] = {"user": "", "status": "", "version": 0, "text": "", "related": ()}
-    for record in erased.values() if EventType.DELETED in engine.events.wanted else ():
-        if record.kind in MEMORY_KINDS:
-            events.append(describe_event(engine, EventType.DELETED, record, **blank))
-    return events
+    return events + [describe_event(engine, EventType.DELETED, record, **blank) for record in erased.values()]
 
 
 def describe_event(engine: Engine, type: EventType, record: Record, **fields: Any) -> MemoryEvent:
     """Return the event of a changed record, or of a retrieval."""
-    related: tuple[str, ...] = (
-        (record.superseded_by,) if record.superseded_by and record.status is Status.SUPERSEDED else ()
-    )
+    related: tuple[str, ...] = (record.superseded_by,) if record.superseded_by else ()
     text = "\n".join(KINDS[record.kind].passages(record.body))
     if record.kind not in MEMORY_KINDS:
         related, text = record.links, str(record.body.get("task", ""))
-    names = ("kind", "project", "agent", "user", "version")
-    values: dict[str, Any] = {name: getattr(record, name) for name in names} | {"status": str(record.status)}
+    names = ("kind", "project", "agent", "user", "status", "version")
+    values: dict[str, Any] = {name: getattr(record, name) for name in names} | {"type": type, "record": record.id}
     values |= {"text": shorten(text or str(record.body.get("title", "")), _CHARS), "related": related}
-    values |= {"at": engine.clock(), "by": engine.actor, "call": CALL.get()}
-    return MemoryEvent(**{"id": new_id("evt"), "type": type, "record": record.id, **values, **fields})
+    values |= {"by": engine.actor or ACTOR.get(), "call": CALL.get()}
+    return MemoryEvent(id=new_id("evt"), at=engine.clock(), **values | fields)
 
 
 def _find_type(before: Record | None, after: Record, verb: str) -> EventType | None:
     """Return what happened to a record. An explicit line of history decides, otherwise the difference."""
-    if after.kind == "retrieval":
-        return EventType.RETRIEVED if before is None else None
-    if after.kind == "comparison":
-        # It is tagged while it waits for a person.
-        return EventType.CONFLICT if EventType.CONFLICT in {*after.tags} - {*(before.tags if before else ())} else None
+    if after.kind == "retrieval" and before is None:
+        return EventType.RETRIEVED
+    if after.kind == "comparison" and EventType.CONFLICT in {*after.tags} - {*(before.tags if before else ())}:
+        return EventType.CONFLICT
     if after.kind not in MEMORY_KINDS:
         return None
     if verb == EventType.MERGED:

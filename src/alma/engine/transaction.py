@@ -285,7 +285,7 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
             _refuse_promotion(tx)
         if not tx.is_erasing:
             records = list({one.id: one for one in (*records, *make_changesets(tx, tx.reverts))}.values())
-        events = derive_events(tx, records) if engine.events.wanted else []
+        events = derive_events(tx, records) if engine.events.has_listeners else []
         records += make_deliveries(engine, events)
         # The first vectors decide which embedder a store speaks; later ones must agree.
         embedder = next((record.embedder for record in records if record.vectors), "")

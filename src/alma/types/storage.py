@@ -8,11 +8,8 @@ from pathlib import Path
 from ..errors import ConfigError
 
 
-def check_numbers(section: str, settings: object) -> None:
-    """Raise ConfigError unless the fields of a section that are numbers are greater than 0."""
+def _check_numbers(section: str, settings: object) -> None:
     for field in fields(settings):  # type: ignore[arg-type]
-        if str(field.type) not in ("int", "float"):
-            continue
         value, is_whole = getattr(settings, field.name), str(field.type) == "int"
         if isinstance(value, bool) or not isinstance(value, int if is_whole else (int, float)) or not value > 0:
             kind = "a whole number" if is_whole else "a number"
@@ -26,7 +23,7 @@ class CacheSettings:
     size: int = 20_000  # Records and hits of recent answers.
 
     def __post_init__(self) -> None:
-        check_numbers("cache", self)
+        _check_numbers("cache", self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +37,7 @@ class RetrySettings:
     rest: float = 10.0  # Seconds for which calls then fail at once, until one of them tries again.
 
     def __post_init__(self) -> None:
-        check_numbers("retry", self)
+        _check_numbers("retry", self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

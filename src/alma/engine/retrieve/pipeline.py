@@ -519,8 +519,7 @@ def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str |
     except BusyError:
         if not engine.notes.can_wait:
             raise
-        wanted = EventType.RETRIEVED in engine.events.wanted
-        events = [describe_event(engine, EventType.RETRIEVED, record)] if wanted else []
+        events = [describe_event(engine, EventType.RETRIEVED, record)]
         for one in (record, *make_deliveries(engine, events)):
             engine.notes.add(one)
         engine.events.publish(events)
