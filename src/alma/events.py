@@ -353,7 +353,7 @@ def retry_deliveries(
 
 @operation(Effect.READS, idempotent=False, for_models=False)
 def test_webhooks(alma: ALMA) -> list[Delivery]:
-    """Send a signed event of type `test` to each configured webhook."""
+    """Send a signed test event to each configured webhook."""
     tests = []
     for webhook in alma.engine.events.webhooks:
         id, now = new_id("evt"), to_iso(alma.engine.clock())

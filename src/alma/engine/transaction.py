@@ -286,7 +286,7 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         if not tx.is_erasing:
             records = list({one.id: one for one in (*records, *make_changesets(tx, tx.reverts))}.values())
         events = derive_events(tx, records) if engine.events.has_listeners else []
-        records += make_deliveries(engine, events)
+        records += make_deliveries(engine, events) if events else []
         # The first vectors decide which embedder a store speaks; later ones must agree.
         embedder = next((record.embedder for record in records if record.vectors), "")
         if embedder:
@@ -300,7 +300,8 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
             engine.store.put([*notes, *records])
             if notes:
                 engine.notes.settle(notes)
-            engine.events.publish(events)
+            if events:
+                engine.events.publish(events)
             return result
         except ConflictError as conflict:
             if time.monotonic() > deadline:
