@@ -29,6 +29,7 @@ from alma.embedders.hash import HashEmbedder
 from alma.engine.context import EventHub
 from alma.errors import ConfigError, NotFoundError, UntrustedConfigError
 from alma.events import deliver_in_background, deliver_pending, list_deliveries, retry_deliveries, verify_signature
+from alma.projects import Fence
 from alma.stores.sqlite import SQLiteStore
 from alma.types.events import EventType, WebhookSettings
 
@@ -324,6 +325,7 @@ from dataclasses import replace
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.engine.context import EventHub
+from alma.projects import Fence
 from alma.stores.sqlite import SQLiteStore
 from alma.types.events import WebhookSettings
 alma = ALMA(SQLiteStore(sys.argv[1]), HashEmbedder(), project_id="test")
@@ -718,3 +720,19 @@ def test_the_secret_stays_out_of_the_store(open_memory: Open, receiver: Receiver
     assert SECRET.encode() not in content
     assert b"path-key-1234" not in content
     assert os.environ["HOOK_SECRET"] == SECRET
+
+
+def test_a_token_of_one_project_may_judge_a_rule_of_all_projects_and_send_that(
+    open_memory: Open, receiver: Receiver
+) -> None:
+    alma = open_memory(events=("judged",))
+    rule = alma.add_rule("dev", "Always use tabs", reach="always", source="user")
+    alma.engine = replace(alma.engine, store=Fence(alma.engine.store, {"test"}))
+    alma.record_feedback(rule.id)
+    receiver.behave = lambda number, event: "500" if number == 0 else "ok"
+    assert deliver_pending(alma)["failed"] == 1
+    [delivery] = list_deliveries(alma)
+    assert (delivery.record, delivery.attempts) == (rule.id, 1)
+    alma.engine = replace(alma.engine, clock=lambda: datetime.now(UTC) + timedelta(hours=1))
+    assert deliver_pending(alma)["sent"] == 1
+    assert list_deliveries(alma) == []

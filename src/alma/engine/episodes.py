@@ -22,6 +22,7 @@ from ..types.times import to_iso
 from . import validate
 from .admit import clean, draft_record, embed_records
 from .context import Engine
+from .events import DELIVERY
 from .transaction import Transaction, write
 
 # So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands.
@@ -149,7 +150,9 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
     for id in Transaction(engine).find_tombstones(episodes):
         # Deleted while it was being written: what came after the deletion goes too.
         episodes[id] = replace(episodes[id], status=Status.RETIRED)
-        engine.store.delete([id, *(turn.id for turn in list_turns(engine, episodes[id]))])
+        outbox = engine.store.scan(Where(kinds={DELIVERY}, linked={id}))
+        turns = list_turns(engine, episodes[id])
+        engine.store.delete([id, *(one.id for one in (*turns, *outbox))])
     return [episodes[id] for id in ids]
 
 
