@@ -29,8 +29,11 @@ KINDS = ("statement", "conversation", "outcome", "retrieval", "usage", "feedback
 """The order of a day's events."""
 _DELETIONS = 12
 _RETURNS = 6  # How often a deleted meaning arrives again, from agents and imports.
+_WORDINGS = 4
+"""How many wordings of a base statement are stated; the others occur in conversations, and after a deletion. With more,
+the pairs of look-alikes would be too many for a model to be asked about."""
 _SORTS_A_DAY = 4
-_SHARES = {"outcome": 0.76, "retrieval": 0.05, "usage": 0.05, "feedback": 0.07, "statement": 0.0695}
+_SHARES = {"outcome": 0.8, "retrieval": 0.025, "usage": 0.025, "feedback": 0.08, "statement": 0.0695}
 _SOURCES = ("user", "agent", "import")
 _OPENING, _CLOSING = timedelta(hours=8), timedelta(hours=18)
 
@@ -183,10 +186,10 @@ def plan_year(texts: YearTexts, seed: int = SEED) -> Plan:
         near, update = texts.meanings.get(f"{base.id}/near"), texts.find_update(base)
         change = random.randrange(150, 280)
         wordings = random.sample(base.wordings, len(base.wordings))
-        half = (len(wordings) + 1) // 2
-        for owner, own in zip(base.owners, (wordings[:half], wordings[half:]), strict=True):
+        split = random.choice((2, 3))
+        for owner, own in zip(base.owners, (wordings[:split], wordings[split:_WORDINGS]), strict=True):
             if base.id in deleted and owner == base.owners[0]:
-                _plan_deletion(plan, random, base, owner, own, weight)
+                _plan_deletion(plan, random, base, owner, (*own, wordings[-1]), weight)
                 continue
             until = change if update else DAYS
             begin = random.randrange(0, 120)
@@ -199,8 +202,8 @@ def plan_year(texts: YearTexts, seed: int = SEED) -> Plan:
                 source = _draw_source(random, near)
                 plan.arrivals.append(Arrival(near, base.owners[0], text, day, DAYS, source, weight / 3))
         if update:
-            for owner, own in zip(base.owners, (update.wordings[:-1], update.wordings[-1:]), strict=True):
-                for number, text in enumerate(own):
+            for owner, later in zip(base.owners, (update.wordings[:-1], update.wordings[-1:]), strict=True):
+                for number, text in enumerate(later):
                     day = change + number * random.randrange(5, 25)
                     plan.arrivals.append(Arrival(update, owner, text, day, DAYS, "user", weight))
     plan.conversations = [_plan_conversation(texts, plan, random, number) for number in range(CONVERSATIONS)]
@@ -210,7 +213,7 @@ def plan_year(texts: YearTexts, seed: int = SEED) -> Plan:
 def _plan_deletion(
     plan: Plan, random: Random, base: Meaning, owner: str, wordings: Sequence[str], weight: float
 ) -> None:
-    """Let a person delete a meaning; afterwards only agents and imports repeat it, at last in a wording of its own."""
+    """Let a person delete a meaning; afterwards only agents and imports repeat it, in old and in new wordings."""
     day = random.randrange(150, 250)
     for text in wordings[:2]:
         first = random.randrange(0, 140)
@@ -238,15 +241,15 @@ def _plan_conversation(texts: YearTexts, plan: Plan, random: Random, number: int
     }
     removed = {(meaning.id, owner) for _, meaning, owner in plan.deletions}
     current = [one for one in plan.arrivals if one.day < day < one.until and (one.meaning.id, one.owner) not in removed]
-    mentioned = random.sample(current, min(random.randrange(3, 7), len(current)))
-    for one in mentioned:
+    chosen = random.sample(current, min(random.randrange(3, 7), len(current)))
+    mentioned = {random.choice(one.meaning.wordings): one.meaning.id for one in chosen}
+    for text in mentioned:
         place = random.randrange(len(pools["user"]))
-        pools["user"][place] = f"{random.choice(texts.talks['lead_ins'])} {one.text}"
-    spoken = [
-        ("user" if at % 2 == 0 else "agent", pools["user" if at % 2 == 0 else "agent"].pop()) for at in range(turns)
-    ]
+        pools["user"][place] = f"{random.choice(texts.talks['lead_ins'])} {text}"
+    speakers = [("user", "agent")[at % 2] for at in range(turns)]
+    spoken = [(speaker, pools[speaker].pop()) for speaker in speakers]
     said = " ".join(text for _, text in spoken)
-    mentions = tuple(one.meaning.id for one in mentioned if one.text in said)
+    mentions = tuple(id for text, id in mentioned.items() if text in said)
     agent, user = random.choice(texts.sorts)["agent"], random.choice(texts.users)
     at = BEGIN + timedelta(days=day)
     return Event(at, "conversation", f"talk-{number + 1:02}", agent, user, turns=tuple(spoken), mentions=mentions)
