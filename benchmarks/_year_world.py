@@ -24,7 +24,6 @@ PARTS = ("development", "held_out")
 DAYS = 365
 BEGIN = datetime(2025, 1, 1, tzinfo=UTC)
 SEED = 7
-CONVERSATIONS = 25
 KINDS = ("statement", "conversation", "outcome", "retrieval", "usage", "feedback", "deletion")
 """The order of a day's events."""
 _DELETIONS = 12
@@ -206,7 +205,7 @@ def plan_year(texts: YearTexts, seed: int = SEED) -> Plan:
                 for number, text in enumerate(later):
                     day = change + number * random.randrange(5, 25)
                     plan.arrivals.append(Arrival(update, owner, text, day, DAYS, "user", weight))
-    plan.conversations = [_plan_conversation(texts, plan, random, number) for number in range(CONVERSATIONS)]
+    plan.conversations = [_plan_conversation(texts, plan, random, number) for number in range(texts.talks["count"])]
     return plan
 
 
@@ -233,7 +232,7 @@ def _draw_source(random: Random, meaning: Meaning) -> str:
 
 def _plan_conversation(texts: YearTexts, plan: Plan, random: Random, number: int) -> Event:
     """Build a conversation from the sentence pools; a person mentions some statements that are current."""
-    day = 5 + number * (DAYS - 10) // CONVERSATIONS
+    day = 5 + number * (DAYS - 10) // texts.talks["count"]
     topic, small = random.choice(texts.talks["topics"]), texts.talks["small"]
     turns = random.randrange(20, 61)
     pools = {
@@ -269,7 +268,7 @@ def generate_events(texts: YearTexts, count: int, seed: int = SEED) -> Iterator[
     if count < plan.size:
         raise DataError(f"the fixed part of the year has {plan.size} events: ask for at least as many, not {count}")
     budgets = {kind: int(share * (count - plan.size)) for kind, share in _SHARES.items()}
-    budgets["conversation"] = min((count - plan.size) // 2000, 4 * CONVERSATIONS)
+    budgets["conversation"] = min((count - plan.size) // 2000, 4 * texts.talks["count"])
     budgets["outcome"] += count - plan.size - sum(budgets.values())
     weights = [0.25 if (BEGIN + timedelta(days=day)).weekday() >= 5 else 1.0 for day in range(DAYS)]
     ends = [share / sum(weights) for share in accumulate(weights)]
