@@ -73,6 +73,11 @@ def test_what_looks_alike_says_something_else(suffix: str) -> None:
             assert all(read_words(text) - base_words for text in meaning.wordings), meaning.id
 
 
+def test_the_documented_figures_are_about_these_texts() -> None:
+    page = Path(__file__).parents[2] / "docs" / "explanation" / "benchmarks.md"
+    assert TEXTS.sha256 in page.read_text(encoding="utf-8")
+
+
 def test_no_text_has_two_meanings() -> None:
     meanings = [*TEXTS.meanings.values(), *TEXTS.strategies.values()]
     counts = Counter(text.casefold().rstrip(".") for one in meanings for text in one.wordings)
