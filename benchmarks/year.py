@@ -35,9 +35,8 @@ from alma.text import normalise
 from alma.types.kinds import AntiPattern, Heuristic, Memory
 
 from . import _report
-from ._data import DataError
 from ._plot import line_chart, stack_charts
-from ._year_replay import EVERYTHING, STATED, Snapshot, Table, TableComparer, YearReplay, owner_of, read_text
+from ._year_replay import EVERYTHING, STATED, Snapshot, Table, TableComparer, Truth, YearReplay, owner_of, read_text
 from ._year_world import DATA, PARTS, YearTexts, generate_events, load_year
 
 Figures = dict[str, Any]
@@ -119,21 +118,30 @@ def measure_merges(replay: YearReplay, memories: Mapping[str, Memory]) -> Figure
 
 
 def measure_returns(replay: YearReplay, memories: Mapping[str, Memory]) -> Figures:
-    """Count deleted meanings that are in use again, and outdated values that are still in use beside their update."""
-    active: dict[tuple[str, str], set[str]] = defaultdict(set)
+    """Count deleted and outdated meanings that are in use, and current ones that are not.
+
+    A candidate counts as in use only for current meanings: it waits for a person, and is not forgotten.
+    """
+    active: dict[Truth, set[str]] = defaultdict(set)
+    live: set[Truth] = set()
     for one in memories.values():
+        truth = (replay.find_truth(one), owner_of(one))
         if one.status == "active":
-            active[replay.find_truth(one), owner_of(one)].add(normalise(read_text(one)))
+            active[truth].add(normalise(read_text(one)))
+        if one.status in ("active", "candidate"):
+            live.add(truth)
     deleted = replay.ledger.deleted_meanings
     updated = [truth for truth in replay.ledger.texts if truth[0].endswith("/update")]
+    outdated = {(id.removesuffix("/update"), owner) for id, owner in updated}
+    current = replay.ledger.texts.keys() - outdated - deleted.keys()
     return {
+        "current meanings": len(current),
+        "current meanings that no memory in use says": len(current - live),
         "meanings deleted by a person": len(deleted),
         "deleted, back in the same words": sum(bool(active[truth] & texts) for truth, texts in deleted.items()),
         "deleted, back in other words": sum(bool(active[truth] - texts) for truth, texts in deleted.items()),
         "updates": len(updated),
-        "updates whose old value is still in use": sum(
-            bool(active[id.removesuffix("/update"), owner]) for id, owner in updated
-        ),
+        "updates whose old value is still in use": sum(bool(active[truth]) for truth in outdated),
     }
 
 
@@ -320,7 +328,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for has_upkeep in (True, False) if options.without else (True,):
             with _report.progress("a year", options.events, options.json) as tick:
                 runs.append(run_year(texts, options.events, has_upkeep=has_upkeep, table=table, tick=tick))
-    except (ALMAError, DataError) as error:
+    except ALMAError as error:
         print(f"year: {error}", file=sys.stderr)
         return 2
     report = {

@@ -254,6 +254,7 @@ def test_recorded_answers_merge_what_says_the_same(
         assert merged[f"wrong merges, {part}"] == 0
     assert merged["updates whose old value is still in use"] < plain["updates whose old value is still in use"]
     assert merged["statements lost"] == 0
+    assert plain["current meanings that no memory in use says"] == 0
 
     wrong = answer_prompts(prompts, few, tmp_path / "wrong.jsonl", is_right=False)
     table = year.join_answers(prompts, wrong)
