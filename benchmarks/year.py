@@ -294,7 +294,7 @@ def plot_year(runs: Sequence[Figures], path: Path) -> None:
     panels: dict[tuple[str, str], Callable[[Snapshot], dict[str, float]]] = {
         ("Active memories", "memories"): lambda one: {"": one.active},
         ("Duplicates", "share of stated memories"): lambda one: {
-            f" {part.replace('_', ' ')}": one.duplicates[f"stated, {part}"] for part in PARTS
+            part.replace("_", " "): one.duplicates[f"stated, {part}"] for part in PARTS
         },
         ("Size of the store", "MB"): lambda one: {"": one.file_bytes / 1e6},
     }
@@ -304,8 +304,9 @@ def plot_year(runs: Sequence[Figures], path: Path) -> None:
             series: dict[str, list[tuple[float, float]]] = defaultdict(list)
             for run in runs:
                 for snapshot in (Snapshot(**one) for one in run["snapshots"]):
-                    for name, value in read_values(snapshot).items():
-                        series[f"{run['name'].removesuffix(' upkeep')}{name}"].append((float(snapshot.day), value))
+                    for part, value in read_values(snapshot).items():
+                        name = f"{run['name'].removesuffix(' upkeep')}, {part}" if part else run["name"]
+                        series[name].append((float(snapshot.day), value))
             charts.append(Path(folder) / f"{number}.svg")
             line_chart(charts[-1], title, "day", label, series)
         stack_charts(path, "A year of use", charts)
