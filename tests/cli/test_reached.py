@@ -122,6 +122,7 @@ def _memories(call: Calls) -> None:
     call("playbook")
     call("health")
     call("update", fact, "fact=The window is shut")
+    call("promote", fact, "--to", "project")
     call("delete", fact, "--yes")
     call("erase-user", "ana", "--yes")
     call("forget", "--dry-run")
