@@ -23,6 +23,7 @@ from alma.engine.context import Settings, Weights
 from alma.operations import Operation, Parameter
 from alma.types import MemoryScope, Team, kinds
 from alma.types.asking import BudgetLimits, ModelSettings, Prices
+from alma.types.events import WebhookSettings
 from alma.types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
 ROOT = Path(__file__).parent.parent
@@ -82,13 +83,15 @@ def _help(parser: argparse.ArgumentParser) -> str:
 def keys() -> str:
     """Return every key of the configuration with its default."""
     rows = [
-        *_fields("", Config, skip=("agents", "teams", "model", "settings", "cache", "retry", "encryption")),
+        *_fields("", Config, skip=("agents", "teams", "model", "settings", "cache", "retry", "encryption", "webhooks")),
         *_fields("cache.", CacheSettings),
         *_fields("retry.", RetrySettings),
         *_fields("encryption.", EncryptionSettings),
         *_fields("model.", ModelSettings, skip=("prices", "budget")),
         *_fields("model.prices.", Prices),
         *_fields("model.budget.", BudgetLimits),
+        *_fields("webhooks[].", WebhookSettings, skip=("events",)),
+        ("webhooks[].events", "all but `judged` and `retrieved`"),
         *_fields("agents.NAME.", MemoryScope, skip=("agent_name",)),
         *_fields("teams.NAME.", Team, skip=("name",)),
     ]

@@ -18,6 +18,7 @@ from . import trust_register
 from .engine.context import Settings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
 from .types.asking import BudgetLimits, ModelSettings, Prices
+from .types.events import WebhookSettings
 from .types.query import MemoryScope, Scopes, Team
 from .types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
@@ -33,7 +34,7 @@ _DEEPEST = 32
 """Maximum nesting; the settings need five levels."""
 _WITH_TRUST = (
     *("storage_options", "vectors", "vector_options", "read_only", "cache", "retry", "encryption"),
-    *("embedding", "model", "teams"),
+    *("embedding", "model", "teams", "webhooks"),
 )
 _VALUES_WITHOUT_TRUST = {
     "storage": ("sqlite", "file"),
@@ -64,6 +65,7 @@ class Config:
     embedding_dim: int | None = None
     embedding: Mapping[str, object] = field(default_factory=dict)
     model: ModelSettings = field(default_factory=ModelSettings)
+    webhooks: tuple[WebhookSettings, ...] = ()
     agents: tuple[MemoryScope, ...] = ()
     teams: tuple[Team, ...] = ()
     default_agent: str | None = None
@@ -264,6 +266,8 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         raise ConfigError(
             f"db_name must be a file name without folders, not {db_name!r}; set the folder in storage_dir"
         )
+    if not isinstance(webhooks := top.get("webhooks") or [], list):
+        raise ConfigError("webhooks must be a list, each item with `url` and `secret_env`")
     return _build(
         Config,
         "",
@@ -275,6 +279,10 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         encryption=_build_encryption(top.get("encryption"), base),
         **{name: _build_options(name, top.get(name), base) for name in _OPTIONS},
         model=_build_model(top.get("model"), base),
+        webhooks=tuple(
+            WebhookSettings(**_read_section(f"webhooks[{number}]", item, WebhookSettings.__slots__))
+            for number, item in enumerate(webhooks)
+        ),
         agents=tuple(agents.values()),
         teams=_build_teams(top.get("teams")),
         settings=Settings(weights=weights, **retrieval, **learning),

@@ -149,6 +149,7 @@ class ALMA(Closeable):
 
     def close(self) -> None:
         """Close the store, after writing pending retrieval notes."""
+        self.engine.events.close()
         self.engine.notes.flush(self.engine.store)
         self.engine.store.close()
         if self.engine.encoder is not None:

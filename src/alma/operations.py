@@ -62,6 +62,7 @@ MODULES = {
     "knowledge": ("alma.extraction.learner", "alma.knowledge"),
     "graph": ("alma.graph.graph", "alma.graph.builder"),
     "rules": ("alma.rulefiles.exchange",),
+    "events": ("alma.events",),
 }
 """The groups in the order of the documentation, and the modules that declare the operations of each."""
 GROUPS = tuple(MODULES)

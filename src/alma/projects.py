@@ -16,7 +16,9 @@ from .domains import SCHEMA_KIND, apply_stored_schema, find_schema_record
 from .engine import validate
 from .engine.changes import CHANGESET
 from .engine.context import Notes, Settings
+from .engine.events import DELIVERY
 from .errors import ScopeError, ValidationError
+from .events import deliver_in_background
 from .operations import Operation, Parameter
 from .ports import Countable, Searchable, Store, Vacuumable
 from .types.kinds import EVERYWHERE
@@ -69,7 +71,7 @@ def open_configured(config: str | None) -> ALMA:
     """Open the memory of a configuration file; without one, of the configuration found from here up."""
     from .app import open_memory, read_config
 
-    return open_memory(read_config(config)[1])
+    return deliver_in_background(open_memory(read_config(config)[1]))
 
 
 class Projects:
@@ -163,7 +165,7 @@ class Fence:
         stored = {one.id: one for one in self._store.get(replaced)} if replaced else {}
         for one in records:
             old = stored.get(one.id)
-            if one.kind == CHANGESET and old is None and one.project == EVERYWHERE:
+            if one.project == EVERYWHERE and (one.kind == DELIVERY or (one.kind == CHANGESET and old is None)):
                 is_allowed = True
             elif old is not None and old.project == one.project == EVERYWHERE:
                 # Evidence of a rule for all projects may be updated here, but not its text.
@@ -184,7 +186,7 @@ class Fence:
     def delete(self, ids: Sequence[str]) -> int:
         """Delete records. Raise ScopeError for records of other projects."""
         for one in self._store.get(ids):
-            if one.project not in self._projects:
+            if one.project not in self._projects and (one.project, one.kind) != (EVERYWHERE, DELIVERY):
                 raise self._refusal(f"memory {one.id!r} also belongs to projects outside your scope")
         return self._store.delete(ids)
 

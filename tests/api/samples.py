@@ -168,6 +168,10 @@ SAMPLES: dict[str, Arguments] = {
     "graph_stats": lambda w: {"suggestions": 20},
     "export_rules": lambda w: {"to": "agents-md", "root": w.folder},
     "import_rules": lambda w: {"path": "AGENTS.md", "root": w.folder},
+    "deliver_events": lambda w: {},
+    "list_deliveries": lambda w: {"state": "dead"},
+    "retry_deliveries": lambda w: {},
+    "test_webhooks": lambda w: {},
 }
 
 BEFORE: dict[str, str] = {

@@ -96,7 +96,7 @@ class Calls:
 
 def test_every_operation_is_reached_by_a_command(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     call = Calls(monkeypatch, run)
-    for group in (_memories, _work, _sessions, _workflows, _knowledge, _graph, _rules, _domains):
+    for group in (_memories, _work, _sessions, _workflows, _knowledge, _graph, _rules, _domains, _webhooks):
         group(call)
     assert call.names == set(operations())
 
@@ -136,6 +136,13 @@ def _memories(call: Calls) -> None:
     call("confidence", "assess", "Slowly", "--task", "Deploy", *ops)
     call("confidence", "rank", "Slowly", "Fast", "--task", "Deploy", *ops)
     call("calibration")
+
+
+def _webhooks(call: Calls) -> None:
+    call("webhooks")
+    call("webhooks", "deliver")
+    call("webhooks", "retry")
+    call("webhooks", "test")
 
 
 def _work(call: Calls) -> None:

@@ -553,4 +553,8 @@ COMMANDS += [
     Command("confidence calibration", "calibration"),
     Command("stats", "stats"),
     Command("usage", "usage", matching=False),
+    Command("webhooks", "list_deliveries", key="deliveries", matching=False),
+    Command("webhooks deliver", "deliver_events", matching=False),
+    Command("webhooks retry", "retry_deliveries", "delivery_id?", "deliveries", matching=False),
+    Command("webhooks test", "test_webhooks", key="webhooks", matching=False),
 ]

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
@@ -18,6 +18,7 @@ from ..reading.local import LocalReader
 from ..reading.port import Comparer, Pair, Relation
 from ..text import passages
 from ..types import times
+from ..types.events import DEFAULT_EVENTS, MemoryEvent, WebhookSettings, check_event_types
 from ..types.kinds import MemoryType
 from ..types.query import MemoryScope, Scopes, is_space, visible_users
 from ..types.record import Record, Status, Trust, Vector
@@ -158,6 +159,39 @@ class Notes:
             self.waiting, self._pid = {}, os.getpid()
 
 
+Subscriber = Callable[[MemoryEvent], object]
+
+
+class EventHub:
+    """Who hears of events: subscribers in this process, and webhooks. All projects of a memory share one."""
+
+    def __init__(self, webhooks: Sequence[WebhookSettings] = ()) -> None:
+        self.webhooks = webhooks
+        self.close: Callable[[], None] = lambda: None  # Ends what sends deliveries in the background.
+        self._subscribers: dict[object, tuple[Subscriber, frozenset[str]]] = {}
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anybody hears of events. Without, a write makes none."""
+        return bool(self.webhooks or self._subscribers)
+
+    def subscribe(self, handler: Subscriber, types: Iterable[str] = DEFAULT_EVENTS) -> Callable[[], object]:
+        """Call `handler` with each event of these types from now on; return the function that ends it."""
+        key = object()
+        self._subscribers[key] = handler, check_event_types(types)
+        return lambda: self._subscribers.pop(key, None)
+
+    def publish(self, events: Sequence[MemoryEvent]) -> None:
+        """Call the subscribers with events that were stored. An exception of a subscriber is logged."""
+        for event in events:
+            for handler, types in list(self._subscribers.values()):
+                try:
+                    if event.type in types:
+                        handler(event)
+                except Exception:  # noqa: BLE001 - what was stored stays stored
+                    _LOG.exception("a subscriber failed on the event %s (%s)", event.id, event.type)
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """The store, embedder, scopes, settings and clock of one project."""
@@ -170,6 +204,7 @@ class Engine:
     clock: Clock = times.now
     reader: Comparer = field(default_factory=LocalReader)  # Compares texts that are written: strategies, facts.
     notes: Notes = field(default_factory=Notes)
+    events: EventHub = field(default_factory=EventHub)
     # Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active.
     may_approve: bool = True
     actor: str = ""  # Who changes memories here, such as upkeep; empty: whoever calls (`changes.act_as`).

@@ -29,6 +29,7 @@ from ..types.record import Record, Status, Trust
 from .admit import author_of, clean, draft_record, embed_records, make_record, place_of, reword
 from .changes import make_changesets
 from .context import Engine
+from .events import derive_events, make_deliveries
 from .tombstones import MOST_COMPARED, Tombstones, hash_key, hold_back
 
 T = TypeVar("T")
@@ -50,6 +51,7 @@ class Transaction:
         self.engine = engine
         self.is_erasing = False  # Then no former values are stored: they are what is erased.
         self.reverts = ""  # The change that this one takes back.
+        self.erased: list[Record] = []  # What the caller erases once this is stored.
         # Ids of new records by the words that find them: the store cannot find them yet.
         self.unindexed: dict[tuple[str, ...], list[str]] = {}
         self._read: dict[str, Record | None] = {}
@@ -294,12 +296,14 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         tx = Transaction(engine)
         result = step(tx)
         records = list(tx._changed.values())
-        if not records:
+        if not records and not tx.erased:
             return result
         if not engine.may_approve:
             _refuse_promotion(tx)
         if not tx.is_erasing:
             records = list({one.id: one for one in (*records, *make_changesets(tx, tx.reverts))}.values())
+        events = derive_events(tx, records) if engine.events.has_listeners else []
+        records += make_deliveries(engine, events) if events else []
         # The first vectors decide which embedder a store speaks; later ones must agree.
         embedder = next((record.embedder for record in records if record.vectors), "")
         if embedder:
@@ -313,6 +317,8 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
             engine.store.put([*notes, *records])
             if notes:
                 engine.notes.settle(notes)
+            if events:
+                engine.events.publish(events)
             return result
         except ConflictError as conflict:
             if time.monotonic() > deadline:
