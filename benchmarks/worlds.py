@@ -2,6 +2,7 @@
 
     python -m benchmarks.worlds WORLDS.jsonl --dump prompts.jsonl       write the prompts for a model
     python -m benchmarks.worlds WORLDS.jsonl --answers answers.jsonl    score with a model's recorded answers
+    python -m benchmarks.worlds WORLDS.jsonl --shared                   let users find each other's memories
 
 Each line of the file is a world: memories stored over a year, questions with the memories they need and those that are
 out of date, and questions for which nothing should be shown. The worlds are split at random into two halves; parameters
@@ -22,6 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from alma import ALMA
+from alma.app import open_memory
+from alma.config import Config
+from alma.engine.context import Settings
 from alma.engine.upkeep import list_unresolved, read_pair, reconcile, split_pairs
 from alma.errors import ModelUnavailableError
 from alma.models.registry import Recorded
@@ -50,10 +54,12 @@ def add_memory(memory: ALMA, row: World) -> Any:
 class Replay:
     """A world in a memory."""
 
-    def __init__(self, world: World, folder: str) -> None:
+    def __init__(self, world: World, folder: str, *, is_shared: bool = False) -> None:
         self.clock = Clock()
         self.clock.set(datetime.fromisoformat(_BEGIN))
-        self.memory = ALMA.quickstart("world", storage_dir=folder, clock=self.clock)
+        settings = Settings(share_between_users=is_shared)
+        config = Config(project_id="world", storage_dir=Path(folder), settings=settings)
+        self.memory = open_memory(config, clock=self.clock)
         self.ids: dict[str, str] = {}
         for row in world["memories"]:
             self.clock.set(datetime.fromisoformat(row["at"]))
@@ -101,7 +107,9 @@ def dump_prompts(replay: Replay, reader: ModelReader) -> None:
             reader.compare([read_pair(pair) for pair in batch])
 
 
-def score_worlds(worlds: Sequence[World], reader: ModelReader | None, *, is_dump: bool) -> dict[str, Counter[str]]:
+def score_worlds(
+    worlds: Sequence[World], reader: ModelReader | None, *, is_dump: bool, is_shared: bool = False
+) -> dict[str, Counter[str]]:
     """Return the counts of each group; of the halves under their own names."""
     order = list(range(len(worlds)))
     random.Random(_SEED).shuffle(order)
@@ -109,7 +117,7 @@ def score_worlds(worlds: Sequence[World], reader: ModelReader | None, *, is_dump
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for number, world in enumerate(worlds):
         with tempfile.TemporaryDirectory() as folder:
-            replay = Replay(world, folder)
+            replay = Replay(world, folder, is_shared=is_shared)
             if reader is not None and is_dump:
                 dump_prompts(replay, reader)
                 continue
@@ -143,11 +151,12 @@ def main() -> None:
     parser.add_argument("worlds", type=Path)
     parser.add_argument("--dump", type=Path, help="a file for the prompts")
     parser.add_argument("--answers", type=Path, help="a file of recorded answers")
+    parser.add_argument("--shared", action="store_true", help="share memories between the users of a world")
     args = parser.parse_args()
     worlds = [json.loads(line) for line in args.worlds.read_text(encoding="utf-8").splitlines() if line.strip()]
     is_recorded = args.dump is not None or args.answers is not None
     reader = ModelReader(Recorded(args.answers, args.dump)) if is_recorded else None
-    print_scores(score_worlds(worlds, reader, is_dump=args.dump is not None))
+    print_scores(score_worlds(worlds, reader, is_dump=args.dump is not None, is_shared=args.shared))
 
 
 if __name__ == "__main__":

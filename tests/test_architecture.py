@@ -163,12 +163,12 @@ for _feature in FEATURES:
 # Inside the engine, too: a module imports those of its own step and of earlier ones.
 ENGINE_STEPS = (
     {"evidence", "redact", "validate", "context", "escape"},
-    {"admit", "changes", "events", "transaction", "view"},
+    {"admit", "changes", "events", "tombstones", "transaction", "view"},
     {"search", "past"},
     {"episodes", "facts", "outcomes"},
-    {"erase", "rules", "predict", "retrieve"},
+    {"erase", "proof", "rules", "predict", "retrieve"},
     {"edit", "observations", "coding_sessions", "prompt"},
-    {"upkeep", "consolidate", "conflicts", "sharing", "transfer", "team"},
+    {"upkeep", "consolidate", "conflicts", "promotion", "transfer", "team"},
     {"history"},
 )
 # Only these may look inside a memory: faces go through its operations.

@@ -46,6 +46,7 @@ HOSTILE = {
     "options of a store": "storage_options: {read_only: false}",
     "another store": "storage: memory",
     "to share between users": "learning: {share_between_users: true}",
+    "teams": "teams: {backend: {agents: [dev], users: {alice: lead}}}",
     "a store beside .alma": "storage_dir: data",
     "a store in the folder itself": "storage_dir: .",
     "a store among the hooks of git": "storage_dir: .git/hooks",

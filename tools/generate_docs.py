@@ -21,7 +21,7 @@ from alma.cli.derive import build_parser
 from alma.config import Config
 from alma.engine.context import Settings, Weights
 from alma.operations import Operation, Parameter
-from alma.types import MemoryScope, kinds
+from alma.types import MemoryScope, Team, kinds
 from alma.types.asking import BudgetLimits, ModelSettings, Prices
 from alma.types.events import WebhookSettings
 from alma.types.storage import CacheSettings, EncryptionSettings, RetrySettings
@@ -83,7 +83,7 @@ def _help(parser: argparse.ArgumentParser) -> str:
 def keys() -> str:
     """Return every key of the configuration with its default."""
     rows = [
-        *_fields("", Config, skip=("agents", "model", "settings", "cache", "retry", "encryption", "webhooks")),
+        *_fields("", Config, skip=("agents", "teams", "model", "settings", "cache", "retry", "encryption", "webhooks")),
         *_fields("cache.", CacheSettings),
         *_fields("retry.", RetrySettings),
         *_fields("encryption.", EncryptionSettings),
@@ -93,6 +93,7 @@ def keys() -> str:
         *_fields("webhooks[].", WebhookSettings, skip=("events",)),
         ("webhooks[].events", "all but `judged` and `retrieved`"),
         *_fields("agents.NAME.", MemoryScope, skip=("agent_name",)),
+        *_fields("teams.NAME.", Team, skip=("name",)),
     ]
     learning = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")
     for name, default in _fields("", Settings, skip=("weights",)):

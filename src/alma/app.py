@@ -51,6 +51,7 @@ def open_memory(config: Config, *, matching: bool = True, is_shared: bool = Fals
         embedder,
         project_id=config.project_id,
         agents=config.agents,
+        teams=config.teams,
         settings=config.settings,
         clock=clock,
         model=partial(_open_model, config.model),

@@ -19,7 +19,7 @@ from .engine.context import Settings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
 from .types.asking import BudgetLimits, ModelSettings, Prices
 from .types.events import WebhookSettings
-from .types.query import MemoryScope, Scopes
+from .types.query import MemoryScope, Scopes, Team
 from .types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ _DEEPEST = 32
 """Maximum nesting; the settings need five levels."""
 _WITH_TRUST = (
     *("storage_options", "vectors", "vector_options", "read_only", "cache", "retry", "encryption"),
-    *("embedding", "model", "webhooks"),
+    *("embedding", "model", "teams", "webhooks"),
 )
 _VALUES_WITHOUT_TRUST = {
     "storage": ("sqlite", "file"),
@@ -67,6 +67,7 @@ class Config:
     model: ModelSettings = field(default_factory=ModelSettings)
     webhooks: tuple[WebhookSettings, ...] = ()
     agents: tuple[MemoryScope, ...] = ()
+    teams: tuple[Team, ...] = ()
     default_agent: str | None = None
     """The default of --agent on the command line."""
     settings: Settings = field(default_factory=Settings)
@@ -283,8 +284,21 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
             for number, item in enumerate(webhooks)
         ),
         agents=tuple(agents.values()),
+        teams=_build_teams(top.get("teams")),
         settings=Settings(weights=weights, **retrieval, **learning),
     )
+
+
+def _build_teams(data: Any) -> tuple[Team, ...]:
+    teams = []
+    for name, settings in _check("teams", "Mapping[str, object]", {} if data is None else data).items():
+        label = f"teams.{name}"
+        own = _read_section(label, settings, Team.__slots__[1:])
+        roles = _check(f"{label}.users", "Mapping[str, object]", own.get("users") or {})
+        users = {user: _check(f"{label}.users.{user}", "str", role) if role else "" for user, role in roles.items()}
+        agents = _check(f"{label}.agents", "tuple[str, ...]", own.get("agents") or [])
+        teams.append(Team(_check("team name", "str", name), agents, users))
+    return tuple(teams)
 
 
 def _build_options(name: str, data: Any, base: Path) -> dict[str, object]:

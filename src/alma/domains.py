@@ -313,7 +313,9 @@ def apply_schema(alma: ALMA, schema: DomainSchema, *, strict: bool = True) -> AL
         min_occurrences_for_heuristic=schema.min_occurrences_for_heuristic,
         recency_half_life_days=schema.confidence_decay_days,
     )
-    alma.engine = replace(engine, scopes=SchemaScopes(engine.scopes.agents, schema), settings=settings)
+    alma.engine = replace(
+        engine, scopes=SchemaScopes(engine.scopes.agents, schema, teams=engine.scopes.teams), settings=settings
+    )
     return alma
 
 
@@ -508,6 +510,7 @@ class DomainMemoryFactory(Closeable):
                 embedder or (engine.encoder.embedder if engine.encoder else None),
                 project_id=project_id,
                 agents=engine.scopes.agents.values() if agents is None else agents,
+                teams=engine.scopes.teams,
                 settings=engine.settings,
                 clock=engine.clock,
             )
@@ -515,7 +518,8 @@ class DomainMemoryFactory(Closeable):
             return ALMA(storage, embedder, project_id=project_id, agents=agents or ())
         alma = open_default(project_id) if storage is None else open_quickstart(project_id, storage)
         if agents is not None:
-            alma.engine = replace(alma.engine, scopes=Scopes({scope.agent_name: scope for scope in agents}))
+            declared = {scope.agent_name: scope for scope in agents}
+            alma.engine = replace(alma.engine, scopes=Scopes(declared, teams=alma.engine.scopes.teams))
         return alma
 
     def _drop(self, alma: ALMA) -> None:

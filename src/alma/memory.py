@@ -16,6 +16,7 @@ from .engine.context import Encoder, Engine, Settings
 from .engine.edit import FeedbackReport
 from .engine.history import Difference, RevertedChange, Revision, TurningPoint
 from .engine.outcomes import build_outcome, learn_outcomes
+from .engine.promotion import promote_memory
 from .engine.retrieve.pipeline import Why, explain_retrieval, find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.retrieve.request import Level, Mode, Request
@@ -44,7 +45,7 @@ from .types.kinds import (
     Turn,
     UserPreference,
 )
-from .types.query import MemoryScope, Scopes, Where, visible_users
+from .types.query import MemoryScope, Scopes, Team, Where, visible_users
 from .types.record import Record, Status
 from .types.slice import MemorySlice
 from .words import Author, Change, Health, Match, Text, to_changes, to_deleted, to_erased, to_forgotten, to_retrieved
@@ -87,6 +88,7 @@ class ALMA(Closeable):
         *,
         project_id: str = "default",
         agents: Iterable[MemoryScope] = (),
+        teams: Iterable[Team] = (),
         settings: Settings | None = None,
         clock: Clock = times.now,
         model: Model | Callable[[Engine], Model | None] | None = None,
@@ -98,7 +100,7 @@ class ALMA(Closeable):
             store=store,
             project=validate.name("project_id", project_id),
             encoder=Encoder(embedder) if embedder is not None else None,
-            scopes=Scopes({scope.agent_name: scope for scope in agents}),
+            scopes=Scopes({scope.agent_name: scope for scope in agents}, teams=tuple(teams)),
             settings=settings or Settings(),
             clock=clock,
         )
@@ -500,6 +502,24 @@ class ALMA(Closeable):
         )
         return to_memory(record, self.engine.clock())
 
+    @operation(Effect.CHANGES, idempotent=True, for_models=False)
+    def promote(
+        self,
+        memory_id: words.MemoryId,
+        to: Annotated[Literal["agent", "team", "project"], About("who may read it; agent takes a promotion back")],
+        team: Annotated[str | None, About("which team, if its agent is in several", check=validate.name)] = None,
+    ) -> Memory:
+        """Let the agents of a team, or all agents of the project, read a memory of one agent.
+
+        Without a person's approval, only what was learned from outcomes of more than one agent, user or session can be
+        promoted. Returns the promoted memory.
+
+        Notes:
+            Heuristics, anti-patterns, facts and rules can be promoted; a user's memory stays theirs. `agent` becomes
+            `team:NAME` or `project:all`, and `metadata["promoted_from"]` is the agent that the memory came from.
+        """
+        return to_memory(promote_memory(self.engine, memory_id, to, team), self.engine.clock())
+
     @operation(Effect.ERASES, answer=to_deleted)
     def delete(self, memory_id: words.MemoryId) -> None:
         """Delete a memory permanently. It is not relearned. Only a person may delete what a person stated.
@@ -511,14 +531,21 @@ class ALMA(Closeable):
         edit.delete_memory(self.engine, memory_id)
 
     @operation(Effect.ERASES, idempotent=True, answer=to_erased)
-    def erase_user(self, user_id: Annotated[str, About("the user's id", check=validate.name)]) -> dict[str, int]:
+    def erase_user(
+        self,
+        user_id: Annotated[str, About("the user's id", check=validate.name)],
+        progress: upkeep.Progress = upkeep.ignore_progress,
+    ) -> dict[str, int]:
         """Delete everything that belongs to a user in this project, with its history, permanently.
+
+        `proof` says whether any record or byte is left.
 
         Notes:
             Deletes conversations, outcomes, lessons, rules, preferences, facts, retrieval notes and tombstones with
-            the user's id, then vacuums the store. Returns the number of deleted memories of each kind.
+            the user's id, then vacuums the store. Returns the number of deleted memories of each kind; the attribute
+            `proof` of the result is an `ErasureProof`.
         """
-        return erase.erase_user(self.engine, user_id)
+        return erase.erase_user(self.engine, user_id, progress)
 
     @operation(Effect.READS, answer=to_changes)
     def history(
@@ -733,6 +760,8 @@ class ALMA(Closeable):
         Includes the user's memories and shared memories; without `user_id`, shared memories only.
         """
         where = self._where(None, agent, visible_users(user_id), Status.ACTIVE)
+        if where.agents is not None:
+            where = replace(where, agents={*where.agents, *self.engine.scopes.spaces(*where.agents)})
 
         def newest(kind: type[M]) -> list[M]:
             records = self.engine.store.scan(replace(where, kinds={TYPES[kind]}), _PLAYBOOK)

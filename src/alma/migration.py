@@ -23,7 +23,9 @@ from pathlib import Path
 from . import stores
 from .app import open_store
 from .config import Config, load
-from .engine.transaction import EMBEDDER_MARKER, SALT_MARKER
+from .engine.context import Engine
+from .engine.tombstones import GUARDED
+from .engine.transaction import EMBEDDER_MARKER, SALT_MARKER, Transaction
 from .engine.upkeep import Progress, ignore_progress
 from .errors import EmbedderMismatchError, ReadOnlyError, StorageError, ValidationError, unknown
 from .ports import Countable, Searchable, Store
@@ -237,6 +239,10 @@ class Migration:
 
     def _write_records(self, records: Sequence[Record], digests: dict[str, bytes]) -> int:
         present = {record.id: record for record in self.target.get([record.id for record in records])}
+        if self.merge:
+            deleted = self._find_deleted([record for record in records if record.id not in present])
+            self.exempt |= deleted
+            records = [record for record in records if record.id not in deleted]
         puts, outdated = [], []
         for record in records:
             old = present.get(record.id)
@@ -262,6 +268,14 @@ class Migration:
             if puts:
                 self.target.put(puts)
         return len(puts)
+
+    def _find_deleted(self, records: Sequence[Record]) -> set[str]:
+        """Return the ids of memories that were deleted in the target: they do not come back with a merge."""
+        deleted: set[str] = set()
+        for project in {record.project for record in records}:
+            tx = Transaction(Engine(store=self.target, project=project))
+            deleted |= tx.find_buried([one for one in records if one.project == project and one.kind in GUARDED])
+        return deleted
 
     def _keeps_own(self, record: Record) -> bool:
         return self.merge or record.project == _SHARED

@@ -124,7 +124,7 @@ class Projects:
             engine,
             store=engine.store if bounds is None else Fence(engine.store, bounds),
             project=project,
-            scopes=Scopes(engine.scopes.agents),
+            scopes=Scopes(engine.scopes.agents, teams=engine.scopes.teams),
             settings=self._settings or engine.settings,
             may_approve=may_approve,
         )

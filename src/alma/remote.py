@@ -24,6 +24,7 @@ from .listening import is_local
 from .memory import ALMA, Forgotten
 from .operations import Operation, describe_unknown, operations
 from .schema import RESULT, TYPES, decode, plain
+from .types.query import visible_users
 from .types.slice import MemorySlice
 from .words import Change, Deleted, ErasedUser, ForgottenMemories, RetrievedMemories, Text, copy_fields
 
@@ -174,6 +175,8 @@ class RemoteALMA(ALMA):
                     places[_PLACES[type(one)]].append(one)
                 explanations = tuple(answer.explanations)
                 more = {"progressive": values["progressive"], "renderer": render_slice, "explanations": explanations}
+                others = {one.user_id for one in answer.memories} - visible_users(values["user_id"])
+                more |= {"owners": {user: user for user in others}, "opposed": ()}
                 return copy_fields(MemorySlice, answer, **more, **places)
             case ForgottenMemories():
                 return Forgotten(answer.ids)

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 from .engine import validate
+from .engine.proof import ErasureProof
 from .errors import ValidationError, unknown
 from .operations import About, Parameter, read_parameter
 from .schema import CLASSES, TYPES, list_options, plain
@@ -184,6 +185,7 @@ class ErasedUser:
     user_id: str
     counts: dict[str, int]
     """Number of deleted memories of each kind."""
+    proof: ErasureProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,9 +245,9 @@ def to_deleted(nothing: None, memory_id: str) -> Deleted:
     return Deleted(memory_id)
 
 
-def to_erased(counts: dict[str, int], user_id: str) -> ErasedUser:
+def to_erased(erased: Any, user_id: str) -> ErasedUser:
     """Return the answer to `erase_user`."""
-    return ErasedUser(user_id, counts)
+    return ErasedUser(user_id, dict(erased), erased.proof)
 
 
 def to_forgotten(forgotten: Any, dry_run: bool) -> ForgottenMemories:

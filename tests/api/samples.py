@@ -79,6 +79,7 @@ SAMPLES: dict[str, Arguments] = {
     "search": lambda w: {"query": "deploy window", "agent": AGENT},
     "explain": lambda w: {"memory_id": w.heuristic, "task": TASK, "agent": AGENT},
     "get": lambda w: {"memory_id": w.heuristic},
+    "promote": lambda w: {"memory_id": w.heuristic, "to": "project"},
     "update": lambda w: {"memory_id": w.fact, "fields": {"fact": "The deploy window is 8 to 18 h"}},
     "delete": lambda w: {"memory_id": w.fact},
     "erase_user": lambda w: {"user_id": "ana"},

@@ -127,6 +127,7 @@ def _memories(call: Calls) -> None:
     call("diff", "--since", "yesterday")
     call("bisect", "Deploy", *ops)
     call("revert", call("undo", fact)["undo"])
+    call("promote", fact, "--to", "project")
     call("delete", fact, "--yes")
     call("erase-user", "ana", "--yes")
     call("forget", "--dry-run")

@@ -337,5 +337,6 @@ def test_after_an_erasure_an_older_export_brings_back_outcomes_and_their_counts(
     assert (after.status, after.occurrence_count, after.success_count) == ("active", 3, 3)
     assert len(alma.list("outcome")) == 3
     state = everything(alma)
-    assert taken(alma, lines, trust=transfer.ImportTrust.OWN).known == count_memories(alma)
+    memories = [line for line in lines[1:-1] if json.loads(line)["kind"] != "changeset"]
+    assert taken(alma, lines, trust=transfer.ImportTrust.OWN).known == len(memories)
     assert everything(alma) == state, "repeated, the import changes nothing"

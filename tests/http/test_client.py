@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.api.samples import World
 
 from alma import ALMA, AsyncALMA
 from alma import remote as remote_module
+from alma.engine.context import Settings
 from alma.errors import (
     ALMAError,
     BusyError,
@@ -105,6 +107,14 @@ def test_a_progressive_retrieval_stays_so(remote: RemoteALMA, site: Site) -> Non
     remote.add_domain_knowledge("dev", "deployment", "The deploy window is 9 to 17 h")
     asked = {"task": "When is the deploy window?", "agent": "dev", "progressive": True}
     assert remote.retrieve(**asked).to_prompt() == site.alma.retrieve(**asked).to_prompt() != ""
+
+
+def test_a_prompt_names_the_owner_of_another_users_memory(remote: RemoteALMA, site: Site) -> None:
+    site.alma.engine = replace(site.alma.engine, settings=Settings(share_between_users=True))
+    remote.add_user_preference("ana", "food", "Lunch without mushrooms")
+    theirs = remote.retrieve("What does Ana want for lunch?", "dev", "ben").to_prompt()
+    assert theirs.startswith("### Preferences of other users\n- ana prefers: Lunch without mushrooms")
+    assert "ana prefers" not in remote.retrieve("What does Ana want for lunch?", "dev", "ana").to_prompt()
 
 
 def test_all_that_is_told_comes_back_as_it_is_held(remote: RemoteALMA, site: Site) -> None:

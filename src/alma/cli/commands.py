@@ -285,10 +285,7 @@ def delete(call: Call) -> Reply:
             "takes ID or --user, not both" if user else "requires ID, or --user to delete everything of a user"
         )
     if user is not None:
-        call.confirm(f"Delete everything of the user {user!r} in {call.alma.project_id} permanently?")
-        erased = call.run_typed("erase_user")
-        done = f"deleted everything of user {user!r}" if erased.counts else f"nothing is stored for user {user!r}"
-        return Reply(erased, done, erased.counts)
+        return erase(call)
     memory = call.run_typed("get")
     turns = [turn.id for turn in getattr(memory, "turns", ())]
     parts = f", with its {count(len(turns), 'turn')}" if turns else ""
@@ -296,6 +293,22 @@ def delete(call: Call) -> Reply:
     call.run("delete", memory_id=memory.id)
     gone = {"turns": turns} if hasattr(memory, "turns") else {}
     return Reply({"deleted": memory.id, **gone}, f"deleted {memory.id}{parts}")
+
+
+@command("erase", "erase_user", "--*")
+@YES
+def erase(call: Call) -> Reply:
+    """Delete everything of a user permanently, and prove that no byte of it is left. If something is, exit with 1."""
+    user = call.args.user_id
+    call.confirm(f"Delete everything of the user {user!r} in {call.alma.project_id} permanently?")
+    erased = call.run_typed("erase_user")
+    proof = erased.proof
+    done = f"deleted everything of user {user!r}" if erased.counts else f"nothing is stored for user {user!r}"
+    checked = f"looked at all records{''.join(f', {file}' for file in proof.files)}: "
+    checked += f"left are {', '.join(proof.left)}" if proof.left else "nothing is left"
+    return Reply(
+        erased, done, erased.counts, checked, f"not checked: {', '.join(proof.unchecked)}", code=int(bool(proof.left))
+    )
 
 
 @command("archive", "forget")
@@ -533,6 +546,7 @@ COMMANDS += [
     Command("undo", "undo", "memory_id? --*"),
     Command("revert", "revert"),
     Command("bisect", "bisect"),
+    Command("promote", "promote", "memory_id --*", "memory", "promoted"),
     Command("rules list", "list", "* !memory_type=rule", "rules", help="List rules, newest first."),
     Command("confidence assess", "assess_confidence"),
     Command("confidence rank", "rank_strategies"),

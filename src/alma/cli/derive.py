@@ -51,6 +51,7 @@ memories:
   add          add a fact, preference, heuristic, anti-pattern, rule or conversation
   update       change a memory's fields, status or tags
   delete       delete a memory, or everything that belongs to a user
+  promote      let a team, or all agents, read a memory of one agent
   explain      explain why a memory is retrieved for a task, or why not
   playbook     print everything learned as one page
 
@@ -76,6 +77,7 @@ maintenance:
   usage        show language model calls and their cost
   webhooks     list events that wait for a webhook, send them, and retry
   archive      archive memories that are faded and unused
+  erase        delete everything of a user and prove that nothing is left
   reconcile    ask a model which similar memories are outdated
   reindex      embed all records again with the configured embedder
   vacuum       remove all traces of deleted memories and free disk space
@@ -129,7 +131,7 @@ IDS = {
 MOMENTS = {"since", "until", "as_of", "older_than"}
 """Parameters that take times, also as `3d`, `2 weeks` or `yesterday`."""
 RENAMED = {
-    "calibration": "confidence calibration", "erase-user": "delete --user", "forget": "archive",
+    "calibration": "confidence calibration", "erase-user": "erase --user", "forget": "archive",
     "health": "doctor --quick", "initialize": "session prepare", "progress": "work progress",
     "shown": "feedback --shown", "wake-up": "session wake-up",
 }  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import ScopeError
 from ..text import fingerprint
-from ..types.kinds import KINDS
+from ..types.kinds import KINDS, PROMOTED_FROM
 from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
 from .context import Engine
 
@@ -125,9 +125,14 @@ def place_of(record: Record) -> dict[str, Any]:
     return {"agent": record.agent, "user": record.user, "project": record.project}
 
 
+def author_of(record: Record) -> str:
+    """Return the agent whose memory a record is, or was before it was promoted."""
+    return str(record.body.get(PROMOTED_FROM) or record.agent)
+
+
 def reword(engine: Engine, record: Record, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a record that change with its body: its text, vectors, key and links."""
-    kind, owner = KINDS[record.kind], (record.kind, record.agent, record.user, body)
+    kind, owner = KINDS[record.kind], (record.kind, author_of(record), record.user, body)
     [vectors] = engine.encode([kind.passages(body)])
     return {
         "body": body,

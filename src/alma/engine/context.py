@@ -20,7 +20,7 @@ from ..text import passages
 from ..types import times
 from ..types.events import DEFAULT_EVENTS, MemoryEvent, WebhookSettings, check_event_types
 from ..types.kinds import MemoryType
-from ..types.query import MemoryScope, Scopes
+from ..types.query import MemoryScope, Scopes, is_space, visible_users
 from ..types.record import Record, Status, Trust, Vector
 from .validate import number, whole
 
@@ -58,7 +58,7 @@ class Settings:
     # How many of a user's preferences, and of the rules in force, are shown without matching the task.
     max_preferences: int = 5
     keep_retrievals: bool = True
-    # Whether what is learned from one user's outcomes and words is shown to other users.
+    # Whether what one user stated, and what is learned from their outcomes, is found by the other users of a team.
     share_between_users: bool = False
 
     def __post_init__(self) -> None:
@@ -242,8 +242,14 @@ class Engine:
         """Return whether vectors of a text represent its meaning."""
         return self.encoder is not None and self.encoder.knows(text)
 
+    def find_visible(self, user: str | None) -> frozenset[str] | None:
+        """Return the users whose facts, preferences, lessons and outcomes a user may find; None: all users."""
+        return self.scopes.colleagues(user) if self.settings.share_between_users else visible_users(user)
+
     def agent(self, name: str) -> str:
         """Return the declared name of an agent."""
+        if is_space(name):
+            raise ScopeError(f"{name!r} is not an agent: memories have this name once they are promoted")
         declared = self.scopes.canonical(name)
         if declared is None:
             raise ScopeError(unknown("agent", name, self.scopes.known()))

@@ -112,10 +112,11 @@ def is_own(engine: Engine, record: Record) -> bool:
 
 def find_memory(engine: Engine, memory_id: str, other_kind: str = "") -> Record:
     """Return a memory of this project, or a record of one other kind, or raise NotFoundError."""
-    return _find(Transaction(engine), memory_id, other_kind)
+    return read_memory(Transaction(engine), memory_id, other_kind)
 
 
-def _find(tx: Transaction, memory_id: str, other_kind: str = "") -> Record:
+def read_memory(tx: Transaction, memory_id: str, other_kind: str = "") -> Record:
+    """Return a memory of this project, or a record of one other kind, as a transaction sees it."""
     record = tx.find(memory_id)
     is_other = record is not None and (record.kind, record.project) == (other_kind, tx.engine.project) and record.body
     if record is None or not (is_other or is_own(tx.engine, record)):
@@ -151,9 +152,9 @@ def update_memory(
     """Change a memory's own fields, as `check_fields` allows, its status or tags; its history keeps the old ones."""
 
     def step(tx: Transaction) -> Record:
-        record = _find(tx, memory_id)
+        record = read_memory(tx, memory_id)
         if fields or status is not None:
-            _refuse_overruling(engine, record, "change")
+            refuse_overruling(engine, record, "change")
         if status is Status.ACTIVE and not engine.may_approve:
             # Whether it waits for a person, or did when it was put away.
             past = [line.body["before"].get("status") for line in reversed(tx.read_history(record.id))]
@@ -179,6 +180,8 @@ def update_memory(
         if values.keys() - {"metadata"}:
             changes |= reword(engine, record, body)
             changes["provenance"] = _edited_by(record, editor)
+        if status is Status.ACTIVE and engine.may_approve:
+            tx.bring_back(replace(record, **{"body": body, **changes}))
         fresh = tx.update(record, **{"body": body, **changes})
         before = {name: record.body.get(name) for name in values} | {
             "status": str(record.status),
@@ -190,7 +193,7 @@ def update_memory(
     return write(engine, step)
 
 
-def _refuse_overruling(engine: Engine, record: Record, verb: str) -> None:
+def refuse_overruling(engine: Engine, record: Record, verb: str) -> None:
     """Raise ScopeError where a caller who may not approve would change or erase what a person said."""
     if not engine.may_approve and record.provenance.is_persons:
         raise ScopeError(
@@ -219,7 +222,7 @@ def delete_memory(engine: Engine, memory_id: str) -> None:
     If the process is killed, the same call finishes the work.
     """
     record = find_memory(engine, memory_id)
-    _refuse_overruling(engine, record, "delete")
+    refuse_overruling(engine, record, "delete")
     erase_memory(engine, record)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
@@ -25,11 +25,12 @@ from .context import Engine
 from .episodes import find_turns, remove_turn
 from .events import DELIVERY
 from .outcomes import add_error, lesson_id, settle_lessons, share_label
+from .proof import ErasureProof, list_pieces, prove_erased
+from .tombstones import hash_key, sketch_record
 from .transaction import (
     LESSONS,
     SALT_MARKER,
     Transaction,
-    hash_key,
     key_of_deleted,
     of_owner,
     split_batches,
@@ -51,14 +52,22 @@ def erase_memory(engine: Engine, record: Record) -> None:
     engine.store.delete(_find_remains(Transaction(engine), record))
 
 
-def erase_user(engine: Engine, user: str) -> dict[str, int]:
-    """Erase all records of a user in this project and return how many memories of each kind they were.
+class UserErasure(dict[str, int]):
+    """How many memories of each kind were erased; `proof` says what is left."""
+
+    proof: ErasureProof
+
+
+def erase_user(engine: Engine, user: str, progress: Callable[[int, int], None]) -> UserErasure:
+    """Erase all records of a user in this project, and look whether anything is left.
 
     They leave no tombstones. Outcomes that counted for a shared lesson are taken out of its count, and their words out
     of the lesson. Killed at any moment, the same call finishes the work.
     """
     counts: Counter[str] = Counter()
-    where = Where(kinds={MemoryType.OUTCOME}, projects={engine.project}, users={user})
+    everything = Where(projects={engine.project, EVERYWHERE}, users={user})
+    pieces = {piece for record in engine.store.scan(everything) for piece in list_pieces(record)}
+    where = replace(everything, kinds={MemoryType.OUTCOME}, projects={engine.project})
     for batch in split_batches([record for record in engine.store.scan(where) if record.links]):
         groups = engine.store.get(list({record.links[0] for record in batch}))
         shared = {group.id for group in groups if group.user != user}
@@ -66,20 +75,22 @@ def erase_user(engine: Engine, user: str) -> dict[str, int]:
             if record.links[0] in shared:
                 erase_memory(engine, record)
                 counts[record.kind] += 1
-    everything = Where(projects={engine.project, EVERYWHERE}, users={user})
     outbox = replace(everything, kinds={DELIVERY})
     # Nothing may be sent of a memory after the event of its deletion.
     engine.store.delete([record.id for record in engine.store.scan(outbox)])
     stored = [(record.id, record.kind) for record in engine.store.scan(everything)]
     for ids in split_batches([id for id, kind in stored if kind in READABLE_KINDS]):
         engine.store.delete(write(engine, partial(_leave_graph, ids=ids)))
-    for ids in split_batches([id for id, _ in stored]):
-        engine.store.delete(ids)
+    for start in range(0, len(stored), 256):
+        engine.store.delete([id for id, _ in stored[start : start + 256]])
+        progress(min(start + 256, len(stored)), len(stored))
     # One that was being sent meanwhile may have been written back.
     engine.store.delete([record.id for record in engine.store.scan(outbox)])
     counts.update(kind for _, kind in stored if kind in READABLE_KINDS)
     vacuum(engine)
-    return {str(kind): counts[kind] for kind in READABLE_KINDS if counts[kind]}
+    erased = UserErasure({str(kind): counts[kind] for kind in READABLE_KINDS if counts[kind]})
+    erased.proof = prove_erased(engine, user, pieces)
+    return erased
 
 
 def vacuum(engine: Engine) -> None:
@@ -98,12 +109,14 @@ def _bury(tx: Transaction, record: Record) -> None:
         salts = tx.read_salts() or [os.urandom(16).hex()]
         tx.once(SALT_MARKER, {"value": salts}, project="")
         tx.erased += [record, *_find_orphans(tx, record)]
-        body = {"record": record.id, "kind": record.kind, "salt": salts[0]}
+        sketch = sketch_record(tx.engine, record, salts[0])
+        body = {"record": record.id, "kind": record.kind, "salt": salts[0], "sketch": list(sketch or ())}
         key = hash_key(salts[0], key_of_deleted(record))
         if stone is not None:
             tx.update(stone, status=Status.ACTIVE, body=body, key=key)
         else:
-            tx.put(make_tombstone(tx.engine, record, body, key))
+            place = {"id": tombstone_id(record.id), "key": key, **place_of(record)}
+            tx.put(make_record(tx.engine, "tombstone", body, Origin.USER, **place))
     _regroup(tx, record)
     if record.kind == "turn":
         remove_turn(tx, record)
@@ -138,12 +151,6 @@ def _strip_changesets(tx: Transaction, record: Record) -> None:
 
 def _find_changesets(tx: Transaction, ids: Collection[str]) -> list[Record]:
     return tx.scan(Where(kinds={CHANGESET}, projects={tx.engine.project, EVERYWHERE}, linked=set(ids)))
-
-
-def make_tombstone(engine: Engine, record: Record, body: Mapping[str, Any], key: str) -> Record:
-    """Return the record that keeps a deleted record from being learned again."""
-    id = tombstone_id(record.id)
-    return make_record(engine, "tombstone", body, Origin.USER, id=id, key=key, **place_of(record))
 
 
 def _regroup(tx: Transaction, record: Record) -> None:

@@ -20,8 +20,10 @@ from ..text import fingerprint, normalise, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Origin, Record, Status, Trust
+from .admit import author_of
 from .context import Engine
 from .search import by_words
+from .tombstones import RESEMBLES
 from .transaction import Transaction, of_owner
 
 _ALIKE = 16
@@ -38,22 +40,17 @@ def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
     keys = {draft.key for draft in drafts if draft.key}
     where = Where(projects={engine.project}, keys=keys, statuses=_UNDELETED, kinds={draft.kind for draft in drafts})
     by_key = {record.key: record for record in tx.scan(where)} if keys else {}
-    stones = tx.find_tombstones(keys)
     records = []
     for draft in drafts:
-        stone, existing = stones.get(draft.key), by_key.get(draft.key)
-        # Deleted before, and now stated by somebody else: it stays a candidate until a person accepts it.
-        is_unwanted = stone is not None and draft.provenance.origin is not Origin.USER
+        existing = by_key.get(draft.key)
         if existing is None:
-            record = tx.put(replace(draft, status=Status.CANDIDATE) if is_unwanted else draft)
-            if stone is not None and not is_unwanted:
-                # A memory said again by its person is wanted again.
-                tx.update(stone, status=Status.RETIRED)
+            record = tx.put(draft)
         else:
             changes: dict[str, Any] = {"tags": tuple(dict.fromkeys((*existing.tags, *draft.tags)))}
             is_trusted = draft.provenance.trust is not Trust.UNTRUSTED and engine.may_activate(existing)
             if is_trusted and not tx.is_new(existing):
-                if not is_unwanted:
+                # A person's word that waits because it was deleted is not confirmed by others.
+                if draft.provenance.origin is Origin.USER or RESEMBLES not in existing.body.get("metadata", {}):
                     changes["status"] = Status.ACTIVE
                 if draft.provenance.weight > existing.provenance.weight:
                     # Stated by a more trusted source, it takes that source.
@@ -100,7 +97,9 @@ def _place_fact(tx: Transaction, record: Record, later: Collection[str], replace
     key = set(record.links)
     if record.status is not Status.ACTIVE or not (key or replaced or compare_texts):
         return ""
-    where = of_owner(tx.engine, record, record.kind, projects={record.project}, statuses={Status.ACTIVE})
+    # What the agent knew may have been promoted since.
+    place = {"projects": {record.project}, "agents": {record.agent, *tx.engine.scopes.spaces(record.agent)}}
+    where = of_owner(tx.engine, record, record.kind, statuses={Status.ACTIVE}, **place)
     keyed = [one for one in tx.scan(replace(where, linked=key)) if one.id not in later] if key else []
     same = _find_same(tx, record, where, later, keyed) if compare_texts else []
     for other in same:
@@ -139,6 +138,7 @@ def _find_same(
         other
         for other in tx.select(tx.engine.store.get([hit.id for hit in hits]), where)
         if other.id not in later
+        and author_of(other) == record.agent
         and not (record.links and other.links)
         and normalise(other.body[place]) == normalise(record.body[place])
         # One shared word in many is not worth a closer look.

@@ -289,7 +289,7 @@ def _revert_record(tx: Transaction, record: Record, was: Mapping[str, Any] | Non
         if _has_later_change(tx, record, was, changeset):
             fields.pop("updated_at", None)
         past = reword_past(tx.engine, record, replace(record, **fields))
-        fresh = tx.update(past, **({"updated_at": past.updated_at} if "updated_at" in fields else {}))
+        fresh = tx.update(past, updated_at=past.updated_at)
     if record.kind in MEMORY_KINDS and (was is None or was.keys() - _UNFILTERED):
         tx.add_history(fresh, "undone", why, {"status": str(record.status)})
     return fresh
@@ -300,8 +300,11 @@ def _has_later_change(tx: Transaction, record: Record, was: Mapping[str, Any], c
     names = {*was.keys() - _UNFILTERED - {"body"}}
     body_names = {*was.get("body", {}).get("set", {}), *was.get("body", {}).get("unset", ())}
     where = Where(kinds={CHANGESET}, projects={record.project}, linked={record.id})
-    after = tx.scan(replace(where, created_from=changeset.created_at))
-    later = sorted((one for one in after if one.id > changeset.id), key=lambda one: (one.created_at, one.id))
+    after = [one for one in tx.scan(replace(where, created_from=changeset.created_at)) if one.id > changeset.id]
+    reverted, keys = {one.body.get("reverts") for one in after}, {one.key for one in after}
+    # What was taken back since, and the taking back, cancel each other.
+    lasting = (one for one in after if one.key not in reverted and one.body.get("reverts") not in keys)
+    later = sorted(lasting, key=lambda one: (one.created_at, one.id))
     # From the oldest: its former values are what this change had left.
     for one in later:
         then = one.body["was"].get(record.id) or {}

@@ -24,7 +24,7 @@ from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.speech import quote_output
 from .admit import clean, draft_record
 from .context import Engine
-from .erase import make_tombstone
+from .erase import erase_memory
 from .escape import escape, find_suspicion, read_patterns
 from .rules import AGENT, is_old_fix
 from .transaction import Transaction, write
@@ -181,9 +181,7 @@ def explain_observation(tx: Transaction, record: Record, note: str) -> None:
 
 def delete_observation(engine: Engine, record: Record) -> None:
     """Erase an observation; the same repair is not recorded again."""
-    stone = make_tombstone(engine, record, {"record": record.id, "kind": record.kind}, record.key)
-    write(engine, lambda tx: tx.find(stone.id) or tx.put(stone))
-    engine.store.delete([record.id])
+    erase_memory(engine, record)
 
 
 def adopt_old_fixes(engine: Engine) -> None:

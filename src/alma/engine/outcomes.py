@@ -35,7 +35,7 @@ from .admit import draft_record, embed_records, make_record, place_of
 from .context import Engine
 from .evidence import WORKS, believe, choose_lesson, success_rate
 from .search import find_near
-from .transaction import LESSONS, Transaction, lesson_key, of_owner, strategy_of, tombstone_id, write
+from .transaction import LESSONS, Transaction, lesson_key, of_owner, strategy_of, write
 
 _LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
 BY_AGENT = Provenance(Origin.OUTCOME, Trust.TRUSTED)
@@ -244,7 +244,7 @@ def prepare_outcomes(engine: Engine, drafts: Sequence[OutcomeDraft]) -> list[Out
 
 def group_owner(engine: Engine, user: str) -> str:
     """Return whose strategy group an outcome or a lesson of a user counts for; empty: the group without a user."""
-    return "" if engine.settings.share_between_users else user
+    return user if engine.find_visible(user) else ""
 
 
 def record_outcomes(tx: Transaction, prepared: Sequence[OutcomeDraft]) -> list[Record]:
@@ -372,6 +372,7 @@ def _update_lesson(
         text = KINDS[lesson.kind].text(body)
         changes |= {"body": body, "text": text, "vectors": group.vectors, "embedder": group.embedder}
     fresh = tx.update(lesson, **changes)
+    status = fresh.status
     if status is lesson.status:
         return False
     ending = "faded" if lesson.kind == MemoryType.HEURISTIC else "withdrawn"
@@ -468,20 +469,6 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
     opposed = [one for one in tx.get([lesson_id(group, other)]) if one.status is Status.ACTIVE]
     # Against what a person said, an agent's word waits.
     is_outweighed = any(one.provenance.weight > weight for one in opposed)
-    for one in [] if is_outweighed else opposed:
-        # A strategy is recommended or warned of, never both.
-        tx.update(one, status=Status.ARCHIVED)
-        tx.add_history(one, "overruled", before={"status": str(one.status)})
-    # The tombstones of this lesson, and of one in the same words.
-    key = lesson_key(draft.kind, draft.agent, draft.user, draft.body)
-    same = [stone.id for stone in tx.find_tombstones([key]).values()]
-    stones = [stone for stone in tx.get([tombstone_id(id), *same]) if stone.status is Status.ACTIVE]
-    is_unwanted = bool(stones) and draft.provenance.origin is not Origin.USER
-    for stone in [] if is_unwanted else stones:
-        # A memory said again by its person is wanted again.
-        tx.update(stone, status=Status.RETIRED)
-    # Deleted memories do not come back by themselves: it waits for a person.
-    is_waiting = is_outweighed or (is_unwanted and not (existing and existing.status is Status.ACTIVE))
     values = {name: value for name, value in draft.body.items() if value}
     body = {**draft.body, **(readable_body(existing) if existing else {}), **values}
     tags = tuple(dict.fromkeys((*(existing.tags if existing else ()), *draft.tags)))
@@ -492,14 +479,19 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
         tags=tags,
         vectors=group.vectors,
         embedder=group.embedder,
+        agent=existing.agent if existing else draft.agent,
         id=id,
         key=id,
-        status=Status.CANDIDATE if is_waiting else Status.ACTIVE,
+        status=Status.CANDIDATE if is_outweighed else Status.ACTIVE,
         links=(group.id,),
         evidence=(existing or group).evidence.with_results_of(group.evidence),
         created_at=existing.created_at if existing else tx.engine.clock(),
     )
-    tx.put(record)
+    record = tx.put(record)
+    for one in opposed if record.status is Status.ACTIVE else ():
+        # A strategy is recommended or warned of, never both.
+        tx.update(one, status=Status.ARCHIVED)
+        tx.add_history(one, "overruled", before={"status": str(one.status)})
     if existing is not None:
         tx.add_history(record, "told again", before={name: existing.body.get(name) for name in body})
     return id

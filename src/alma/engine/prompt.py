@@ -17,6 +17,7 @@ from functools import lru_cache
 from ..errors import ValidationError
 from ..text import coverage, shorten, stems
 from ..types.kinds import (
+    PROMOTED_FROM,
     AntiPattern,
     DomainKnowledge,
     Episode,
@@ -28,6 +29,7 @@ from ..types.kinds import (
     UserPreference,
     is_learned_reason,
 )
+from ..types.query import is_space
 from ..types.record import QUOTED, Origin
 from ..types.slice import MemorySlice
 from ..types.speech import OUTPUT_LABEL, is_quoted_output, quote_output, sentences
@@ -68,11 +70,18 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
     """
     if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens <= 0:
         raise ValidationError(f"max_tokens must be a whole number greater than 0, not {max_tokens!r}")
-    heuristics, warnings = memories.heuristics, memories.anti_patterns
-    wishes = [*memories.preferences, *memories.rules, *memories.standing_rules]
-    sections: list[tuple[str, Sequence[Memory]]] = [
+    # A summary has the id of one memory, so there opposed lessons have a line each.
+    opposed = () if memories.progressive else memories.opposed
+    joined_ids = set[str]().union(*opposed)
+    heuristics = [one for one in memories.heuristics if one.id not in joined_ids]
+    warnings = [one for one in memories.anti_patterns if one.id not in joined_ids]
+    stated = [*memories.preferences, *memories.rules, *memories.standing_rules]
+    wishes = [one for one in stated if one.user_id not in memories.owners]
+    sections: list[tuple[str, Sequence[Memory | str]]] = [
         ("Stated by the user", [one for one in wishes if one.origin in _FROM_PERSON]),
         ("Other rules and preferences", [one for one in wishes if one.origin not in _FROM_PERSON]),
+        ("Preferences of other users", [one for one in stated if one.user_id in memories.owners]),
+        ("Agents disagree (learned from outcomes)", [_write_opposed(ids, memories) for ids in opposed]),
         ("What worked (learned from outcomes)", [one for one in heuristics if one.success_count]),
         ("Recommended (stated, not proven)", [one for one in heuristics if not one.success_count]),
         ("Avoid (learned from outcomes)", [one for one in warnings if one.occurrence_count]),
@@ -103,13 +112,13 @@ def _count_line(text: str) -> int:
     return count_tokens(text) + 1
 
 
-def _write_lines(items: Sequence[Memory], memories: MemorySlice, room: int) -> list[str]:
+def _write_lines(items: Sequence[Memory | str], memories: MemorySlice, room: int) -> list[str]:
     query = memories.query
     if memories.progressive:
-        return [f"- {_summarise(item, query)} [{item.id}]" for item in items]
+        return [f"- {_summarise(item, memories)} [{item.id}]" for item in items if isinstance(item, Memory)]
     conversations = [item for item in items if isinstance(item, Episode | Turn)]
     if not conversations:
-        return [_write_line(item, memories.heuristics) for item in items]
+        return [item if isinstance(item, str) else _write_line(item, memories) for item in items]
     limit = next(
         (
             chars
@@ -124,11 +133,11 @@ def _write_lines(items: Sequence[Memory], memories: MemorySlice, room: int) -> l
 # --- memories --------------------------------------------------------------------------------------
 
 
-def _write_line(memory: Memory, heuristics: Sequence[Heuristic]) -> str:
-    """Return the line of a memory; `heuristics` supply the evidence of the alternative that a warning names."""
-    words = _word_memory(memory)
+def _write_line(memory: Memory, memories: MemorySlice) -> str:
+    """Return the line of a memory of a slice, with its owner if it belongs to another user."""
+    words, owner = _word_memory(memory), _write_name(memories.owners.get(memory.user_id, ""))
     if _is_data(memory):
-        return f"- {quote_data(words, memory.origin, _DATA_CHARS)}{_annotate(memory)}"
+        return f"- {quote_data(words, memory.origin, _DATA_CHARS)}{_annotate(memory, owner=owner)}"
     match memory:
         case Heuristic():
             count = _count_results("worked", memory.success_count, memory.occurrence_count, memory.last_validated)
@@ -136,20 +145,21 @@ def _write_line(memory: Memory, heuristics: Sequence[Heuristic]) -> str:
                 f"{_say(one.strategy)} (worked {one.success_count} of {one.occurrence_count})" for one in memory.similar
             )
             line = _join(_say(memory.condition), _say(memory.strategy))
-            return f"- {line}{_annotate(memory, count)}{f'. Similar: {others}' if others else ''}"
+            return f"- {line}{_annotate(memory, count, owner=owner)}{f'. Similar: {others}' if others else ''}"
         case AntiPattern():
-            return f"- {_write_warning(memory, heuristics)}"
+            return f"- {_write_warning(memory, memories.heuristics, owner)}"
         case Outcome():
             took = f" in {memory.duration_ms / 1000:g} s" if memory.duration_ms else ""
             error = "" if memory.success else quote_output(memory.error_message or "").removeprefix(OUTPUT_LABEL)
             feedback = shorten(memory.user_feedback, _DATA_CHARS) if memory.user_feedback else ""
-            result = f"{memory.outcome}{took}{_annotate(memory)}{f': {_say(error)}' if error else ''}"
+            result = f"{memory.outcome}{took}{_annotate(memory, owner=owner)}{f': {_say(error)}' if error else ''}"
             line = f"{_say(memory.task_description)}: {_say(memory.strategy_used)} → {result}"
             return f"- {line}{f' Feedback: {_quote(feedback)}' if feedback else ''}"
         case UserPreference():
-            return f"- {_say(memory.preference)}{_annotate(memory, source=_NOTED.get(memory.origin, ''))}"
+            whose = f"{owner}{',' * (', ' in owner)} prefers: " if owner else ""
+            return f"- {whose}{_say(memory.preference)}{_annotate(memory, source=_NOTED.get(memory.origin, ''))}"
         case DomainKnowledge():
-            return f"- {_say(memory.fact)}{_annotate(memory)}"
+            return f"- {_say(memory.fact)}{_annotate(memory, owner=owner)}"
         case Rule():
             occasion = describe_occasion(memory.trigger, memory.rule)
             why = f"{_end_sentence(memory.rule)} Why: {_end_sentence(memory.why)}" if memory.why else _say(memory.rule)
@@ -157,7 +167,25 @@ def _write_line(memory: Memory, heuristics: Sequence[Heuristic]) -> str:
     raise TypeError(f"{type(memory).__name__} cannot be rendered as a line of a prompt")
 
 
-def _write_warning(memory: AntiPattern, heuristics: Sequence[Heuristic]) -> str:
+def _write_opposed(ids: Sequence[str], memories: MemorySlice) -> str:
+    """Return what agents, or users, found out about one strategy: "(`dev`: worked 5 of 6 times; `qa`: failed …)"."""
+    good = [one for one in memories.heuristics if one.id in ids]
+    bad = [one for one in memories.anti_patterns if one.id in ids]
+    results = [f"worked {one.success_count} of {one.occurrence_count} times" for one in good]
+    results += [f"failed {one.occurrence_count} of {one.trial_count} times" for one in bad]
+    names = [one.metadata[PROMOTED_FROM] if is_space(one.agent) else one.agent for one in (*good, *bad)]
+    if len(set(names)) == 1:
+        names = [memories.owners.get(one.user_id, "the user") for one in (*good, *bad)]
+    evidence = "; ".join(f"`{_write_name(name)}`: {result}" for name, result in zip(names, results, strict=True))
+    return f"- {_join(_say(good[0].condition), _say(good[0].strategy))} ({evidence})"
+
+
+def _write_name(name: str) -> str:
+    """Return a name, which is not quoted: it is short, and nothing in it can end a quotation."""
+    return escape(shorten(name, _NAME_CHARS)).translate(_INNER)
+
+
+def _write_warning(memory: AntiPattern, heuristics: Sequence[Heuristic], owner: str) -> str:
     """Return "Condition: avoid pattern (failed 2 of 2, last date: `error`). Instead: alternative (worked 3 of 3)."."""
     count = _count_results("failed", memory.occurrence_count, memory.trial_count, memory.last_seen)
     why = memory.why_bad
@@ -171,7 +199,8 @@ def _write_warning(memory: AntiPattern, heuristics: Sequence[Heuristic]) -> str:
     proof = f" (worked {proofs[0].success_count} of {proofs[0].occurrence_count})" if len(proofs) == 1 else ""
     instead = f" Instead: {_say(better).rstrip('.')}{proof}." if proof else f" Instead: {_end_sentence(better)}"
     avoid = _join(_say(memory.condition), "avoid" if memory.condition else "Avoid")
-    return f"{avoid} {_say(memory.pattern).rstrip('.')}{_annotate(memory, count)}.{reason}{instead if better else ''}"
+    evidence = _annotate(memory, count, owner=owner)
+    return f"{avoid} {_say(memory.pattern).rstrip('.')}{evidence}.{reason}{instead if better else ''}"
 
 
 def _count_results(verb: str, count: int, total: int, last: datetime) -> str:
@@ -213,24 +242,27 @@ def _is_data(memory: Memory) -> bool:
     return memory.origin in QUOTED and not isinstance(memory, Rule)
 
 
-def _summarise(memory: Memory, query: str) -> str:
+def _summarise(memory: Memory, memories: MemorySlice) -> str:
+    query = memories.query
     if isinstance(memory, Turn):
         return _quote_briefly(memory, query)
     if isinstance(memory, Episode):
         best = max(memory.turns, key=lambda turn: coverage(stems(query), stems(turn.text)), default=None)
         return _write_heading(memory) if best is None else _quote_briefly(best, query)
-    words = _word_memory(memory)
-    date = _annotate(memory) if type(memory) in _DATES or memory.newer else ""
+    words, owner = _word_memory(memory), _write_name(memories.owners.get(memory.user_id, ""))
+    date = _annotate(memory, owner=owner) if type(memory) in _DATES or memory.newer or owner else ""
     limit = _BRIEF_CHARS - len(date)
     is_data = _is_data(memory)
     return (quote_data(words, memory.origin, limit) if is_data else escape(shorten(words, limit))) + date
 
 
-def _annotate(memory: Memory, evidence: str = "", source: str = "") -> str:
-    """Return the evidence, or the date and source, in parentheses, with a mark if a newer look-alike is shown above."""
+def _annotate(memory: Memory, evidence: str = "", source: str = "", owner: str = "") -> str:
+    """Return the owner, if it is another user's, the evidence or date, and a mark if a newer one is shown above."""
     date = f"{getattr(memory, _DATES.get(type(memory), 'created_at')):%Y-%m-%d}"
     text = evidence or (f"{date}, {source}" if source else date)
-    return f" ({text}{f'; {_NEWER}' if memory.newer else ''})"
+    ending = "" if ", " in owner else "'s"
+    whose = f"{owner}{ending}; " if owner else ""
+    return f" ({whose}{text}{f'; {_NEWER}' if memory.newer else ''})"
 
 
 def _say(text: str) -> str:
@@ -283,8 +315,8 @@ def _write_heading(episode: Episode) -> str:
 
 
 def _write_speaker(turn: Turn) -> str:
-    """Return when and who. A name is not quoted, so it is short and has nothing in it that could end a quotation."""
-    return f"{turn.said_at.date()}, {escape(shorten(turn.speaker, _NAME_CHARS)).translate(_INNER)}"
+    """Return when and who."""
+    return f"{turn.said_at.date()}, {_write_name(turn.speaker)}"
 
 
 def excerpt_text(text: str, query: str, limit: int) -> str:

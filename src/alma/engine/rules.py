@@ -27,7 +27,7 @@ from ..types.kinds import EVERYWHERE, KINDS, LASTING, MACHINE_TAUGHT, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.speech import is_quoted_output, quote_output
-from .admit import clean, draft_record, embed_records, key_of, reword
+from .admit import author_of, clean, draft_record, embed_records, key_of, reword
 from .context import Engine
 from .erase import erase_memory
 from .events import DELIVERY
@@ -255,8 +255,9 @@ def _apply_elsewhere(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 def _describe_similar(engine: Engine, rule: Record, project: str) -> Where:
+    author = author_of(rule)
     conditions = {"projects": {project, EVERYWHERE}, "statuses": {*LIVE, Status.ARCHIVED}}
-    return of_owner(engine, rule, MemoryType.RULE, **conditions)
+    return of_owner(engine, rule, MemoryType.RULE, agents={author, *engine.scopes.spaces(author)}, **conditions)
 
 
 def find_similar_rules(tx: Transaction, rule: Record, project: str) -> list[Record]:
@@ -268,7 +269,7 @@ def find_similar_rules(tx: Transaction, rule: Record, project: str) -> list[Reco
         ids |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
     if rule.vectors and engine.encoder is not None:
         ids |= dict.fromkeys(hit.id for hit in by_meaning(engine, rule.vectors, where, _ALIKE))
-    return tx.select(tx.get(ids, as_stored=True), where)
+    return [one for one in tx.select(tx.get(ids, as_stored=True), where) if author_of(one) == author_of(rule)]
 
 
 # -- learning
@@ -292,18 +293,15 @@ def _learn_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Taught:
     if joined is not None:
         return _repeat_rule(tx, teaching, draft, joined, similar)
     stone = tx.find_tombstones([draft.key]).get(draft.key)
-    is_unwanted = stone is not None and not teaching.is_explicit
-    if stone is not None and is_unwanted and not (teaching.at is not None and teaching.at > stone.created_at):
+    is_later = stone is not None and teaching.at is not None and teaching.at > stone.updated_at
+    if stone is not None and not teaching.is_explicit and not is_later:
         return Taught(teaching, None, "refused")
-    # Deleted rules do not come back by themselves: said again, such a rule waits for its person.
-    is_waiting = not teaching.sure or is_unwanted
-    status = Status.CANDIDATE if is_waiting else Status.ACTIVE
+    status = Status.ACTIVE if teaching.sure else Status.CANDIDATE
     project = EVERYWHERE if teaching.reach is Reach.ALWAYS else tx.engine.project
     record = tx.put(replace(draft, project=project, status=status, links=teaching.episodes))
-    if stone is not None and not is_unwanted:
-        tx.update(stone, status=Status.RETIRED)
+    is_active = record.status is Status.ACTIVE
     return Taught(
-        teaching, record, "made", () if is_waiting else supersede_rules(tx, record, similar, teaching.supersedes)
+        teaching, record, "made", supersede_rules(tx, record, similar, teaching.supersedes) if is_active else ()
     )
 
 
@@ -354,6 +352,7 @@ def _repeat_rule(
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
         if teaching.is_explicit:
+            tx.bring_back(draft)
             body |= {"source": str(teaching.source), "rule": draft.body["rule"], "put_away": False}
             changes["status"] = Status.ACTIVE
             if draft.provenance.weight > rule.provenance.weight:
@@ -361,7 +360,7 @@ def _repeat_rule(
     body = dress_rule(body)
     if body["rule"] != rule.body["rule"]:
         changes |= {"vectors": draft.vectors, "embedder": draft.embedder}
-    key = key_of(rule.kind, rule.agent, rule.user, body)
+    key = key_of(rule.kind, author_of(rule), rule.user, body)
     fresh = tx.update(rule, body=body, text=KINDS[rule.kind].text(body), key=key, **changes)
     before = {"status": str(rule.status), "reach": rule.body.get("reach"), "rule": rule.body.get("rule")}
     tx.add_history(fresh, verb, shorten(clean(teaching.said or teaching.rule), _CHARS["said"]), before)
@@ -506,6 +505,8 @@ def _change_rule(
         body = dress_rule(body)
         changes |= reword(tx.engine, record, body)
         changes["provenance"] = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
+    if status is Status.ACTIVE:
+        tx.bring_back(replace(record, **{"body": body, **changes}))
     fresh = tx.update(record, status=status, superseded_by="", valid_to=None, **{"body": body, **changes})
     before = {name: record.body[name] for name in (*_FIELDS, "reach")}
     before |= {"status": str(record.status), "session": record.session, "project": record.project}

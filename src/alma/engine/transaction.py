@@ -11,13 +11,14 @@ tombstones.
 
 from __future__ import annotations
 
-import hashlib
 import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar
 
 from ..errors import BusyError, ConflictError, EmbedderMismatchError, ScopeError
@@ -25,10 +26,11 @@ from ..text import fingerprint
 from ..types.kinds import EVERYWHERE, KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import Record, Status, Trust
-from .admit import clean, draft_record, embed_records, make_record, place_of, reword
+from .admit import author_of, clean, draft_record, embed_records, make_record, place_of, reword
 from .changes import make_changesets
 from .context import Engine
 from .events import derive_events, make_deliveries
+from .tombstones import MOST_COMPARED, Tombstones, hash_key, hold_back
 
 T = TypeVar("T")
 
@@ -116,13 +118,15 @@ class Transaction:
     def put(self, record: Record, *, exact: bool = False) -> Record:
         """Store a new or a changed record. Its version grows once, however often it changes in this transaction.
 
-        An `exact` one is stored with the version and the dates that it brings.
+        An `exact` one is stored with the version and the dates that it brings. A memory that was deleted becomes a
+        candidate, unless a person states it: look at the status of what is returned.
         """
         if not exact:
             existing, now = self._read.get(record.id), self.engine.clock()
             # A draft is older than this transaction: its vectors may have taken long.
             version = existing.version + 1 if existing else record.version
             record = replace(record, version=version, updated_at=now if existing else max(now, record.updated_at))
+        record = hold_back(self, record, key_of_deleted(record))
         self._changed[record.id] = record
         self._ids_of_kind[record.kind][record.id] = None
         return record
@@ -197,6 +201,18 @@ class Transaction:
 
     # -- deleted memories
 
+    @cached_property
+    def tombstones(self) -> Tombstones:
+        """The tombstones that new memories are compared with."""
+        where = Where(kinds={"tombstone"}, projects={self.engine.project, EVERYWHERE}, statuses={Status.ACTIVE})
+        stones = self.scan(where, MOST_COMPARED)
+        return Tombstones(stones, self.read_salts() if stones else ())
+
+    def bring_back(self, record: Record) -> None:
+        """Retire the tombstones that hold a record back, because a person makes it active."""
+        for stone in chain(*self.tombstones.find(self, record, key_of_deleted(record))):
+            self.update(stone, status=Status.RETIRED)
+
     def read_salts(self) -> list[str]:
         """Return the salts of the tombstones held, the store's own first; none before anything was deleted."""
         marker = self.find(SALT_MARKER)
@@ -218,6 +234,12 @@ class Transaction:
     def is_buried(self, key: str) -> bool:
         """Return whether the memory with this key was deleted, so that it must not come back by itself."""
         return bool(self.find_tombstones([key]))
+
+    def find_buried(self, records: Collection[Record]) -> set[str]:
+        """Return the ids of those records that were deleted themselves, or by their key."""
+        stones = self.find_tombstones(map(key_of_deleted, records))
+        by_key = {one.id for one in records if key_of_deleted(one) in stones}
+        return by_key | self.find_deleted(one.id for one in records)
 
     def find_deleted(self, ids: Iterable[str]) -> set[str]:
         """Return those ids that belong to a deleted memory."""
@@ -246,21 +268,16 @@ def tombstone_id(record_id: str) -> str:
     return f"tom_{record_id}"
 
 
-def hash_key(salt: str, key: str) -> str:
-    """Return the salted hash of a look-up key."""
-    return hashlib.blake2b(key.encode("utf-8"), key=bytes.fromhex(salt), digest_size=16).hexdigest()
-
-
 def key_of_deleted(record: Record) -> str:
     """Return the key that recognises a memory when it is learned again."""
     if record.kind in LESSONS and record.key in ("", record.id):
-        return lesson_key(record.kind, record.agent, record.user, record.body)
+        return lesson_key(record.kind, author_of(record), record.user, record.body)
     return record.key or record.id
 
 
 def lesson_key(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> str:
     """Return the key of a heuristic or an anti-pattern: the same for the same words, whatever group it comes from."""
-    return fingerprint(kind, agent, user, strategy_of(body), str(body["condition"]))
+    return fingerprint(kind, agent, user, strategy_of(body), str(body.get("condition", "")))
 
 
 def strategy_of(body: Mapping[str, Any]) -> str:

@@ -25,7 +25,8 @@ from .admit import clean
 from .changes import CHANGESET, check_changeset, name_call, strip_changeset
 from .context import Engine
 from .erase import recount_group
-from .transaction import SALT_MARKER, Transaction, key_of_deleted, split_batches, write
+from .tombstones import Tombstones
+from .transaction import SALT_MARKER, Transaction, split_batches, write
 from .upkeep import MUTE, Progress, ignore_progress, reindex
 from .view import to_memory
 
@@ -304,10 +305,13 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
 
 def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust) -> Counter[str]:
     """Store those records that are new or newer; return what became of all of them, as fields of `ImportResult`."""
+    if trust is ImportTrust.OWN:
+        # What was deleted here is left out below; an own export is taken in as it is.
+        tx.tombstones = Tombstones()
     newest = {record.id: record for record in sorted(records, key=lambda one: one.version)}
     stored = {record.id: record for record in tx.get(newest, as_stored=True)}
     memories = [record for record in newest.values() if record.kind != "tombstone"]
-    deleted = {*tx.find_tombstones(map(key_of_deleted, memories)), *tx.find_deleted(one.id for one in memories)}
+    deleted = tx.find_buried(memories)
     alone = [record for record in memories if record.kind in _ALONE and record.key]
     projects, keys = {record.project for record in alone}, {record.key for record in alone}
     where = Where(kinds=set(_ALONE), projects=projects, keys=keys, statuses=LIVE)
@@ -329,18 +333,18 @@ def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust
             counts["left_out"] += 1
         elif existing is not None and (trust is not ImportTrust.OWN or record.version <= existing.version):
             counts["known"] += 1
-        elif existing is None and not deleted.isdisjoint((record.id, key_of_deleted(record))):
+        elif record.id in deleted and not (existing and existing.text == record.text):
             counts["erased"] += 1
         elif existing is None and twin != record.id:
             counts["known"] += 1
         else:
             counts["updated" if existing else "added"] += 1
-            counts["waiting"] += not existing and is_memory and record.status is Status.CANDIDATE
             salt = str(record.body.get("salt") or "") if record.kind == "tombstone" else ""
             if len(salt) == 32 and set(salt) <= set("0123456789abcdef") and salt not in salts:
                 # The store's own salt stays the first.
                 salts.append(salt)
-            tx.put(record, exact=True)
+            record = tx.put(record, exact=True)
+            counts["waiting"] += not existing and is_memory and record.status is Status.CANDIDATE
     if len(salts) > salt_count:
         tx.set_marker(SALT_MARKER, {"value": salts}, project="")
     return counts

@@ -414,7 +414,7 @@ class _Keeper:
         indexes = []
         for at, (item, one) in enumerate(zip(items, drafts, strict=True)):
             stone, is_fact = stones.get(one.key), item.finding.kind in _FACTS
-            if stone is None or (is_fact and (not one.valid_from or one.valid_from >= stone.created_at)):
+            if stone is None or (is_fact and (not one.valid_from or one.valid_from >= stone.updated_at)):
                 indexes.append(at)
         replaces = [items[at].finding.replaces for at in indexes]
         records = facts.add_facts(tx, [drafts[at] for at in indexes], replaces=replaces)

@@ -283,9 +283,9 @@ class _Builder:
         """Add what the records state in one transaction, then end what they no longer state; return how many were read.
 
         A project has one graph, which all its users see. Records of a single user are therefore not read, unless the
-        project shares memories between users.
+        project shares memories between all users.
         """
-        is_shared = self._engine.settings.share_between_users
+        is_shared = self._engine.find_visible(None) is None
         private = {one.id for one in records if one.user and not is_shared}
         readable = [one for one in records if one.status is Status.ACTIVE and one.id not in private]
         entities, related = self._read_records(readable)

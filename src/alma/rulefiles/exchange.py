@@ -257,7 +257,7 @@ class Comparison:
         prefer: Side | None = None,
         retire: bool = False,
     ) -> None:
-        self._is_trusted, self._prefer = is_trusted, prefer
+        self._is_trusted, self._prefer, self._is_deleted = is_trusted, prefer, tx.is_buried
         items = block.items if block else ()
         # The marker holds the ids and digests of the items when the file was last written or read. It is read first, so
         # that a concurrent write makes this transaction run again.
@@ -344,6 +344,8 @@ class Comparison:
         elif self.last.get(item.id) in [read_item_words(item, kind).digest for kind in KINDS]:
             # It was deleted from the memory and is unchanged in the file.
             self.newer += 1
+        elif self._is_deleted(key):
+            self._add_difference(Verb.REFUSED, item, words, why="it was deleted; add it again with `alma add rule`")
         elif key in self._added or (same is not None and same.record.id in self.present):
             self._add_difference(Verb.REFUSED, item, words, same, why="the file contains it twice")
         elif same is not None:

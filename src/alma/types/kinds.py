@@ -23,6 +23,7 @@ from .speech import is_quoted_output, quote_output
 from .times import from_iso, from_micros
 
 EVERYWHERE = "everywhere"  # The project whose rules hold in all projects.
+PROMOTED_FROM = "promoted_from"  # The key, in a body and in shown metadata, for the agent whose memory was promoted.
 
 
 class Reach(StrEnum):
@@ -241,6 +242,12 @@ def _measure_success(record: Record) -> float:
     return (evidence.successes + 0.5 * evidence.partials) / evidence.results if evidence.results else 0.0
 
 
+def _read_metadata(record: Record) -> dict[str, Any]:
+    """Return the caller's metadata, with the agent that a promoted memory came from."""
+    author = record.body.get(PROMOTED_FROM)
+    return {**record.body.get("metadata", {}), **({PROMOTED_FROM: author} if author else {})}
+
+
 _COUNT = re.compile(r"failed \d+ of \d+ times")
 
 
@@ -281,7 +288,7 @@ class Memory:
     created_at: datetime = record_field("created_at")
     updated_at: datetime = record_field("updated_at")
     tags: tuple[str, ...] = record_field("tags", default=())
-    metadata: Mapping[str, Any] = stored_field(default_factory=dict)
+    metadata: Mapping[str, Any] = stored_field(default_factory=dict, derive=_read_metadata)
     # When retrieved: the id of a newer memory that seems to be about the same thing; the newest, if several do.
     newer: str = ""
 
@@ -505,7 +512,7 @@ _ALL = (
     declare("changeset", "chs", more="call by was reverts"),
     # An event on its way to a webhook, which is its key: ACTIVE while it waits, RETIRED when it is given up.
     declare("delivery", "dlv", more="event attempts next_at error", passing=True),
-    declare("tombstone", "tom", more="record kind salt"),
+    declare("tombstone", "tom", more="record kind salt sketch"),
     declare("marker", "mrk", more="value"),
 )
 

@@ -1,9 +1,9 @@
-"""The scopes of agents, the filter for queries to a store, and the hits that it returns."""
+"""The scopes of agents, their teams, the filter for queries to a store, and the hits that it returns."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -38,17 +38,42 @@ class MemoryScope:
         return other in self.share_with
 
 
+PROJECT_WIDE = "project:all"  # The name that memories promoted to the project have in place of their agent's.
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Agents and users who work together, with the role of each user."""
+
+    name: str
+    agents: tuple[str, ...] = ()
+    users: Mapping[str, str] = field(default_factory=dict)  # Roles by user id; empty: no role.
+
+    @property
+    def space(self) -> str:
+        """Return the name that memories promoted to the team have in place of their agent's."""
+        return f"team:{self.name}"
+
+
+def is_space(agent: str) -> bool:
+    """Return whether a name in place of an agent's says that a memory was promoted. No agent may have such a name."""
+    return agent.startswith("team:") or agent == PROJECT_WIDE
+
+
 @dataclass(frozen=True, slots=True)
 class Scopes:
-    """The declared agents. Without any, every name is an agent of its own that may learn everything."""
+    """The declared agents and teams. Without agents, every name is an agent that may learn everything."""
 
     agents: Mapping[str, MemoryScope]
+    teams: tuple[Team, ...] = field(default=(), kw_only=True)
 
     def known(self) -> tuple[str, ...]:
         """Return all agents that are declared, or named in a declaration, in order of appearance."""
         names = dict.fromkeys(self.agents)
         for scope in self.agents.values():
             names |= dict.fromkeys((*scope.share_with, *scope.inherit_from))
+        if self.agents:
+            names |= dict.fromkeys(agent for team in self.teams for agent in team.agents)
         return tuple(names)
 
     def canonical(self, agent: str) -> str | None:
@@ -65,9 +90,23 @@ class Scopes:
         return self.agents.get(agent) or MemoryScope(agent)
 
     def readable(self, agent: str) -> tuple[str, ...]:
-        """Return the agent itself and all agents that share with it; `inherit_from` alone gives no access."""
+        """Return the agent, those that share with it, and its spaces; `inherit_from` alone gives no access."""
         shared = [name for name, scope in self.agents.items() if name != agent and scope.shares_with(agent)]
-        return (agent, *shared)
+        return (agent, *shared, *self.spaces(agent))
+
+    def spaces(self, agent: str) -> tuple[str, ...]:
+        """Return the spaces of an agent: the names, in place of an agent's, of memories that were promoted to it."""
+        return (*(team.space for team in self.teams if agent in team.agents), PROJECT_WIDE)
+
+    def colleagues(self, user: str | None) -> frozenset[str] | None:
+        """Return the users whose memories a user sees where memories are shared; None: those of all users."""
+        if not any(team.users for team in self.teams):
+            return None
+        return visible_users(user).union(*(team.users for team in self.teams if user in team.users))
+
+    def names(self, user: str) -> tuple[str, ...]:
+        """Return the id of a user and their roles in teams."""
+        return tuple(dict.fromkeys((user, *(role for team in self.teams if (role := team.users.get(user))))))
 
     def unanswered(self) -> list[tuple[str, str]]:
         """(heir, owner) for each `inherit_from` whose owner does not share."""
@@ -108,9 +147,9 @@ class Where:
     valid_at: datetime | None = None  # valid_from <= moment < valid_to; an open end always holds.
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if isinstance(getattr(self, field.name), str):
-                raise TypeError(f"Where.{field.name} takes a collection of names, not one string")
+        for one in fields(self):
+            if isinstance(getattr(self, one.name), str):
+                raise TypeError(f"Where.{one.name} takes a collection of names, not one string")
 
     def accepts(self, record: Record) -> bool:
         """Return whether a record meets all conditions."""

@@ -67,6 +67,10 @@ class MemorySlice:
     retrieval_id: str | None = None
     retrieval_time_ms: float = 0.0
     explanations: tuple[Explanation, ...] = ()
+    # How a prompt names the other users to whom memories belong, by user id: "alice, lead".
+    owners: Mapping[str, str] = field(default_factory=dict)
+    # Ids of heuristics, each with those of anti-patterns about the same strategy.
+    opposed: tuple[tuple[str, ...], ...] = ()
     renderer: Callable[[MemorySlice, int], str] = field(repr=False, compare=False)
 
     def __repr__(self) -> str:

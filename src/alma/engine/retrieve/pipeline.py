@@ -7,25 +7,29 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from ...errors import BusyError, ReadOnlyError, StorageFullError
+from ...reading.port import Pair
 from ...reading.questions import find_names
 from ...text import content_words, name_key, shorten, stem, stems, words
 from ...types.events import EventType
 from ...types.kinds import EVERYWHERE, Heuristic, MemoryType, Similar, last_stated
-from ...types.query import Hit, Where, plain
+from ...types.query import Hit, Where, plain, visible_users
 from ...types.record import Record, Status, Vector, cosine
 from ...types.slice import Explanation, MemorySlice
-from ..admit import clean, make_record
+from ..admit import author_of, clean, make_record
 from ..context import Engine
 from ..events import describe_event, make_deliveries
+from ..outcomes import is_of_task
 from ..past import look_back
 from ..rules import is_old_fix
 from ..search import by_meaning, by_words, find_closeness, read_snapshot
-from ..transaction import write
+from ..transaction import strategy_of, write
 from ..view import render_slice, to_memory
 from .conversations import add_conversations
 from .rank import (
@@ -46,7 +50,7 @@ from .rank import (
     read_relevance,
     score_candidate,
 )
-from .request import Mode, Request, RetrievalContext, embed_query, prepare
+from .request import SHARED_KINDS, Mode, Request, RetrievalContext, embed_query, prepare
 
 _LOG = logging.getLogger("alma")
 # The kinds that are searched for, and their fields in a slice. Preferences are listed, and only ordered.
@@ -66,6 +70,8 @@ _MAX_STANDING, _MAX_STANDING_RULES = 200, 24
 _MIN_POOL, _MIN_LESSONS = 24, 12
 _TYPED_POOL = 400  # So many are looked at when a filter can only be applied to what was found.
 _OTHER_TASK = 0.65  # A lesson for another action on the same thing must be nearer than this.
+# What a memory gains of the similarity that it lacks, and how much lower its floor is, if the question names its owner.
+_NAMED_GAIN, _NAMED_EASE = 0.5, 0.12
 _MAX_REPLACED, _MAX_SUCCESSIONS = 8, 8
 _NOTE_CHARS = 500
 _RULE_POOL, _PROMPT_CHARS = 20, 2000
@@ -89,11 +95,19 @@ def choose_memories(context: RetrievalContext) -> MemorySlice:
     with read_snapshot(store):
         pool = _find_candidates(context)
     # Not inside a snapshot: reading pairs takes longer than all the rest, and other threads would wait.
-    pool = read_relevance(context.engine, context.question.text, pool)
+    # Other users' memories are read apart, so that they take no place from the user's own.
+    parts = ([one for one in pool if context.is_colleagues(one.record) is is_other] for is_other in (False, True))
+    pool = [one for part in parts for one in read_relevance(context.engine, context.question.text, part)]
     lookalikes = _find_lookalikes(context, pool)
     with read_snapshot(store):
         memories = _choose_typed(context, pool, lookalikes)
-        return add_conversations(context, memories) if MemoryType.EPISODE in context.types else memories
+        if MemoryType.EPISODE in context.types:
+            memories = add_conversations(context, memories)
+    records = {one.record.id: one.record for one in pool}
+    lessons = [records[one.id] for one in (*memories.heuristics, *memories.anti_patterns)]
+    others = {one.user_id for one in memories} - visible_users(context.request.user)
+    owners = {user: ", ".join(context.engine.scopes.names(user)) for user in others}
+    return replace(memories, owners=owners, opposed=_find_opposed(context.engine, lessons))
 
 
 def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[Scored]:
@@ -145,15 +159,17 @@ def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Whe
 def _find_lookalikes(context: RetrievalContext, pool: Sequence[Candidate]) -> list[Lookalike]:
     """Return the look-alikes of what may be shown, and those of the newer ones."""
     engine, among = context.engine, [candidate.record for candidate in pool]
-    shown = [one.record for one in pool if one.record.kind in FIELDS and (_is_match(context, one) or _is_standing(one))]
+    stated = [one for one in pool if one.record.kind in FIELDS]
+    shown = [one.record for one in stated if _is_match(context, one) or _is_standing(context, one.record)]
     pairs = list(list_lookalikes(engine, shown, among))
     shown_ids = {record.id for record in shown}
     newer = {pair.newer.id: pair.newer for pair in pairs if pair.newer.id not in shown_ids}
     return [*pairs, *list_lookalikes(engine, list(newer.values()), among)]
 
 
-def _is_standing(candidate: Candidate) -> bool:
-    return candidate.record.kind in _STANDING
+def _is_standing(context: RetrievalContext, record: Record) -> bool:
+    """Return whether a memory is shown without having to match; a preference of another user is not."""
+    return record.kind in _STANDING and not context.is_colleagues(record)
 
 
 def _choose_typed(context: RetrievalContext, pool: Sequence[Candidate], lookalikes: Sequence[Lookalike]) -> MemorySlice:
@@ -201,13 +217,17 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
     task_type = plain(context.request.task_type)
     meaning: list[Hit] = []
     by_word: list[Hit] = []
-    for kind in (kind for kind in _SLICE_FIELDS if kind in context.types):
+    owners, is_shared = context.find_owners(), engine.settings.share_between_users
+    # Those of the user who asks are listed whether they match or not.
+    searched = (*_SLICE_FIELDS, MemoryType.USER_PREFERENCE) if is_shared else tuple(_SLICE_FIELDS)
+    for kind in (kind for kind in searched if kind in context.types):
         # More of the kinds that have look-alikes, which need not be near themselves.
         limit = max(3 * top_k, _MIN_POOL) if kind in FIELDS else max(2 * top_k, _MIN_LESSONS)
         limit = _TYPED_POOL if task_type and kind in _TYPED else limit
         where = context.where(kind)
-        meaning += by_meaning(engine, context.vectors, where, limit)
-        by_word += by_words(engine.store, task, where, limit)
+        for one in (where, replace(where, users=owners)) if owners and kind in SHARED_KINDS else (where,):
+            meaning += by_meaning(engine, context.vectors, one, limit)
+            by_word += by_words(engine.store, task, one, limit)
     ids = dict.fromkeys(hit.id for hit in (*meaning, *by_word))
     by_id = {record.id: record for record in (*engine.store.get(list(ids)), *_list_standing(context))}
     records = {}
@@ -221,7 +241,10 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
     everything = [*records.values(), *(old for old, _ in replaced)]
     close = {hit.id: hit.score for hit in meaning}
     close |= find_closeness(engine, [record for record in everything if record.id not in close], context.vectors)
-    pool = {one.record.id: one for one in compare_records(engine, task, everything, close)}
+    # The owner's name is part of what a question that names them is compared with.
+    owned = (record for record in everything if context.is_asked_for(record.user))
+    texts = {record.id: f"{', '.join(engine.scopes.names(record.user))}: {record.text}" for record in owned}
+    pool = {one.record.id: one for one in compare_records(engine, task, everything, close, texts)}
     for old, new in replaced:
         if new.id in records:
             # What was replaced leads to its successor: asked in the words of the old fact, one gets the new fact.
@@ -241,7 +264,7 @@ def _list_standing(context: RetrievalContext) -> list[Record]:
     if MemoryType.RULE in context.types and context.request.mode is not Mode.PRECISE:
         records += store.scan(context.where(MemoryType.RULE), _MAX_STANDING_RULES)
     if user is not None and MemoryType.USER_PREFERENCE in context.types:
-        where = replace(context.where(MemoryType.USER_PREFERENCE), users={user}, agents=None)
+        where = replace(context.where(MemoryType.USER_PREFERENCE), users={user})
         records += store.scan(where, _MAX_STANDING)
     return records
 
@@ -280,7 +303,7 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
     passing = [
         (candidate, similarity, is_match)
         for candidate, similarity in zip(pool, measure_similarity(pool), strict=True)
-        if (is_match := _is_match(context, candidate)) or _is_standing(candidate)
+        if (is_match := _is_match(context, candidate)) or _is_standing(context, candidate.record)
     ]
     matching = [candidate.record for candidate, _, is_match in passing if is_match]
     expected: Mapping[str, float] = {}
@@ -292,6 +315,8 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
     ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
     for candidate, similarity, is_match in passing:
         chance = expected.get(candidate.record.id)
+        if context.is_asked_for(candidate.record.user):
+            similarity += _NAMED_GAIN * (1.0 - similarity)
         scored = score_candidate(candidate, similarity, *context.basis, expected=chance, is_standing=not is_match)
         ranked[MemoryType(candidate.record.kind)].append(scored)
     for items in ranked.values():
@@ -304,6 +329,8 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
 def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
     """Return whether a memory is about the task; others are left out, however recent and proven."""
     record, strictness = candidate.record, context.mode.strictness
+    if context.is_asked_for(record.user):
+        strictness -= _NAMED_EASE
     if is_stated(record):
         return STATED.passes(candidate, strictness)
     if not LEARNED.passes(candidate, strictness):
@@ -354,14 +381,14 @@ def _explain_order(item: Scored, newer: str, older: str) -> Scored:
 
 
 def _put_newest_first(scored: Sequence[Scored]) -> list[Scored]:
-    """Order the preferences of each category by date: where two contradict each other, the newer one comes first.
+    """Order the preferences of each user and category by date: of two that contradict each other, the newer is first.
 
     The places that a category has among the others stay as they are ranked.
     """
-    by_category: dict[str, list[Scored]] = {}
+    by_category: dict[tuple[str, str], list[Scored]] = defaultdict(list)
     for item in sorted(scored, key=lambda one: (last_stated(one.record), one.record.id)):
-        by_category.setdefault(plain(item.record.body["category"]), []).append(item)
-    return [by_category[plain(item.record.body["category"])].pop() for item in scored]
+        by_category[item.record.user, plain(item.record.body["category"])].append(item)
+    return [by_category[item.record.user, plain(item.record.body["category"])].pop() for item in scored]
 
 
 def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
@@ -379,6 +406,8 @@ def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
             results.add(result)
         elif any(
             record.vectors
+            # What two users say alike is known from both.
+            and (not record.user or not other.user or record.user == other.user)
             and len(record.vectors) == len(other.vectors)
             and record.embedder == other.embedder
             and stems(record.text) == stems(other.text)
@@ -503,6 +532,29 @@ def _add_similar(
     return completed
 
 
+def _find_opposed(engine: Engine, lessons: Sequence[Record]) -> tuple[tuple[str, ...], ...]:
+    """Return ids of heuristics, each with those of warnings that other agents or users have of the same strategy.
+
+    Lessons for different sorts of tasks are not opposed to each other.
+    """
+    good, bad = ([one for one in lessons if one.kind == kind and one.evidence.results] for kind in _LESSONS)
+    if not good or not bad:
+        return ()
+    groups = {group.id: group for group in engine.store.get([one.links[0] for one in good if one.links])}
+    pairs = [
+        (one, other)
+        for one, other in product(good, bad)
+        if (author_of(one), one.user) != (author_of(other), other.user)
+        and any(link in groups and is_of_task(groups[link], other) for link in one.links)
+    ]
+    relations = engine.compare_closely([Pair(strategy_of(one.body), strategy_of(other.body)) for one, other in pairs])
+    opposed: dict[str, list[str]] = {}
+    for (one, other), relation in zip(pairs, relations, strict=True):
+        if relation.is_same:
+            opposed.setdefault(one.id, [one.id]).append(other.id)
+    return tuple(map(tuple, opposed.values()))
+
+
 # --- the note of a retrieval -----------------------------------------------------------------------
 
 
@@ -578,14 +630,15 @@ def _find_place(memories: MemorySlice, record: Record) -> tuple[int, Explanation
 def _list_obstacles(context: RetrievalContext, record: Record) -> Iterator[str]:
     """Yield what keeps a memory out, however near it is."""
     where, user = context.where(record.kind), context.request.user
+    is_hidden = where.users is not None and record.user not in where.users
     if where.statuses is not None and record.status not in where.statuses:
         statuses = ", ".join(sorted(map(str, where.statuses)))
         yield f"its status is {str(record.status)!r}, and only {statuses} are retrieved"
-    if record.kind == MemoryType.USER_PREFERENCE and record.user != user:
+    if record.kind == MemoryType.USER_PREFERENCE and is_hidden:
         yield f"it is a preference of {record.user!r}, and the task is for {user or 'no user'!r}"
-    elif where.users is not None and record.user not in where.users:
+    elif is_hidden:
         yield f"it belongs to the user {record.user!r}, and the task is for {user or 'no user'!r}"
-    elif record.kind != MemoryType.USER_PREFERENCE and where.agents is not None and record.agent not in where.agents:
+    elif where.agents is not None and record.agent not in where.agents:
         yield f"it belongs to the agent {record.agent!r}, whose memories {context.request.agent!r} does not read"
     if where.sessions is not None and record.session not in where.sessions:
         yield "it holds in one session only"

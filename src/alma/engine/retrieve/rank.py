@@ -94,7 +94,7 @@ class Candidate(NamedTuple):
     # Whether the embedder understands the query and the record, so that the cosine stands for their meaning.
     is_known: bool = True
     relevance: float | None = None  # How probable it is that it matters; None if it was not judged.
-    text: str = ""  # The text that is read with the query, if not the record's own: that of a memory it replaced.
+    text: str = ""  # The text that is read with the query, if not the record's own: of a memory it replaced, say.
 
 
 class RelevanceGate(NamedTuple):
@@ -152,14 +152,14 @@ _WORD_SHARE = 0.5
 
 
 def compare_records(
-    engine: Engine, query: str, records: Sequence[Record], close: Mapping[str, float]
+    engine: Engine, query: str, records: Sequence[Record], close: Mapping[str, float], texts: Mapping[str, str] = {}
 ) -> list[Candidate]:
-    """Return how near each record is to a query, where `close` has the cosines by id."""
+    """Return how near each record is to a query: by id, `close` has cosines, and `texts` what is read of some."""
     is_known = engine.knows(query)
     terms = list_terms(query, is_known=is_known)
     places: dict[str, list[int]] = {}
     for record in records:
-        marked = mark_words(record.text)
+        marked = mark_words(texts.get(record.id, record.text))
         places[record.id] = [at for at, term in enumerate(terms) if term in marked]
     counts = Counter(at for positions in places.values() for at in positions)
     weights = [math.log(1 + len(places) / (0.5 + counts[at])) for at in range(len(terms))]
@@ -169,7 +169,7 @@ def compare_records(
     for record in records:
         share = sum(weights[at] for at in places[record.id]) / total if total else 0.0
         understood = is_known and engine.knows(record.text)
-        candidates.append(Candidate(record, close.get(record.id), share, understood))
+        candidates.append(Candidate(record, close.get(record.id), share, understood, text=texts.get(record.id, "")))
     return candidates
 
 

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from ...reading.questions import Question, Window, find_windows, read_question
 from ...types.kinds import EVERYWHERE, MemoryType
 from ...types.query import Where, visible_users
-from ...types.record import Status, Vector
+from ...types.record import Record, Status, Vector
 from ..context import Engine, Settings, Weights
 from ..search import has_vectors
+from .owners import guess_users, is_named
 
 
 class Mode(StrEnum):
@@ -70,6 +71,8 @@ _REPLACEABLE = frozenset(
 _LEARNED = frozenset(
     {MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME, MemoryType.USER_PREFERENCE, MemoryType.RULE}
 )  # fmt: skip
+# What users share with each other, where they share. Rules and conversations are not among it.
+SHARED_KINDS = (*_LEARNED - {MemoryType.RULE}, MemoryType.DOMAIN_KNOWLEDGE)
 MODES: Mapping[Mode, ModeSettings] = {
     Mode.DEFAULT: ModeSettings(),
     Mode.PRECISE: ModeSettings(top_k=3, several=10, strictness=0.08),
@@ -101,7 +104,7 @@ class RetrievalContext(NamedTuple):
     basis: tuple[str, datetime, Settings]  # What a candidate is scored by.
 
     def where(self, kind: str) -> Where:
-        """Return the filter for a kind: this project, agents it may read, this user or no user."""
+        """Return the filter for a kind: this project, agents it may read, users whose memories this user may find."""
         request = self.request
         past = self.past if kind in _REPLACEABLE else None
         is_rule = kind == MemoryType.RULE
@@ -110,8 +113,9 @@ class RetrievalContext(NamedTuple):
             projects={self.engine.project, EVERYWHERE} if is_rule else {self.engine.project},
             # What was said for one session holds in no other.
             sessions={""} if is_rule else None,
-            agents=self.engine.scopes.readable(request.agent),
-            users=visible_users(request.user),
+            # Preferences belong to a user and to no agent.
+            agents=None if kind == MemoryType.USER_PREFERENCE else self.engine.scopes.readable(request.agent),
+            users=self.engine.find_visible(request.user) if kind in SHARED_KINDS else visible_users(request.user),
             # Asked about last March, it finds what was replaced since.
             statuses={Status.ACTIVE} if past is None else {Status.ACTIVE, Status.SUPERSEDED},
             tagged=set(request.tags) or None,
@@ -120,6 +124,20 @@ class RetrievalContext(NamedTuple):
             created_to=request.until,
             valid_at=past or self.now,
         )
+
+    def is_colleagues(self, record: Record) -> bool:
+        """Return whether a record belongs to another user than the one who asks."""
+        return record.user not in visible_users(self.request.user)
+
+    def is_asked_for(self, user: str) -> bool:
+        """Return whether memories are shared and the question names this user, or a role of theirs."""
+        is_shared = bool(user) and self.engine.settings.share_between_users
+        return is_shared and any(is_named(name, self.question.text) for name in self.engine.scopes.names(user))
+
+    def find_owners(self) -> set[str]:
+        """Return the ids of the users whom the question may name; empty where memories are not shared."""
+        visible = self.engine.find_visible(self.request.user)
+        return guess_users(self.question.text) if visible is None else set(filter(self.is_asked_for, visible))
 
 
 def prepare(engine: Engine, request: Request) -> RetrievalContext:
