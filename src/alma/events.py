@@ -52,8 +52,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 6 * 3600.0
 """Seconds after a failed attempt; the pause grows fourfold each time."""
 _MARGIN = 20.0
 """Seconds that an attempt may take beyond its timeout: names are looked up before."""
-_PAUSE, _LONGEST_IDLE, _CLOSE_SECONDS = 1.0, 30.0, 5.0
+_PAUSE, _LONGEST_IDLE, _CLOSE_SECONDS = 0.5, 30.0, 5.0
 """Between two rounds in the background, at most while nothing can be sent, and before the memory is closed."""
+_MOST_FAILURES = 3
+"""So many in a row end a round for a webhook: it is down, and other events would fail as well."""
 _STATES = {Status.ACTIVE: "waiting", Status.RETIRED: "dead"}
 
 
@@ -178,33 +180,29 @@ def hold_lease(engine: Engine, webhook: WebhookSettings, holder: str, seconds: f
     return write(engine, step)
 
 
-def list_waiting(engine: Engine, webhook: WebhookSettings) -> list[Record]:
+def list_waiting(engine: Engine, webhook: WebhookSettings, limit: int | None = None) -> list[Record]:
     """Return the deliveries that wait for a webhook, oldest first; those of one memory in the order of its versions."""
     where = Where(kinds={DELIVERY}, keys={webhook.id}, statuses={Status.ACTIVE})
-    waiting = sorted(engine.store.scan(where), key=lambda one: one.id)
+    waiting = sorted(engine.store.scan(where, limit), key=lambda one: one.id)
     first = {one.body["event"]["record"]: one.id for one in reversed(waiting)}
     # Not by id: two processes may have made ids in the same moment.
     return sorted(waiting, key=lambda one: (first[one.body["event"]["record"]], one.body["event"]["version"]))
 
 
-def _is_due(engine: Engine, delivery: Record) -> bool:
-    return bool(delivery.body["next_at"] <= to_micros(engine.clock()))
-
-
 def _deliver(webhook: WebhookSettings, engine: Engine, progress: Progress, is_over: Callable[[], bool]) -> Counter[str]:
     """Send what is due to one webhook; return how many were sent, failed, and became dead letters."""
-    if not any(_is_due(engine, one) for one in list_waiting(engine, webhook)):
+    if not list_waiting(engine, webhook, 1):
         return Counter()
     hold = partial(hold_lease, engine, webhook, new_id("lse"))
     if not hold(webhook.timeout + _MARGIN):
-        return Counter(busy=1)
-    counts, blocked = Counter[str](), set[str]()
+        return Counter(busy=1, waiting=len(list_waiting(engine, webhook)))
+    counts, blocked, failures = Counter[str](), set[str](), 0
     try:
-        # Listed again: another process may have sent some before this one got the lease.
-        waiting = list_waiting(engine, webhook)
+        # Listed with the lease: nobody else sends these meanwhile.
+        waiting, now = list_waiting(engine, webhook), to_micros(engine.clock())
         for number, one in enumerate(waiting, 1):
             record = one.body["event"]["record"]
-            if record in blocked or not _is_due(engine, one):
+            if record in blocked or one.body["next_at"] > now:
                 blocked.add(record)
                 continue
             if is_over() or not hold(webhook.timeout + _MARGIN):
@@ -221,10 +219,12 @@ def _deliver(webhook: WebhookSettings, engine: Engine, progress: Progress, is_ov
             if outcome == "failed":
                 blocked.add(record)
             progress(number, len(waiting))
-            if is_down:
+            failures = failures + 1 if is_down else 0
+            if failures == _MOST_FAILURES:
                 break
     finally:
         hold(0.0)
+    counts["waiting"] = len(waiting) - counts["sent"] - counts["dead"]
     return counts
 
 
@@ -261,7 +261,6 @@ def deliver_pending(
     # In threads: a receiver that hangs must not keep the others waiting.
     with ThreadPoolExecutor(max(1, len(webhooks))) as pool:
         counts = sum(pool.map(deliver, webhooks), Counter[str]())
-    counts["waiting"] = sum(len(list_waiting(engine, one)) for one in webhooks)
     return {name: counts[name] for name in ("sent", "failed", "dead", "waiting", "busy")}
 
 

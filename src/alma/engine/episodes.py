@@ -151,8 +151,7 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
         # Deleted while it was being written: what came after the deletion goes too.
         episodes[id] = replace(episodes[id], status=Status.RETIRED)
         outbox = engine.store.scan(Where(kinds={DELIVERY}, linked={id}))
-        turns = list_turns(engine, episodes[id])
-        engine.store.delete([id, *(one.id for one in (*turns, *outbox))])
+        engine.store.delete([id, *(one.id for one in (*list_turns(engine, episodes[id]), *outbox))])
     return [episodes[id] for id in ids]
 
 

@@ -29,7 +29,6 @@ def derive_events(tx: Transaction, records: Sequence[Record]) -> list[MemoryEven
 
     `records` are those that the transaction stores, with its changesets.
     """
-    engine = tx.engine
     change = next((one.key for one in records if one.kind == CHANGESET), "")
     lines = {one.body["record"]: one for one in records if one.kind == "change" and tx.is_new(one)}
     tx.get([one.id for one in tx.changed if one.version > 1], as_stored=True)
@@ -41,9 +40,9 @@ def derive_events(tx: Transaction, records: Sequence[Record]) -> list[MemoryEven
         if type is not None and record.id not in erased:
             # A line that quotes another memory holds its words.
             why = str(line.body["why"]) if line and len(line.links) == 1 else ""
-            events.append(describe_event(engine, type, record, change=change, why=shorten(why, _CHARS)))
+            events.append(describe_event(tx.engine, type, record, change=change, why=shorten(why, _CHARS)))
     blank: dict[str, Any] = {"user": "", "status": "", "version": 0, "text": "", "related": ()}
-    return events + [describe_event(engine, EventType.DELETED, record, **blank) for record in erased.values()]
+    return events + [describe_event(tx.engine, EventType.DELETED, one, **blank) for one in erased.values()]
 
 
 def describe_event(engine: Engine, type: EventType, record: Record, **fields: Any) -> MemoryEvent:
