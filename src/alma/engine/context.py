@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from ..errors import BusyError, ConflictError, ScopeError, StorageError, ValidationError, unknown
 from ..forks import hold_at_fork
@@ -23,6 +24,9 @@ from ..types.kinds import MemoryType
 from ..types.query import MemoryScope, Scopes, is_space, visible_users
 from ..types.record import Record, Status, Trust, Vector
 from .validate import number, whole
+
+if TYPE_CHECKING:
+    from .tombstones import Tombstones
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +209,8 @@ class Engine:
     reader: Comparer = field(default_factory=LocalReader)  # Compares texts that are written: strategies, facts.
     notes: Notes = field(default_factory=Notes)
     events: EventHub = field(default_factory=EventHub)
+    # By project, as they were read last, with the version of the marker that changes with them.
+    tombstones: dict[str, tuple[int, Tombstones]] = field(default_factory=dict)
     # Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active.
     may_approve: bool = True
     actor: str = ""  # Who changes memories here, such as upkeep; empty: whoever calls (`changes.act_as`).

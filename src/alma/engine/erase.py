@@ -19,7 +19,7 @@ from ..text import fingerprint
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Evidence, Origin, Record, Status
-from .admit import make_record, place_of, reword
+from .admit import author_of, make_record, place_of, reword
 from .changes import CHANGESET, strip_changeset
 from .context import Engine
 from .episodes import find_turns, remove_turn
@@ -110,12 +110,17 @@ def _bury(tx: Transaction, record: Record) -> None:
         tx.once(SALT_MARKER, {"value": salts}, project="")
         tx.erased += [record, *_find_orphans(tx, record)]
         sketch = sketch_record(tx.engine, record, salts[0])
-        body = {"record": record.id, "kind": record.kind, "salt": salts[0], "sketch": list(sketch or ())}
+        body = {
+            "record": record.id,
+            "kind": record.kind,
+            "salt": salts[0],
+            "sketch": sketch.to_json() if sketch else [],
+        }
         key = hash_key(salts[0], key_of_deleted(record))
         if stone is not None:
             tx.update(stone, status=Status.ACTIVE, body=body, key=key)
         else:
-            place = {"id": tombstone_id(record.id), "key": key, **place_of(record)}
+            place = {"id": tombstone_id(record.id), "key": key, **place_of(record), "agent": author_of(record)}
             tx.put(make_record(tx.engine, "tombstone", body, Origin.USER, **place))
     _regroup(tx, record)
     if record.kind == "turn":

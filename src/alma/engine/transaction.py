@@ -127,6 +127,10 @@ class Transaction:
             version = existing.version + 1 if existing else record.version
             record = replace(record, version=version, updated_at=now if existing else max(now, record.updated_at))
         record = hold_back(self, record, key_of_deleted(record))
+        if record.kind == "tombstone" and not self.is_changed(SALT_MARKER):
+            # Its version says to all processes that there are other tombstones.
+            for marker in self.get([SALT_MARKER]):
+                self.update(marker)
         self._changed[record.id] = record
         self._ids_of_kind[record.kind][record.id] = None
         return record
@@ -204,9 +208,14 @@ class Transaction:
     @cached_property
     def tombstones(self) -> Tombstones:
         """The tombstones that new memories are compared with."""
-        where = Where(kinds={"tombstone"}, projects={self.engine.project, EVERYWHERE}, statuses={Status.ACTIVE})
-        stones = self.scan(where, MOST_COMPARED)
-        return Tombstones(stones, self.read_salts() if stones else ())
+        project, marker = self.engine.project, self.find(SALT_MARKER)
+        version, tombstones = self.engine.tombstones.get(project, (0, None))
+        if marker is None or self.is_changed(marker.id) or marker.version != version or tombstones is None:
+            where = Where(kinds={"tombstone"}, projects={project, EVERYWHERE}, statuses={Status.ACTIVE})
+            tombstones = Tombstones(self.scan(where, MOST_COMPARED), self.read_salts())
+            if marker is not None and not self.is_changed(marker.id):
+                self.engine.tombstones[project] = marker.version, tombstones
+        return tombstones
 
     def bring_back(self, record: Record) -> None:
         """Retire the tombstones that hold a record back, because a person makes it active."""
