@@ -8,8 +8,9 @@ from . import words
 from .engine import upkeep
 from .engine.edit import FeedbackReport
 from .engine.history import Difference, RevertedChange, TurningPoint
+from .engine.retention import Forgotten as Forgotten
+from .engine.retention import UpkeepReport
 from .engine.retrieve.pipeline import Why
-from .engine.upkeep import Forgotten as Forgotten
 from .engine.upkeep import Reconciled
 from .engine.view import Stats
 from .memory import ALMA, ListOf, M, Matches, Memories, P, R, Rows
@@ -255,6 +256,9 @@ class AsyncALMA:
     async def health(self) -> Health: ...
     async def reindex(self, progress: upkeep.Progress = upkeep.ignore_progress) -> int: ...
     async def vacuum(self) -> None: ...
+    async def upkeep(
+        self, dry_run: bool = False, if_due: bool = False, progress: upkeep.Progress = upkeep.ignore_progress
+    ) -> UpkeepReport: ...
     @overload
     async def list(
         self,

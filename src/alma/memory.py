@@ -10,18 +10,19 @@ from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from . import words
-from .engine import edit, episodes, erase, transaction, upkeep, validate
+from .engine import edit, episodes, erase, retention, transaction, upkeep, validate
 from .engine import history as past
 from .engine.context import Encoder, Engine, Settings
 from .engine.edit import FeedbackReport
 from .engine.history import Difference, RevertedChange, Revision, TurningPoint
 from .engine.outcomes import build_outcome, learn_outcomes
 from .engine.promotion import promote_memory
+from .engine.retention import Forgotten as Forgotten
+from .engine.retention import UpkeepReport
 from .engine.retrieve.pipeline import Why, explain_retrieval, find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.retrieve.request import Level, Mode, Request
 from .engine.rules import RULE_CHARS
-from .engine.upkeep import Forgotten as Forgotten
 from .engine.upkeep import Reconciled
 from .engine.view import Stats, render_slice, stats, to_memory
 from .errors import StorageError, ValidationError
@@ -721,7 +722,7 @@ class ALMA(Closeable):
     ) -> Forgotten:
         """Archive memories that have faded and were not used or confirmed lately. Nothing is deleted."""
         name = None if agent is None else self.engine.agent(agent)
-        return upkeep.forget(self.engine, name, older_than_days, below_confidence, dry_run)
+        return retention.forget(self.engine, name, older_than_days, below_confidence, dry_run)
 
     @operation(Effect.CHANGES, idempotent=True)
     def reconcile(
@@ -808,6 +809,23 @@ class ALMA(Closeable):
     def vacuum(self) -> None:
         """Remove all traces of deleted memories from the store's files and release unused space."""
         erase.vacuum(self.engine)
+
+    @operation(Effect.CHANGES, idempotent=True, for_models=False)
+    def upkeep(
+        self,
+        dry_run: Annotated[bool, About("only report what would change")] = False,
+        if_due: Annotated[bool, About("run only if the last run is older than `upkeep.every_hours`")] = False,
+        progress: upkeep.Progress = upkeep.ignore_progress,
+    ) -> UpkeepReport:
+        """Archive what faded or exceeds a quota, compress long conversations and delete old notes.
+
+        No memory is deleted; `update` with status 'active' restores an archived one.
+
+        Notes:
+            The section `upkeep` of the configuration has the settings. Conversations are compressed by a model only.
+        """
+        run = retention.UpkeepRun(self.engine, dry_run, progress, lambda: self.model)
+        return retention.run_upkeep(run, if_due=if_due)
 
     # Last, because within the class its name hides the builtin.
     @overload

@@ -91,6 +91,7 @@ SAMPLES: dict[str, Arguments] = {
     "bisect": lambda w: {"task": TASK, "agent": AGENT},
     "forget": lambda w: {"dry_run": True},
     "reconcile": lambda w: {"limit": 10},
+    "upkeep": lambda w: {"dry_run": True},
     "stats": lambda w: {},
     "playbook": lambda w: {},
     "health": lambda w: {},

@@ -326,6 +326,14 @@ def archive(call: Call) -> Reply:
     return Reply(report, f"archived {count_memories(report.count)}")
 
 
+@command("upkeep", "upkeep")
+def upkeep(call: Call) -> Reply:
+    """Run `alma upkeep`, and show how many changes each step made."""
+    report = call.run_typed()
+    changed = {"would change" if report.dry_run else "changed": report.counts}
+    return Reply(report, report.skipped, changed, {"problems": report.problems})
+
+
 @command("reconcile", "reconcile")
 def reconcile(call: Call) -> Reply:
     """Run `alma reconcile`. Without a model, exit with 1."""

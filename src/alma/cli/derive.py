@@ -76,6 +76,7 @@ maintenance:
   stats        count memories by type, status and agent
   usage        show language model calls and their cost
   webhooks     list events that wait for a webhook, send them, and retry
+  upkeep       archive what faded, compress old conversations and delete old notes
   archive      archive memories that are faded and unused
   erase        delete everything of a user and prove that nothing is left
   reconcile    ask a model which similar memories are outdated

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
@@ -23,7 +23,8 @@ from ..types.events import DEFAULT_EVENTS, MemoryEvent, WebhookSettings, check_e
 from ..types.kinds import MemoryType
 from ..types.query import MemoryScope, Scopes, is_space, visible_users
 from ..types.record import Record, Status, Trust, Vector
-from .validate import number, whole
+from .validate import mapping, number, whole
+from .validate import name as check_name
 
 if TYPE_CHECKING:
     from .tombstones import Tombstones
@@ -52,8 +53,34 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """What upkeep archives, deletes and compresses, and how often it runs by itself."""
+
+    every_hours: float = 24.0  # 0: only when asked.
+    archive_below: float = 0.1  # The strength below which an unused memory is archived.
+    unused_days: float = 90.0
+    # By kind, or by the domain, category or task type of a memory, which comes first.
+    half_life_days: Mapping[str, float] = field(default_factory=dict)
+    max_memories: int = 20_000  # Active ones, without conversations.
+    max_conversations: int = 5_000
+    retrieval_days: float = 30.0  # 0: notes of retrievals are kept.
+    history_days: float = 0.0  # 0: the history of counts is kept.
+    compress_after_days: float = 90.0  # 0: conversations are not compressed.
+    compress_turns: int = 40  # Only conversations with more turns are compressed.
+
+    def __post_init__(self) -> None:
+        number("upkeep.archive_below", self.archive_below, 0.0, 1.0)
+        for setting in ("every_hours", "unused_days", "retrieval_days", "history_days", "compress_after_days"):
+            number(f"upkeep.{setting}", getattr(self, setting), 0.0, 100_000)
+        for setting in ("max_memories", "max_conversations", "compress_turns"):
+            whole(f"upkeep.{setting}", getattr(self, setting), 1, 10**9)
+        for key, days in mapping("upkeep.half_life_days", self.half_life_days).items():
+            number(f"upkeep.half_life_days.{check_name('a key of upkeep.half_life_days', key)}", days, 0.01, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of learning and retrieval."""
+    """The settings of learning, retrieval and upkeep."""
 
     weights: Weights = field(default_factory=Weights)
     min_occurrences_for_heuristic: int = 3
@@ -64,6 +91,7 @@ class Settings:
     keep_retrievals: bool = True
     # Whether what one user stated, and what is learned from their outcomes, is found by the other users of a team.
     share_between_users: bool = False
+    upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
 
     def __post_init__(self) -> None:
         whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)

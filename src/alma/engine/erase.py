@@ -22,7 +22,7 @@ from ..types.record import Evidence, Origin, Record, Status
 from .admit import author_of, make_record, place_of, reword
 from .changes import CHANGESET, strip_changeset
 from .context import Engine
-from .episodes import find_turns, remove_turn
+from .episodes import find_gists, find_turns, remove_turn
 from .events import DELIVERY
 from .outcomes import add_error, lesson_id, settle_lessons, share_label
 from .proof import ErasureProof, list_pieces, prove_erased
@@ -256,6 +256,8 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
     ids = [record.id]
     if record.kind == MemoryType.EPISODE:
         ids += [turn.id for turn in find_turns(tx, record)]
+    if record.kind == "turn":
+        ids += [line.id for line in find_gists(tx, record)]
     ids += [one.id for one in _find_orphans(tx, record)]
     lines = [one.id for one in tx.find_changes(ids) if one.body["record"] in ids]
     lines += [one.id for one in tx.scan(Where(kinds={"comparison"}, linked=set(ids)))]

@@ -1,6 +1,4 @@
-"""Maintenance of a store: forget, reindex for another embedder, and ask a model about look-alikes.
-
-Forgetting archives what faded; nothing is erased, `delete` does that.
+"""Maintenance of a store: reindex for another embedder, and ask a model about look-alikes.
 
 Moving: each record remembers its embedder, so the work can stop anywhere and go on later. What the new one has embedded
 already is passed over. The marker changes last; until then readers and writers of the old embedder go on.
@@ -17,65 +15,22 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, Self
+from typing import Any
 
 from ..errors import ConflictError, ModelError, StorageError
 from ..ports import Model
-from ..reading.port import Comparer, Pair, PairKind, Relation, Verdict
-from ..types.kinds import EVERYWHERE, KINDS, MemoryType
+from ..reading.port import Comparer, Pair, PairKind, Reader, Relation, Verdict
+from ..types.kinds import EVERYWHERE, KINDS
 from ..types.query import Where
-from ..types.record import LIVE, Origin, Record, Status
+from ..types.record import Origin, Record, Status
 from .admit import embed_records, make_record, place_of
 from .context import Engine
-from .evidence import age_days, memory_strength
 from .facts import APART, RecordPair, comparison_id, find_comparisons
 from .retrieve.rank import FIELDS, NEAR, list_lookalikes, read_words, stated_at
 from .transaction import EMBEDDER_MARKER, Transaction, find_embedder_marker, make_embedder_marker, split_batches, write
 
 _BATCH = 256
 MUTE: dict[str, Any] = {"vectors": (), "embedder": ""}
-# What was said outlives what was made of it.
-_FADING = frozenset(MemoryType) - {MemoryType.EPISODE}
-
-
-class Forgotten(int):
-    """How many memories were (or, in a dry run, would be) forgotten; `ids` says which."""
-
-    ids: tuple[str, ...]
-
-    def __new__(cls, ids: Sequence[str]) -> Self:
-        self = super().__new__(cls, len(ids))
-        self.ids = tuple(ids)
-        return self
-
-
-def forget(
-    engine: Engine, agent: str | None, older_than_days: float, below_confidence: float, dry_run: bool = False
-) -> Forgotten:
-    """Archive memories that were not used or confirmed for long and are weak; a dry run only reports them."""
-
-    def is_due(record: Record) -> bool:
-        if record.provenance.is_persons and not engine.may_approve:
-            # Any age and strength may be asked for: what a person said, only a person puts away.
-            return False
-        now = engine.clock()
-        return age_days(record, now) >= older_than_days and memory_strength(record, now) < below_confidence
-
-    def archive(tx: Transaction, ids: Sequence[str]) -> list[str]:
-        # Somebody may have used one since.
-        due = [record for record in tx.get(ids) if is_due(record)]
-        for record in due:
-            tx.update(record, status=Status.ARCHIVED)
-            tx.add_history(record, "forgotten", before={"status": str(record.status)})
-        return [record.id for record in due]
-
-    agents = None if agent is None else {agent}
-    where = Where(kinds=_FADING, projects={engine.project}, agents=agents, statuses=LIVE)
-    due = [record.id for record in engine.store.scan(where) if is_due(record)]
-    if dry_run:
-        return Forgotten(due)
-    return Forgotten([id for ids in split_batches(due) for id in write(engine, partial(archive, ids=ids))])
-
 
 Progress = Callable[[int, int], None]
 
@@ -170,10 +125,15 @@ def reconcile_by_model(engine: Engine, model: Model | None, limit: int = MAX_PAI
     """Ask the configured model. Without one nothing is compared, and `problem` says so."""
     if model is None:
         return Reconciled(waiting=len(list_unresolved(engine)), problem="no model is configured")
+    return reconcile(engine, open_reader(model), limit)
+
+
+def open_reader(model: Model) -> Reader:
+    """Return a reader that asks a model."""
     # Loaded here because it takes longer than most calls, and few have a model.
     from ..reading.model import ModelReader
 
-    return reconcile(engine, ModelReader(model), limit)
+    return ModelReader(model)
 
 
 def reconcile(engine: Engine, reader: Comparer, limit: int = MAX_PAIRS) -> Reconciled:

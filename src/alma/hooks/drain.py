@@ -39,6 +39,7 @@ from ..engine.coding_sessions import (
 )
 from ..engine.context import Engine
 from ..engine.observations import adopt_old_fixes
+from ..engine.retention import UpkeepRun, run_upkeep
 from ..engine.retrieve.pipeline import find_rules
 from ..engine.rules import Taught
 from ..engine.transaction import Transaction, write
@@ -56,7 +57,7 @@ from ..types.query import Where
 from ..types.record import LIVE, Record, Status
 from . import journal
 from .paths import DataDir, describe_error, is_model_allowed, list_own_files, read_settings
-from .project import find_moved
+from .project import find_moved, read_copies
 
 DONE = ".done"
 """The file extension that earlier versions gave to journals before they removed them."""
@@ -447,6 +448,17 @@ def remove_expired_daily(data_dir: DataDir, memory: ProjectMemories) -> None:
             os.close(os.open(stamp, os.O_CREAT | os.O_WRONLY, 0o600))
             os.utime(stamp)
             remove_expired(data_dir, memory)
+
+
+def run_due_upkeep(data_dir: DataDir, memory: ProjectMemories, should_stop: Callable[[], bool] = lambda: False) -> None:
+    """Run upkeep in all known projects where it is due. `should_stop` is asked before each batch."""
+    hours = read_settings(data_dir)["upkeep_hours"]
+    for project in dict.fromkeys((EVERYWHERE, *(copy.key for copy in read_copies(data_dir)))):
+        if hours and os.path.exists(data_dir.db) and not should_stop():
+            engine = memory.engine(project)
+            upkeep = replace(engine.settings.upkeep, every_hours=hours)
+            engine = replace(engine, settings=replace(engine.settings, upkeep=upkeep))
+            run_upkeep(UpkeepRun(engine, should_stop=should_stop), if_due=True)
 
 
 def remove_expired(data_dir: DataDir, memory: ProjectMemories) -> None:

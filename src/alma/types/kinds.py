@@ -458,7 +458,7 @@ _ALL = (
         "episode",
         "epi",
         Episode,
-        "next said",
+        "next said gist",
         text=lambda body: "\n".join(filter(None, (body["title"], body.get("said")))),
     ),
     declare(
