@@ -819,10 +819,7 @@ class ALMA(Closeable):
     ) -> UpkeepReport:
         """Archive what faded or exceeds a quota, compress long conversations and delete old notes.
 
-        No memory is deleted; `update` with status 'active' restores an archived one.
-
-        Notes:
-            The section `upkeep` of the configuration has the settings. Conversations are compressed by a model only.
+        No memory is deleted; `update` with status 'active' restores an archived one. Compression needs a model.
         """
         run = retention.UpkeepRun(self.engine, dry_run, progress, lambda: self.model)
         return retention.run_upkeep(run, if_due=if_due)

@@ -24,7 +24,6 @@ from ..types.kinds import MemoryType
 from ..types.query import MemoryScope, Scopes, is_space, visible_users
 from ..types.record import Record, Status, Trust, Vector
 from .validate import mapping, number, whole
-from .validate import name as check_name
 
 if TYPE_CHECKING:
     from .tombstones import Tombstones
@@ -70,12 +69,13 @@ class UpkeepSettings:
 
     def __post_init__(self) -> None:
         number("upkeep.archive_below", self.archive_below, 0.0, 1.0)
-        for setting in ("every_hours", "unused_days", "retrieval_days", "history_days", "compress_after_days"):
+        number("upkeep.every_hours", self.every_hours, 0.0, 1_000_000)
+        for setting in ("unused_days", "retrieval_days", "history_days", "compress_after_days"):
             number(f"upkeep.{setting}", getattr(self, setting), 0.0, 100_000)
         for setting in ("max_memories", "max_conversations", "compress_turns"):
             whole(f"upkeep.{setting}", getattr(self, setting), 1, 10**9)
         for key, days in mapping("upkeep.half_life_days", self.half_life_days).items():
-            number(f"upkeep.half_life_days.{check_name('a key of upkeep.half_life_days', key)}", days, 0.01, 1_000_000)
+            number(f"upkeep.half_life_days.{key}", days, 0.01, 1_000_000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,9 +266,8 @@ def list_sources(turn: Record) -> list[str]:
 
 def find_gists(tx: Transaction, turn: Record) -> list[Record]:
     """Return the lines of the gist that stand for a turn, among others."""
-    return [
-        one for episode in tx.get(turn.links[:1]) for one in find_turns(tx, episode) if turn.id in list_sources(one)
-    ]
+    where = Where(kinds={"turn"}, projects={tx.engine.project}, linked=set(turn.links[:1]))
+    return [one for one in tx.scan(where) if turn.id in list_sources(one)]
 
 
 def list_turns(engine: Engine, episode: Record) -> list[Record]:

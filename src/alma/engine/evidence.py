@@ -125,7 +125,7 @@ def memory_strength(record: Record, now: datetime, half_life_days: Mapping[str, 
 
     `half_life_days` overrides the half-life of a kind, or of a domain, category or task type, which comes first.
     """
-    days = {plain(name): value for name, value in half_life_days.items()}
+    days = {plain(str(name)): value for name, value in half_life_days.items()}
     names = [plain(record.body.get(name) or "") for name in ("domain", "category", "task_type")]
     half_life = next((days[name] for name in names if name in days and name not in MEMORY_KINDS), None)
     half_life = half_life or days.get(record.kind) or _RETENTION_DAYS.get(MemoryType(record.kind), 365.0)

@@ -27,8 +27,7 @@ _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 def find_long_conversations(engine: Engine, now: datetime) -> list[Record]:
     """Return the conversations to compress, oldest first. What has only one speaker is a document and stays."""
-    settings = engine.settings.upkeep
-    days, least = settings.compress_after_days, settings.compress_turns
+    days, least = engine.settings.upkeep.compress_after_days, engine.settings.upkeep.compress_turns
     before = now - timedelta(days=days)
     episodes = scan_records(engine, MemoryType.EPISODE, statuses={Status.ACTIVE}, created_to=before) if days else []
     episodes = [one for one in reversed(episodes) if len(one.body["speakers"]) > 1 and age_days(one, now) >= days]

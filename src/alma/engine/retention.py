@@ -34,6 +34,7 @@ from .upkeep import Progress, ignore_progress, open_reader
 _FADING = frozenset(MemoryType) - {MemoryType.EPISODE}
 _MAX_COMPRESSED = 20  # Conversations in one run; the next one goes on.
 _LEASE = timedelta(hours=1)  # A killed run is repeated after this time.
+Reasoned = tuple[Record, str]  # A memory, and why it is archived.
 
 
 class Forgotten(int):
@@ -86,18 +87,17 @@ class UpkeepRun:
             yield batch
             self.progress(min(number * size, len(items)), len(items))
 
-    def archive(self, due: Sequence[tuple[Record, str]], size: int = 256) -> list[str]:
+    def archive(self, due: Sequence[Reasoned], size: int = 256) -> list[str]:
         """Archive memories for a reason each, and return their ids. What changed since it was read stays."""
 
-        def step(tx: Transaction, batch: Sequence[tuple[Record, str]]) -> list[str]:
+        def step(tx: Transaction, batch: Sequence[Reasoned]) -> list[str]:
             reasons = {(record.id, record.version): why for record, why in batch}
             records = [one for one in tx.get(id for id, _ in reasons) if (one.id, one.version) in reasons]
             for record in records:
                 turns = find_turns(tx, record) if record.kind == MemoryType.EPISODE else []
                 for one in (record, *(turn for turn in turns if turn.status is Status.ACTIVE)):
                     tx.update(one, status=Status.ARCHIVED, updated_at=one.updated_at)
-                why, before = reasons[record.id, record.version], {"status": str(record.status)}
-                tx.add_history(record, "archived", why, before)
+                tx.add_history(record, "archived", reasons[record.id, record.version], {"status": str(record.status)})
             return [record.id for record in records]
 
         ids = [record.id for record, _ in due] if self.dry_run else []
@@ -106,9 +106,7 @@ class UpkeepRun:
         self.archived.update(ids)
         return ids
 
-    def find_faded(
-        self, unused_days: float, below: float, agents: set[str] | None = None
-    ) -> Iterator[tuple[Record, str]]:
+    def find_faded(self, unused_days: float, below: float, agents: set[str] | None = None) -> Iterator[Reasoned]:
         """Yield what was not used for so many days and has less strength, each with the reason to archive it."""
         where = Where(kinds=_FADING, projects={self.engine.project}, agents=agents, statuses=LIVE)
         for record in self.engine.store.scan(where):
@@ -175,8 +173,7 @@ def archive_over_quota(run: UpkeepRun) -> list[str]:
 
 def is_persons_own(record: Record) -> bool:
     """Return whether a person stated a memory, or let a rule take effect."""
-    is_accepted = record.kind == MemoryType.RULE and record.status is Status.ACTIVE
-    return record.provenance.is_persons or is_accepted
+    return record.provenance.is_persons or (record.kind == MemoryType.RULE and record.status is Status.ACTIVE)
 
 
 def compress_conversations(run: UpkeepRun) -> list[str]:
@@ -211,17 +208,13 @@ def run_upkeep(run: UpkeepRun, *, if_due: bool = False) -> UpkeepReport:
     period = timedelta(hours=run.engine.settings.upkeep.every_hours)
     marker_id = f"mrk_upkeep_{digest(run.engine.project, size=10)}"
 
-    def postpone(tx: Transaction, pause: timedelta) -> None:
-        if period and not run.dry_run:
-            tx.set_marker(marker_id, {"value": to_iso(run.now + pause)})
-
     def claim(tx: Transaction) -> bool:
         marker = tx.find(marker_id)
         due = from_iso(marker.body["value"]) if marker else None
         # A date that is further away than a period comes from a clock that was wrong.
         is_due = due is None or not run.now < due <= run.now + period
-        if is_due:
-            postpone(tx, min(period, _LEASE))
+        if is_due and not run.dry_run:
+            tx.set_marker(marker_id, {"value": to_iso(run.now + min(period, _LEASE))})
         return is_due
 
     if if_due and not period:
@@ -229,7 +222,7 @@ def run_upkeep(run: UpkeepRun, *, if_due: bool = False) -> UpkeepReport:
     if if_due and not write(run.engine, claim):
         return UpkeepReport(run.dry_run, skipped="not due: upkeep ran within the last upkeep.every_hours")
     ids = {name: act(run) for name, act in STEPS.items() if not run.should_stop()}
-    if not run.should_stop():
-        write(run.engine, partial(postpone, pause=period))
+    if period and not run.dry_run and not run.should_stop():
+        write(run.engine, lambda tx: tx.set_marker(marker_id, {"value": to_iso(run.now + period)}))
     counts = {name: len(changed) for name, changed in ids.items()}
     return UpkeepReport(run.dry_run, counts, ids, run.problems)

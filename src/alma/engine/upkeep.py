@@ -29,7 +29,6 @@ from .facts import APART, RecordPair, comparison_id, find_comparisons
 from .retrieve.rank import FIELDS, NEAR, list_lookalikes, read_words, stated_at
 from .transaction import EMBEDDER_MARKER, Transaction, find_embedder_marker, make_embedder_marker, split_batches, write
 
-_BATCH = 256
 MUTE: dict[str, Any] = {"vectors": (), "embedder": ""}
 
 Progress = Callable[[int, int], None]
@@ -55,7 +54,7 @@ def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
     before: list[str] = []
     while (todo := find_stale(engine)) and todo != before:
         done = 0
-        for ids in split_batches(todo, _BATCH):
+        for ids in split_batches(todo):
             stale = [one for one in engine.store.get(ids) if _is_stale(engine, one)]
             fresh = embed_records(engine, [replace(one, **MUTE, version=one.version + 1) for one in stale])
             # Not through a transaction, which would refuse the vectors of another embedder.

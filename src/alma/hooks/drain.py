@@ -37,7 +37,7 @@ from ..engine.coding_sessions import (
     mark_id,
     store_session,
 )
-from ..engine.context import Engine
+from ..engine.context import Engine, Settings, UpkeepSettings
 from ..engine.observations import adopt_old_fixes
 from ..engine.retention import UpkeepRun, run_upkeep
 from ..engine.retrieve.pipeline import find_rules
@@ -90,6 +90,8 @@ class ProjectMemories:
                 path = Path(self._data_dir.db)
                 embedder = "none" if os.environ.get("CLAUDE_SMART_USE_LOCAL_EMBEDDING") == "0" else "auto"
                 location: dict[str, Any] = {"storage_dir": path.parent, "db_name": path.name}
+                upkeep = UpkeepSettings(every_hours=read_settings(self._data_dir)["upkeep_hours"])
+                location["settings"] = Settings(upkeep=upkeep)
                 self._alma = open_memory(Config(project_id=EVERYWHERE, embedding_provider=embedder, **location))
                 adopt_old_fixes(self._alma.engine)
             return self._alma
@@ -452,13 +454,9 @@ def remove_expired_daily(data_dir: DataDir, memory: ProjectMemories) -> None:
 
 def run_due_upkeep(data_dir: DataDir, memory: ProjectMemories, should_stop: Callable[[], bool] = lambda: False) -> None:
     """Run upkeep in all known projects where it is due. `should_stop` is asked before each batch."""
-    hours = read_settings(data_dir)["upkeep_hours"]
     for project in dict.fromkeys((EVERYWHERE, *(copy.key for copy in read_copies(data_dir)))):
-        if hours and os.path.exists(data_dir.db) and not should_stop():
-            engine = memory.engine(project)
-            upkeep = replace(engine.settings.upkeep, every_hours=hours)
-            engine = replace(engine, settings=replace(engine.settings, upkeep=upkeep))
-            run_upkeep(UpkeepRun(engine, should_stop=should_stop), if_due=True)
+        if os.path.exists(data_dir.db) and not should_stop():
+            run_upkeep(UpkeepRun(memory.engine(project), should_stop=should_stop), if_due=True)
 
 
 def remove_expired(data_dir: DataDir, memory: ProjectMemories) -> None:

@@ -206,10 +206,7 @@ class ModelReader(Reader):
         """Return the lines of the gist of each conversation. A long one is read in parts."""
         gists = []
         for turns in conversations:
-            entries = [
-                {"n": n, "speaker": one.speaker or str(one.role), "text": one.text[:_TURN_CHARS]}
-                for n, one in enumerate(turns)
-            ]
+            entries = [{"n": n, "speaker": one.speaker, "text": one.text[:_TURN_CHARS]} for n, one in enumerate(turns)]
             lines = self._ask_batches("gists", "lines", 400, "turns", entries)
             gists.append([GistLine(one["text"].strip(), tuple(one["turns"]), one["quote"]) for _, one in lines])
         return gists
