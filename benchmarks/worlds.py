@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from alma import ALMA
-from alma.engine.upkeep import list_unresolved, read_pair, reconcile, split_pairs
+from alma.engine.conflicts import read_pair
+from alma.engine.consolidate import list_unresolved, reconcile, split_pairs
 from alma.errors import ModelUnavailableError
 from alma.models.registry import Recorded
 from alma.reading.model import ModelReader

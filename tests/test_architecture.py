@@ -165,8 +165,8 @@ ENGINE_STEPS = (
     {"search"},
     {"episodes", "facts", "outcomes"},
     {"erase", "rules", "predict", "retrieve"},
-    {"edit", "observations", "coding_sessions", "prompt"},
-    {"upkeep", "consolidate", "conflicts", "sharing", "transfer", "team"},
+    {"conflicts", "edit", "observations", "coding_sessions", "prompt"},
+    {"upkeep", "consolidate", "sharing", "transfer", "team"},
     {"history"},
 )
 # Only these may look inside a memory: faces go through its operations.
