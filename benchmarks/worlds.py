@@ -2,6 +2,7 @@
 
     python -m benchmarks.worlds WORLDS.jsonl --dump prompts.jsonl       write the prompts for a model
     python -m benchmarks.worlds WORLDS.jsonl --answers answers.jsonl    score with a model's recorded answers
+    python -m benchmarks.worlds WORLDS.jsonl --consolidate              merge certain duplicates first, without a model
 
 Each line of the file is a world: memories stored over a year, questions with the memories they need and those that are
 out of date, and questions for which nothing should be shown. The worlds are split at random into two halves; parameters
@@ -102,7 +103,9 @@ def dump_prompts(replay: Replay, reader: ModelReader) -> None:
             reader.compare([read_pair(pair) for pair in batch])
 
 
-def score_worlds(worlds: Sequence[World], reader: ModelReader | None, *, is_dump: bool) -> dict[str, Counter[str]]:
+def score_worlds(
+    worlds: Sequence[World], reader: ModelReader | None, *, is_dump: bool = False, is_local: bool = False
+) -> dict[str, Counter[str]]:
     """Return the counts of each group; of the halves under their own names."""
     order = list(range(len(worlds)))
     random.Random(_SEED).shuffle(order)
@@ -114,11 +117,12 @@ def score_worlds(worlds: Sequence[World], reader: ModelReader | None, *, is_dump
             if reader is not None and is_dump:
                 dump_prompts(replay, reader)
                 continue
-            if reader is not None:
+            if reader is not None or is_local:
                 done = reconcile(replay.memory.engine, reader)
-                sums["model"].update(
-                    n=1, compared=done.compared, superseded=len(done.superseded), apart=done.apart, waiting=done.waiting
-                )
+                merged = sum(len(one.sources) for one in done.merged)
+                counts = {name: len(getattr(done, name)) for name in ("superseded", "refused", "conflicts")}
+                counts |= {name: getattr(done, name) for name in ("compared", "apart", "waiting")}
+                sums["reader"].update(n=1, merged=merged, **counts)
             half = "half 1" if number in first_half else "half 2"
             for group, row in score_world(world, replay):
                 sums[group].update(row)
@@ -131,11 +135,11 @@ def score_worlds(worlds: Sequence[World], reader: ModelReader | None, *, is_dump
 def print_scores(sums: dict[str, Counter[str]]) -> None:
     for group, row in sorted(sums.items()):
         measures: tuple[str, ...] = ("any", "all", "right", "shown")
-        if group == "model":
-            measures = ("compared", "superseded", "apart", "waiting")
+        if group == "reader":
+            measures = ("compared", "merged", "refused", "superseded", "conflicts", "apart", "waiting")
         elif "silent" in group:
             measures = ("shown", "standing")
-        share = 1 if group == "model" else row["n"]
+        share = 1 if group == "reader" else row["n"]
         print(f"{group:20} n {row['n']:4}  " + "  ".join(f"{name} {row[name] / share:.3f}" for name in measures))
 
 
@@ -144,11 +148,12 @@ def main() -> None:
     parser.add_argument("worlds", type=Path)
     parser.add_argument("--dump", type=Path, help="a file for the prompts")
     parser.add_argument("--answers", type=Path, help="a file of recorded answers")
+    parser.add_argument("--consolidate", action="store_true", help="consolidate without a model before the questions")
     args = parser.parse_args()
     worlds = [json.loads(line) for line in args.worlds.read_text(encoding="utf-8").splitlines() if line.strip()]
     is_recorded = args.dump is not None or args.answers is not None
     reader = ModelReader(Recorded(args.answers, args.dump)) if is_recorded else None
-    print_scores(score_worlds(worlds, reader, is_dump=args.dump is not None))
+    print_scores(score_worlds(worlds, reader, is_dump=args.dump is not None, is_local=args.consolidate))
 
 
 if __name__ == "__main__":

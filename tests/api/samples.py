@@ -82,7 +82,9 @@ SAMPLES: dict[str, Arguments] = {
     "erase_user": lambda w: {"user_id": "ana"},
     "history": lambda w: {"memory_id": w.heuristic},
     "forget": lambda w: {"dry_run": True},
-    "reconcile": lambda w: {"limit": 10},
+    "consolidate": lambda w: {"limit": 10},
+    "conflicts": lambda w: {},
+    "resolve_conflict": lambda w: {"conflict_id": "cmp_", "keep": "newer"},
     "stats": lambda w: {},
     "playbook": lambda w: {},
     "health": lambda w: {},
@@ -136,7 +138,10 @@ SAMPLES: dict[str, Arguments] = {
         "outcomes": [{"agent": AGENT, "task": TASK, "outcome": "success", "strategy_used": STRATEGY}]
     },
     "add_many": lambda w: {
-        "memories": [{"type": "domain_knowledge", "agent": AGENT, "domain": "ops", "fact": "Backups run at night"}]
+        "memories": [
+            {"type": "domain_knowledge", "agent": AGENT, "domain": "ops", "fact": fact, "source": source, "attribute": "t"}
+            for fact, source in (("Backups run at night", "user"), ("Backups run at noon", "agent"))
+        ]
     },
     "add_episodes": lambda w: {
         "conversations": [{"agent": AGENT, "session_id": "s1", "turns": [{"speaker": "Ana", "text": "Hello there."}]}]
@@ -170,5 +175,7 @@ BEFORE: dict[str, str] = {
     "traverse_graph": "build_graph",
     "merge_entities": "build_graph",
     "import_rules": "export_rules",
+    "conflicts": "add_many",
+    "resolve_conflict": "add_many",
 }
 """What must have been called before, with its own sample."""

@@ -47,9 +47,9 @@ def test_a_conflict_waits_with_what_speaks_for_each_side(alma: ALMA) -> None:
     open_conflict(alma)
     [conflict] = alma.conflicts()
     older, newer = conflict.older, conflict.newer
-    assert (older.memory.fact, newer.memory.fact) == (OLD, NEW)  # type: ignore[attr-defined]
-    assert older.stated_at < newer.stated_at
-    assert (older.memory.origin, dict(older.counts), dict(newer.counts)) == ("user", {"ups": 1}, {})
+    assert (older.fact, newer.fact) == (OLD, NEW)  # type: ignore[attr-defined]
+    assert older.created_at < newer.created_at
+    assert (older.origin, [one.ups for one in conflict.evidence]) == ("user", [1, 0])
     assert (conflict.relation, conflict.probability, conflict.found_by) == ("contradicts", 0.5, "model")
     assert conflict.suggestions == ("newer", "older", "both")
 
@@ -107,7 +107,7 @@ def test_an_agents_value_that_disputes_a_persons_waits(embedder: LocalEmbedder) 
     alma.add_domain_knowledge("dev", "ops", OLD, **key)
     alma.add_domain_knowledge("dev", "ops", NEW, source="agent", **key)
     [conflict] = alma.conflicts()
-    assert (conflict.suggestions[0], conflict.newer.memory.status) == ("older", "candidate")
+    assert (conflict.suggestions[0], conflict.newer.status) == ("older", "candidate")
     with pytest.raises(ValidationError, match="same key"):
         alma.resolve_conflict(conflict.id, "both")
     _, newer = alma.resolve_conflict(conflict.id[:12], "newer")
@@ -133,7 +133,7 @@ def test_an_edit_is_compared_with_its_look_alikes(embedder: LocalEmbedder) -> No
     fact = alma.add_domain_knowledge("dev", "ops", "Lunch is at noon")
     alma.update(fact.id, fact=CHANGED)
     [conflict] = alma.conflicts()
-    assert (conflict.found_by, conflict.newer.memory.id) == ("local", fact.id)
+    assert (conflict.found_by, conflict.newer.id) == ("local", fact.id)
     undo_last(alma)
     assert alma.conflicts() == []
 

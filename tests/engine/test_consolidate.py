@@ -431,5 +431,5 @@ def test_a_lesson_that_was_deleted_does_not_come_back_by_a_merge(embedder: Local
     [heuristic] = alma.list("heuristic")
     alma.delete(heuristic.id)
     done = alma.consolidate()
-    assert (done.merged, [one.losses for one in done.refused]) == ((), [("a person deleted a lesson",)])
+    assert (done.merged, [one.losses for one in done.refused]) == ((), [("Clear", "a person deleted a lesson")])
     assert alma.list("heuristic") == []

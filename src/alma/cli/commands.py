@@ -313,15 +313,6 @@ def archive(call: Call) -> Reply:
     return Reply(report, f"archived {count_memories(report.count)}")
 
 
-@command("reconcile", "reconcile")
-def reconcile(call: Call) -> Reply:
-    """Run `alma reconcile`. Without a model, exit with 1."""
-    report = call.run_typed()
-    if call.alma.model is None and not call.out.as_json:
-        raise ConfigError("no model is configured; set `model` in the configuration, such as .alma/config.yaml")
-    return Reply(report, code=0 if call.alma.model else 1)
-
-
 @command("playbook", "playbook")
 def print_playbook(call: Call) -> Reply:
     """Run `alma playbook`."""
@@ -527,6 +518,9 @@ COMMANDS += [
     Command("add preference", "add_preference", "--* --source=explicit_instruction", "memory", "added"),
     Command("search", "search", "query:words --*", "matches"),
     Command("explain", "explain"),
+    Command("consolidate", "consolidate"),
+    *(Command(words, "conflicts", key="conflicts") for words in ("conflicts", "conflicts list")),
+    Command("conflicts resolve", "resolve_conflict", "*", "memories"),
     Command("rules list", "list", "* !memory_type=rule", "rules", help="List rules, newest first."),
     Command("confidence assess", "assess_confidence"),
     Command("confidence rank", "rank_strategies"),

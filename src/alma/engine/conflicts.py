@@ -7,9 +7,8 @@ decision stays on the comparison, and the pair is not asked about again until on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from ..errors import NotFoundError, ScopeError, ValidationError
 from ..reading.local import READ_AT_ONCE
@@ -17,7 +16,7 @@ from ..reading.port import Pair, PairKind, Relation, Verdict
 from ..text import words
 from ..types.kinds import EVERYWHERE, Memory, MemoryType
 from ..types.query import Where
-from ..types.record import COUNTS, LIVE, Origin, Record, Status, Trust
+from ..types.record import LIVE, Evidence, Origin, Record, Status, Trust
 from .admit import clean, explicit_key, reword
 from .context import Engine
 from .facts import CONFLICT, OPPOSED, RecordPair, comparison_id, find_comparisons, put_comparison
@@ -28,18 +27,9 @@ from .transaction import Transaction, split_batches, write
 from .view import to_memory
 
 _NEAREST, _POOL = 5, 12
+_ARTICLES = ("a", "an", "the")
 # The fields that say where a memory holds or when it applies.
 SCOPES = dict(zip(FIELDS, ("domain", "category", "condition", "trigger"), strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One side of a conflict, and what speaks for it."""
-
-    memory: Memory
-    stated_at: datetime
-    counts: Mapping[str, int]  # Uses, ratings and results, without zeros.
-    episodes: tuple[str, ...]  # The conversations that it comes from.
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +40,10 @@ class MemoryConflict:
     relation: str
     probability: float
     found_by: str  # "model" or "local".
-    older: Statement
-    newer: Statement
+    older: Memory
+    newer: Memory
+    evidence: tuple[Evidence, Evidence]  # Of the older and of the newer one, as below.
+    episodes: tuple[tuple[str, ...], tuple[str, ...]]  # The conversations that they come from.
     suggestions: tuple[str, ...]  # Decisions, the likeliest first.
 
 
@@ -62,10 +54,13 @@ def read_pair(pair: RecordPair) -> Pair:
     return Pair(read_words(pair[0]), read_words(pair[1]), PairKind.FACT)
 
 
-def compare_locally(engine: Engine, pairs: Sequence[RecordPair]) -> list[Relation]:
-    """Return how the local reader finds each pair to relate: few at a time, because it reads few closely."""
-    texts = [read_pair(pair) for pair in pairs]
-    return [one for batch in split_batches(texts, READ_AT_ONCE) for one in engine.compare_closely(batch)]
+def compare_locally(engine: Engine, pairs: Sequence[Pair]) -> list[Relation]:
+    """Return how the local reader finds texts to relate; the same words are the same, but for articles and plurals."""
+    relations = [one for batch in split_batches(pairs, READ_AT_ONCE) for one in engine.compare_closely(batch)]
+    for at, pair in enumerate(pairs):
+        first, second = ([one.removesuffix("s") for one in words(text) if one not in _ARTICLES] for text in pair[:2])
+        relations[at] = Relation(Verdict.SAME, 1.0) if first == second else relations[at]
+    return relations
 
 
 def check_conflicts(tx: Transaction, record: Record) -> list[str]:
@@ -81,7 +76,7 @@ def check_conflicts(tx: Transaction, record: Record) -> list[str]:
     nearest = sorted(lookalikes, key=lambda one: (-one.likeness, one.older.id))[:_NEAREST]
     known = find_comparisons(engine, [(one.older, one.newer) for one in nearest])
     pairs = [(one.older, one.newer) for one in nearest if (one.older.id, one.newer.id) not in known]
-    relations = zip(pairs, compare_locally(engine, pairs), strict=True)
+    relations = zip(pairs, compare_locally(engine, [*map(read_pair, pairs)]), strict=True)
     opposed = [(pair, relation) for pair, relation in relations if relation.verdict in OPPOSED]
     return [put_comparison(tx, pair, relation, Origin.SYSTEM).id for pair, relation in opposed]
 
@@ -91,41 +86,34 @@ def check_conflicts(tx: Transaction, record: Record) -> list[str]:
 
 def list_conflicts(engine: Engine) -> list[MemoryConflict]:
     """Return the conflicts that wait for a decision, oldest first."""
-    conflicts, now = [], engine.clock()
-    for comparison, older, newer in _find_waiting(engine):
-        sides = [
-            Statement(
-                to_memory(one, now),
-                stated_at(one),
-                {name: value for name in COUNTS if (value := getattr(one.evidence, name))},
-                one.provenance.episodes,
-            )
-            for one in (older, newer)
-        ]
-        places = [(one.agent, one.user, one.body[SCOPES[MemoryType(one.kind)]]) for one in (older, newer)]
-        mine, theirs = (set(words(read_words(one))) for one in (older, newer))
-        can_split = places[0] != places[1] or any(mine & names != theirs & names for names in list_scopes())
-        is_trusted_more = older.provenance.weight > newer.provenance.weight
-        suggestions = ["older", "newer", "both"] if is_trusted_more else ["newer", "older", "both"]
-        found_by = "model" if comparison.provenance.origin is Origin.MODEL else "local"
-        body, names = comparison.body, ["split", *suggestions] if can_split else suggestions
-        conflict = (comparison.id, body["verdict"], body["probability"], found_by, *sides, tuple(names))
-        conflicts.append(MemoryConflict(*conflict))
-    return conflicts
-
-
-def _find_waiting(engine: Engine) -> list[tuple[Record, Record, Record]]:
-    """Return each comparison that waits for a decision, with the older memory and the newer one."""
     where = Where(kinds={"comparison"}, projects={engine.project}, tagged={CONFLICT}, statuses={Status.ACTIVE})
     comparisons = list(engine.store.scan(where))[::-1]
     records = {one.id: one for one in engine.store.get(list({id for one in comparisons for id in one.links}))}
-    waiting = []
+    conflicts, now = [], engine.clock()
     for comparison in comparisons:
         sides = [records[id] for id in comparison.links if id in records and records[id].status in LIVE]
         # Once a text has changed, the comparison says nothing about the pair.
-        if len(sides) == 2 and comparison_id(sides[0], sides[1]) == comparison.id:
-            waiting.append((comparison, sides[0], sides[1]))
-    return waiting
+        if len(sides) < 2 or comparison_id(*sides) != comparison.id:
+            continue
+        older, newer = sides
+        places = [(one.agent, one.user, one.body[SCOPES[MemoryType(one.kind)]]) for one in sides]
+        mine, theirs = (set(words(read_words(one))) for one in sides)
+        can_split = places[0] != places[1] or any(mine & names != theirs & names for names in list_scopes())
+        is_trusted_more = older.provenance.weight > newer.provenance.weight
+        suggestions = ("older", "newer", "both") if is_trusted_more else ("newer", "older", "both")
+        conflict = MemoryConflict(
+            id=comparison.id,
+            relation=comparison.body["verdict"],
+            probability=comparison.body["probability"],
+            found_by="model" if comparison.provenance.origin is Origin.MODEL else "local",
+            older=to_memory(older, now),
+            newer=to_memory(newer, now),
+            evidence=(older.evidence, newer.evidence),
+            episodes=(older.provenance.episodes, newer.provenance.episodes),
+            suggestions=("split", *suggestions) if can_split else suggestions,
+        )
+        conflicts.append(conflict)
+    return conflicts
 
 
 def resolve_conflict(engine: Engine, conflict_id: str, keep: str, older_scope: str, newer_scope: str) -> list[Record]:
@@ -134,18 +122,16 @@ def resolve_conflict(engine: Engine, conflict_id: str, keep: str, older_scope: s
     The id may be shortened. A split needs both scopes.
     """
     if not engine.may_approve:
-        raise ScopeError(
-            "only a person may resolve a conflict: run `alma conflicts resolve`, use a token with the scope 'approve', "
-            "or start the MCP server with --approve"
-        )
+        hint = "run `alma conflicts resolve`, or use a token with the scope 'approve'"
+        raise ScopeError(f"only a person may resolve a conflict: {hint}")
     if {bool(older_scope), bool(newer_scope)} != {keep == "split"}:
         raise ValidationError("keep 'split' takes older_scope and newer_scope, where each memory holds; others do not")
 
     def step(tx: Transaction) -> list[Record]:
-        matching = [one for one in _find_waiting(engine) if one[0].id.startswith(conflict_id)]
+        matching = [one for one in list_conflicts(engine) if one.id.startswith(conflict_id)]
         if len(matching) != 1:
             raise NotFoundError(f"{conflict_id!r} is the id of {len(matching)} conflicts; list them: `alma conflicts`")
-        comparison, older, newer = tx.get([one.id for one in matching[0]])
+        comparison, older, newer = tx.get([one.id for one in (matching[0], matching[0].older, matching[0].newer)])
         relation = Relation(Verdict(comparison.body["verdict"]), comparison.body["probability"])
         put_comparison(tx, (older, newer), relation, comparison.provenance.origin, keep, engine.actor or "person")
         if keep != "older" and newer.status is not Status.ACTIVE:

@@ -11,20 +11,20 @@ Without a model the local reader compares: certain duplicates are merged, and no
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations, groupby, permutations
-from typing import Any
 
 from ..errors import ModelError
 from ..reading.losses import find_losses
 from ..reading.port import Comparer, Relation, Verdict
-from ..text import normalise, words
+from ..text import normalise
 from ..types.kinds import EVERYWHERE, KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import COUNTS, LIVE, NONE, RECENT, Evidence, Origin, Record, Status, cosines
+from .admit import place_of
 from .conflicts import SCOPES, compare_locally, read_pair
 from .context import Engine
 from .erase import recount_group
@@ -37,15 +37,11 @@ from .search import find_closeness
 from .transaction import LESSONS, Transaction, split_batches, strategy_of, write
 
 MAX_PAIRS = 400  # So many are compared in one run; the next run goes on.
-_PAIRS_PER_CALL, _MAX_QUESTIONS = 40, 8
 _MAX_RECORDS = 500  # So many of the newest memories of a kind are compared with each other.
-_NEAREST = 5
-_SURE = 0.7
-_NEAR_STRATEGIES = 0.5
-_ARTICLES = ("a", "an", "the")
-_REASONS = {Verdict.REPLACES: "takes its place", Verdict.CONTRADICTS: "contradicts it"}
-Ids = tuple[str, str]
-Judged = tuple[RecordPair, Relation, Origin]
+_PAIRS_PER_CALL, _NEAREST, _MAX_QUESTIONS = 40, 5, 8
+_SURE, _NEAR_STRATEGIES = 0.7, 0.5
+_SAME = Relation(Verdict.SAME, 1.0)
+Judged = tuple[RecordPair, Relation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,50 +74,41 @@ def reconcile(
 
     A model call that fails changes nothing: what was not answered is asked the next time.
     """
-    pairs = [*_list_pairs(engine), *_list_group_pairs(engine)]
-    known = find_comparisons(engine, pairs)
-    undecided = [pair for pair in pairs if not _is_decided(known.get(_ids(pair)))]
-    asked = undecided if reader else [pair for pair in undecided if _ids(pair) not in known]
+    pairs = _list_pairs(engine)
+    undecided = [(pair, one) for pair, one in pairs if not _is_decided(one)]
+    asked = [pair for pair, one in undecided if reader or one is None]
     answers, problem = _ask(engine, reader, asked[:limit])
-    # With what was found to be the same before, and could not be merged then.
-    judged = {_ids(one[0]): one for one in (*_recall_same(pairs, known), *answers)}
-    merges, refused = _plan_merges(engine, judged)
+    # With what was found to be the same before: what could not be merged then may be merged now.
+    merges, refused = _plan_merges(engine, [*_recall_same(pairs), *answers])
     survivors = {one.id: records[0].id for records in merges for one in records}
-    inside = {ids for ids in map(_ids, pairs) if survivors.get(ids[0], 0) == survivors.get(ids[1], 1)}
     ended, conflicts = survivors.keys() - survivors.values(), list[str]()
     replaced, noted = list[Judged](), list[Judged]()
-    for one in answers:
-        (older, newer), (verdict, probability), _ = one
-        if (older.id, newer.id) in inside:
-            continue
-        is_opposed = verdict in OPPOSED and older.kind in FIELDS
+    for pair, relation in answers:
+        (older, newer), is_opposed = pair, relation.verdict in OPPOSED and pair[0].kind in FIELDS
         # Nobody ends what is trusted more.
-        can_replace = reader and probability >= _SURE and older.provenance.weight <= newer.provenance.weight
-        if is_opposed and can_replace and ended.isdisjoint((older.id, newer.id)):
-            replaced.append(one)
+        can_end = reader and relation.probability >= _SURE and older.provenance.weight <= newer.provenance.weight
+        if is_opposed and can_end and ended.isdisjoint(_ids(pair)):
+            replaced.append((pair, relation))
             ended.add(older.id)
-        else:
-            noted.append(one)
-            conflicts += [comparison_id(older, newer)] if is_opposed and not can_replace else []
-    if not dry_run:
-        for records in merges:
-            own = [judged[ids] for ids in inside & judged.keys() if survivors[ids[0]] == records[0].id]
-            write(engine, partial(_merge_records, records=records, judged=own))
-        for one in replaced:
-            write(engine, partial(_replace_older, judged=one))
-        for batch in split_batches(noted):
-            write(engine, partial(_note_comparisons, judged=batch))
-    waiting = {ids for ids in map(_ids, undecided) if ended.isdisjoint(ids)} - {
-        _ids(one[0]) for one in answers if reader
-    }
+        elif survivors.get(older.id, older.id) != survivors.get(newer.id, newer.id):
+            noted.append((pair, relation))
+            conflicts += [comparison_id(older, newer)] if is_opposed and not can_end else []
+    origin = Origin.MODEL if reader else Origin.SYSTEM
+    steps = [partial(_merge_records, records=records, origin=origin) for records in merges]
+    steps += [partial(_store_verdicts, judged=[one], origin=origin, decision="newer") for one in replaced]
+    steps += [partial(_store_verdicts, judged=batch, origin=origin) for batch in split_batches(noted)]
+    for step in steps if not dry_run else ():
+        write(engine, step)
+    answered = {_ids(pair) for pair, _ in answers if reader}
+    waiting = sum(ended.isdisjoint(_ids(pair)) and _ids(pair) not in answered for pair, _ in undecided)
     return Consolidation(
         compared=len(answers),
         merged=tuple(Merge(one.id, tuple(source.id for source in sources)) for one, *sources in merges),
-        superseded=tuple(pair[0].id for pair, *_ in replaced),
-        apart=sum(relation.verdict in APART for _, relation, _ in answers),
+        superseded=tuple(pair[0].id for pair, _ in replaced),
+        apart=sum(relation.verdict in APART for _, relation in answers),
         refused=tuple(refused),
         conflicts=tuple(conflicts),
-        waiting=len(waiting),
+        waiting=waiting,
         problem=problem or ("no model is configured" if waiting and reader is None else ""),
     )
 
@@ -131,13 +118,7 @@ def reconcile(
 
 def list_unresolved(engine: Engine) -> list[RecordPair]:
     """Return the pairs of active memories that look alike and that no model has compared yet, in a fixed order."""
-    pairs = _list_pairs(engine)
-    known = find_comparisons(engine, pairs)
-    return [pair for pair in pairs if not _is_decided(known.get(_ids(pair)))]
-
-
-def _ids(pair: RecordPair) -> Ids:
-    return pair[0].id, pair[1].id
+    return [pair for pair, one in _list_pairs(engine) if pair[0].kind in FIELDS and not _is_decided(one)]
 
 
 def _is_decided(one: Record | None) -> bool:
@@ -145,15 +126,18 @@ def _is_decided(one: Record | None) -> bool:
     return one is not None and (one.provenance.origin is Origin.MODEL or "decision" in one.body)
 
 
-def _recall_same(pairs: Sequence[RecordPair], known: Mapping[Ids, Record]) -> Iterator[Judged]:
-    for pair in pairs:
-        one = known.get(_ids(pair))
+def _ids(pair: RecordPair) -> tuple[str, str]:
+    return pair[0].id, pair[1].id
+
+
+def _recall_same(pairs: Sequence[tuple[RecordPair, Record | None]]) -> Iterator[Judged]:
+    for pair, one in pairs:
         if one is not None and one.body["verdict"] == Verdict.SAME and "decision" not in one.body:
-            yield pair, Relation(Verdict.SAME, one.body["probability"]), one.provenance.origin
+            yield pair, Relation(Verdict.SAME, one.body["probability"])
 
 
-def _list_pairs(engine: Engine) -> list[RecordPair]:
-    """Return the pairs of active memories that look alike, in a fixed order."""
+def _list_pairs(engine: Engine) -> list[tuple[RecordPair, Record | None]]:
+    """Return the pairs of active memories and strategies that look alike, in a fixed order, with their comparisons."""
     pairs: list[RecordPair] = []
     for kind in FIELDS:
         where = Where(kinds={kind}, projects={engine.project, EVERYWHERE}, statuses={Status.ACTIVE}, sessions={""})
@@ -164,24 +148,25 @@ def _list_pairs(engine: Engine) -> list[RecordPair]:
             by_newer.setdefault(one.newer.id, []).append((one.older, one.newer))
         for nearest in by_newer.values():
             pairs += nearest[:_NEAREST]
-    return sorted(pairs, key=lambda pair: (pair[1].kind, stated_at(pair[1]), *map(read_words, reversed(pair))))
+    pairs.sort(key=lambda pair: (pair[1].kind, stated_at(pair[1]), *map(read_words, reversed(pair))))
+    pairs += _list_strategies(engine)
+    known = find_comparisons(engine, pairs)
+    return [(pair, known.get(_ids(pair))) for pair in pairs]
 
 
-def _list_group_pairs(engine: Engine) -> list[RecordPair]:
-    """Return the pairs of strategy groups with results that have one owner, similar tasks and similar strategies."""
-    owners: defaultdict[Ids, list[Record]] = defaultdict(list)
+def _list_strategies(engine: Engine) -> Iterator[RecordPair]:
+    """Yield the pairs of strategy groups with results that have one owner, similar tasks and similar strategies."""
     where = Where(kinds={"strategy"}, projects={engine.project}, statuses={Status.ACTIVE})
-    for group in engine.store.scan(where, _MAX_RECORDS):
-        if group.evidence.results and group.vectors and group.embedder == engine.embedder_name:
-            owners[group.agent, group.user].append(group)
-    pairs: list[RecordPair] = []
-    for groups in owners.values():
-        for at, newer in enumerate(groups):
-            others = [one for one in groups[at + 1 :] if is_of_task(newer, one)]
-            alike = cosines(newer.vectors[:1], [one.vectors[0] for one in others])[0] if others else []
-            near = sorted(zip(alike, others, strict=True), key=lambda one: (-one[0], one[1].id))[:_NEAREST]
-            pairs += [(one, newer) for likeness, one in near if likeness >= _NEAR_STRATEGIES]
-    return pairs
+    groups = [
+        one
+        for one in engine.store.scan(where, _MAX_RECORDS)
+        if one.evidence.results and one.vectors and one.embedder == engine.embedder_name
+    ]
+    for at, newer in enumerate(groups):
+        others = [one for one in groups[at + 1 :] if place_of(one) == place_of(newer) and is_of_task(newer, one)]
+        alike = cosines(newer.vectors[:1], [one.vectors[0] for one in others])[0] if others else []
+        near = sorted(zip(alike, others, strict=True), key=lambda one: (-one[0], one[1].id))[:_NEAREST]
+        yield from ((one, newer) for likeness, one in near if likeness >= _NEAR_STRATEGIES)
 
 
 def split_pairs(pairs: Sequence[RecordPair]) -> Iterator[Sequence[RecordPair]]:
@@ -193,43 +178,38 @@ def split_pairs(pairs: Sequence[RecordPair]) -> Iterator[Sequence[RecordPair]]:
 def _ask(engine: Engine, reader: Comparer | None, pairs: Sequence[RecordPair]) -> tuple[list[Judged], str]:
     """Return the answers of the reader, and why it stopped, if it did."""
     answers: list[Judged] = []
-    if reader is None:
-        for pair, relation in zip(pairs, compare_locally(engine, pairs), strict=True):
-            first, second = (_list_words(text) for text in read_pair(pair)[:2])
-            certain = Relation(Verdict.SAME, 1.0) if first == second else relation
-            answers.append((pair, certain, Origin.SYSTEM))
-        return answers, ""
     for batch in split_pairs(pairs):
+        texts = [read_pair(pair) for pair in batch]
         try:
-            relations = reader.compare([read_pair(pair) for pair in batch])
+            relations = reader.compare(texts) if reader else compare_locally(engine, texts)
         except ModelError as error:
             return answers, str(error)
         judged = zip(batch, relations, strict=True)
-        answers += [(pair, relation, Origin.MODEL) for pair, relation in judged if relation.probability > 0.0]
+        answers += [one for one in judged if one[1].probability > 0.0 or reader is None]
     return answers, ""
-
-
-def _list_words(text: str) -> list[str]:
-    return [word.removesuffix("s") for word in words(text) if word not in _ARTICLES]
 
 
 # -- what can be merged
 
 
-def _plan_merges(engine: Engine, judged: Mapping[Ids, Judged]) -> tuple[list[list[Record]], list[Merge]]:
+def _plan_merges(engine: Engine, judged: Sequence[Judged]) -> tuple[list[list[Record]], list[Merge]]:
     """Return the records of each merge, the survivor first, and the merges that are refused."""
-    tx, clusters, same = Transaction(engine), dict[str, list[Record]](), set[frozenset[str]]()
-    for ids, (pair, relation, _) in judged.items():
-        owners = [(one.project, one.agent, one.user) for one in pair]
-        if relation.is_same and relation.probability >= _SURE and owners[0] == owners[1]:
+    clusters: dict[str, list[Record]] = {}
+    verdicts = {frozenset(_ids(pair)): relation.verdict for pair, relation in judged}
+    for pair, relation in judged:
+        if relation.is_same and relation.probability >= _SURE and place_of(pair[0]) == place_of(pair[1]):
             joined = {one.id: one for end in pair for one in clusters.get(end.id, [end])}
             clusters |= {id: list(joined.values()) for id in joined}
-            same.add(frozenset(ids))
-    merges, refused, moved = list[list[Record]](), list[Merge](), set[str]()
+    tx, merges, refused, moved = Transaction(engine), list[list[Record]](), list[Merge](), set[str]()
     for cluster in {min(one.id for one in cluster): cluster for cluster in clusters.values()}.values():
-        unmoved = (one for one in cluster if one.id not in moved)
-        left = ranked = sorted(unmoved, key=partial(_rank_survivor, tx), reverse=True)
-        losses = {(one.id, two.id): _find_obstacles(tx, one, two, judged) for one, two in permutations(ranked, 2)}
+        unmoved = [(one.provenance.weight + len(_list_stated(tx, one)), stated_at(one), one.id, one) for one in cluster]
+        left = ranked = [one for *_, one in sorted(unmoved, reverse=True) if one.id not in moved]
+        losses = {}
+        for kept, dropped in permutations(ranked, 2):
+            verdict = verdicts.get(frozenset((kept.id, dropped.id)))
+            is_other = verdict in OPPOSED or verdict in APART
+            reasons = [f"they were compared: {verdict}"] if is_other else _find_losses(tx, kept, dropped)
+            losses[kept.id, dropped.id] = reasons
         while left:
             able = [[kept, *(one for one in left if one is not kept and not losses[kept.id, one.id])] for kept in left]
             # The first of those that take the place of most others.
@@ -241,16 +221,9 @@ def _plan_merges(engine: Engine, judged: Mapping[Ids, Judged]) -> tuple[list[lis
             moved |= {group.id for one in records[1:] for group in _find_groups(tx, records[0], one)[1:]}
             left = [one for one in left if one not in records]
         for kept, dropped in combinations(ranked, 2):
-            if (kept in left or dropped in left) and {kept.id, dropped.id} in same:
+            if (kept in left or dropped in left) and verdicts.get(frozenset((kept.id, dropped.id))) is Verdict.SAME:
                 refused.append(Merge(kept.id, (dropped.id,), tuple(losses[kept.id, dropped.id])))
     return merges, refused
-
-
-def _rank_survivor(tx: Transaction, record: Record) -> tuple[Any, ...]:
-    """Return the rank among records that say the same: the most trusted first, then the newest."""
-    if record.kind == "strategy":
-        return len(_list_stated(tx, record)), record.evidence.results, record.created_at
-    return record.provenance.weight, stated_at(record), record.created_at
 
 
 def _find_groups(tx: Transaction, kept: Record, dropped: Record) -> Sequence[Record]:
@@ -262,18 +235,15 @@ def _find_groups(tx: Transaction, kept: Record, dropped: Record) -> Sequence[Rec
 
 
 def _list_stated(tx: Transaction, group: Record) -> list[Record]:
-    """Return the lessons of a strategy group that somebody stated."""
+    """Return the lessons of a strategy group that somebody stated; none of another record."""
     lessons = tx.get([lesson_id(group, kind) for kind in LESSONS])
     return [one for one in lessons if one.status in LIVE and one.provenance.origin is not Origin.OUTCOME]
 
 
-def _find_obstacles(tx: Transaction, kept: Record, dropped: Record, judged: Mapping[Ids, Judged]) -> list[str]:
+def _find_losses(tx: Transaction, kept: Record, dropped: Record) -> list[str]:
     """Return what would be lost if a record took the place of another; empty if nothing."""
-    own = FIELDS.get(MemoryType(kept.kind), "") if kept.kind in FIELDS else "strategy"
+    own = "strategy" if kept.kind == "strategy" else FIELDS[MemoryType(kept.kind)]
     losses = find_losses(kept.body[own], dropped.body[own])
-    for ids in ((kept.id, dropped.id), (dropped.id, kept.id)):
-        verdict = judged[ids][1].verdict if ids in judged else Verdict.SAME
-        losses += [f"they were compared: {verdict}"] if verdict in (*OPPOSED, *APART) else []
     for name in (*KINDS[kept.kind].editable, *KINDS[kept.kind].keys):
         mine, theirs = (normalise(str(one.body.get(name) or "")) for one in (kept, dropped))
         if name != own and mine != theirs and (theirs or name in SCOPES.values()):
@@ -284,7 +254,7 @@ def _find_obstacles(tx: Transaction, kept: Record, dropped: Record, judged: Mapp
     if groups := _find_groups(tx, kept, dropped):
         lesson_ids = [lesson_id(group, kind) for group in groups for kind in LESSONS]
         shown_ids += lesson_ids[2:]
-        losses += [f"task: {groups[1].body['task']}"] if not is_of_task(*groups) else []
+        losses += [] if is_of_task(*groups) else [f"task: {groups[1].body['task']}"]
         losses += ["a person deleted a lesson"] if tx.find_deleted(lesson_ids) else []
         losses += [strategy_of(one.body) for one in _list_stated(tx, groups[1]) if one.id != dropped.id]
     return losses or _find_unanswered(tx.engine, kept, dropped, shown_ids)
@@ -300,8 +270,7 @@ def _find_unanswered(engine: Engine, kept: Record, dropped: Record, shown_ids: S
         close = find_closeness(engine, [kept, dropped], embed_query(engine, question))
         pool = rank.compare_records(engine, question, [kept, dropped], close)
         pool = pool if is_learned else rank.read_relevance(engine, question, pool)
-        passes = [(rank.LEARNED if is_learned else rank.STATED).passes(one) for one in pool]
-        if passes == [False, True]:
+        if [(rank.LEARNED if is_learned else rank.STATED).passes(one) for one in pool] == [False, True]:
             return [f"an answer to {label}"]
     return []
 
@@ -309,19 +278,35 @@ def _find_unanswered(engine: Engine, kept: Record, dropped: Record, shown_ids: S
 # -- writing
 
 
-def _merge_records(tx: Transaction, records: Sequence[Record], judged: Sequence[Judged]) -> None:
+def _are_unchanged(current: Sequence[Record], compared: Sequence[Record]) -> bool:
+    return [(one.status, one.text) for one in current] == [(Status.ACTIVE, one.text) for one in compared]
+
+
+def _store_verdicts(tx: Transaction, judged: Sequence[Judged], origin: Origin, decision: str = "") -> None:
+    """Store how pairs relate. After a decision, the newer record of each takes the place of the older one."""
+    for pair, relation in judged:
+        current = tx.get(_ids(pair))
+        # Somebody may have changed one of them since they were compared.
+        if _are_unchanged(current, pair):
+            put_comparison(tx, pair, relation, origin, decision)
+            verb = "takes its place" if relation.verdict is Verdict.REPLACES else "contradicts it"
+            why, [older, newer] = f"a later memory {verb}: {read_pair(pair).second}", current
+            if decision:
+                # It says nothing new, so it is not dated anew.
+                tx.supersede(older, newer, why, stated_at(newer), updated_at=older.updated_at)
+
+
+def _merge_records(tx: Transaction, records: Sequence[Record], origin: Origin) -> None:
     """Merge records into the first one; nothing happens if one of them has changed since they were compared."""
     current = tx.get([one.id for one in records])
-    if [(one.status, one.text) for one in current] != [(Status.ACTIVE, one.text) for one in records]:
-        return
-    for source in current[1:]:
+    for source in current[1:] if _are_unchanged(current, records) else ():
         [survivor] = tx.get([current[0].id])
         if groups := _find_groups(tx, survivor, source):
             _merge_groups(tx, *groups)
         else:
             _absorb(tx, survivor, source)
-    for one in judged:
-        put_comparison(tx, *one, "merged")
+        for other in current[: current.index(source)]:
+            put_comparison(tx, (source, other), _SAME, origin, "merged")
 
 
 def _absorb(tx: Transaction, kept: Record, source: Record) -> None:
@@ -338,16 +323,11 @@ def _absorb(tx: Transaction, kept: Record, source: Record) -> None:
         metadata["sources"] = list(dict.fromkeys((*theirs.get("sources", ()), *metadata.get("sources", ()))))
         metadata["repeats"] = metadata.get("repeats", 0) + theirs.get("repeats", 0)
     ids = dict.fromkeys((*metadata["merged_from"], source.id, *theirs["merged_from"]))
-    metadata["merged_from"] = [id for id in ids if id != kept.id]
+    body = {**kept.body, "metadata": {**metadata, "merged_from": [id for id in ids if id != kept.id]}}
+    tags = tuple(dict.fromkeys((*kept.tags, *source.tags)))
     episodes = tuple(dict.fromkeys((*kept.provenance.episodes, *source.provenance.episodes)))
-    fresh = tx.update(
-        kept,
-        body={**kept.body, "metadata": metadata},
-        evidence=evidence,
-        tags=tuple(dict.fromkeys((*kept.tags, *source.tags))),
-        provenance=replace(kept.provenance, episodes=episodes),
-        updated_at=max(kept.updated_at, source.updated_at),
-    )
+    origin, updated_at = replace(kept.provenance, episodes=episodes), max(kept.updated_at, source.updated_at)
+    fresh = tx.update(kept, body=body, evidence=evidence, tags=tags, provenance=origin, updated_at=updated_at)
     tx.add_history(fresh, "merged", f"{source.id} was merged into it")
     body = {**source.body, "counted": source.evidence.to_json()}
     why = f"merged into {kept.id}: {read_words(kept) if kept.kind in FIELDS else strategy_of(kept.body)}"
@@ -357,11 +337,9 @@ def _absorb(tx: Transaction, kept: Record, source: Record) -> None:
 def add_evidence(evidence: Evidence, other: Evidence, counted: Evidence = NONE) -> Evidence:
     """Return the sum of two records' evidence, without what was counted before."""
     counts = {name: getattr(evidence, name) + getattr(other, name) - getattr(counted, name) for name in COUNTS}
-    left = list(counted.recent)
-    fresh = [one for one in other.recent if one not in left or left.remove(one)]  # type: ignore[func-returns-value]
-    recent = sorted((*evidence.recent, *fresh), key=lambda one: one[0])[-RECENT:]
-    used = [one for one in (evidence.last_used, other.last_used) if one]
-    return Evidence(**counts, recent=tuple(recent), last_used=max(used, default=None))
+    recent = Counter(evidence.recent) + (Counter(other.recent) - Counter(counted.recent))
+    last_used = max(filter(None, (evidence.last_used, other.last_used)), default=None)
+    return Evidence(**counts, recent=tuple(sorted(recent.elements()))[-RECENT:], last_used=last_used)
 
 
 def _merge_groups(tx: Transaction, kept: Record, dropped: Record) -> None:
@@ -380,19 +358,3 @@ def _merge_groups(tx: Transaction, kept: Record, dropped: Record) -> None:
             # The results of both together no longer teach it.
             archived = tx.update(live[0], status=Status.ARCHIVED)
             tx.add_history(archived, "merged", f"into strategy {kept.id}", {"status": str(live[0].status)})
-
-
-def _replace_older(tx: Transaction, judged: Judged) -> None:
-    """Let the newer record of a pair take the place of the older one, unless one of them has changed since."""
-    (older, newer), relation, _ = judged
-    current = tx.get([older.id, newer.id])
-    if [(one.status, one.text) for one in current] == [(Status.ACTIVE, one.text) for one in (older, newer)]:
-        put_comparison(tx, *judged, "newer")
-        reason = f"a later memory {_REASONS[relation.verdict]}: {read_words(newer)}"
-        # It says nothing new, so it is not dated anew.
-        tx.supersede(current[0], newer, reason, stated_at(newer), updated_at=current[0].updated_at)
-
-
-def _note_comparisons(tx: Transaction, judged: Sequence[Judged]) -> None:
-    for one in judged:
-        put_comparison(tx, *one)

@@ -53,6 +53,7 @@ def find_losses(kept: str, dropped: str) -> list[str]:
 @lru_cache(maxsize=1024)
 def _read_signs(text: str) -> _Signs:
     guards, numbers, scopes, units = (_vocabulary(name) for name in ("guards", "numbers", "scopes", "units"))
+    kinds = {word: kind for kind, names in guards.items() for word in names.split()}
     scopes, signs = " ".join(scopes).split(), defaultdict(list)
     raw = _PIECE.findall(_COMPARISON.sub(r" \1 ", text.replace("’", "'")))
     pieces = [one if one[0] in _QUOTES else one.lstrip(_OPENING).rstrip(_CLOSING) or one for one in raw]
@@ -60,7 +61,7 @@ def _read_signs(text: str) -> _Signs:
         lower = piece.casefold()
         following = [] if raw[at][-1] in _CLOSING else [one.casefold() for one in pieces[at + 1 : at + 9]]
         content = [one for one in following if one.isalpha() and one not in STOP]
-        guard = guards.get("not" if lower.endswith("n't") else lower)
+        guard = kinds.get("not" if lower.endswith("n't") else lower)
         number = _NUMBER.fullmatch(numbers.get(lower, piece))
         is_quoted = piece[0] in _QUOTES and len(piece) > 2
         if _COMPARISON.fullmatch(piece) or _FLAG.fullmatch(piece):
