@@ -2,8 +2,8 @@
 
 `families.jsonl` in the folder has strategies: wordings of the same one, opposites, variants and different ones.
 `conflicts.jsonl` has an older and a newer statement: the newer agrees, replaces the older one, or both hold. Each area
-under the curve stands next to that of the cosine of both vectors, which knows nothing but nearness. The loss check, which
-a merge must pass in one direction, is counted for all pairs, as if a reader took every one of them for the same.
+under the curve stands next to that of the cosine of both vectors, which knows nothing but nearness. The loss check,
+which a merge must pass in one direction, is counted for all pairs, as if a reader took every one of them for the same.
 """
 
 from __future__ import annotations

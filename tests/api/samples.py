@@ -139,8 +139,11 @@ SAMPLES: dict[str, Arguments] = {
     },
     "add_many": lambda w: {
         "memories": [
-            {"type": "domain_knowledge", "agent": AGENT, "domain": "ops", "fact": fact, "source": source, "attribute": "t"}
-            for fact, source in (("Backups run at night", "user"), ("Backups run at noon", "agent"))
+            {"type": "domain_knowledge", "agent": AGENT, "domain": "ops", "attribute": "backups", **one}
+            for one in (
+                {"fact": "Backups run at night", "source": "user"},
+                {"fact": "Backups run at noon", "source": "agent"},
+            )
         ]
     },
     "add_episodes": lambda w: {

@@ -1,4 +1,4 @@
-"""Memories that say the same become one without a loss, and what is out of date is superseded: so that it can be undone."""
+"""Memories that say the same become one without a loss, and what is out of date is superseded; both can be undone."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_what_was_restored_and_is_merged_again_counts_what_is_new_only() -> None
 @pytest.mark.parametrize(
     ("older", "newer", "loss"),
     [
-        ("Requests time out after 30 seconds", "Requests time out after 30 minutes", "30 second"),
+        ("Requests time out after 30 seconds", "Requests time out after 30 minutes", "30 seconds"),
         ("Push with git push --force-with-lease", "Push with git push", "--force-with-lease"),
         ("The cron job must not run twice", "The cron job must run twice", "not run"),
         ("The reports go to Lyon", "The reports go to Nice", "Lyon"),
@@ -273,6 +273,12 @@ def test_a_merge_that_would_lose_something_is_refused(older: str, newer: str, lo
     assert set(list_facts(alma)) == {older, newer}
     again = alma.consolidate()
     assert (again.compared, again.refused) == (0, done.refused), "it is reported again without asking again"
+
+
+def test_an_unsure_model_merges_nothing_however_often_it_is_run() -> None:
+    alma = open_memory(None, WORDINGS[:2])
+    alma.model.probability = 0.5  # type: ignore[union-attr]
+    assert [alma.consolidate().merged for _ in range(2)] == [(), ()]
 
 
 def test_of_several_only_those_are_merged_that_lose_nothing() -> None:

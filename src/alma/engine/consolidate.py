@@ -2,8 +2,8 @@
 
 A reader says how look-alikes relate, once for each pair. Those that say the same are merged into the most trusted of
 them, then the newest, that keeps what the others say and answers what they answered; no new text is made. Counts are
-added once: a source notes what was counted of it, and the results of a strategy are recounted from its outcomes. Each
-merge is one write. Sources stay in history, and the survivor names them in its metadata as `merged_from`.
+added once: the survivor notes what it counted of each source, and the results of a strategy are recounted from its
+outcomes. Each merge is one write. Sources stay in history; the metadata of the survivor cites them as `merged_from`.
 
 What a newer memory replaces or contradicts is superseded if a model is sure; else a conflict waits for a person.
 Without a model the local reader compares: certain duplicates are merged, and nothing is superseded.
@@ -92,7 +92,8 @@ def reconcile(
             ended.add(older.id)
         elif survivors.get(older.id, older.id) != survivors.get(newer.id, newer.id):
             noted.append((pair, relation))
-            conflicts += [comparison_id(older, newer)] if is_opposed and not can_end else []
+            is_conflict = is_opposed and not can_end and ended.isdisjoint(_ids(pair))
+            conflicts += [comparison_id(older, newer)] if is_conflict else []
     origin = Origin.MODEL if reader else Origin.SYSTEM
     steps = [partial(_merge_records, records=records, origin=origin) for records in merges]
     steps += [partial(_store_verdicts, judged=[one], origin=origin, decision="newer") for one in replaced]
@@ -311,27 +312,28 @@ def _merge_records(tx: Transaction, records: Sequence[Record], origin: Origin) -
 
 def _absorb(tx: Transaction, kept: Record, source: Record) -> None:
     """Add the counts, tags and conversations of a record to another, which takes its place."""
-    metadata, theirs = ({"merged_from": [], **one.body.get("metadata", {})} for one in (kept, source))
+    mine, theirs = ({**one.body.get("counted", {})} for one in (kept, source))
     # One of them may have been merged into the other before and restored since: then only what is new counts.
-    again = [one for one, other in ((source, metadata), (kept, theirs)) if one.id in other["merged_from"]]
-    counted = Evidence.from_json(again[0].body.get("counted", {})) if again else NONE
-    evidence = add_evidence(kept.evidence, source.evidence, counted)
+    is_again = source.id in mine or kept.id in theirs
+    before = Evidence.from_json(mine.get(source.id) or theirs.get(kept.id) or {})
+    evidence = add_evidence(kept.evidence, source.evidence, before)
     if kept.kind in LESSONS and kept.links:
         # Their results are those of the strategy group.
         evidence = evidence.with_results_of(kept.evidence)
-    if kept.kind == MemoryType.RULE and not again:
-        metadata["sources"] = list(dict.fromkeys((*theirs.get("sources", ()), *metadata.get("sources", ()))))
-        metadata["repeats"] = metadata.get("repeats", 0) + theirs.get("repeats", 0)
-    ids = dict.fromkeys((*metadata["merged_from"], source.id, *theirs["merged_from"]))
-    body = {**kept.body, "metadata": {**metadata, "merged_from": [id for id in ids if id != kept.id]}}
+    counted = {**theirs, **mine, source.id: source.evidence.to_json()}
+    counted.pop(kept.id, None)
+    metadata, other = ({**one.body.get("metadata", {})} for one in (kept, source))
+    if kept.kind == MemoryType.RULE and not is_again:
+        metadata["sources"] = list(dict.fromkeys((*other.get("sources", ()), *metadata.get("sources", ()))))
+        metadata["repeats"] = metadata.get("repeats", 0) + other.get("repeats", 0)
+    body = {**kept.body, "counted": counted, "metadata": {**metadata, "merged_from": list(counted)}}
     tags = tuple(dict.fromkeys((*kept.tags, *source.tags)))
     episodes = tuple(dict.fromkeys((*kept.provenance.episodes, *source.provenance.episodes)))
     origin, updated_at = replace(kept.provenance, episodes=episodes), max(kept.updated_at, source.updated_at)
     fresh = tx.update(kept, body=body, evidence=evidence, tags=tags, provenance=origin, updated_at=updated_at)
     tx.add_history(fresh, "merged", f"{source.id} was merged into it")
-    body = {**source.body, "counted": source.evidence.to_json()}
     why = f"merged into {kept.id}: {read_words(kept) if kept.kind in FIELDS else strategy_of(kept.body)}"
-    tx.supersede(source, fresh, why, stated_at(kept), "merged", body=body, updated_at=source.updated_at)
+    tx.supersede(source, fresh, why, stated_at(kept), "merged", updated_at=source.updated_at)
 
 
 def add_evidence(evidence: Evidence, other: Evidence, counted: Evidence = NONE) -> Evidence:
