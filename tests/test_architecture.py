@@ -167,8 +167,8 @@ ENGINE_STEPS = (
     {"search", "past"},
     {"episodes", "facts", "outcomes"},
     {"erase", "proof", "rules", "predict", "retrieve"},
-    {"edit", "gists", "observations", "coding_sessions", "prompt"},
-    {"upkeep", "consolidate", "conflicts", "promotion", "transfer", "team"},
+    {"conflicts", "edit", "gists", "observations", "coding_sessions", "prompt"},
+    {"upkeep", "consolidate", "promotion", "transfer", "team"},
     {"history", "retention"},
 )
 # Only these may look inside a memory: faces go through its operations.

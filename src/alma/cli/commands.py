@@ -334,15 +334,6 @@ def upkeep(call: Call) -> Reply:
     return Reply(report, report.skipped, changed, {"problems": report.problems})
 
 
-@command("reconcile", "reconcile")
-def reconcile(call: Call) -> Reply:
-    """Run `alma reconcile`. Without a model, exit with 1."""
-    report = call.run_typed()
-    if call.alma.model is None and not call.out.as_json:
-        raise ConfigError("no model is configured; set `model` in the configuration, such as .alma/config.yaml")
-    return Reply(report, code=0 if call.alma.model else 1)
-
-
 @command("playbook", "playbook")
 def print_playbook(call: Call) -> Reply:
     """Run `alma playbook`."""
@@ -555,6 +546,9 @@ COMMANDS += [
     Command("revert", "revert"),
     Command("bisect", "bisect"),
     Command("promote", "promote", "memory_id --*", "memory", "promoted"),
+    Command("consolidate", "consolidate"),
+    *(Command(words, "conflicts", key="conflicts") for words in ("conflicts", "conflicts list")),
+    Command("conflicts resolve", "resolve_conflict", "*", "memories"),
     Command("rules list", "list", "* !memory_type=rule", "rules", help="List rules, newest first."),
     Command("confidence assess", "assess_confidence"),
     Command("confidence rank", "rank_strategies"),

@@ -202,7 +202,8 @@ def _find_sources(tx: Transaction, group: Record) -> list[Record]:
     # One that is about to be erased by another call gives nothing any more.
     deleted = tx.find_deleted(one.id for one in linked)
     words = [one for one in linked if one.kind == MemoryType.OUTCOME or one.provenance.origin is not Origin.OUTCOME]
-    return [one for one in reversed(words) if one.id not in deleted]
+    # Outcomes that were relinked in this transaction come last in the scan.
+    return sorted((one for one in reversed(words) if one.id not in deleted), key=lambda one: one.created_at)
 
 
 def recount_group(tx: Transaction, group_id: str) -> None:

@@ -23,12 +23,13 @@ from ..types.query import Where
 from ..types.record import LIVE, Record, Status
 from ..types.times import from_iso, to_iso
 from .changes import CHANGESET, REWRITTEN
+from .consolidate import open_reader, reconcile
 from .context import Engine
 from .episodes import find_turns
 from .evidence import age_days, memory_strength
 from .gists import compress_conversation, find_long_conversations
 from .transaction import T, Transaction, scan_records, split_batches, write
-from .upkeep import Progress, ignore_progress, open_reader
+from .upkeep import Progress, ignore_progress
 
 # What was said outlives what was made of it.
 _FADING = frozenset(MemoryType) - {MemoryType.EPISODE}
@@ -192,12 +193,26 @@ def compress_conversations(run: UpkeepRun) -> list[str]:
     return [one.id for one in due] if run.dry_run else ids
 
 
+def merge_duplicates(run: UpkeepRun) -> list[str]:
+    """Merge memories that say the same and supersede outdated ones; without a model, only certain duplicates."""
+    try:
+        model = run.open_model()
+        done = reconcile(run.engine, open_reader(model) if model else None, dry_run=run.dry_run)
+    except ConfigError as error:
+        run.problems.append(f"duplicates were not merged: {error}")
+        return []
+    if done.problem and model is not None:
+        run.problems.append(f"{done.waiting} pairs were not compared: {done.problem}")
+    return [*(source for merge in done.merged for source in merge.sources), *done.superseded]
+
+
 STEPS: dict[str, Callable[[UpkeepRun], list[str]]] = {
     "notes": prune_notes,
     "faded": archive_faded,
     "over_quota": archive_over_quota,
     "compressed": compress_conversations,
-    # Consolidation comes last, when what faded is out of the way.
+    # Last, when what faded is out of the way.
+    "merged": merge_duplicates,
 }
 """The steps in the order in which they run."""
 

@@ -180,14 +180,14 @@ class Transaction:
         return [one for one in self.find_changes([id]) if one.body["record"] == id][::-1]
 
     def supersede(
-        self, record: Record, later: Record, why: str, moment: datetime | None = None, **changes: Any
+        self, record: Record, later: Record, why: str, moment: datetime | None = None, verb: str = "", **changes: Any
     ) -> None:
         """Let a later record take the place of one that is held, from a moment on or from now on."""
         moment = moment or self.engine.clock()
         # One that ends when it begins held at no time; without an end it would hold at all.
         end = moment if record.valid_from is None or record.valid_from < moment else None
         fresh = self.update(record, status=Status.SUPERSEDED, superseded_by=later.id, valid_to=end, **changes)
-        self.add_history(fresh, "superseded", why, {"status": str(record.status)}, later.id)
+        self.add_history(fresh, verb or "superseded", why, {"status": str(record.status)}, later.id)
 
     def once(self, id: str, body: Mapping[str, Any], **fields: Any) -> bool:
         """Store the marker `id` and return True; False when it is stored already: this was written before."""
