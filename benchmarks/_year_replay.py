@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from alma import ALMA
-from alma.engine.upkeep import reconcile
+from alma.engine.consolidate import reconcile
 from alma.reading.port import UNSURE, Comparer, Pair, Relation, Verdict
 from alma.text import normalise
 from alma.types.kinds import AntiPattern, FeedbackSignal, Heuristic, Memory

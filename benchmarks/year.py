@@ -25,8 +25,9 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+from alma.engine.conflicts import read_pair
+from alma.engine.consolidate import list_unresolved, split_pairs
 from alma.engine.prompt import count_tokens
-from alma.engine.upkeep import list_unresolved, read_pair, split_pairs
 from alma.errors import ALMAError, ModelUnavailableError
 from alma.models.registry import Recorded
 from alma.reading.model import ModelReader

@@ -167,9 +167,9 @@ ENGINE_STEPS = (
     {"search", "past"},
     {"episodes", "facts", "outcomes"},
     {"erase", "proof", "rules", "predict", "retrieve"},
-    {"edit", "observations", "coding_sessions", "prompt"},
-    {"upkeep", "consolidate", "conflicts", "promotion", "transfer", "team"},
-    {"history"},
+    {"conflicts", "edit", "gists", "observations", "coding_sessions", "prompt"},
+    {"upkeep", "consolidate", "promotion", "transfer", "team"},
+    {"history", "retention"},
 )
 # Only these may look inside a memory: faces go through its operations.
 MAY_REACH_ENGINE = FEATURES | {"engine", "memory", "models", "hooks", "app"}

@@ -343,9 +343,18 @@ def test_deleted_once_it_is_deleted_in_this_place_only(alma: ALMA) -> None:
         assert [one.status for one in others] == ["active"] * 4
 
 
+def test_a_promoted_memory_is_deleted_for_the_agent_that_it_came_from(alma: ALMA) -> None:
+    made = alma.add_domain_knowledge("dev", **EXACT["domain_knowledge"], source="agent")
+    alma.promote(made.id, "project")
+    alma.delete(made.id)
+    for words in (EXACT, REWORDED):
+        assert alma.add_domain_knowledge("dev", **words["domain_knowledge"], source="agent").status == "candidate"
+
+
 # -- no writer is forgotten
 
 HARMLESS = "writes no memory, or only its counts"
+SHARES = "shows an active memory to others"
 ENDS = "only ends, archives or erases"
 BY_OPERATION = {
     "learn": "learn", "learn_many": "learn many", "workflow_learn": "learn in a workflow", "add_many": "add many",
@@ -358,6 +367,7 @@ BY_OPERATION = {
     **dict.fromkeys(("undo", "revert"), test_a_change_that_is_taken_back_does_not_bring_a_deleted_value_back),
     "build_graph": test_the_graph_has_nothing_of_a_deleted_fact,
     **dict.fromkeys(("delete", "erase_user", "forget", "reconcile"), ENDS),
+    "promote": SHARES,
     **dict.fromkeys(
         """record_usage record_feedback create_work_item get_next_item update_progress claim_work_item release_work_item
         archive_finished delete_work_item log_progress start_session update_session end_session initialize update_run
@@ -386,6 +396,7 @@ BY_FUNCTION = {
         "_record_outcome": "learn", "_state_lesson": "evidence", "find_or_make_group": HARMLESS,
         "learn_outcomes": "learn", "record_outcomes": HARMLESS, "settle_lessons": "learn", "state_lessons": "add",
     },
+    "alma/engine/promotion.py": {"promote_memory": SHARES},
     "alma/engine/rules.py": {
         "_learn_rule": "correct", "teach": "correct", "change_rule": "a person does it",
         "restore_rule": "a person does it", "erase_rule": ENDS,
@@ -466,7 +477,15 @@ def test_every_function_that_stores_records_is_classified() -> None:
 
 
 def test_each_classification_names_a_test() -> None:
-    reasons = {HARMLESS, ENDS, "a person does it", "the one way to write", "writes vectors only", "passes records on"}
+    reasons = {
+        HARMLESS,
+        ENDS,
+        SHARES,
+        "a person does it",
+        "the one way to write",
+        "writes vectors only",
+        "passes records on",
+    }
     named = [
         *BY_OPERATION.values(),
         *(one for some in BY_FUNCTION.values() if isinstance(some, dict) for one in some.values()),

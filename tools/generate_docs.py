@@ -19,7 +19,7 @@ from typing import Union, get_args, get_origin, get_type_hints
 from alma import ALMA, errors
 from alma.cli.derive import build_parser
 from alma.config import Config
-from alma.engine.context import Settings, Weights
+from alma.engine.context import Settings, UpkeepSettings, Weights
 from alma.operations import Operation, Parameter
 from alma.types import MemoryScope, Team, kinds
 from alma.types.asking import BudgetLimits, ModelSettings, Prices
@@ -96,9 +96,10 @@ def keys() -> str:
         *_fields("teams.NAME.", Team, skip=("name",)),
     ]
     learning = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")
-    for name, default in _fields("", Settings, skip=("weights",)):
+    for name, default in _fields("", Settings, skip=("weights", "upkeep")):
         rows.append((f"learning.{name}" if name in learning else f"retrieval.{name}", default))
     rows += _fields("retrieval.weights.", Weights)
+    rows += _fields("upkeep.", UpkeepSettings)
     return (
         "\n".join(["| key | default |", "|---|---|", *(f"| `{name}` | {default} |" for name, default in rows)]) + "\n"
     )

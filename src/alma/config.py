@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import trust_register
-from .engine.context import Settings, Weights
+from .engine.context import Settings, UpkeepSettings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
 from .types.asking import BudgetLimits, ModelSettings, Prices
 from .types.events import WebhookSettings
@@ -34,7 +34,7 @@ _DEEPEST = 32
 """Maximum nesting; the settings need five levels."""
 _WITH_TRUST = (
     *("storage_options", "vectors", "vector_options", "read_only", "cache", "retry", "encryption"),
-    *("embedding", "model", "teams", "webhooks"),
+    *("embedding", "model", "teams", "webhooks", "upkeep"),
 )
 _VALUES_WITHOUT_TRUST = {
     "storage": ("sqlite", "file"),
@@ -173,7 +173,7 @@ def _parse_yaml(content: bytes, *, is_trusted: bool = True) -> dict[str, Any]:
         raise ConfigError(f"a configuration may have at most {most:,} bytes, not {len(content):,}")
     _refuse_depth(content)
     data = load_yaml(content, may_alias=is_trusted) or {}
-    valid = [*(one.name for one in fields(Config) if one.name != "settings"), "retrieval", "learning"]
+    valid = [*(one.name for one in fields(Config) if one.name != "settings"), "retrieval", "learning", "upkeep"]
     if not isinstance(data, Mapping) or "alma" not in data:
         return _read_section("alma", data, valid)
     for key in data:
@@ -248,10 +248,11 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
     folder = file.resolve().parent
     base = folder.parent if folder.name == ".alma" else folder
     retrieval = _read_section(
-        "retrieval", top.get("retrieval"), [one for one in Settings.__slots__ if one not in _LEARNING]
+        "retrieval", top.get("retrieval"), [one for one in Settings.__slots__ if one not in (*_LEARNING, "upkeep")]
     )
     weights = Weights(**_read_section("retrieval.weights", retrieval.pop("weights", None), Weights.__slots__))
     learning = _read_section("learning", top.get("learning"), _LEARNING)
+    upkeep = UpkeepSettings(**_read_section("upkeep", top.get("upkeep"), UpkeepSettings.__slots__))
     declared, agents = top.get("agents"), {}
     _check("agents", "Mapping[str, object]", {} if declared is None else declared)
     for name, settings in (declared or {}).items():
@@ -271,7 +272,7 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
     return _build(
         Config,
         "",
-        {name: value for name, value in top.items() if name not in ("retrieval", "learning")},
+        {name: value for name, value in top.items() if name not in ("retrieval", "learning", "upkeep")},
         storage_dir=_under(base, _check("storage_dir", "str", top.get("storage_dir", ".alma"))),
         read_only=_check_switch("read_only", top.get("read_only")),
         cache=_build_wrapper(CacheSettings, "cache", top.get("cache")),
@@ -285,7 +286,7 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         ),
         agents=tuple(agents.values()),
         teams=_build_teams(top.get("teams")),
-        settings=Settings(weights=weights, **retrieval, **learning),
+        settings=Settings(weights=weights, upkeep=upkeep, **retrieval, **learning),
     )
 
 

@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from .engine import validate
 from .engine.changes import CHANGESET
 from .engine.context import Notes, Settings
 from .engine.events import DELIVERY
+from .engine.retention import UpkeepRun, run_upkeep
 from .errors import ScopeError, ValidationError
 from .events import deliver_in_background
 from .operations import Operation, Parameter
@@ -114,6 +116,16 @@ class Projects:
             while len(self._opened) > self._most:
                 self._opened.popitem(last=False)
         return alma
+
+    def run_upkeep(self, should_stop: Callable[[], bool]) -> None:
+        """Run upkeep in the projects that are open, where it is due."""
+        with self._lock:
+            names = dict.fromkeys(name for name, _, _ in self._opened)
+        for name in names:
+            if not should_stop():
+                alma = self.get(name)
+                open_model = partial(getattr, alma, "model")
+                run_upkeep(UpkeepRun(alma.engine, open_model=open_model, should_stop=should_stop), if_due=True)
 
     def _open(self, base: ALMA, project: str, bounds: Bounds, may_approve: bool) -> ALMA:
         engine = base.engine

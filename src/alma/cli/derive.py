@@ -76,9 +76,11 @@ maintenance:
   stats        count memories by type, status and agent
   usage        show language model calls and their cost
   webhooks     list events that wait for a webhook, send them, and retry
+  upkeep       archive what faded, compress old conversations and delete old notes
   archive      archive memories that are faded and unused
   erase        delete everything of a user and prove that nothing is left
-  reconcile    ask a model which similar memories are outdated
+  consolidate  merge memories that say the same, and supersede outdated ones
+  conflicts    decide between memories that contradict each other
   reindex      embed all records again with the configured embedder
   vacuum       remove all traces of deleted memories and free disk space
   migrate      move a memory to another store while it is in use
@@ -133,7 +135,7 @@ MOMENTS = {"since", "until", "as_of", "older_than"}
 RENAMED = {
     "calibration": "confidence calibration", "erase-user": "erase --user", "forget": "archive",
     "health": "doctor --quick", "initialize": "session prepare", "progress": "work progress",
-    "shown": "feedback --shown", "wake-up": "session wake-up",
+    "reconcile": "consolidate", "shown": "feedback --shown", "wake-up": "session wake-up",
 }  # fmt: skip
 """Old command names and their current ones."""
 TEXTS = {

@@ -6,10 +6,11 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from ..errors import BusyError, ConflictError, ScopeError, StorageError, ValidationError, unknown
 from ..forks import hold_at_fork
@@ -22,7 +23,10 @@ from ..types.events import DEFAULT_EVENTS, MemoryEvent, WebhookSettings, check_e
 from ..types.kinds import MemoryType
 from ..types.query import MemoryScope, Scopes, is_space, visible_users
 from ..types.record import Record, Status, Trust, Vector
-from .validate import number, whole
+from .validate import mapping, number, whole
+
+if TYPE_CHECKING:
+    from .tombstones import Tombstones
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,35 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """What upkeep archives, deletes and compresses, and how often it runs by itself."""
+
+    every_hours: float = 24.0  # 0: only when asked.
+    archive_below: float = 0.1  # The strength below which an unused memory is archived.
+    unused_days: float = 90.0
+    # By kind, or by the domain, category or task type of a memory, which comes first.
+    half_life_days: Mapping[str, float] = field(default_factory=dict)
+    max_memories: int = 20_000  # Active ones, without conversations.
+    max_conversations: int = 5_000
+    retrieval_days: float = 30.0  # 0: notes of retrievals are kept.
+    history_days: float = 0.0  # 0: the history of counts is kept.
+    compress_after_days: float = 90.0  # 0: conversations are not compressed.
+    compress_turns: int = 40  # Only conversations with more turns are compressed.
+
+    def __post_init__(self) -> None:
+        number("upkeep.archive_below", self.archive_below, 0.0, 1.0)
+        number("upkeep.every_hours", self.every_hours, 0.0, 1_000_000)
+        for setting in ("unused_days", "retrieval_days", "history_days", "compress_after_days"):
+            number(f"upkeep.{setting}", getattr(self, setting), 0.0, 100_000)
+        for setting in ("max_memories", "max_conversations", "compress_turns"):
+            whole(f"upkeep.{setting}", getattr(self, setting), 1, 10**9)
+        for key, days in mapping("upkeep.half_life_days", self.half_life_days).items():
+            number(f"upkeep.half_life_days.{key}", days, 0.01, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of learning and retrieval."""
+    """The settings of learning, retrieval and upkeep."""
 
     weights: Weights = field(default_factory=Weights)
     min_occurrences_for_heuristic: int = 3
@@ -60,6 +91,7 @@ class Settings:
     keep_retrievals: bool = True
     # Whether what one user stated, and what is learned from their outcomes, is found by the other users of a team.
     share_between_users: bool = False
+    upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
 
     def __post_init__(self) -> None:
         whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
@@ -205,6 +237,8 @@ class Engine:
     reader: Comparer = field(default_factory=LocalReader)  # Compares texts that are written: strategies, facts.
     notes: Notes = field(default_factory=Notes)
     events: EventHub = field(default_factory=EventHub)
+    # By project, as they were read last, with the version of the marker that changes with them.
+    tombstones: dict[str, tuple[int, Tombstones]] = field(default_factory=dict)
     # Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active.
     may_approve: bool = True
     actor: str = ""  # Who changes memories here, such as upkeep; empty: whoever calls (`changes.act_as`).

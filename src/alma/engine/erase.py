@@ -19,10 +19,10 @@ from ..text import fingerprint
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
 from ..types.record import Evidence, Origin, Record, Status
-from .admit import make_record, place_of, reword
+from .admit import author_of, make_record, place_of, reword
 from .changes import CHANGESET, strip_changeset
 from .context import Engine
-from .episodes import find_turns, remove_turn
+from .episodes import find_gists, find_turns, remove_turn
 from .events import DELIVERY
 from .outcomes import add_error, lesson_id, settle_lessons, share_label
 from .proof import ErasureProof, list_pieces, prove_erased
@@ -110,12 +110,17 @@ def _bury(tx: Transaction, record: Record) -> None:
         tx.once(SALT_MARKER, {"value": salts}, project="")
         tx.erased += [record, *_find_orphans(tx, record)]
         sketch = sketch_record(tx.engine, record, salts[0])
-        body = {"record": record.id, "kind": record.kind, "salt": salts[0], "sketch": list(sketch or ())}
+        body = {
+            "record": record.id,
+            "kind": record.kind,
+            "salt": salts[0],
+            "sketch": sketch.to_json() if sketch else [],
+        }
         key = hash_key(salts[0], key_of_deleted(record))
         if stone is not None:
             tx.update(stone, status=Status.ACTIVE, body=body, key=key)
         else:
-            place = {"id": tombstone_id(record.id), "key": key, **place_of(record)}
+            place = {"id": tombstone_id(record.id), "key": key, **place_of(record), "agent": author_of(record)}
             tx.put(make_record(tx.engine, "tombstone", body, Origin.USER, **place))
     _regroup(tx, record)
     if record.kind == "turn":
@@ -197,7 +202,8 @@ def _find_sources(tx: Transaction, group: Record) -> list[Record]:
     # One that is about to be erased by another call gives nothing any more.
     deleted = tx.find_deleted(one.id for one in linked)
     words = [one for one in linked if one.kind == MemoryType.OUTCOME or one.provenance.origin is not Origin.OUTCOME]
-    return [one for one in reversed(words) if one.id not in deleted]
+    # Outcomes that were relinked in this transaction come last in the scan.
+    return sorted((one for one in reversed(words) if one.id not in deleted), key=lambda one: one.created_at)
 
 
 def recount_group(tx: Transaction, group_id: str) -> None:
@@ -251,6 +257,8 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
     ids = [record.id]
     if record.kind == MemoryType.EPISODE:
         ids += [turn.id for turn in find_turns(tx, record)]
+    if record.kind == "turn":
+        ids += [line.id for line in find_gists(tx, record)]
     ids += [one.id for one in _find_orphans(tx, record)]
     lines = [one.id for one in tx.find_changes(ids) if one.body["record"] in ids]
     lines += [one.id for one in tx.scan(Where(kinds={"comparison"}, linked=set(ids)))]

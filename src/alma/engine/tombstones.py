@@ -17,11 +17,12 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
 from math import cos, pi
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..text import STOP, stem, stems
 from ..types.kinds import KINDS, MemoryType
 from ..types.record import Origin, Record, Status, Vector, codes
+from .admit import author_of
 
 if TYPE_CHECKING:
     from .context import Engine
@@ -58,23 +59,22 @@ class Sketch(NamedTuple):
     """What a tombstone holds of a text, to recognise it in other words."""
 
     marks: list[str]  # Hashes of what must be equal, without and with the names that begin a sentence.
-    words: str
-    meaning: str = ""
-    embedder: str = ""  # Whose vectors `meaning` is made from.
+    words: int
+    meaning: int = 0
+    embedder: str = ""  # Whose vectors `meaning` is made from; empty if there are none.
 
     def is_near(self, other: Sketch) -> bool:
         """Return whether both are of one value, by words, and by meaning if one embedder understood both texts."""
-        words = _compare_bits(self.words, other.words, _WORD_BITS)
         if set(self.marks).isdisjoint(other.marks):
             return False
-        if not (self.meaning and other.meaning) or self.embedder != other.embedder:
+        words = cos(pi * (self.words ^ other.words).bit_count() / _WORD_BITS)
+        if not self.embedder or self.embedder != other.embedder:
             return words >= _NEAR_WORDS
-        return _compare_bits(self.meaning, other.meaning, _MEANING_BITS) + words / 5 >= _NEAR_MEANING
+        return cos(pi * (self.meaning ^ other.meaning).bit_count() / _MEANING_BITS) + words / 5 >= _NEAR_MEANING
 
-
-def _compare_bits(one: str, other: str, size: int) -> float:
-    """Return the cosine that the share of equal bits stands for."""
-    return cos(pi * (int(one, 16) ^ int(other, 16)).bit_count() / size)
+    def to_json(self) -> list[Any]:
+        """Return the sketch as JSON values."""
+        return [self.marks, f"{self.words:x}", f"{self.meaning:x}", self.embedder]
 
 
 def sketch_record(engine: Engine, record: Record, salt: str) -> Sketch | None:
@@ -101,7 +101,7 @@ def _list_marks(text: str) -> list[str]:
     return ["\x1f".join((*parts, *sorted(some - STOP))) for some in (inner, {name for name, _ in names})]
 
 
-def _sketch_words(salt: str, text: str) -> str:
+def _sketch_words(salt: str, text: str) -> int:
     """Return for each bit the majority of the hashes of all pairs of words."""
     words = sorted(sorted(stems(text), key=lambda word: (-len(word), word))[:_MOST_WORDS])
     features = list(combinations(words, 2)) if len(words) >= _LEAST_WORDS else [tuple(words)]
@@ -110,7 +110,7 @@ def _sketch_words(salt: str, text: str) -> str:
     return _join_bits(2 * column.count("1") > len(features) for column in columns)
 
 
-def _sketch_meaning(salt: str, vectors: Sequence[Vector]) -> str:
+def _sketch_meaning(salt: str, vectors: Sequence[Vector]) -> int:
     """Return on which side of planes that are drawn from the salt the sum of the vectors lies."""
     total = [sum(column) for column in zip(*map(codes, vectors), strict=True)]
     drawn = struct.unpack(f">{_DRAWN}H", hashlib.shake_128(bytes.fromhex(salt)).digest(2 * _DRAWN))
@@ -118,8 +118,8 @@ def _sketch_meaning(salt: str, vectors: Sequence[Vector]) -> str:
     return _join_bits(sum(values[at : at + 4]) > sum(values[at + 4 : at + 8]) for at in range(0, _DRAWN, 8))
 
 
-def _join_bits(bits: Iterable[bool]) -> str:
-    return f"{int(''.join('01'[bit] for bit in bits), 2):x}"
+def _join_bits(bits: Iterable[bool]) -> int:
+    return int("".join("01"[bit] for bit in bits), 2)
 
 
 class Tombstones:
@@ -132,9 +132,11 @@ class Tombstones:
         for stone in stones:
             place = (stone.body.get("kind", ""), stone.agent, stone.user, str(stone.body.get("salt")))
             # Imported ones may hold anything.
-            with suppress(TypeError, ValueError):
-                sketch = Sketch(*stone.body.get("sketch") or [(), "0"])
-                self._sketches[place] += [(stone.id, sketch)] if sketch.is_near(sketch) else []
+            with suppress(KeyError, TypeError, ValueError):
+                marks, words, meaning, embedder = stone.body["sketch"]
+                self._sketches[place].append(
+                    (stone.id, Sketch(list(marks), int(words, 16), int(meaning, 16), embedder))
+                )
 
     def find(self, tx: Transaction, record: Record, key: str) -> tuple[list[Record], list[Record]]:
         """Return the tombstones of the record or its key, and those of memories like it in kind, agent and user."""
@@ -144,7 +146,7 @@ class Tombstones:
         same |= {stone.id for stone in tx.find_tombstones(keys).values()} if self._is_cut else set()
         like = set()
         for salt in self._salts:
-            sketches = self._sketches.get((record.kind, record.agent, record.user, salt))
+            sketches = self._sketches.get((record.kind, author_of(record), record.user, salt))
             own = sketch_record(tx.engine, record, salt) if sketches else None
             like |= {id for id, sketch in sketches or () if own and own.is_near(sketch)}
         both = ([one for one in tx.get(ids) if one.status is Status.ACTIVE] for ids in (same, like - same))

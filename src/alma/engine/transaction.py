@@ -127,6 +127,10 @@ class Transaction:
             version = existing.version + 1 if existing else record.version
             record = replace(record, version=version, updated_at=now if existing else max(now, record.updated_at))
         record = hold_back(self, record, key_of_deleted(record))
+        if record.kind == "tombstone" and not self.is_changed(SALT_MARKER):
+            # Its version says to all processes that there are other tombstones.
+            for marker in self.get([SALT_MARKER]):
+                self.update(marker)
         self._changed[record.id] = record
         self._ids_of_kind[record.kind][record.id] = None
         return record
@@ -176,14 +180,14 @@ class Transaction:
         return [one for one in self.find_changes([id]) if one.body["record"] == id][::-1]
 
     def supersede(
-        self, record: Record, later: Record, why: str, moment: datetime | None = None, **changes: Any
+        self, record: Record, later: Record, why: str, moment: datetime | None = None, verb: str = "", **changes: Any
     ) -> None:
         """Let a later record take the place of one that is held, from a moment on or from now on."""
         moment = moment or self.engine.clock()
         # One that ends when it begins held at no time; without an end it would hold at all.
         end = moment if record.valid_from is None or record.valid_from < moment else None
         fresh = self.update(record, status=Status.SUPERSEDED, superseded_by=later.id, valid_to=end, **changes)
-        self.add_history(fresh, "superseded", why, {"status": str(record.status)}, later.id)
+        self.add_history(fresh, verb or "superseded", why, {"status": str(record.status)}, later.id)
 
     def once(self, id: str, body: Mapping[str, Any], **fields: Any) -> bool:
         """Store the marker `id` and return True; False when it is stored already: this was written before."""
@@ -204,9 +208,14 @@ class Transaction:
     @cached_property
     def tombstones(self) -> Tombstones:
         """The tombstones that new memories are compared with."""
-        where = Where(kinds={"tombstone"}, projects={self.engine.project, EVERYWHERE}, statuses={Status.ACTIVE})
-        stones = self.scan(where, MOST_COMPARED)
-        return Tombstones(stones, self.read_salts() if stones else ())
+        project, marker = self.engine.project, self.find(SALT_MARKER)
+        version, tombstones = self.engine.tombstones.get(project, (0, None))
+        if marker is None or self.is_changed(marker.id) or marker.version != version or tombstones is None:
+            where = Where(kinds={"tombstone"}, projects={project, EVERYWHERE}, statuses={Status.ACTIVE})
+            tombstones = Tombstones(self.scan(where, MOST_COMPARED), self.read_salts())
+            if marker is not None and not self.is_changed(marker.id):
+                self.engine.tombstones[project] = marker.version, tombstones
+        return tombstones
 
     def bring_back(self, record: Record) -> None:
         """Retire the tombstones that hold a record back, because a person makes it active."""

@@ -204,6 +204,8 @@ def parse_record(line: str, data: Any, projects: Collection[str], now: datetime)
         to_memory(record, now)
     if record.kind == CHANGESET:
         check_changeset(record.body)
+    for counted in record.body.get("counted", {}).values():
+        Evidence.from_json(counted)
     return record
 
 
