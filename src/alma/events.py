@@ -54,8 +54,6 @@ _MARGIN = 20.0
 """Seconds that an attempt may take beyond its timeout: names are looked up before."""
 _PAUSE, _LONGEST_IDLE, _CLOSE_SECONDS = 0.5, 30.0, 5.0
 """Between two rounds in the background, at most while nothing can be sent, and before the memory is closed."""
-_MOST_FAILURES = 3
-"""So many in a row end a round for a webhook: it is down, and other events would fail as well."""
 _STATES = {Status.ACTIVE: "waiting", Status.RETIRED: "dead"}
 
 
@@ -220,7 +218,8 @@ def _deliver(webhook: WebhookSettings, engine: Engine, progress: Progress, is_ov
                 blocked.add(record)
             progress(number, len(waiting))
             failures = failures + 1 if is_down else 0
-            if failures == _MOST_FAILURES:
+            if failures == 3:
+                # It is down: other events would fail as well, and each may take until the timeout.
                 break
     finally:
         hold(0.0)
