@@ -128,7 +128,7 @@ def reconcile(
 
 def list_unresolved(engine: Engine) -> list[RecordPair]:
     """Return the pairs of active memories that look alike and that no model has compared yet, in a fixed order."""
-    return [pair for pair, one in _list_pairs(engine) if pair[0].kind in FIELDS and not _is_decided(one)]
+    return [pair for pair, one in _list_pairs(engine) if not _is_decided(one)]
 
 
 def _is_decided(one: Record | None) -> bool:
