@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.conftest import Clock, Opener
+from tests.engine.test_consolidate import WORDINGS, Model
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.engine.context import EventHub
-from alma.engine.transaction import write
 from alma.errors import ALMAError, BusyError, ConflictError, ValidationError
 from alma.events import EventType, MemoryEvent, subscribe
 from alma.stores.memory import MemoryStore
@@ -27,7 +27,7 @@ from alma.stores.sqlite import SQLiteStore
 from alma.types.events import WebhookSettings
 from alma.types.kinds import MEMORY_KINDS
 from alma.types.query import Where
-from alma.types.record import Record, Status
+from alma.types.record import Record
 
 ALL = tuple(EventType)
 WORD = "Xylophonequartz"
@@ -99,27 +99,42 @@ def test_a_lesson_is_learned_judged_and_forgotten_with_its_reason(alma: ALMA) ->
     assert {one.kind for one in events} == {"outcome", "heuristic"}
 
 
-def test_a_merge_is_told_by_its_line_of_history(alma: ALMA) -> None:
-    one, other = (alma.add_domain_knowledge("dev", "hosts", text) for text in ("Staging is db1", "Backups run at 3 h"))
+def test_a_merged_memory_names_the_one_it_is_merged_into() -> None:
+    alma = ALMA(MemoryStore(), None, clock=Clock(), model=Model("same"))
+    facts = [alma.add_domain_knowledge("dev", "ops", text).id for text in WORDINGS[:2]]
     events = listen(alma)
+    [merge] = alma.consolidate().merged
+    [source] = merge.sources
+    by_record = {one.record: one for one in events}
+    assert by_record.keys() == set(facts)
+    assert len(events) == 2
+    assert (by_record[source].type, by_record[source].related) == ("merged", (merge.survivor,))
+    assert (by_record[merge.survivor].type, by_record[merge.survivor].related) == ("changed", ())
+    assert source in by_record[merge.survivor].why
 
-    def merge(tx: Any) -> None:
-        [record] = tx.get([one.id])
-        fresh = tx.update(record, status=Status.SUPERSEDED, superseded_by=other.id)
-        tx.add_history(fresh, "merged", "they say the same")
 
-    write(alma.engine, merge)
-    assert [(event.type, event.record, event.related, event.why) for event in events] == [
-        ("merged", one.id, (other.id,), "they say the same")
+def test_two_memories_that_wait_for_a_decision_are_a_conflict() -> None:
+    alma = ALMA(MemoryStore(), None, clock=Clock(), model=Model("contradicts", 0.5))
+    facts = [alma.add_domain_knowledge("dev", "ops", text).id for text in WORDINGS[:2]]
+    events = listen(alma)
+    [conflict] = alma.consolidate().conflicts
+    assert [(one.type, one.record, set(one.related), one.text) for one in events] == [
+        ("conflict", conflict, set(facts), "")
     ]
+    del events[:]
+    alma.resolve_conflict(conflict, "newer")
+    assert [(one.type, one.record) for one in events] == [("superseded", facts[0])]
 
 
-def test_a_comparison_that_waits_for_a_person_is_a_conflict(alma: ALMA) -> None:
+def test_what_is_taken_back_is_an_event_of_its_own(alma: ALMA) -> None:
+    fact = alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
     events = listen(alma)
-    body = {"verdict": "contradicts", "probability": 0.9}
-    write(alma.engine, lambda tx: tx.add("comparison", body, links=("kno_a", "kno_b"), tags=("conflict",)))
-    write(alma.engine, lambda tx: tx.add("comparison", body, links=("kno_c", "kno_d")))
-    assert [(one.type, one.related, one.text) for one in events] == [("conflict", ("kno_a", "kno_b"), "")]
+    alma.update(fact.id, fact="Staging is db2")
+    alma.revert(events[0].change)
+    assert [(one.type, one.text, one.call) for one in events] == [
+        ("changed", "Staging is db2", "update"),
+        ("changed", "Staging is db1", "revert"),
+    ]
 
 
 def test_a_candidate_that_is_accepted_is_learned(alma: ALMA) -> None:

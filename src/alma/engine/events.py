@@ -66,7 +66,7 @@ def _find_type(before: Record | None, after: Record, verb: str) -> EventType | N
         return EventType.CONFLICT
     if after.kind not in MEMORY_KINDS:
         return None
-    if verb == EventType.MERGED:
+    if verb == EventType.MERGED and after.status not in LIVE:
         return EventType.MERGED
     if before is None or before.status is not after.status:
         if after.status not in LIVE:
