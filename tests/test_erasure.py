@@ -14,9 +14,11 @@ import pytest
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.engine import transfer
+from alma.engine.proof import ErasureProof
 from alma.errors import NotFoundError
 from alma.graph import build, create_graph_store
 from alma.stores.file import FileStore
+from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.query import Where
 
@@ -332,3 +334,53 @@ class TestErasingAUser:
         assert not list(alma.engine.store.scan(Where(users={"ana"})))
         assert [one.id for one in alma.list(user_id="ben", status=None)] == before
         assert alma.erase_user("ana") == {}
+        assert alma.erase_user("ben").proof == erased_proof(alma)  # type: ignore[attr-defined]
+
+    def test_the_proof_covers_all_records_and_the_bytes_of_all_files(self, alma: ALMA, tmp_path: Path) -> None:
+        self.write_everything(alma, "ana", f'{WORD} "quoted"\nÄrger über 東京 \\ and more')
+        self.write_everything(alma, "ben", "harpsichord")
+        proof = alma.erase_user("ana").proof  # type: ignore[attr-defined]
+        assert proof == erased_proof(alma)
+        assert {file.name for file in tmp_path.iterdir() if "lock" not in file.name} >= set(proof.files)
+
+    @pytest.mark.parametrize(
+        "text", [f"The {WORD} is mine", f'"{WORD}"\tüber alles', "東京の天気はどうですか、教えてください"]
+    )
+    def test_the_proof_finds_what_a_file_still_has(
+        self, alma: ALMA, text: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        alma.add_user_preference("ana", "tone", text)
+        monkeypatch.setattr(type(alma.engine.store), "vacuum", lambda self: None)
+        if isinstance(alma.engine.store, FileStore):
+            monkeypatch.setattr(FileStore, "_compact", lambda self: None)
+        proof = alma.erase_user("ana").proof  # type: ignore[attr-defined]
+        assert proof.records == 0
+        assert proof.bytes > 0
+        assert {one.partition(" places in ")[2] for one in proof.left} <= {*proof.files}
+
+    def test_words_that_others_use_too_do_not_count(self, alma: ALMA) -> None:
+        same = "I prefer answers with many footnotes and a summary"
+        for user in ("ana", "ben"):
+            alma.add_user_preference(user, "tone", same)
+        alma.add_domain_knowledge("dev", "people", "ana knows the harpsichord of ben")
+        assert alma.erase_user("ana").proof == erased_proof(alma)  # type: ignore[attr-defined]
+
+    def test_the_same_user_in_another_project_is_named(self, alma: ALMA) -> None:
+        with ALMA(alma.engine.store, HashEmbedder(), project_id="other") as other:
+            other.add_user_preference("ana", "tone", "Short answers")
+            proof = alma.erase_user("ana").proof  # type: ignore[attr-defined]
+            assert proof.left == [f"{proof.records} records in project 'other'"]
+            assert other.erase_user("ana").proof == erased_proof(alma)  # type: ignore[attr-defined]
+
+    def test_what_cannot_be_checked_is_named(self) -> None:
+        with ALMA(MemoryStore(), HashEmbedder(), project_id="app") as alma:
+            proof = alma.erase_user("ana").proof  # type: ignore[attr-defined]
+            assert (proof.files, proof.left) == ([], [])
+            assert "the files, replicas and backups of a database server" in proof.unchecked
+
+
+def erased_proof(alma: ALMA) -> ErasureProof:
+    """The proof of a store without any trace."""
+    path = alma.engine.store.path  # type: ignore[attr-defined]
+    files = [f"{path.name}{ending}" for ending in ("", "-wal", "-shm") if Path(f"{path}{ending}").exists()]
+    return ErasureProof(0, 0, files, [], ["exports and backups that were made before"])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from alma.app import open_config
+from alma.stores.sqlite import SQLiteStore
 
 Run = Callable[..., Any]
 
@@ -131,12 +132,40 @@ def test_vacuum_writes_a_file_of_lines_anew(project: Path, run: Run) -> None:
     assert not any(b"Unmistakable" in file.read_bytes() for file in (project / ".alma").iterdir())
 
 
-def test_erase_user_asks_and_counts(project: Path, run: Run, answering: Callable[[str], None]) -> None:
+def test_erase_asks_counts_and_proves(project: Path, run: Run, answering: Callable[[str], None]) -> None:
     run("add", "preference", "--user", "ana", "--category", "tone", "--preference", "Short")
     answering("n\n")
-    assert run("delete", "--user", "ana").out == "Nothing was changed.\n"
-    assert run("delete", "--user", "ana", "--yes").out == "deleted everything of user 'ana'\n  user preference  1\n"
-    assert run("delete", "--user", "ana", "--yes", "--json").json == {"user_id": "ana", "counts": {}}
+    assert run("erase", "--user", "ana").out == "Nothing was changed.\n"
+    erased = run("erase", "--user", "ana", "--yes")
+    assert erased.code == 0
+    assert erased.out.splitlines() == [
+        "deleted everything of user 'ana'",
+        "  user preference  1",
+        "looked at all records, alma.db, alma.db-wal, alma.db-shm: nothing is left",
+        "not checked: exports and backups that were made before",
+    ]
+    again = run("erase", "--user", "ana", "--yes", "--json").json
+    assert (again["counts"], again["proof"]["records"], again["proof"]["bytes"]) == ({}, 0, 0)
+
+
+def test_the_former_names_of_erase_still_work(project: Path, run: Run) -> None:
+    for words in (("delete", "--user", "ana"), ("erase-user", "ana")):
+        run("add", "preference", "--user", "ana", "--category", "tone", "--preference", "Short")
+        assert run(*words, "--yes").out.startswith("deleted everything of user 'ana'\n  user preference  1\n")
+
+
+def test_erase_names_what_is_left_and_fails(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = (project / ".alma" / "config.yaml").read_text()
+    run("add", "preference", "--user", "ana", "--category", "tone", "--preference", "Answers with many footnotes")
+    (project / ".alma" / "config.yaml").write_text(re.sub("project_id: .*", "project_id: other", config))
+    erased = run("erase", "--user", "ana", "--yes")
+    assert erased.code == 1
+    assert "left are 2 records in project 'shop'" in erased.out
+    (project / ".alma" / "config.yaml").write_text(config)
+    monkeypatch.setattr(SQLiteStore, "vacuum", lambda self: None)
+    erased = run("erase", "--user", "ana", "--yes")
+    assert erased.code == 1
+    assert re.search(r"left are \d+ places in alma\.db", erased.out)
 
 
 def test_upkeep_counts_what_each_step_changed(project: Path, deployed: dict[str, str], run: Run) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..types.kinds import KINDS
 from ..types.query import Where
-from ..types.record import Record
+from ..types.record import Record, to_json
 from .context import Engine
 
 _ENDINGS = ("", "-wal", "-shm", "-journal")
@@ -22,14 +21,17 @@ _SIZE = 12  # So many bytes has a piece: too many to be met by chance.
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _LONG_WORD = re.compile(rf"\w{{{_SIZE},}}")
 # Another process reads the files: if this one closed them, the locks that SQLite holds on them would be released.
-_COUNT = f"""
-import json, re, sys
+_FIND = rf"""
+import collections, json, re, sys
 asked = json.load(sys.stdin)
-pieces, name = {{one.encode("latin-1") for one in asked["pieces"]}}, re.compile(asked["name"].encode())
+pieces, id = set(asked["pieces"]), asked["id"]
 for path in asked["files"]:
-    with open(path, "rb") as file:
-        data = file.read()
-    print(sum(data[at : at + {_SIZE}] in pieces for at in range(len(data) - {_SIZE - 1})) + len(name.findall(data)))
+    with open(path, encoding="latin-1", newline="") as file:
+        text = file.read()
+    found = collections.Counter({{id: len(re.findall(rf"(?<!\w){{re.escape(id)}}(?!\w)", text, re.ASCII))}})
+    for run in re.findall(r"[^\0-\x08\x0e-\x1f]{{{_SIZE},}}", text):
+        found.update(piece for at in range(len(run) - {_SIZE - 1}) if (piece := run[at : at + {_SIZE}]) in pieces)
+    print(json.dumps(+found))
 """
 
 
@@ -44,43 +46,51 @@ class ErasureProof:
     unchecked: list[str]
 
 
-def list_pieces(record: Record, step: int = _SIZE) -> Iterator[bytes]:
-    """Yield pieces of all texts of a record, so many bytes apart, and the last one of each text."""
-    return (piece for data in _list_texts(record) for piece in _cut(data, step))
-
-
-def _cut(data: bytes, step: int) -> Iterator[bytes]:
-    last = len(data) - _SIZE
-    return (data[at : at + _SIZE] for at in (*range(0, last, step), last) if last >= 0)
-
-
-def _list_texts(record: Record) -> Iterator[bytes]:
-    """Yield the texts of a record as files hold them: in UTF-8 and as JSON, and long words as the word index does."""
-    values = [record.id, record.user, record.session, record.text, record.body, record.tags]
+def list_pieces(record: Record) -> Iterator[str]:
+    """Yield pieces of all texts of a record as files hold them: in UTF-8 and as JSON, long words in lower case too."""
+    values = [record.id, record.user, record.session, record.key, record.text, record.body, record.tags, record.links]
     for escaped in _STRING.findall(json.dumps(values, ensure_ascii=False)):
         text = json.loads(f'"{escaped}"')
-        for form in {text, escaped, json.dumps(text)[1:-1], text.casefold(), *_LONG_WORD.findall(text.casefold())}:
-            yield form.encode("utf-8", "replace")
+        for form in {text, escaped, json.dumps(text)[1:-1], *_LONG_WORD.findall(text.casefold())}:
+            data = _to_bytes(form)
+            last = len(data) - _SIZE
+            yield from (data[at : at + _SIZE] for at in (*range(0, last, _SIZE), last) if last >= 0)
 
 
-def prove_erased(engine: Engine, user: str, pieces: set[bytes]) -> ErasureProof:
+def _to_bytes(text: str) -> str:
+    """Return the UTF-8 form of a text, each byte as one character."""
+    return text.encode("utf-8", "replace").decode("latin-1")
+
+
+def prove_erased(engine: Engine, user: str, pieces: Collection[str]) -> ErasureProof:
     """Look for a user's id, and for those pieces that no remaining record has, in the records and files of a store."""
-    for kind in KINDS.values():
-        pieces.difference_update(piece for text in (kind.name, *kind.fields) for piece in _cut(text.encode(), 1))
-    name, owned, is_named = re.compile(rf"(?<!\w){re.escape(user)}(?!\w)"), Counter[str](), False
+    id, path = _to_bytes(user), getattr(engine.store, "path", None)
+    files = [file for ending in _ENDINGS if path and (file := Path(f"{path}{ending}")).exists()]
+    asked = json.dumps({"files": list(map(str, files)), "pieces": list(pieces), "id": id})
+    unchecked = ["exports and backups that were made before"]
+    found: dict[str, dict[str, int]] = {}
+    try:
+        command = [sys.executable, "-I", "-c", _FIND]
+        ran = subprocess.run(command, input=asked, capture_output=True, text=True, check=True) if files else None
+        found = dict(
+            zip((file.name for file in files), map(json.loads, ran.stdout.splitlines() if ran else ()), strict=True)
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        unchecked.append(f"the bytes of {path}: {error}")
+    if not files:
+        unchecked.append("the files, replicas and backups of a database server")
+    # The schema of a database has these names.
+    known = " ".join(name for kind in KINDS.values() for name in (kind.name, *kind.fields))
+    traces, owned = {piece for one in found.values() for piece in one if piece not in known}, Counter[str]()
     for record in engine.store.scan(Where()):
         owned[record.project] += record.user == user
-        is_named = is_named or name.search(str((record.text, record.body, record.tags, record.user))) is not None
-        pieces.difference_update(list_pieces(record, 1))
+        values = to_json(replace(record, vectors=()))
+        plain = f"{json.dumps(values, ensure_ascii=False)}{record.text}"
+        texts = {plain, json.dumps(values), *_LONG_WORD.findall(plain.casefold())} if traces else ()
+        for text in map(_to_bytes, texts):
+            traces.difference_update(text[at : at + _SIZE] for at in range(len(text)))
+            traces -= {id} if id in text else set()
+    counts = {file: sum(one[piece] for piece in traces & one.keys()) for file, one in found.items()}
     left = [f"{count} records in project {project!r}" for project, count in owned.items() if count]
-    path = getattr(engine.store, "path", None)
-    files = [Path(f"{path}{ending}") for ending in _ENDINGS if path and os.path.exists(f"{path}{ending}")]
-    asked = {"files": list(map(str, files)), "name": "(?!)" if is_named else name.pattern}
-    asked |= {"pieces": [piece.decode("latin-1") for piece in pieces]}
-    command = [sys.executable, "-I", "-c", _COUNT]
-    ran = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=True)
-    counts = dict(zip((file.name for file in files), map(int, ran.stdout.split()), strict=True))
     left += [f"{count} places in {file}" for file, count in counts.items() if count]
-    unchecked = [] if files else ["the files, replicas and backups of a database server"]
-    unchecked.append("exports and backups that were made before")
     return ErasureProof(owned.total(), sum(counts.values()), list(counts), left, unchecked)
