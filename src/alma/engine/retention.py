@@ -115,6 +115,14 @@ class UpkeepRun:
             if days >= unused_days and strength < below:
                 yield record, f"unused for {int(days)} days, strength {strength:.2f}"
 
+    def find_reverted(self, ids: Sequence[str], days: float) -> set[str]:
+        """Return the ids of what somebody set back in the last days: that is not changed again so soon."""
+        since, reverted = self.now - timedelta(days=days), set[str]()
+        for batch in split_batches(ids):
+            for changeset in scan_records(self.engine, CHANGESET, linked=set(batch), created_from=since):
+                reverted |= set(changeset.links) if changeset.body.get("reverts") else set()
+        return reverted
+
 
 def forget(
     engine: Engine, agent: str | None, older_than_days: float, below_confidence: float, dry_run: bool = False
@@ -153,7 +161,9 @@ def archive_faded(run: UpkeepRun) -> list[str]:
     """Archive what was not used for long and is weak, except what a person stated."""
     settings = run.engine.settings.upkeep
     faded = run.find_faded(settings.unused_days, settings.archive_below)
-    return run.archive([one for one in faded if not is_persons_own(one[0])])
+    due = [one for one in faded if not is_persons_own(one[0])]
+    reverted = run.find_reverted([record.id for record, _ in due], settings.unused_days)
+    return run.archive([one for one in due if one[0].id not in reverted])
 
 
 def archive_over_quota(run: UpkeepRun) -> list[str]:
@@ -179,7 +189,10 @@ def is_persons_own(record: Record) -> bool:
 
 def compress_conversations(run: UpkeepRun) -> list[str]:
     """Let a model compress long conversations that were not used for long."""
-    episodes = [one for one in find_long_conversations(run.engine, run.now) if one.id not in run.archived]
+    episodes = find_long_conversations(run.engine, run.now)
+    days = run.engine.settings.upkeep.compress_after_days
+    excluded = run.archived | run.find_reverted([one.id for one in episodes], days)
+    episodes = [one for one in episodes if one.id not in excluded]
     due, ids = episodes[:_MAX_COMPRESSED], list[str]()
     try:
         model = run.open_model() if due else None
