@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, c
 from . import words
 from .engine import conflicts, edit, episodes, erase, transaction, upkeep, validate
 from .engine.conflicts import MemoryConflict
-from .engine.consolidate import MAX_PAIRS, Consolidation
-from .engine.consolidate import reconcile as compare_lookalikes
+from .engine.consolidate import MAX_PAIRS, Consolidation, consolidate_memories
 from .engine.context import Encoder, Engine, Settings
 from .engine.edit import FeedbackReport
 from .engine.outcomes import build_outcome, learn_outcomes
@@ -648,11 +647,7 @@ class ALMA(Closeable):
         Notes:
             `reconcile` is the former name of this method.
         """
-        # Loaded here because it takes longer than most calls, and few have a model.
-        from .reading.model import ModelReader
-
-        reader = ModelReader(self.model) if self.model is not None else None
-        return compare_lookalikes(self.engine, reader, limit, dry_run=dry_run)
+        return consolidate_memories(self.engine, self.model, limit, dry_run=dry_run)
 
     reconcile = consolidate
 

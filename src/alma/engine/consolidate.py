@@ -18,6 +18,7 @@ from functools import partial
 from itertools import combinations, groupby, permutations
 
 from ..errors import ModelError
+from ..ports import Model
 from ..reading.losses import find_losses
 from ..reading.port import Comparer, Relation, Verdict
 from ..text import normalise
@@ -65,6 +66,16 @@ class Consolidation:
     conflicts: tuple[str, ...] = ()  # Ids of the conflicts that now wait for a person.
     waiting: int = 0  # Pairs that a model could still decide.
     problem: str = ""  # Why they are waiting.
+
+
+def consolidate_memories(engine: Engine, model: Model | None, limit: int, *, dry_run: bool) -> Consolidation:
+    """Consolidate with the configured model, or without one."""
+    if model is None:
+        return reconcile(engine, None, limit, dry_run=dry_run)
+    # Loaded here because it takes longer than most calls, and few have a model.
+    from ..reading.model import ModelReader
+
+    return reconcile(engine, ModelReader(model), limit, dry_run=dry_run)
 
 
 def reconcile(
