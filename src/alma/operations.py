@@ -349,6 +349,7 @@ REPLACED = {
     ),
     **dict.fromkeys(("get_work_item", "search_work_items"), "list_work_items"),
     "work_item_history": "history",
+    "reconcile": "consolidate",
     **dict.fromkeys(("previous_sessions", "open_sessions", "get_session"), "list_sessions"),
     "recall_topic": "wake_up",
     **dict.fromkeys(("start_run", "end_run"), "update_run"),

@@ -561,8 +561,7 @@ def show_author(out: Output, author: Any) -> None:
 
 def show_conflict(out: Output, conflict: Any) -> None:
     """Print a conflict: both sides with what speaks for them, and the commands that decide it."""
-    id = conflict.id[:14]
-    out.line(f"\n{id}  {conflict.relation}, {conflict.probability:.2f} by the {conflict.found_by} reader", "bold")
+    out.line(f"\n{conflict.id}: {conflict.relation}, {conflict.probability:.2f} ({conflict.found_by} reader)", "bold")
     sides = zip((conflict.older, conflict.newer), conflict.evidence, conflict.episodes, strict=True)
     for name, (memory, evidence, episodes) in zip(("older", "newer"), sides, strict=True):
         counts = [f"{number} {what}" for what, number in list_fields(evidence).items() if isinstance(number, int)]
@@ -571,7 +570,7 @@ def show_conflict(out: Output, conflict: Any) -> None:
         out.line(f"         {memory.id}: {', '.join(filter(None, about))}", "dim")
     for keep in conflict.suggestions:
         scopes = ' --older-scope "In …" --newer-scope "In …"' if keep == "split" else ""
-        out.line(f"  alma conflicts resolve {id} --keep {keep}{scopes}")
+        out.line(f"  alma conflicts resolve {conflict.id[:14]} --keep {keep}{scopes}")
 
 
 def show_diff(out: Output, text: str) -> None:

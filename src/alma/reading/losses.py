@@ -22,7 +22,7 @@ _IDENTIFIER = re.compile(r"[/\\_.@#~$]\w|\w[/\\_.@:=#]\w|[a-z][A-Z]|\d[A-Za-z]|[
 _WHOLE = r"(?<![\w/\\.-])%s(?![\w/\\-]|\.\w)"
 _GROUPING = re.compile(r",(?=\d{3}(?!\d))")
 _Signs = defaultdict[str, list[tuple[str, str]]]  # By kind: how each is compared, and how it is reported.
-_QUOTES, _OPENING, _CLOSING, _MAX_CHARS = '`"“„«', "([{'‘", ".,;:!?…')]}", 4_000
+_QUOTES, _QUOTED, _OPENING, _CLOSING, _MAX_CHARS = '`"“„«', '`"”“»', "([{'‘", ".,;:!?…')]}", 4_000
 
 
 def find_losses(kept: str, dropped: str) -> list[str]:
@@ -73,7 +73,9 @@ def _read_signs(text: str) -> _Signs:
         elif guard:
             about = (content or [""])[0] if guard == "not" else ""
             signs[guard].append((stem(about), f"{piece} {about}".strip()))
-        elif (is_quoted := piece[0] in _QUOTES and len(piece) > 2) or _IDENTIFIER.search(piece):
+        elif (is_quoted := piece[0] in _QUOTES and piece[-1] in _QUOTED and len(piece) > 2) or _IDENTIFIER.search(
+            piece
+        ):
             signs["text"].append((piece[1:-1] if is_quoted else piece, piece))
         elif lower in scopes or (piece[:1].isupper() and len(piece) > 1 and not (lower in STOP or is_common(lower))):
             signs["name"].append((stem(lower), piece))
