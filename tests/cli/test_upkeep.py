@@ -175,7 +175,7 @@ def test_upkeep_counts_what_each_step_changed(project: Path, deployed: dict[str,
     assert refused.code == 1
     assert "upkeep" in refused.err, "a quota needs a trusted folder"
     run("trust")
-    assert run("upkeep", "--dry-run").out == "  would change  notes 0, faded 0, over_quota 2, compressed 0\n"
+    assert run("upkeep", "--dry-run").out == "  would change  notes 0, faded 0, over_quota 2, compressed 0, merged 0\n"
     assert run("list", "--json").json["count"] == 5
     document = run("upkeep", "--json").json
     assert document["counts"]["over_quota"] == len(document["ids"]["over_quota"]) == 2
@@ -183,7 +183,7 @@ def test_upkeep_counts_what_each_step_changed(project: Path, deployed: dict[str,
     assert run("upkeep", "--if-due").out.startswith("not due")
     archived = document["ids"]["over_quota"][0]
     assert run("update", archived, "--status", "active").code == 0
-    assert run("upkeep").out == "  changed  notes 0, faded 0, over_quota 1, compressed 0\n"
+    assert run("upkeep").out == "  changed  notes 0, faded 0, over_quota 1, compressed 0, merged 0\n"
 
 
 def test_upkeep_names_wrong_settings(project: Path, run: Run) -> None:
