@@ -11,7 +11,7 @@ READY_DOCS = $(VENV)/.ready-docs
 # Tests wait about as much as they compute, so run two per processor.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
-.PHONY: help setup demo docs test test-fast check bench bench-promises bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
+.PHONY: help setup demo docs test test-fast check bench bench-promises bench-simulation bench-year bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
 	bench-locomo bench-learning gate scoreboard house format test-all clean
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make bench-durability   kill competing processes and count lost writes"
 	@echo "make bench-promises     measure the documented limits (DATA=folder adds predictions on its outcomes)"
 	@echo "make bench-simulation   compare agents with and without memory"
+	@echo "make bench-year         replay a simulated year of a team and count duplicates, wrong merges and losses"
 	@echo "make bench-ingestion    measure the speed and memory use of reading chat exports"
 	@echo "make bench-mcp          measure the response time of the MCP server"
 	@echo "make bench-serve        measure the throughput of the HTTP service"
@@ -103,7 +104,7 @@ bench-durability: setup
 bench-promises: setup
 	$(BIN)/python -m benchmarks.promises $(if $(DATA),--data "$(DATA)")
 
-bench-simulation bench-claims bench-reload bench-ingestion bench-mcp bench-serve: setup
+bench-simulation bench-year bench-claims bench-reload bench-ingestion bench-mcp bench-serve: setup
 	$(BIN)/python -m benchmarks.$(@:bench-%=%)
 
 bench-hooks: setup

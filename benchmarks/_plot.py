@@ -239,3 +239,17 @@ def _write(path: str | Path, title: str, parts: list[str]) -> None:
         f'  <rect class="back" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>\n{body}\n</svg>\n',
         encoding="utf-8",
     )
+
+
+def stack_charts(path: str | Path, title: str, charts: Sequence[str | Path]) -> None:
+    """Write one chart that shows several others below each other."""
+    panels = [
+        Path(chart).read_text(encoding="utf-8").replace("<svg ", f'<svg y="{number * _HEIGHT}" ', 1)
+        for number, chart in enumerate(charts)
+    ]
+    height = _HEIGHT * len(panels)
+    Path(path).write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
+        f'height="{height}" role="img">\n<title>{escape(title)}</title>\n{"".join(panels)}</svg>\n',
+        encoding="utf-8",
+    )

@@ -2,7 +2,8 @@
 
 `families.jsonl` in the folder has strategies: wordings of the same one, opposites, variants and different ones.
 `conflicts.jsonl` has an older and a newer statement: the newer agrees, replaces the older one, or both hold. Each area
-under the curve stands next to that of the cosine of both vectors, which knows nothing but nearness.
+under the curve stands next to that of the cosine of both vectors, which knows nothing but nearness. The loss check,
+which a merge must pass in one direction, is counted for all pairs, as if a reader took every one of them for the same.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tools.training.calibrate import read_both_ways
 from tools.training.examples import ACTIONS, FACTS, Labelled, list_action_pairs, list_fact_pairs
 
 from alma.embedders.local import LocalEmbedder
+from alma.reading.losses import find_losses
 
 Array = NDArray[Any]
 
@@ -42,6 +44,13 @@ def compare_vectors(embedder: LocalEmbedder, pairs: Sequence[Labelled]) -> Array
     return cosines
 
 
+def measure_losses(pairs: Sequence[Labelled], names: Sequence[str]) -> None:
+    for label, name in enumerate(names):
+        texts = [(pair.first, pair.second) for pair in pairs if pair.label == label]
+        passing = [not (find_losses(first, second) and find_losses(second, first)) for first, second in texts]
+        print(f"  loss check lets {np.mean(passing):.3f} of {len(texts)} {name} pass")
+
+
 def measure_families(embedder: LocalEmbedder, rows: Sequence[dict[str, Any]]) -> None:
     pairs = [pair for family in rows for pair in list_action_pairs(family)]
     labels = np.array([pair.label for pair in pairs])
@@ -57,6 +66,11 @@ def measure_families(embedder: LocalEmbedder, rows: Sequence[dict[str, Any]]) ->
     print(
         f"{hard.mean():.4f} of {len(hard)} opposites and variants, {merged[labels == 3].mean():.4f} of different ones"
     )
+    measure_losses(pairs, ACTIONS)
+    taken = [pair for pair, is_merged in zip(pairs, merged, strict=True) if is_merged]
+    lossless = [one for one in taken if not (find_losses(one.first, one.second) and find_losses(one.second, one.first))]
+    wrong = [one for one in lossless if one.label != 0]
+    print(f"  merged after the loss check: {len(lossless)} of {len(taken)}, wrong {len(wrong)}")
 
 
 def measure_conflicts(embedder: LocalEmbedder, rows: Sequence[dict[str, Any]]) -> None:
@@ -72,6 +86,9 @@ def measure_conflicts(embedder: LocalEmbedder, rows: Sequence[dict[str, Any]]) -
     right = int((sure & (labels == 1)).sum())
     print(f"  replaces at {embedder.calibration.replaces}: {right} of {(labels == 1).sum()} found,", end=" ")
     print(f"{right} of {sure.sum()} right")
+    agreeing = odds[:, 0] >= embedder.calibration.agrees
+    print(f"  agrees at {embedder.calibration.agrees}: {agreeing.sum()} found, {(labels[agreeing] == 0).sum()} right")
+    measure_losses(pairs, FACTS)
 
 
 def main() -> None:

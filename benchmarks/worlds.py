@@ -3,6 +3,7 @@
     python -m benchmarks.worlds WORLDS.jsonl --dump prompts.jsonl       write the prompts for a model
     python -m benchmarks.worlds WORLDS.jsonl --answers answers.jsonl    score with a model's recorded answers
     python -m benchmarks.worlds WORLDS.jsonl --shared                   let users find each other's memories
+    python -m benchmarks.worlds WORLDS.jsonl --consolidate              merge certain duplicates first, without a model
 
 Each line of the file is a world: memories stored over a year, questions with the memories they need and those that are
 out of date, and questions for which nothing should be shown. The worlds are split at random into two halves; parameters
@@ -25,8 +26,9 @@ from typing import Any
 from alma import ALMA
 from alma.app import open_memory
 from alma.config import Config
+from alma.engine.conflicts import read_pair
+from alma.engine.consolidate import list_unresolved, reconcile, split_pairs
 from alma.engine.context import Settings
-from alma.engine.upkeep import list_unresolved, read_pair, reconcile, split_pairs
 from alma.errors import ModelUnavailableError
 from alma.models.registry import Recorded
 from alma.reading.model import ModelReader
@@ -108,7 +110,12 @@ def dump_prompts(replay: Replay, reader: ModelReader) -> None:
 
 
 def score_worlds(
-    worlds: Sequence[World], reader: ModelReader | None, *, is_dump: bool, is_shared: bool = False
+    worlds: Sequence[World],
+    reader: ModelReader | None,
+    *,
+    is_dump: bool = False,
+    is_local: bool = False,
+    is_shared: bool = False,
 ) -> dict[str, Counter[str]]:
     """Return the counts of each group; of the halves under their own names."""
     order = list(range(len(worlds)))
@@ -121,11 +128,12 @@ def score_worlds(
             if reader is not None and is_dump:
                 dump_prompts(replay, reader)
                 continue
-            if reader is not None:
+            if reader is not None or is_local:
                 done = reconcile(replay.memory.engine, reader)
-                sums["model"].update(
-                    n=1, compared=done.compared, superseded=len(done.superseded), apart=done.apart, waiting=done.waiting
-                )
+                merged = sum(len(one.sources) for one in done.merged)
+                counts = {name: len(getattr(done, name)) for name in ("superseded", "refused", "conflicts")}
+                counts |= {name: getattr(done, name) for name in ("compared", "apart", "waiting")}
+                sums["reader"].update(n=1, merged=merged, **counts)
             half = "half 1" if number in first_half else "half 2"
             for group, row in score_world(world, replay):
                 sums[group].update(row)
@@ -138,11 +146,11 @@ def score_worlds(
 def print_scores(sums: dict[str, Counter[str]]) -> None:
     for group, row in sorted(sums.items()):
         measures: tuple[str, ...] = ("any", "all", "right", "shown")
-        if group == "model":
-            measures = ("compared", "superseded", "apart", "waiting")
+        if group == "reader":
+            measures = ("compared", "merged", "refused", "superseded", "conflicts", "apart", "waiting")
         elif "silent" in group:
             measures = ("shown", "standing")
-        share = 1 if group == "model" else row["n"]
+        share = 1 if group == "reader" else row["n"]
         print(f"{group:20} n {row['n']:4}  " + "  ".join(f"{name} {row[name] / share:.3f}" for name in measures))
 
 
@@ -152,11 +160,14 @@ def main() -> None:
     parser.add_argument("--dump", type=Path, help="a file for the prompts")
     parser.add_argument("--answers", type=Path, help="a file of recorded answers")
     parser.add_argument("--shared", action="store_true", help="share memories between the users of a world")
+    parser.add_argument("--consolidate", action="store_true", help="consolidate without a model before the questions")
     args = parser.parse_args()
     worlds = [json.loads(line) for line in args.worlds.read_text(encoding="utf-8").splitlines() if line.strip()]
     is_recorded = args.dump is not None or args.answers is not None
     reader = ModelReader(Recorded(args.answers, args.dump)) if is_recorded else None
-    print_scores(score_worlds(worlds, reader, is_dump=args.dump is not None, is_shared=args.shared))
+    print_scores(
+        score_worlds(worlds, reader, is_dump=args.dump is not None, is_local=args.consolidate, is_shared=args.shared)
+    )
 
 
 if __name__ == "__main__":

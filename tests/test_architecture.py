@@ -109,7 +109,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What can be done with a memory, how it is described to others and written as JSON.
     "schema": {"types", "errors"},
     # The modules that declare operations are loaded by name, when the operations are listed.
-    "operations": FEATURES | {"memory", "knowledge", "schema", "engine", "types", "errors"},
+    "operations": FEATURES | {"memory", "knowledge", "events", "schema", "engine", "types", "errors"},
     "words": {"operations", "schema", "engine", "types", "errors"},
     # `ALMA.from_config` is wired by app when it is called; nothing else of memory may reach up.
     "memory": {
@@ -120,7 +120,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "exceptions": {"errors"},
     "storage": {"ports", "stores"},
     # What servers need around a memory: bounds for callers, several projects, files for a whole memory.
-    "projects": {"operations", "words", "memory", "domains", "engine", "ports", "types", "errors", "app"},
+    "projects": {"operations", "words", "memory", "domains", "engine", "events", "ports", "types", "errors", "app"},
     "knowledge": {
         *("memory", "operations", "words", "ingestion"),
         *("models", "engine", "types", "errors"),
@@ -144,9 +144,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "http": {
         *("listening", "connections", "files", "trust_register", "app", "config", "memory", "types", "errors"),
-        *("operations", "schema", "words", "remote", "projects", "tracing"),
+        *("operations", "schema", "words", "remote", "projects", "tracing", "events"),
     },
     "tracing": {"memory", "errors"},
+    # Events of a memory, and their deliveries.
+    "events": {*DECLARING, "engine", "memory", "retry", "types", "errors"},
     "cli": {
         *("mcp", "http", "operations", "schema", "app", "config", "memory", "upkeep", "doctor", "migration"),
         *("files", "text", "trust_register", "types", "errors"),
@@ -165,13 +167,13 @@ ENGINE_STEPS = (
     {"search", "past"},
     {"episodes", "facts", "outcomes"},
     {"erase", "proof", "rules", "predict", "retrieve"},
-    {"edit", "observations", "coding_sessions", "prompt"},
-    {"upkeep", "consolidate", "conflicts", "promotion", "transfer", "team"},
-    {"history"},
+    {"conflicts", "edit", "gists", "observations", "coding_sessions", "prompt"},
+    {"upkeep", "consolidate", "promotion", "transfer", "team"},
+    {"history", "retention"},
 )
 # Only these may look inside a memory: faces go through its operations.
 MAY_REACH_ENGINE = FEATURES | {"engine", "memory", "models", "hooks", "app"}
-MAY_REACH_ENGINE |= {"upkeep", "doctor", "knowledge", "projects", "tracing"}
+MAY_REACH_ENGINE |= {"upkeep", "doctor", "knowledge", "projects", "tracing", "events"}
 MOST_LATE_IMPORTS = 84
 # One name, one class. These are still to be renamed; none may be added.
 STANDARD_ONLY = {"types", "errors", "forks"}

@@ -372,7 +372,7 @@ BY_OPERATION = {
         """record_usage record_feedback create_work_item get_next_item update_progress claim_work_item release_work_item
         archive_finished delete_work_item log_progress start_session update_session end_session initialize update_run
         checkpoint cleanup_checkpoints link_artifact create_domain use_domain delete_domain merge_entities
-        export_rules""".split(),
+        export_rules deliver_events retry_deliveries""".split(),
         HARMLESS,
     ),
 }  # fmt: skip
@@ -419,7 +419,7 @@ BY_FUNCTION = {
     "claude_smart/data.py": {"_share_project": "a person does it"},
     "claude_smart/rules.py": {"accept_rule": "a person does it"},
     **dict.fromkeys(
-        """alma/domains.py alma/engine/context.py alma/engine/retrieve/pipeline.py alma/graph/builder.py
+        """alma/domains.py alma/engine/context.py alma/engine/retrieve/pipeline.py alma/events.py alma/graph/builder.py
         alma/graph/rows.py alma/hooks/drain.py alma/ingestion/intake.py alma/models/budget.py alma/progress/__init__.py
         alma/progress/items.py alma/session/__init__.py alma/session/handoff.py alma/workflow/__init__.py""".split(),
         HARMLESS,

@@ -19,10 +19,11 @@ from typing import Union, get_args, get_origin, get_type_hints
 from alma import ALMA, errors
 from alma.cli.derive import build_parser
 from alma.config import Config
-from alma.engine.context import Settings, Weights
+from alma.engine.context import Settings, UpkeepSettings, Weights
 from alma.operations import Operation, Parameter
 from alma.types import MemoryScope, Team, kinds
 from alma.types.asking import BudgetLimits, ModelSettings, Prices
+from alma.types.events import WebhookSettings
 from alma.types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
 ROOT = Path(__file__).parent.parent
@@ -82,20 +83,23 @@ def _help(parser: argparse.ArgumentParser) -> str:
 def keys() -> str:
     """Return every key of the configuration with its default."""
     rows = [
-        *_fields("", Config, skip=("agents", "teams", "model", "settings", "cache", "retry", "encryption")),
+        *_fields("", Config, skip=("agents", "teams", "model", "settings", "cache", "retry", "encryption", "webhooks")),
         *_fields("cache.", CacheSettings),
         *_fields("retry.", RetrySettings),
         *_fields("encryption.", EncryptionSettings),
         *_fields("model.", ModelSettings, skip=("prices", "budget")),
         *_fields("model.prices.", Prices),
         *_fields("model.budget.", BudgetLimits),
+        *_fields("webhooks[].", WebhookSettings, skip=("events",)),
+        ("webhooks[].events", "all but `judged` and `retrieved`"),
         *_fields("agents.NAME.", MemoryScope, skip=("agent_name",)),
         *_fields("teams.NAME.", Team, skip=("name",)),
     ]
     learning = ("min_occurrences_for_heuristic", "min_failures_for_anti_pattern", "share_between_users")
-    for name, default in _fields("", Settings, skip=("weights",)):
+    for name, default in _fields("", Settings, skip=("weights", "upkeep")):
         rows.append((f"learning.{name}" if name in learning else f"retrieval.{name}", default))
     rows += _fields("retrieval.weights.", Weights)
+    rows += _fields("upkeep.", UpkeepSettings)
     return (
         "\n".join(["| key | default |", "|---|---|", *(f"| `{name}` | {default} |" for name, default in rows)]) + "\n"
     )

@@ -6,13 +6,14 @@ from typing import Any, Literal, overload
 
 from . import words
 from .engine import upkeep
+from .engine.consolidate import MAX_PAIRS, Consolidation
 from .engine.edit import FeedbackReport
 from .engine.history import Difference, RevertedChange, TurningPoint
+from .engine.retention import Forgotten as Forgotten
+from .engine.retention import UpkeepReport
 from .engine.retrieve.pipeline import Why
-from .engine.upkeep import Forgotten as Forgotten
-from .engine.upkeep import Reconciled
 from .engine.view import Stats
-from .memory import ALMA, ListOf, M, Matches, Memories, P, R, Rows
+from .memory import ALMA, Conflicts, ListOf, M, Matches, Memories, P, R, Rows
 from .ports import Clock, Model
 from .types.kinds import (
     AntiPattern,
@@ -247,7 +248,17 @@ class AsyncALMA:
         below_confidence: float = 0.3,
         dry_run: bool = False,
     ) -> Forgotten: ...
-    async def reconcile(self, limit: int = upkeep.MAX_PAIRS) -> Reconciled: ...
+    async def consolidate(self, dry_run: bool = False, limit: int = MAX_PAIRS) -> Consolidation: ...
+    reconcile = consolidate
+
+    async def conflicts(self) -> Conflicts: ...
+    async def resolve_conflict(
+        self,
+        conflict_id: str,
+        keep: Literal["newer", "older", "both", "split"],
+        older_scope: str = "",
+        newer_scope: str = "",
+    ) -> Memories: ...
     async def get_stats(self, agent: words.AnyAgent = None, user_id: str | None = None) -> Stats: ...
     async def playbook(
         self, agent: words.AnyAgent = None, max_tokens: int = 4000, user_id: words.User = None
@@ -255,6 +266,9 @@ class AsyncALMA:
     async def health(self) -> Health: ...
     async def reindex(self, progress: upkeep.Progress = upkeep.ignore_progress) -> int: ...
     async def vacuum(self) -> None: ...
+    async def upkeep(
+        self, dry_run: bool = False, if_due: bool = False, progress: upkeep.Progress = upkeep.ignore_progress
+    ) -> UpkeepReport: ...
     @overload
     async def list(
         self,

@@ -12,7 +12,7 @@ from pathlib import Path
 from . import embedders, stores, trust_register
 from .config import DEFAULT_PATH, Config, load, load_found
 from .domains import apply_stored_schema
-from .engine.context import Engine
+from .engine.context import Engine, EventHub
 from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA
@@ -57,6 +57,7 @@ def open_memory(config: Config, *, matching: bool = True, is_shared: bool = Fals
         model=partial(_open_model, config.model),
     )
     alma.model_settings = config.model
+    alma.engine = replace(alma.engine, events=EventHub(config.webhooks))
     try:
         if is_shared and isinstance(store, Limited) and "many writers" in store.limits:
             raise ConfigError(f"several processes cannot share this store: {store.limits['many writers']}")

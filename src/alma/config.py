@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from . import trust_register
-from .engine.context import Settings, Weights
+from .engine.context import Settings, UpkeepSettings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
 from .types.asking import BudgetLimits, ModelSettings, Prices
+from .types.events import WebhookSettings
 from .types.query import MemoryScope, Scopes, Team
 from .types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
@@ -33,7 +34,7 @@ _DEEPEST = 32
 """Maximum nesting; the settings need five levels."""
 _WITH_TRUST = (
     *("storage_options", "vectors", "vector_options", "read_only", "cache", "retry", "encryption"),
-    *("embedding", "model", "teams"),
+    *("embedding", "model", "teams", "webhooks", "upkeep"),
 )
 _VALUES_WITHOUT_TRUST = {
     "storage": ("sqlite", "file"),
@@ -64,6 +65,7 @@ class Config:
     embedding_dim: int | None = None
     embedding: Mapping[str, object] = field(default_factory=dict)
     model: ModelSettings = field(default_factory=ModelSettings)
+    webhooks: tuple[WebhookSettings, ...] = ()
     agents: tuple[MemoryScope, ...] = ()
     teams: tuple[Team, ...] = ()
     default_agent: str | None = None
@@ -171,7 +173,7 @@ def _parse_yaml(content: bytes, *, is_trusted: bool = True) -> dict[str, Any]:
         raise ConfigError(f"a configuration may have at most {most:,} bytes, not {len(content):,}")
     _refuse_depth(content)
     data = load_yaml(content, may_alias=is_trusted) or {}
-    valid = [*(one.name for one in fields(Config) if one.name != "settings"), "retrieval", "learning"]
+    valid = [*(one.name for one in fields(Config) if one.name != "settings"), "retrieval", "learning", "upkeep"]
     if not isinstance(data, Mapping) or "alma" not in data:
         return _read_section("alma", data, valid)
     for key in data:
@@ -246,10 +248,11 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
     folder = file.resolve().parent
     base = folder.parent if folder.name == ".alma" else folder
     retrieval = _read_section(
-        "retrieval", top.get("retrieval"), [one for one in Settings.__slots__ if one not in _LEARNING]
+        "retrieval", top.get("retrieval"), [one for one in Settings.__slots__ if one not in (*_LEARNING, "upkeep")]
     )
     weights = Weights(**_read_section("retrieval.weights", retrieval.pop("weights", None), Weights.__slots__))
     learning = _read_section("learning", top.get("learning"), _LEARNING)
+    upkeep = UpkeepSettings(**_read_section("upkeep", top.get("upkeep"), UpkeepSettings.__slots__))
     declared, agents = top.get("agents"), {}
     _check("agents", "Mapping[str, object]", {} if declared is None else declared)
     for name, settings in (declared or {}).items():
@@ -264,10 +267,12 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         raise ConfigError(
             f"db_name must be a file name without folders, not {db_name!r}; set the folder in storage_dir"
         )
+    if not isinstance(webhooks := top.get("webhooks") or [], list):
+        raise ConfigError("webhooks must be a list, each item with `url` and `secret_env`")
     return _build(
         Config,
         "",
-        {name: value for name, value in top.items() if name not in ("retrieval", "learning")},
+        {name: value for name, value in top.items() if name not in ("retrieval", "learning", "upkeep")},
         storage_dir=_under(base, _check("storage_dir", "str", top.get("storage_dir", ".alma"))),
         read_only=_check_switch("read_only", top.get("read_only")),
         cache=_build_wrapper(CacheSettings, "cache", top.get("cache")),
@@ -275,9 +280,13 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         encryption=_build_encryption(top.get("encryption"), base),
         **{name: _build_options(name, top.get(name), base) for name in _OPTIONS},
         model=_build_model(top.get("model"), base),
+        webhooks=tuple(
+            WebhookSettings(**_read_section(f"webhooks[{number}]", item, WebhookSettings.__slots__))
+            for number, item in enumerate(webhooks)
+        ),
         agents=tuple(agents.values()),
         teams=_build_teams(top.get("teams")),
-        settings=Settings(weights=weights, **retrieval, **learning),
+        settings=Settings(weights=weights, upkeep=upkeep, **retrieval, **learning),
     )
 
 

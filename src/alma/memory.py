@@ -10,19 +10,22 @@ from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, overload
 
 from . import words
-from .engine import edit, episodes, erase, transaction, upkeep, validate
+from .engine import conflicts, edit, episodes, erase, retention, transaction, upkeep, validate
 from .engine import history as past
+from .engine.conflicts import MemoryConflict
+from .engine.consolidate import MAX_PAIRS, Consolidation, open_reader
+from .engine.consolidate import reconcile as compare_lookalikes
 from .engine.context import Encoder, Engine, Settings
 from .engine.edit import FeedbackReport
 from .engine.history import Difference, RevertedChange, Revision, TurningPoint
 from .engine.outcomes import build_outcome, learn_outcomes
 from .engine.promotion import promote_memory
+from .engine.retention import Forgotten as Forgotten
+from .engine.retention import UpkeepReport
 from .engine.retrieve.pipeline import Why, explain_retrieval, find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.retrieve.request import Level, Mode, Request
 from .engine.rules import RULE_CHARS
-from .engine.upkeep import Forgotten as Forgotten
-from .engine.upkeep import Reconciled
 from .engine.view import Stats, render_slice, stats, to_memory
 from .errors import StorageError, ValidationError
 from .opening import Closeable
@@ -60,6 +63,7 @@ R = TypeVar("R")
 ListOf = list[M]
 Memories = list[Memory]
 Matches = list[Match]
+Conflicts = list[MemoryConflict]
 Rows = Iterable[Mapping[str, Any]]
 
 operation = Group("memories")
@@ -149,6 +153,7 @@ class ALMA(Closeable):
 
     def close(self) -> None:
         """Close the store, after writing pending retrieval notes."""
+        self.engine.events.close()
         self.engine.notes.flush(self.engine.store)
         self.engine.store.close()
         if self.engine.encoder is not None:
@@ -720,21 +725,47 @@ class ALMA(Closeable):
     ) -> Forgotten:
         """Archive memories that have faded and were not used or confirmed lately. Nothing is deleted."""
         name = None if agent is None else self.engine.agent(agent)
-        return upkeep.forget(self.engine, name, older_than_days, below_confidence, dry_run)
+        return retention.forget(self.engine, name, older_than_days, below_confidence, dry_run)
 
     @operation(Effect.CHANGES, idempotent=True)
-    def reconcile(
+    def consolidate(
         self,
-        limit: Annotated[int, About("maximum number of pairs to compare", least=1, most=100_000)] = upkeep.MAX_PAIRS,
-    ) -> Reconciled:
-        """Ask the configured model how similar memories relate, and supersede outdated ones.
+        dry_run: Annotated[bool, About("only report what would be merged and superseded")] = False,
+        limit: Annotated[int, About("maximum number of pairs to compare", least=1, most=100_000)] = MAX_PAIRS,
+    ) -> Consolidation:
+        """Merge memories that say the same, and supersede outdated ones.
 
-        Each pair is checked once. Superseded memories stay in history; `update` with status 'active' restores one.
+        The configured model compares each pair once; without a model, only certain duplicates are merged. A merge that
+        would lose a number, a name, an option or a negation is refused. Sources stay in history.
 
         Notes:
-            Without a model, nothing is compared and `problem` says why.
+            `reconcile` is the former name of this method.
         """
-        return upkeep.reconcile_by_model(self.engine, self.model, limit)
+        reader = open_reader(self.model) if self.model is not None else None
+        return compare_lookalikes(self.engine, reader, limit, dry_run=dry_run)
+
+    reconcile = consolidate
+
+    @operation(Effect.READS, for_models=False)
+    def conflicts(self) -> Conflicts:
+        """List memories that contradict each other and wait for a person's decision, oldest first."""
+        return conflicts.list_conflicts(self.engine)
+
+    @operation(Effect.CHANGES, for_models=False)
+    def resolve_conflict(
+        self,
+        conflict_id: Annotated[str, About("the conflict's id, or the beginning of it", check=validate.name)],
+        keep: Annotated[Literal["newer", "older", "both", "split"], About("what holds from now on")],
+        older_scope: Annotated[str, About("for a split: where the older memory holds", most=200)] = "",
+        newer_scope: Annotated[str, About("for a split: where the newer memory holds", most=200)] = "",
+    ) -> Memories:
+        """Decide which of two contradicting memories holds: the newer, the older, both, or each in a scope of its own.
+
+        The decision is remembered. A memory that is not kept is superseded and stays in history. In a split, the scope
+        becomes the trigger of a rule or the beginning of a fact: "In staging: …". Returns both memories.
+        """
+        records = conflicts.resolve_conflict(self.engine, conflict_id, keep, older_scope, newer_scope)
+        return _views(self.engine, records, Memory)
 
     @operation(Effect.READS, "stats")
     def get_stats(
@@ -807,6 +838,20 @@ class ALMA(Closeable):
     def vacuum(self) -> None:
         """Remove all traces of deleted memories from the store's files and release unused space."""
         erase.vacuum(self.engine)
+
+    @operation(Effect.CHANGES, idempotent=True, for_models=False)
+    def upkeep(
+        self,
+        dry_run: Annotated[bool, About("only report what would change")] = False,
+        if_due: Annotated[bool, About("run only if the last run is older than `upkeep.every_hours`")] = False,
+        progress: upkeep.Progress = upkeep.ignore_progress,
+    ) -> UpkeepReport:
+        """Archive what faded or exceeds a quota, compress long conversations and delete old notes.
+
+        No memory is deleted; `update` with status 'active' restores an archived one. Compression needs a model.
+        """
+        run = retention.UpkeepRun(self.engine, dry_run, progress, lambda: self.model)
+        return retention.run_upkeep(run, if_due=if_due)
 
     # Last, because within the class its name hides the builtin.
     @overload

@@ -62,6 +62,7 @@ MODULES = {
     "knowledge": ("alma.extraction.learner", "alma.knowledge"),
     "graph": ("alma.graph.graph", "alma.graph.builder"),
     "rules": ("alma.rulefiles.exchange",),
+    "events": ("alma.events",),
 }
 """The groups in the order of the documentation, and the modules that declare the operations of each."""
 GROUPS = tuple(MODULES)
@@ -348,6 +349,7 @@ REPLACED = {
     ),
     **dict.fromkeys(("get_work_item", "search_work_items"), "list_work_items"),
     "work_item_history": "history",
+    "reconcile": "consolidate",
     **dict.fromkeys(("previous_sessions", "open_sessions", "get_session"), "list_sessions"),
     "recall_topic": "wake_up",
     **dict.fromkeys(("start_run", "end_run"), "update_run"),

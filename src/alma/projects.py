@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,10 @@ from .domains import SCHEMA_KIND, apply_stored_schema, find_schema_record
 from .engine import validate
 from .engine.changes import CHANGESET
 from .engine.context import Notes, Settings
+from .engine.events import DELIVERY
+from .engine.retention import UpkeepRun, run_upkeep
 from .errors import ScopeError, ValidationError
+from .events import deliver_in_background
 from .operations import Operation, Parameter
 from .ports import Countable, Searchable, Store, Vacuumable
 from .types.kinds import EVERYWHERE
@@ -69,7 +73,7 @@ def open_configured(config: str | None) -> ALMA:
     """Open the memory of a configuration file; without one, of the configuration found from here up."""
     from .app import open_memory, read_config
 
-    return open_memory(read_config(config)[1])
+    return deliver_in_background(open_memory(read_config(config)[1]))
 
 
 class Projects:
@@ -112,6 +116,16 @@ class Projects:
             while len(self._opened) > self._most:
                 self._opened.popitem(last=False)
         return alma
+
+    def run_upkeep(self, should_stop: Callable[[], bool]) -> None:
+        """Run upkeep in the projects that are open, where it is due."""
+        with self._lock:
+            names = dict.fromkeys(name for name, _, _ in self._opened)
+        for name in names:
+            if not should_stop():
+                alma = self.get(name)
+                open_model = partial(getattr, alma, "model")
+                run_upkeep(UpkeepRun(alma.engine, open_model=open_model, should_stop=should_stop), if_due=True)
 
     def _open(self, base: ALMA, project: str, bounds: Bounds, may_approve: bool) -> ALMA:
         engine = base.engine
@@ -163,7 +177,7 @@ class Fence:
         stored = {one.id: one for one in self._store.get(replaced)} if replaced else {}
         for one in records:
             old = stored.get(one.id)
-            if one.kind == CHANGESET and old is None and one.project == EVERYWHERE:
+            if one.project == EVERYWHERE and (one.kind == DELIVERY or (one.kind == CHANGESET and old is None)):
                 is_allowed = True
             elif old is not None and old.project == one.project == EVERYWHERE:
                 # Evidence of a rule for all projects may be updated here, but not its text.
@@ -184,7 +198,7 @@ class Fence:
     def delete(self, ids: Sequence[str]) -> int:
         """Delete records. Raise ScopeError for records of other projects."""
         for one in self._store.get(ids):
-            if one.project not in self._projects:
+            if one.project not in self._projects and (one.project, one.kind) != (EVERYWHERE, DELIVERY):
                 raise self._refusal(f"memory {one.id!r} also belongs to projects outside your scope")
         return self._store.delete(ids)
 

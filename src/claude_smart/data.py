@@ -306,6 +306,7 @@ _SETTINGS = {
     "journal_mb": "maximum size of a session's journal in MB",
     "journal_days": "days to keep a journal after it is imported",
     "episode_days": "days to keep recorded turns; rules learned from them are kept",
+    "upkeep_hours": "hours between two runs of upkeep, which archives unused memories; 0 switches it off",
     "server": "share rules with a team: the URL of its `alma serve`, or off; CLAUDE_SMART_SERVER overrides it",
     "server_projects": "the projects to share: patterns of their keys, separated by spaces",
     "server_insecure": "on: send the token without TLS to a server that is not on this machine",

@@ -90,7 +90,10 @@ SAMPLES: dict[str, Arguments] = {
     "revert": lambda w: {"change": w.change, "dry_run": True},
     "bisect": lambda w: {"task": TASK, "agent": AGENT},
     "forget": lambda w: {"dry_run": True},
-    "reconcile": lambda w: {"limit": 10},
+    "upkeep": lambda w: {"dry_run": True},
+    "consolidate": lambda w: {"limit": 10},
+    "conflicts": lambda w: {},
+    "resolve_conflict": lambda w: {"conflict_id": "cmp_", "keep": "newer"},
     "stats": lambda w: {},
     "playbook": lambda w: {},
     "health": lambda w: {},
@@ -144,7 +147,13 @@ SAMPLES: dict[str, Arguments] = {
         "outcomes": [{"agent": AGENT, "task": TASK, "outcome": "success", "strategy_used": STRATEGY}]
     },
     "add_many": lambda w: {
-        "memories": [{"type": "domain_knowledge", "agent": AGENT, "domain": "ops", "fact": "Backups run at night"}]
+        "memories": [
+            {"type": "domain_knowledge", "agent": AGENT, "domain": "ops", "attribute": "backups", **one}
+            for one in (
+                {"fact": "Backups run at night", "source": "user"},
+                {"fact": "Backups run at noon", "source": "agent"},
+            )
+        ]
     },
     "add_episodes": lambda w: {
         "conversations": [{"agent": AGENT, "session_id": "s1", "turns": [{"speaker": "Ana", "text": "Hello there."}]}]
@@ -168,6 +177,10 @@ SAMPLES: dict[str, Arguments] = {
     "graph_stats": lambda w: {"suggestions": 20},
     "export_rules": lambda w: {"to": "agents-md", "root": w.folder},
     "import_rules": lambda w: {"path": "AGENTS.md", "root": w.folder},
+    "deliver_events": lambda w: {},
+    "list_deliveries": lambda w: {"state": "dead"},
+    "retry_deliveries": lambda w: {},
+    "test_webhooks": lambda w: {},
 }
 
 BEFORE: dict[str, str] = {
@@ -178,5 +191,7 @@ BEFORE: dict[str, str] = {
     "traverse_graph": "build_graph",
     "merge_entities": "build_graph",
     "import_rules": "export_rules",
+    "conflicts": "add_many",
+    "resolve_conflict": "add_many",
 }
 """What must have been called before, with its own sample."""

@@ -40,6 +40,6 @@ def test_a_recorded_answer_takes_the_old_one_out(tmp_path: Path) -> None:
     value = {"pairs": [{"n": pair["n"], "relation": "replaces", "probability": 0.9}]}
     answers.write_text(json.dumps({"id": prompt["id"], "value": value}))
     sums = score_worlds([WORLD], ModelReader(Recorded(answers, None)), is_dump=False)
-    assert sums["model"]["superseded"] == 1
+    assert sums["reader"]["superseded"] == 1
     assert sums["update"]["right"] == 1
     assert sums["update"]["shown"] == score_worlds([WORLD], None, is_dump=False)["update"]["shown"] - 1

@@ -1,4 +1,4 @@
-"""forget, stats, reindex, vacuum."""
+"""upkeep, forget, stats, reindex, vacuum."""
 
 from __future__ import annotations
 
@@ -168,8 +168,68 @@ def test_erase_names_what_is_left_and_fails(project: Path, run: Run, monkeypatch
     assert re.search(r"left are \d+ places in alma\.db", erased.out)
 
 
-def test_reconciling_needs_a_model(project: Path, run: Run) -> None:
-    ran = run("reconcile")
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith("error: no model is configured; set `model` in the configuration")
-    assert run("reconcile", "--json").json["problem"] == "no model is configured"
+def test_upkeep_counts_what_each_step_changed(project: Path, deployed: dict[str, str], run: Run) -> None:
+    config = project / ".alma" / "config.yaml"
+    config.write_text(f"{config.read_text()}  upkeep: {{max_memories: 3, history_days: 30}}\n")
+    refused = run("upkeep")
+    assert refused.code == 1
+    assert "upkeep" in refused.err, "a quota needs a trusted folder"
+    run("trust")
+    assert run("upkeep", "--dry-run").out == "  would change  notes 0, faded 0, over_quota 2, compressed 0, merged 0\n"
+    assert run("list", "--json").json["count"] == 5
+    document = run("upkeep", "--json").json
+    assert document["counts"]["over_quota"] == len(document["ids"]["over_quota"]) == 2
+    assert run("list", "--json").json["count"] == 3
+    assert run("upkeep", "--if-due").out.startswith("not due")
+    archived = document["ids"]["over_quota"][0]
+    assert run("update", archived, "--status", "active").code == 0
+    assert run("upkeep").out == "  changed  notes 0, faded 0, over_quota 1, compressed 0, merged 0\n"
+
+
+def test_upkeep_names_wrong_settings(project: Path, run: Run) -> None:
+    config = project / ".alma" / "config.yaml"
+    before = config.read_text()
+    for line, message in (
+        ("{unused_days: -1}", "upkeep.unused_days must be a number from 0 to 100,000, not -1"),
+        ("{max_memories: none}", "upkeep.max_memories must be a whole number from 1"),
+        ("{half_life_days: 3}", "upkeep.half_life_days must be a JSON object"),
+        ("{half_life_days: {ops: soon}}", "upkeep.half_life_days.ops must be a finite number"),
+        ("{half_life_days: {ops: 0}}", "upkeep.half_life_days.ops must be a number from 0.01"),
+        ("{archive_under: 0.1}", "unknown key 'archive_under' in upkeep. Did you mean 'archive_below'?"),
+        ("7", "upkeep must be a mapping with keys from: every_hours"),
+    ):
+        config.write_text(f"{before}  upkeep: {line}\n")
+        run("trust")
+        ran = run("--config", str(config), "upkeep")
+        assert (ran.code, message in ran.err) == (1, True), ran.err
+
+
+def test_consolidate_says_what_a_model_would_add(project: Path, run: Run) -> None:
+    facts = (
+        "Backups run every night at 2",
+        "The backups run every night at 2",
+        "Backups run every night, or so it seems",
+    )
+    rows = [{"type": "domain_knowledge", "agent": "ops", "domain": "ops", "fact": fact} for fact in facts]
+    Path("facts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    run("add", "many", "facts.jsonl")
+    plan = run("consolidate", "--dry-run", "--json").json
+    assert run("list", "--json").json["count"] == 3
+    ran = run("reconcile", "--json")
+    assert (ran.code, ran.json) == (0, plan)
+    assert (len(plan["merged"]), plan["problem"]) == (1, "no model is configured")
+    assert run("list", "--json").json["count"] == 2
+    assert "no model is configured" in run("consolidate").out
+
+
+def test_a_conflict_is_shown_with_the_commands_that_decide_it(project: Path, run: Run) -> None:
+    for source, fact in (("user", "Billing runs on Postgres 14"), ("agent", "Billing runs on MySQL 8")):
+        place = ("--domain", "ops", "--subject", "billing", "--attribute", "database", "--source", source)
+        run("add", "knowledge", "--agent", "ops", "--fact", fact, *place)
+    shown = run("conflicts").out
+    assert re.search(r"older  ops: Billing runs on Postgres 14\n +kno_\w+: [-0-9]+ [:0-9]+, user, active, ops\n", shown)
+    [command] = re.findall(r"alma (conflicts resolve cmp_\w+ --keep older)", shown)
+    assert "Billing runs on MySQL 8" in run(*command.split()).out
+    assert run("conflicts", "list").out == "No conflicts.\n"
+    ran = run(*command.split())
+    assert (ran.code, "list them: `alma conflicts`" in ran.err) == (1, True)

@@ -98,7 +98,7 @@ def test_untrusted_content_is_believed_less() -> None:
 
 def test_what_nobody_uses_fades_and_what_is_used_does_not() -> None:
     later = NOW + timedelta(days=120)
-    idle = memory_strength(record("outcome"), later)
-    used = memory_strength(record("outcome", Evidence(uses=1, last_used=later)), later)
-    assert idle < memory_strength(record("outcome"), NOW) / 3
+    idle = memory_strength(record("outcome"), later, {})
+    used = memory_strength(record("outcome", Evidence(uses=1, last_used=later)), later, {})
+    assert idle < memory_strength(record("outcome"), NOW, {}) / 3
     assert used > 2 * idle

@@ -59,6 +59,9 @@ def remove_expired_daily(place, memory):
 def read_sessions(place, memory):
     pass
 
+def run_due_upkeep(place, memory, should_stop=None):
+    pass
+
 def recall_rules(memory, project, session, text, limit=5):
     return [("rul_1", text)]
 '''

@@ -8,14 +8,17 @@ import os
 import socket
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from alma import ALMA
 from alma.files import try_lock
 from alma.hooks import drain, journal, worker
 from alma.hooks.drain import DrainReport, ProjectMemories
 from alma.hooks.paths import DataDir
+from alma.hooks.project import WorkingCopy, write_copy
 from alma.hooks.worker import Worker
 
 
@@ -44,6 +47,8 @@ class Fake:
     def __init__(self):
         self.drains = 0
         self.tidied = 0
+        self.kept_up = 0
+        self.upkeep = lambda should_stop: None
         self.reading = lambda: None
 
     def drain(self, place, *, memory):
@@ -56,6 +61,10 @@ class Fake:
     def read_sessions(self, place, memory):
         self.reading()
 
+    def run_due_upkeep(self, place, memory, should_stop):
+        self.kept_up += 1
+        self.upkeep(should_stop)
+
     def recall_rules(self, memory, project, session, text, limit):
         if text == "raise":
             raise RuntimeError("a recall that fails")
@@ -65,7 +74,7 @@ class Fake:
 @pytest.fixture
 def fake(monkeypatch):
     made = Fake()
-    for name in ("drain", "remove_expired_daily", "read_sessions", "recall_rules"):
+    for name in ("drain", "remove_expired_daily", "read_sessions", "recall_rules", "run_due_upkeep"):
         monkeypatch.setattr(worker, name, getattr(made, name))
     return made
 
@@ -258,3 +267,66 @@ def test_a_model_that_takes_its_time_holds_up_no_drain(place, fake, run_worker):
         answered.set()
         thread.join(10)
     assert not thread.is_alive()
+
+
+# --- upkeep ---
+
+
+def test_it_does_the_upkeep_once_when_it_is_idle(place, fake, run_worker):
+    _, thread = run_worker(idle=0.5)
+    until(lambda: fake.drains == 1)
+    assert fake.kept_up == 0
+    thread.join(10)
+    assert not thread.is_alive()
+    assert fake.kept_up == 1
+
+
+def test_drains_go_on_during_upkeep(place, fake, run_worker):
+    is_done = threading.Event()
+    fake.upkeep = lambda should_stop: is_done.wait(20)
+    _, thread = run_worker(idle=0.2)
+    try:
+        until(lambda: fake.kept_up == 1)
+        before = fake.drains
+        journal.request_drain(place)
+        until(lambda: fake.drains > before)
+        assert thread.is_alive()
+    finally:
+        is_done.set()
+
+
+def test_upkeep_ends_when_the_worker_is_stopped(place, fake, run_worker):
+    ends = []
+    fake.upkeep = lambda should_stop: until(should_stop) or ends.append(time.monotonic())
+    _, thread = run_worker(idle=0.2)
+    until(lambda: fake.kept_up == 1)
+    stopped = time.monotonic()
+    assert journal.ask_worker(place, {"op": "stop"}, 2.0)["ok"]
+    thread.join(10)
+    assert time.monotonic() - stopped < 3
+    until(lambda: ends)
+
+
+def learn_long_ago(memory, project):
+    long_ago = memory.alma.engine.clock() - timedelta(days=900)
+    past = ALMA(memory.alma.engine.store, project_id=project, clock=lambda: long_ago)
+    return past.learn("dev", "Deploy the auth service", "success", "Blue-green deployment").id
+
+
+@pytest.mark.parametrize(("hours", "status"), [(24, "archived"), (0, "active")])
+def test_upkeep_covers_the_known_projects_unless_it_is_switched_off(place, monkeypatch, hours, status):
+    monkeypatch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
+    Path(place.config).write_text(json.dumps({"upkeep_hours": hours}))
+    write_copy(place, WorkingCopy("c1", "git:shop", "/shop"))
+    with ProjectMemories(place) as memory:
+        known, unknown = learn_long_ago(memory, "git:shop"), learn_long_ago(memory, "elsewhere")
+        drain.run_due_upkeep(place, memory)
+        drain.run_due_upkeep(place, memory, lambda: True)
+        statuses = [str(one.status) for one in memory.alma.engine.store.get([known, unknown])]
+    assert statuses == [status, "active"]
+
+
+def test_upkeep_makes_no_store_where_there_is_none(place):
+    with ProjectMemories(place) as memory:
+        drain.run_due_upkeep(place, memory)
+    assert not os.path.exists(place.db)

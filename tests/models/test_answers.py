@@ -13,7 +13,7 @@ from alma.models.client import drop_nulls, make_strict, parse_json, problems
 from alma.reading.model import load_prompt
 
 
-@pytest.mark.parametrize("schema", [load_prompt(name)["schema"] for name in ("rules", "tasks", "entities")])
+@pytest.mark.parametrize("schema", [load_prompt(name)["schema"] for name in ("rules", "tasks", "entities", "gists")])
 def test_what_we_ask_for_can_be_demanded(schema):
     assert make_strict(schema) is not None
 

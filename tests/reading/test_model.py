@@ -13,7 +13,7 @@ from alma.reading.port import Pair, Repair, Role, SpokenTurn, StoredText, Verdic
 from alma.types.asking import Answer, Prompt
 from alma.types.kinds import Reach
 
-QUESTIONS = ("rules", "memories", "compare", "repairs", "tasks", "entities")
+QUESTIONS = ("rules", "memories", "compare", "repairs", "tasks", "entities", "gists")
 
 
 class Scripted:

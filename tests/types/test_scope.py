@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from alma.types import MemoryScope, Scopes
+from alma.types import MemoryScope, Scopes, Team
+from alma.types.query import PROJECT_WIDE
 
 
 def test_what_an_agent_may_learn() -> None:
@@ -20,9 +21,9 @@ def test_reading_needs_consent_and_wanting_without_it_is_listed() -> None:
             "miser": MemoryScope("miser"),
         }
     )
-    assert scopes.readable("junior") == ("junior", "senior")
-    assert scopes.readable("qa") == ("qa", "senior")
-    assert scopes.readable("miser") == ("miser",)
+    assert scopes.readable("junior") == ("junior", "senior", PROJECT_WIDE)
+    assert scopes.readable("qa") == ("qa", "senior", PROJECT_WIDE)
+    assert scopes.readable("miser") == ("miser", PROJECT_WIDE)
     assert scopes.unanswered() == [("junior", "miser")]
     assert scopes.known() == ("senior", "junior", "miser", "qa")
 
@@ -31,3 +32,16 @@ def test_names_are_known_in_any_case_once_declared() -> None:
     scopes = Scopes({"Helena": MemoryScope("Helena")})
     assert (scopes.canonical("helena"), scopes.canonical("victor")) == ("Helena", None)
     assert Scopes({}).canonical("anyone") == "anyone"
+
+
+def test_teams_add_spaces_colleagues_and_roles() -> None:
+    backend = Team("backend", ("dev", "qa"), {"alice": "lead", "bob": ""})
+    scopes = Scopes({}, teams=(backend, Team("ops", ("qa",), {"alice": "on call", "carol": ""})))
+    assert scopes.readable("qa") == ("qa", "team:backend", "team:ops", PROJECT_WIDE)
+    assert scopes.colleagues("bob") == {"", "alice", "bob"}
+    assert scopes.colleagues("alice") == {"", "alice", "bob", "carol"}
+    assert scopes.colleagues("stranger") == {"", "stranger"}
+    assert scopes.colleagues(None) == {""}
+    assert Scopes({}, teams=(Team("agents", ("dev",)),)).colleagues("bob") is None
+    assert scopes.names("alice") == ("alice", "lead", "on call")
+    assert scopes.canonical("anyone") == "anyone"

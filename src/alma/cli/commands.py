@@ -326,13 +326,12 @@ def archive(call: Call) -> Reply:
     return Reply(report, f"archived {count_memories(report.count)}")
 
 
-@command("reconcile", "reconcile")
-def reconcile(call: Call) -> Reply:
-    """Run `alma reconcile`. Without a model, exit with 1."""
+@command("upkeep", "upkeep")
+def upkeep(call: Call) -> Reply:
+    """Run `alma upkeep`, and show how many changes each step made."""
     report = call.run_typed()
-    if call.alma.model is None and not call.out.as_json:
-        raise ConfigError("no model is configured; set `model` in the configuration, such as .alma/config.yaml")
-    return Reply(report, code=0 if call.alma.model else 1)
+    changed = {"would change" if report.dry_run else "changed": report.counts}
+    return Reply(report, report.skipped, changed, {"problems": report.problems})
 
 
 @command("playbook", "playbook")
@@ -547,10 +546,17 @@ COMMANDS += [
     Command("revert", "revert"),
     Command("bisect", "bisect"),
     Command("promote", "promote", "memory_id --*", "memory", "promoted"),
+    Command("consolidate", "consolidate"),
+    *(Command(words, "conflicts", key="conflicts") for words in ("conflicts", "conflicts list")),
+    Command("conflicts resolve", "resolve_conflict", "*", "memories"),
     Command("rules list", "list", "* !memory_type=rule", "rules", help="List rules, newest first."),
     Command("confidence assess", "assess_confidence"),
     Command("confidence rank", "rank_strategies"),
     Command("confidence calibration", "calibration"),
     Command("stats", "stats"),
     Command("usage", "usage", matching=False),
+    Command("webhooks", "list_deliveries", key="deliveries", matching=False),
+    Command("webhooks deliver", "deliver_events", matching=False),
+    Command("webhooks retry", "retry_deliveries", "delivery_id?", "deliveries", matching=False),
+    Command("webhooks test", "test_webhooks", key="webhooks", matching=False),
 ]

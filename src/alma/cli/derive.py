@@ -75,9 +75,12 @@ knowledge:
 maintenance:
   stats        count memories by type, status and agent
   usage        show language model calls and their cost
+  webhooks     list events that wait for a webhook, send them, and retry
+  upkeep       archive what faded, compress old conversations and delete old notes
   archive      archive memories that are faded and unused
   erase        delete everything of a user and prove that nothing is left
-  reconcile    ask a model which similar memories are outdated
+  consolidate  merge memories that say the same, and supersede outdated ones
+  conflicts    decide between memories that contradict each other
   reindex      embed all records again with the configured embedder
   vacuum       remove all traces of deleted memories and free disk space
   migrate      move a memory to another store while it is in use
@@ -112,7 +115,7 @@ Exit codes: 0 success, 1 error or nothing to do, 2 usage error, 130 interrupted.
 NAMES = {
     "active_files": "file", "auto_expand": "no-expand", "blockers": "blocker", "branch_id": "branch",
     "branches": "branch", "confidence_decay_days": "decay-days", "confidence_level": "confidence", "context": "task",
-    "decisions": "decision", "error_message": "error", "estimate_minutes": "estimate",
+    "decisions": "decision", "delivery_id": "id", "error_message": "error", "estimate_minutes": "estimate",
     "excluded_categories": "exclude", "from_branch": "from", "item_id": "id", "item_type": "type",
     "keep_latest": "keep", "key_decisions": "decision", "learning_categories": "learn", "lease_seconds": "lease",
     "memory_id": "id", "memory_type": "type", "min_occurrences_for_heuristic": "min-occurrences",
@@ -124,7 +127,7 @@ NAMES = {
 """Command-line names of parameters, where they differ."""
 IDS = {
     "memory_id", "change", "item_id", "parent_id", "blocked_by", "unblocked_by", "blocks", "session_id", "retrieval_id",
-    "retrieved_memory_ids", "used_memory_ids",
+    "retrieved_memory_ids", "used_memory_ids", "delivery_id",
 }  # fmt: skip
 """Parameters that take ids, which may be shortened."""
 MOMENTS = {"since", "until", "as_of", "older_than"}
@@ -132,7 +135,7 @@ MOMENTS = {"since", "until", "as_of", "older_than"}
 RENAMED = {
     "calibration": "confidence calibration", "erase-user": "erase --user", "forget": "archive",
     "health": "doctor --quick", "initialize": "session prepare", "progress": "work progress",
-    "shown": "feedback --shown", "wake-up": "session wake-up",
+    "reconcile": "consolidate", "shown": "feedback --shown", "wake-up": "session wake-up",
 }  # fmt: skip
 """Old command names and their current ones."""
 TEXTS = {

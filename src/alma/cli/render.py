@@ -559,6 +559,20 @@ def show_author(out: Output, author: Any) -> None:
     show_change(out, author.change)
 
 
+def show_conflict(out: Output, conflict: Any) -> None:
+    """Print a conflict: both sides with what speaks for them, and the commands that decide it."""
+    out.line(f"\n{conflict.id}: {conflict.relation}, {conflict.probability:.2f} ({conflict.found_by} reader)", "bold")
+    sides = zip((conflict.older, conflict.newer), conflict.evidence, conflict.episodes, strict=True)
+    for name, (memory, evidence, episodes) in zip(("older", "newer"), sides, strict=True):
+        counts = [f"{number} {what}" for what, number in list_fields(evidence).items() if isinstance(number, int)]
+        about = [format_value(memory.updated_at), memory.origin, memory.status, memory.agent, *counts, *episodes]
+        out.line(f"  {name}  {describe_memory(memory)}")
+        out.line(f"         {memory.id}: {', '.join(filter(None, about))}", "dim")
+    for keep in conflict.suggestions:
+        scopes = ' --older-scope "In …" --newer-scope "In …"' if keep == "split" else ""
+        out.line(f"  alma conflicts resolve {conflict.id[:14]} --keep {keep}{scopes}")
+
+
 def show_diff(out: Output, text: str) -> None:
     """Print a diff in colors."""
     for row in text.split("\n"):
@@ -577,6 +591,7 @@ SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "RevertedChange": show_reverted,
     "RetrievedMemories": show_retrieval,
     "Lesson": show_lesson,
+    "MemoryConflict": show_conflict,
     "Path": show_path,
     "Ranked": lambda out, ranked: out.show(ranked.strategies),
     "ModelUsage": show_usage,

@@ -34,7 +34,8 @@ ACTOR: ContextVar[str] = ContextVar("alma_actor", default="")
 """Who runs it."""
 
 _FIELDS = "project agent user session status key provenance links tags valid_from valid_to superseded_by".split()
-_DERIVED = ("said",)  # The text of a conversation: its turns have it.
+# Of a conversation: its text, which its turns have, and the number of the next turn, which is not used twice.
+_DERIVED = ("said", "next")
 Was = Mapping[str, Any]
 
 

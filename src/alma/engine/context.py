@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
@@ -19,10 +19,11 @@ from ..reading.local import LocalReader
 from ..reading.port import Comparer, Pair, Relation
 from ..text import passages
 from ..types import times
+from ..types.events import DEFAULT_EVENTS, MemoryEvent, WebhookSettings, check_event_types
 from ..types.kinds import MemoryType
 from ..types.query import MemoryScope, Scopes, is_space, visible_users
 from ..types.record import Record, Status, Trust, Vector
-from .validate import number, whole
+from .validate import mapping, number, whole
 
 if TYPE_CHECKING:
     from .tombstones import Tombstones
@@ -51,8 +52,35 @@ class Weights:
 
 
 @dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    """What upkeep archives, deletes and compresses, and how often it runs by itself."""
+
+    every_hours: float = 24.0  # 0: only when asked.
+    archive_below: float = 0.1  # The strength below which an unused memory is archived.
+    unused_days: float = 90.0
+    # By kind, or by the domain, category or task type of a memory, which comes first.
+    half_life_days: Mapping[str, float] = field(default_factory=dict)
+    max_memories: int = 20_000  # Active ones, without conversations.
+    max_conversations: int = 5_000
+    retrieval_days: float = 30.0  # 0: notes of retrievals are kept.
+    history_days: float = 0.0  # 0: the history of counts is kept.
+    compress_after_days: float = 90.0  # 0: conversations are not compressed.
+    compress_turns: int = 40  # Only conversations with more turns are compressed.
+
+    def __post_init__(self) -> None:
+        number("upkeep.archive_below", self.archive_below, 0.0, 1.0)
+        number("upkeep.every_hours", self.every_hours, 0.0, 1_000_000)
+        for setting in ("unused_days", "retrieval_days", "history_days", "compress_after_days"):
+            number(f"upkeep.{setting}", getattr(self, setting), 0.0, 100_000)
+        for setting in ("max_memories", "max_conversations", "compress_turns"):
+            whole(f"upkeep.{setting}", getattr(self, setting), 1, 10**9)
+        for key, days in mapping("upkeep.half_life_days", self.half_life_days).items():
+            number(f"upkeep.half_life_days.{key}", days, 0.01, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of learning and retrieval."""
+    """The settings of learning, retrieval and upkeep."""
 
     weights: Weights = field(default_factory=Weights)
     min_occurrences_for_heuristic: int = 3
@@ -63,6 +91,7 @@ class Settings:
     keep_retrievals: bool = True
     # Whether what one user stated, and what is learned from their outcomes, is found by the other users of a team.
     share_between_users: bool = False
+    upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
 
     def __post_init__(self) -> None:
         whole("min_occurrences_for_heuristic", self.min_occurrences_for_heuristic, 1, 1000)
@@ -162,6 +191,39 @@ class Notes:
             self.waiting, self._pid = {}, os.getpid()
 
 
+Subscriber = Callable[[MemoryEvent], object]
+
+
+class EventHub:
+    """Who hears of events: subscribers in this process, and webhooks. All projects of a memory share one."""
+
+    def __init__(self, webhooks: Sequence[WebhookSettings] = ()) -> None:
+        self.webhooks = webhooks
+        self.close: Callable[[], None] = lambda: None  # Ends what sends deliveries in the background.
+        self._subscribers: dict[object, tuple[Subscriber, frozenset[str]]] = {}
+
+    @property
+    def has_listeners(self) -> bool:
+        """Whether anybody hears of events. Without, a write makes none."""
+        return bool(self.webhooks or self._subscribers)
+
+    def subscribe(self, handler: Subscriber, types: Iterable[str] = DEFAULT_EVENTS) -> Callable[[], object]:
+        """Call `handler` with each event of these types from now on; return the function that ends it."""
+        key = object()
+        self._subscribers[key] = handler, check_event_types(types)
+        return lambda: self._subscribers.pop(key, None)
+
+    def publish(self, events: Sequence[MemoryEvent]) -> None:
+        """Call the subscribers with events that were stored. An exception of a subscriber is logged."""
+        for event in events:
+            for handler, types in list(self._subscribers.values()):
+                try:
+                    if event.type in types:
+                        handler(event)
+                except Exception:  # noqa: BLE001 - what was stored stays stored
+                    _LOG.exception("a subscriber failed on the event %s (%s)", event.id, event.type)
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """The store, embedder, scopes, settings and clock of one project."""
@@ -174,6 +236,7 @@ class Engine:
     clock: Clock = times.now
     reader: Comparer = field(default_factory=LocalReader)  # Compares texts that are written: strategies, facts.
     notes: Notes = field(default_factory=Notes)
+    events: EventHub = field(default_factory=EventHub)
     # By project, as they were read last, with the version of the marker that changes with them.
     tombstones: dict[str, tuple[int, Tombstones]] = field(default_factory=dict)
     # Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active.

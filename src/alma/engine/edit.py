@@ -14,6 +14,7 @@ from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, FeedbackSignal, Mem
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust, new_id
 from . import validate
 from .admit import allow, clean, draft_record, embed_records, make_record, place_of, reword
+from .conflicts import check_conflicts
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory
@@ -188,6 +189,8 @@ def update_memory(
             "tags": list(record.tags),
         }
         tx.add_history(fresh, "edited", before=before)
+        if fresh.text != record.text or (fresh.status, record.status) == (Status.ACTIVE, Status.CANDIDATE):
+            check_conflicts(tx, fresh)
         return fresh
 
     return write(engine, step)

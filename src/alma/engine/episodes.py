@@ -22,10 +22,12 @@ from ..types.times import to_iso
 from . import validate
 from .admit import clean, draft_record, embed_records
 from .context import Engine
+from .events import DELIVERY
 from .transaction import Transaction, write
 
 # So much of what its people said is also searched as one text; each turn is searched itself, wherever it stands.
 SAID_CHARS = 20_000
+GIST_OF = "gist_of"  # In the metadata of a line that a model wrote: the ids of the turns it stands for.
 
 
 class TurnDraft(NamedTuple):
@@ -149,7 +151,8 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
     for id in Transaction(engine).find_tombstones(episodes):
         # Deleted while it was being written: what came after the deletion goes too.
         episodes[id] = replace(episodes[id], status=Status.RETIRED)
-        engine.store.delete([id, *(turn.id for turn in list_turns(engine, episodes[id]))])
+        outbox = engine.store.scan(Where(kinds={DELIVERY}, linked={id}))
+        engine.store.delete([id, *(one.id for one in (*list_turns(engine, episodes[id]), *outbox))])
     return [episodes[id] for id in ids]
 
 
@@ -232,9 +235,13 @@ def _begin_episode(engine: Engine, id: str, conversation: Conversation) -> Recor
 
 
 def remove_turn(tx: Transaction, turn: Record) -> None:
-    """Take what a turn said out of its episode."""
+    """Take what a turn said out of its episode. The turns of a gist that goes with it are searched again."""
     for episode in tx.get(turn.links[:1]):
-        others = [one for one in find_turns(tx, episode) if one.id != turn.id]
+        removed = [turn, *find_gists(tx, turn)]
+        sources = {id for one in removed for id in list_sources(one)} - {turn.id}
+        for one in tx.get(sources):
+            tx.update(one, status=episode.status, updated_at=one.updated_at)
+        others = [one for one in find_turns(tx, episode) if one.id not in {gone.id for gone in removed}]
         deleted = tx.find_tombstones(one.key for one in others)
         remaining = [one for one in others if one.key not in deleted]
         texts = [one.text for one in remaining if speech.is_person(one.body["speaker"])]
@@ -249,6 +256,17 @@ def remove_turn(tx: Transaction, turn: Record) -> None:
             "speakers": list(dict.fromkeys(one.body["speaker"] for one in remaining)),
         }
         tx.update(episode, body=body, text=KINDS["episode"].text(body))
+
+
+def list_sources(turn: Record) -> list[str]:
+    """Return the ids of the turns that a line of a gist stands for; none for a turn that somebody said."""
+    return list(turn.body.get("metadata", {}).get(GIST_OF, ()))
+
+
+def find_gists(tx: Transaction, turn: Record) -> list[Record]:
+    """Return the lines of the gist that stand for a turn, among others."""
+    where = Where(kinds={"turn"}, projects={tx.engine.project}, linked=set(turn.links[:1]))
+    return [one for one in tx.scan(where) if turn.id in list_sources(one)]
 
 
 def list_turns(engine: Engine, episode: Record) -> list[Record]:

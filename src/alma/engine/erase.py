@@ -22,7 +22,8 @@ from ..types.record import Evidence, Origin, Record, Status
 from .admit import author_of, make_record, place_of, reword
 from .changes import CHANGESET, strip_changeset
 from .context import Engine
-from .episodes import find_turns, remove_turn
+from .episodes import find_gists, find_turns, remove_turn
+from .events import DELIVERY
 from .outcomes import add_error, lesson_id, settle_lessons, share_label
 from .proof import ErasureProof, list_pieces, prove_erased
 from .tombstones import hash_key, sketch_record
@@ -74,12 +75,17 @@ def erase_user(engine: Engine, user: str, progress: Callable[[int, int], None]) 
             if record.links[0] in shared:
                 erase_memory(engine, record)
                 counts[record.kind] += 1
+    outbox = replace(everything, kinds={DELIVERY})
+    # Nothing may be sent of a memory after the event of its deletion.
+    engine.store.delete([record.id for record in engine.store.scan(outbox)])
     stored = [(record.id, record.kind) for record in engine.store.scan(everything)]
     for ids in split_batches([id for id, kind in stored if kind in READABLE_KINDS]):
-        engine.store.delete(write(engine, partial(_unlink_from_graph, ids=ids)))
+        engine.store.delete(write(engine, partial(_leave_graph, ids=ids)))
     for start in range(0, len(stored), 256):
         engine.store.delete([id for id, _ in stored[start : start + 256]])
         progress(min(start + 256, len(stored)), len(stored))
+    # One that was being sent meanwhile may have been written back.
+    engine.store.delete([record.id for record in engine.store.scan(outbox)])
     counts.update(kind for _, kind in stored if kind in READABLE_KINDS)
     vacuum(engine)
     erased = UserErasure({str(kind): counts[kind] for kind in READABLE_KINDS if counts[kind]})
@@ -102,6 +108,7 @@ def _bury(tx: Transaction, record: Record) -> None:
     if stone is None or stone.status is not Status.ACTIVE:
         salts = tx.read_salts() or [os.urandom(16).hex()]
         tx.once(SALT_MARKER, {"value": salts}, project="")
+        tx.erased += [record, *_find_orphans(tx, record)]
         sketch = sketch_record(tx.engine, record, salts[0])
         body = {
             "record": record.id,
@@ -131,7 +138,7 @@ def _bury(tx: Transaction, record: Record) -> None:
 
 
 def _strip_changesets(tx: Transaction, record: Record) -> None:
-    """Take a deleted memory and its words out of the former values that other memories keep."""
+    """Take a deleted memory and its words out of former values that other memories keep, and out of the outbox."""
     group, _ = _find_group(tx, record)
     related = [group.id, *(lesson_id(group, kind) for kind in LESSONS)] if group else []
     texts = {text for text in (record.text, *map(str, record.body.values())) if len(text) >= _LEAST_TEXT}
@@ -140,6 +147,11 @@ def _strip_changesets(tx: Transaction, record: Record) -> None:
         links = tuple(id for id in changeset.links if id != record.id)
         if links and (body, links) != (changeset.body, changeset.links):
             tx.update(changeset, body=body, links=links, updated_at=changeset.updated_at)
+    for delivery in tx.scan(Where(kinds={DELIVERY}, linked={record.id, *related})):
+        # Its own events are not sent any more; those of lessons are sent without words that may be its.
+        event = {**delivery.body["event"], "text": "", "why": ""}
+        status = Status.ARCHIVED if any(event["record"] == one.id for one in tx.erased) else delivery.status
+        tx.update(delivery, body={**delivery.body, "event": event}, status=status)
 
 
 def _find_changesets(tx: Transaction, ids: Collection[str]) -> list[Record]:
@@ -190,7 +202,8 @@ def _find_sources(tx: Transaction, group: Record) -> list[Record]:
     # One that is about to be erased by another call gives nothing any more.
     deleted = tx.find_deleted(one.id for one in linked)
     words = [one for one in linked if one.kind == MemoryType.OUTCOME or one.provenance.origin is not Origin.OUTCOME]
-    return [one for one in reversed(words) if one.id not in deleted]
+    # Outcomes that were relinked in this transaction come last in the scan.
+    return sorted((one for one in reversed(words) if one.id not in deleted), key=lambda one: one.created_at)
 
 
 def recount_group(tx: Transaction, group_id: str) -> None:
@@ -244,11 +257,12 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
     ids = [record.id]
     if record.kind == MemoryType.EPISODE:
         ids += [turn.id for turn in find_turns(tx, record)]
-    group, sources = _find_group(tx, record)
-    if group is not None and not sources:
-        ids += [group.id, *(one.id for one in tx.get([lesson_id(group, kind) for kind in LESSONS]))]
+    if record.kind == "turn":
+        ids += [line.id for line in find_gists(tx, record)]
+    ids += [one.id for one in _find_orphans(tx, record)]
     lines = [one.id for one in tx.find_changes(ids) if one.body["record"] in ids]
     lines += [one.id for one in tx.scan(Where(kinds={"comparison"}, linked=set(ids)))]
+    lines += [one.id for one in tx.scan(Where(kinds={DELIVERY}, linked={*ids, *lines}))]
     lines += [one.id for one in _find_changesets(tx, ids) if set(one.links) <= set(ids)]
     lone = [one for one in _find_in_graph(tx, [record.id]) if one.links == (record.id,)]
     # The graph links the conversation, not its turns: what only this turn of it names goes, too.
@@ -259,6 +273,12 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
             is_named_here = one.kind == "entity" and one.body["name"].casefold() not in other_text
             lone += [one] if len(one.links) == 1 and (is_of_turn or is_named_here) else []
     return list(dict.fromkeys((*ids, *lines, *_without_spoken_of(tx, lone))))
+
+
+def _find_orphans(tx: Transaction, record: Record) -> list[Record]:
+    """Return the strategy group that only this memory has formed, and its lessons."""
+    group, sources = _find_group(tx, record)
+    return [] if group is None or sources else [group, *tx.get([lesson_id(group, kind) for kind in LESSONS])]
 
 
 def _find_in_graph(tx: Transaction, sources: Collection[str]) -> list[Record]:
@@ -273,6 +293,12 @@ def _unlink_from_graph(tx: Transaction, ids: Collection[str]) -> list[str]:
         if one.id not in orphans:
             tx.update(one, links=tuple(link for link in one.links if link not in ids))
     return orphans
+
+
+def _leave_graph(tx: Transaction, ids: Sequence[str]) -> list[str]:
+    """Take memories that are erased now out of the graph; return the ids of what came from these memories alone."""
+    tx.erased += tx.engine.store.get(ids) if tx.engine.events.has_listeners else []
+    return _unlink_from_graph(tx, ids)
 
 
 def _without_spoken_of(tx: Transaction, lone: Sequence[Record]) -> list[str]:

@@ -7,9 +7,11 @@ a strategy which stopped working shows it after a handful of failures, however l
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import datetime
 
-from ..types.kinds import MemoryType, Result
+from ..types.kinds import MEMORY_KINDS, MemoryType, Result
+from ..types.query import plain
 from ..types.record import Belief, Evidence, Origin, Record, Trust
 
 _BY_ORDER = 0.93
@@ -118,7 +120,13 @@ _RETENTION_DAYS = {
 }
 
 
-def memory_strength(record: Record, now: datetime) -> float:
-    """Return the confidence in a memory, reduced by the time since it was last used or confirmed."""
-    half_life = _RETENTION_DAYS.get(MemoryType(record.kind), 365.0)
+def memory_strength(record: Record, now: datetime, half_life_days: Mapping[str, float]) -> float:
+    """Return the confidence in a memory, reduced by the time since it was last used or confirmed.
+
+    `half_life_days` overrides the half-life of a kind, or of a domain, category or task type, which comes first.
+    """
+    days = {plain(str(name)): value for name, value in half_life_days.items()}
+    names = [plain(record.body.get(name) or "") for name in ("domain", "category", "task_type")]
+    half_life = next((days[name] for name in names if name in days and name not in MEMORY_KINDS), None)
+    half_life = half_life or days.get(record.kind) or _RETENTION_DAYS.get(MemoryType(record.kind), 365.0)
     return believe(record, now).mean * fade_share(age_days(record, now), half_life)

@@ -15,12 +15,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ..reading.port import Pair, PairKind, Verdict
+from ..reading.port import Pair, PairKind, Relation, Verdict
 from ..text import fingerprint, normalise, stems
-from ..types.kinds import KINDS, MemoryType
+from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Record, Status, Trust
-from .admit import author_of
+from ..types.record import Origin, Provenance, Record, Status, Trust
+from .admit import author_of, make_record, place_of
 from .context import Engine
 from .search import by_words
 from .tombstones import RESEMBLES
@@ -32,6 +32,9 @@ _WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "pref
 _UNDELETED = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
 RecordPair = tuple[Record, Record]  # The older record and the newer one.
 APART = frozenset({Verdict.VARIANT, Verdict.UNRELATED})
+OPPOSED = frozenset({Verdict.REPLACES, Verdict.CONTRADICTS})
+CONFLICT = "conflict"  # The tag of a comparison that waits for a person.
+_BOTH = ("both", "split")  # The decisions after which both memories hold.
 
 
 def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
@@ -112,7 +115,8 @@ def _place_fact(tx: Transaction, record: Record, later: Collection[str], replace
     for other in against:
         if other.provenance.weight > record.provenance.weight:
             body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": other.id}}
-            tx.update(record, status=Status.CANDIDATE, body=body)
+            record = tx.update(record, status=Status.CANDIDATE, body=body)
+            put_comparison(tx, (other, record), Relation(Verdict.REPLACES, 1.0), Origin.SYSTEM)
             return ""
     newer = [other for other in against if _is_later(other, record)]
     if newer:
@@ -166,9 +170,10 @@ def begin_of(record: Record) -> datetime:
     return record.valid_from or record.created_at
 
 
-# -- what a model found out about pairs of memories: one record for each pair, so that no pair is asked about twice
+# -- what a reader found out about pairs of memories: one record for each pair, so that no pair is asked about twice
 #
-# A comparison belongs to the words of both memories. When one of them is edited, the pair is compared again.
+# A comparison belongs to the words of both memories. When one of them is edited, the pair is compared again. The origin
+# of what the local reader found is `system`: it does not keep a model from being asked later.
 
 
 def comparison_id(one: Record, other: Record) -> str:
@@ -177,13 +182,32 @@ def comparison_id(one: Record, other: Record) -> str:
     return f"cmp_{fingerprint(first.id, second.id, first.text, second.text)}"
 
 
-def find_comparisons(engine: Engine, pairs: Sequence[RecordPair]) -> dict[tuple[str, str], Verdict]:
-    """Return by both ids what is known of each pair."""
+def put_comparison(
+    tx: Transaction, pair: RecordPair, relation: Relation, origin: Origin, decision: str = "", by: str = ""
+) -> Record:
+    """Store how two records relate, in place of what was found before; without a decision, a conflict waits for one."""
+    body: dict[str, Any] = {"verdict": str(relation.verdict), "probability": relation.probability}
+    if decision:
+        body |= {"decision": decision, "by": by or str(origin), "at": tx.engine.clock().isoformat()}
+    is_open = not decision and relation.verdict in OPPOSED and pair[1].kind in MEMORY_KINDS
+    fields: dict[str, Any] = {"provenance": Provenance(origin), "tags": (CONFLICT,) if is_open else ()}
+    existing = tx.find(comparison_id(*pair))
+    if existing is not None:
+        return tx.update(existing, body=body, status=Status.ACTIVE, **fields)
+    fields |= {**place_of(pair[1]), "project": tx.engine.project, "links": (pair[0].id, pair[1].id)}
+    return tx.put(make_record(tx.engine, "comparison", body, id=comparison_id(*pair), **fields))
+
+
+def find_comparisons(engine: Engine, pairs: Sequence[RecordPair]) -> dict[tuple[str, str], Record]:
+    """Return by both ids the comparison of each pair that has one."""
     ids = {comparison_id(*pair): pair for pair in pairs}
     records = engine.store.get(list(ids)) if ids else []
-    return {(ids[one.id][0].id, ids[one.id][1].id): Verdict(one.body["verdict"]) for one in records}
+    return {(ids[one.id][0].id, ids[one.id][1].id): one for one in records if one.status is Status.ACTIVE}
 
 
 def find_dismissed(engine: Engine, pairs: Sequence[RecordPair]) -> Collection[tuple[str, str]]:
     """Return the ids of those pairs that are known to be about different things."""
-    return {ids for ids, verdict in find_comparisons(engine, pairs).items() if verdict in APART}
+    comparisons = find_comparisons(engine, pairs)
+    return {
+        ids for ids, one in comparisons.items() if one.body["verdict"] in APART or one.body.get("decision") in _BOTH
+    }

@@ -16,7 +16,7 @@ again, and finds the group.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -47,6 +47,7 @@ _NEAR = 8
 _LABEL_WORDS = 60
 _SIGNS = ".,;:!?"
 _FEW_WORDS = 6
+_MAX_MERGES = 8  # So often a group is followed to the one that it was merged into.
 _WAYS = (("up", "down"), ("on", "off"), ("in", "out"))
 # Tasks this close are of one sort; below the other, of two; in between words decide.
 _ALIKE, _UNLIKE = 0.65, 0.5
@@ -169,7 +170,19 @@ def _pick_same(tx: Transaction, approach: Record, groups: Iterable[Record]) -> R
     fitting = [group for group in groups if is_of_task(approach, group)]
     pairs = [Pair(group.body["strategy"], approach.body["strategy"]) for group in fitting]
     relations = tx.engine.reader.compare(pairs) if pairs else ()
-    return next((group for group, relation in zip(fitting, relations, strict=True) if relation.is_same), None)
+    same = (group for group, relation in zip(fitting, relations, strict=True) if relation.is_same)
+    return next(iter(follow_merges(tx.get, same)), None)
+
+
+def follow_merges(read: Callable[[list[str]], list[Record]], groups: Iterable[Record]) -> list[Record]:
+    """Return the groups that count now: each one that was merged is replaced by the one that took its place."""
+    current: dict[str, Record] = {}
+    for group in groups:
+        for _ in range(_MAX_MERGES):
+            later = read([group.superseded_by]) if group.status is Status.SUPERSEDED else []
+            group = later[0] if later else group
+        current[group.id] = group
+    return list(current.values())
 
 
 # -- outcomes

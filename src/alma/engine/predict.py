@@ -28,7 +28,7 @@ from ..types.kinds import MemoryType, Result
 from ..types.query import Where, visible_users
 from ..types.record import Origin, Record, Status, Vector, cosine
 from .context import Engine
-from .outcomes import are_contrary, lesson_id, same_task
+from .outcomes import are_contrary, follow_merges, lesson_id, same_task
 from .search import find_neighbours, has_vectors
 from .transaction import strategy_of
 
@@ -465,11 +465,12 @@ def _find_groups(context: TaskContext, strategy: str) -> list[Record]:
         exact |= {group.id: group for group in (store.get(missing) if missing else ())}
         exact = {name: exact[name] for name in dict.fromkeys((*names, *exact)) if name in exact}
     if exact:
-        return list(exact.values())[:_GROUPS]
+        return follow_merges(store.get, exact.values())[:_GROUPS]
     [vector] = context.embed_strategies([strategy])
     similar = find_neighbours(context.engine, vector, strategy, where, _PARAPHRASES)
     relations = context.engine.compare_closely([Pair(group.body["strategy"], strategy) for group in similar])
-    return [group for group, relation in zip(similar, relations, strict=True) if relation.is_same]
+    same = (group for group, relation in zip(similar, relations, strict=True) if relation.is_same)
+    return follow_merges(store.get, same)
 
 
 def _find_own_outcomes(context: TaskContext, groups: set[str]) -> list[Record]:

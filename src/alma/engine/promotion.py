@@ -13,6 +13,7 @@ from ..types.kinds import PROMOTED_FROM, MemoryType, Result
 from ..types.query import PROJECT_WIDE, Where, is_space
 from ..types.record import Record, Status
 from .admit import author_of
+from .conflicts import check_conflicts
 from .context import Engine
 from .edit import read_memory, refuse_overruling
 from .transaction import LESSONS, Transaction, write
@@ -40,6 +41,8 @@ def promote_memory(engine: Engine, memory_id: str, to: str, team: str | None = N
         body = {**record.body, PROMOTED_FROM: author if is_space(space) else ""}
         # `updated_at` stays: being shared is not being confirmed.
         fresh = tx.update(record, agent=space, body=body, updated_at=record.updated_at)
+        if is_wider:
+            check_conflicts(tx, fresh)
         tx.add_history(fresh, "promoted" if is_wider else "demoted", f"to {space}{why}", {"agent": record.agent})
         return fresh
 

@@ -30,6 +30,7 @@ from ..types.speech import is_quoted_output, quote_output
 from .admit import author_of, clean, draft_record, embed_records, key_of, reword
 from .context import Engine
 from .erase import erase_memory
+from .events import DELIVERY
 from .search import by_meaning, by_words
 from .transaction import Transaction, of_owner, write
 
@@ -531,8 +532,9 @@ def erase_rule(engine: Engine, rule: Record) -> int:
     turns = [one for one in engine.store.scan(Where(kinds={"turn"}, projects=projects)) if has_quote(one.text, quotes)]
     for turn in turns:
         erase_memory(replace(engine, project=turn.project), turn)
-    notes = engine.store.scan(Where(kinds={"retrieval"}, projects=projects))
-    engine.store.delete([one.id for one in notes if has_quote(one.body["task"], quotes)])
+    notes = engine.store.scan(Where(kinds={"retrieval", DELIVERY}, projects=projects))
+    texts = {one.id: (one.body.get("task", ""), *map(str, one.body.get("event", {}).values())) for one in notes}
+    engine.store.delete([id for id, own in texts.items() if any(has_quote(text, quotes) for text in own)])
 
     def forget_words(tx: Transaction) -> None:
         tx.is_erasing = True

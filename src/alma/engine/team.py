@@ -77,6 +77,7 @@ def replace_copies(engine: Engine, team_rules: Sequence[TeamRule]) -> None:
         # A candidate here hides nothing: the team has decided on it.
         own = {one.key for one in tx.scan(where) if TEAM not in one.tags and one.status is not Status.CANDIDATE}
         own |= tx.find_tombstones(one.key for one in drafts).keys()
+        tx.erased += [one for one in missing if one.id not in stated]
         for draft in drafts:
             old = tx.find(draft.id)
             if old is not None:

@@ -29,6 +29,7 @@ from ..types.record import Record, Status, Trust
 from .admit import author_of, clean, draft_record, embed_records, make_record, place_of, reword
 from .changes import make_changesets
 from .context import Engine
+from .events import derive_events, make_deliveries
 from .tombstones import MOST_COMPARED, Tombstones, hash_key, hold_back
 
 T = TypeVar("T")
@@ -50,6 +51,7 @@ class Transaction:
         self.engine = engine
         self.is_erasing = False  # Then no former values are stored: they are what is erased.
         self.reverts = ""  # The change that this one takes back.
+        self.erased: list[Record] = []  # What the caller erases once this is stored.
         # Ids of new records by the words that find them: the store cannot find them yet.
         self.unindexed: dict[tuple[str, ...], list[str]] = {}
         self._read: dict[str, Record | None] = {}
@@ -178,14 +180,14 @@ class Transaction:
         return [one for one in self.find_changes([id]) if one.body["record"] == id][::-1]
 
     def supersede(
-        self, record: Record, later: Record, why: str, moment: datetime | None = None, **changes: Any
+        self, record: Record, later: Record, why: str, moment: datetime | None = None, verb: str = "", **changes: Any
     ) -> None:
         """Let a later record take the place of one that is held, from a moment on or from now on."""
         moment = moment or self.engine.clock()
         # One that ends when it begins held at no time; without an end it would hold at all.
         end = moment if record.valid_from is None or record.valid_from < moment else None
         fresh = self.update(record, status=Status.SUPERSEDED, superseded_by=later.id, valid_to=end, **changes)
-        self.add_history(fresh, "superseded", why, {"status": str(record.status)}, later.id)
+        self.add_history(fresh, verb or "superseded", why, {"status": str(record.status)}, later.id)
 
     def once(self, id: str, body: Mapping[str, Any], **fields: Any) -> bool:
         """Store the marker `id` and return True; False when it is stored already: this was written before."""
@@ -303,12 +305,14 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
         tx = Transaction(engine)
         result = step(tx)
         records = list(tx._changed.values())
-        if not records:
+        if not records and not tx.erased:
             return result
         if not engine.may_approve:
             _refuse_promotion(tx)
         if not tx.is_erasing:
             records = list({one.id: one for one in (*records, *make_changesets(tx, tx.reverts))}.values())
+        events = derive_events(tx, records) if engine.events.has_listeners else []
+        records += make_deliveries(engine, events) if events else []
         # The first vectors decide which embedder a store speaks; later ones must agree.
         embedder = next((record.embedder for record in records if record.vectors), "")
         if embedder:
@@ -322,6 +326,8 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
             engine.store.put([*notes, *records])
             if notes:
                 engine.notes.settle(notes)
+            if events:
+                engine.events.publish(events)
             return result
         except ConflictError as conflict:
             if time.monotonic() > deadline:

@@ -36,7 +36,7 @@ _BATCH = 256
 # Nothing hangs on these, so one that says the same under another id need not be kept twice.
 _ALONE = (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
 
-HERE_ONLY = ("marker",)  # What a store notes about itself.
+HERE_ONLY = ("marker", "delivery")  # What a store notes about itself.
 # What each field of a record must be.
 _FIELDS: dict[type, tuple[str, str]] = {
     str: ("text", "id kind project agent user session key text superseded_by embedder"),
@@ -204,6 +204,8 @@ def parse_record(line: str, data: Any, projects: Collection[str], now: datetime)
         to_memory(record, now)
     if record.kind == CHANGESET:
         check_changeset(record.body)
+    for counted in record.body.get("counted", {}).values():
+        Evidence.from_json(counted)
     return record
 
 

@@ -37,8 +37,9 @@ from ..engine.coding_sessions import (
     mark_id,
     store_session,
 )
-from ..engine.context import Engine
+from ..engine.context import Engine, Settings, UpkeepSettings
 from ..engine.observations import adopt_old_fixes
+from ..engine.retention import UpkeepRun, run_upkeep
 from ..engine.retrieve.pipeline import find_rules
 from ..engine.rules import Taught
 from ..engine.transaction import Transaction, write
@@ -56,7 +57,7 @@ from ..types.query import Where
 from ..types.record import LIVE, Record, Status
 from . import journal
 from .paths import DataDir, describe_error, is_model_allowed, list_own_files, read_settings
-from .project import find_moved
+from .project import find_moved, read_copies
 
 DONE = ".done"
 """The file extension that earlier versions gave to journals before they removed them."""
@@ -89,6 +90,8 @@ class ProjectMemories:
                 path = Path(self._data_dir.db)
                 embedder = "none" if os.environ.get("CLAUDE_SMART_USE_LOCAL_EMBEDDING") == "0" else "auto"
                 location: dict[str, Any] = {"storage_dir": path.parent, "db_name": path.name}
+                upkeep = UpkeepSettings(every_hours=read_settings(self._data_dir)["upkeep_hours"])
+                location["settings"] = Settings(upkeep=upkeep)
                 self._alma = open_memory(Config(project_id=EVERYWHERE, embedding_provider=embedder, **location))
                 adopt_old_fixes(self._alma.engine)
             return self._alma
@@ -447,6 +450,13 @@ def remove_expired_daily(data_dir: DataDir, memory: ProjectMemories) -> None:
             os.close(os.open(stamp, os.O_CREAT | os.O_WRONLY, 0o600))
             os.utime(stamp)
             remove_expired(data_dir, memory)
+
+
+def run_due_upkeep(data_dir: DataDir, memory: ProjectMemories, should_stop: Callable[[], bool] = lambda: False) -> None:
+    """Run upkeep in all known projects where it is due. `should_stop` is asked before each batch."""
+    for project in dict.fromkeys((EVERYWHERE, *(copy.key for copy in read_copies(data_dir)))):
+        if os.path.exists(data_dir.db) and not should_stop():
+            run_upkeep(UpkeepRun(memory.engine(project), should_stop=should_stop), if_due=True)
 
 
 def remove_expired(data_dir: DataDir, memory: ProjectMemories) -> None:

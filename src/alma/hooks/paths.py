@@ -199,6 +199,7 @@ DEFAULTS: dict[str, str | int] = {
     "journal_mb": 8,
     "journal_days": 30,
     "episode_days": 365,
+    "upkeep_hours": 24,
     "server": "off",
     "server_projects": "git:*",
     "server_insecure": "off",

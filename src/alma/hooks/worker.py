@@ -35,12 +35,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ..errors import ALMAError, unknown
 from ..files import try_lock, write_atomic
 from . import journal
-from .drain import ProjectMemories, drain, read_sessions, recall_rules, remove_expired_daily
+from .drain import ProjectMemories, drain, read_sessions, recall_rules, remove_expired_daily, run_due_upkeep
 from .paths import DataDir, describe_error, log_problem, read_object, read_settings
 from .team import sync_team
 
@@ -88,6 +89,7 @@ def drain_once(data_dir: DataDir, *, if_wanted: bool = False) -> None:
         drain_while_requested(data_dir, memory)
         sync_team(data_dir, memory)
         read_sessions(data_dir, memory)
+        run_due_upkeep(data_dir, memory)
 
 
 def serve(data_dir: DataDir) -> None:
@@ -164,7 +166,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._recalling = threading.Lock()
         self._drain_thread = threading.Thread(target=self._drain_when_due, daemon=True)
         # In threads of their own: a model or a server may take minutes, and drains go on meanwhile.
-        self._tasks = {"team": threading.Thread(), "model": threading.Thread()}
+        self._tasks = {name: threading.Thread() for name in ("team", "model", "upkeep")}
         self._next_round = time.monotonic() + ROUND_SECONDS
         self._used_at = time.monotonic()
         """The time of the last request by a hook. The worker's own drains do not count, or it would never be idle."""
@@ -211,7 +213,11 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         else:
             is_busy = self._draining.locked() or self._is_due.is_set() or self._is_working()
             is_unneeded = not is_busy and now - self._used_at >= self._idle_seconds
-            if is_unneeded or _stamp_code(self._code) != self._code_stamps or not self._is_published():
+            is_outdated = _stamp_code(self._code) != self._code_stamps or not self._is_published()
+            if is_unneeded and not is_outdated and not self._tasks["upkeep"].ident:
+                # Once, before it ends.
+                self._start_task("upkeep", partial(run_due_upkeep, should_stop=partial(self._is_over.wait, 0.05)))
+            elif is_unneeded or is_outdated:
                 self._is_over.set()
         if now >= self._next_round and not self._is_over.is_set():
             self._next_round = now + ROUND_SECONDS
@@ -250,8 +256,11 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         is_drained = self._run_logged("drain", drain_while_requested)
         for name, action in (("team", sync_team), ("model", read_sessions)):
             if is_drained and not self._tasks[name].is_alive() and not self._is_over.is_set():
-                self._tasks[name] = threading.Thread(target=self._run_logged, args=(name, action), daemon=True)
-                self._tasks[name].start()
+                self._start_task(name, action)
+
+    def _start_task(self, name: str, action: Callable[[DataDir, ProjectMemories], object]) -> None:
+        self._tasks[name] = threading.Thread(target=self._run_logged, args=(name, action), daemon=True)
+        self._tasks[name].start()
 
     def _is_working(self) -> bool:
         """Return whether a thread still uses the store after a drain."""

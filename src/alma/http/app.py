@@ -54,6 +54,7 @@ from ..errors import (
     UnavailableError,
     ValidationError,
 )
+from ..events import deliver_in_background
 from ..listening import list_local_names
 from ..memory import ALMA
 from ..operations import DEEPEST, Operation, act_as, describe_unknown, operations
@@ -157,7 +158,7 @@ def open_projects(options: HttpOptions, tracer: Tracer | None) -> tuple[Path, Pr
         alma = open_memory(config, is_shared=options.workers > 1)
         if tracer is not None:
             tracer.trace_memory(alma)
-        return alma
+        return deliver_in_background(alma)
 
     return path, Projects(LazyMemory(open_traced, has_siblings=has_siblings), config.settings)
 

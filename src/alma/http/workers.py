@@ -100,8 +100,19 @@ def _run_service(
     is_stopping = threading.Event()
     port = int(listener.getsockname()[1])
     app = open_service(options, port, path, projects, [partial(log_request, stream)], is_stopping, tracer)
+    threading.Thread(target=run_upkeep, args=(projects, is_stopping), daemon=True).start()
     limits: dict[str, Any] = {"last_seconds": _LAST_SECONDS, "drain_seconds": options.drain}
     run_server(options, listener, app, **limits, on_stop=is_stopping.set)
+
+
+def run_upkeep(projects: Projects, is_stopping: threading.Event, pause: float = 300.0) -> None:
+    """Run upkeep where it is due, from time to time until the server stops."""
+    while not is_stopping.wait(pause):
+        try:
+            # Between two batches the store is left to callers for a moment.
+            projects.run_upkeep(partial(is_stopping.wait, 0.05))
+        except Exception as error:  # noqa: BLE001 - the server goes on, and the next run may succeed
+            _LOG.error("upkeep failed: %s", error)
 
 
 def supervise_workers(run: Callable[[socket.socket], None], listener: socket.socket, count: int, seconds: float) -> int:

@@ -103,7 +103,7 @@ _CODE_FAILURE = re.compile(
 )
 
 
-_MAX_READ, _READ_CHARS = 4, 400  # The maximum number of pairs that the embedder reads in one call, and their length.
+READ_AT_ONCE, _READ_CHARS = 4, 400  # The maximum number of pairs that the embedder reads in one call, and their length.
 
 
 class LocalReader(Reader):
@@ -140,7 +140,7 @@ class LocalReader(Reader):
         relations = [_SAME if _is_same(pair) else UNSURE for pair in pairs]
         if self._pairs is not None:
             unsure = [at for at, relation in enumerate(relations) if relation is UNSURE and self._can_read(pairs[at])]
-            unsure = unsure[:_MAX_READ]
+            unsure = unsure[:READ_AT_ONCE]
             for at, relation in zip(unsure, _read_relations(self._pairs, [pairs[at] for at in unsure]), strict=True):
                 relations[at] = relation
         return relations

@@ -24,6 +24,7 @@ from .local import remove_pasted
 from .port import (
     UNSURE,
     Entities,
+    GistLine,
     MemoryProposal,
     Observation,
     Pair,
@@ -200,6 +201,15 @@ class ModelReader(Reader):
             ]
             entities[item["n"]] = Entities(tuple(names.items()), tuple(relations))
         return [entities.get(n, Entities()) for n in range(len(texts))]
+
+    def write_gists(self, conversations: Sequence[Sequence[SpokenTurn]]) -> list[list[GistLine]]:
+        """Return the lines of the gist of each conversation. A long one is read in parts."""
+        gists = []
+        for turns in conversations:
+            entries = [{"n": n, "speaker": one.speaker, "text": one.text[:_TURN_CHARS]} for n, one in enumerate(turns)]
+            lines = self._ask_batches("gists", "lines", 400, "turns", entries)
+            gists.append([GistLine(one["text"].strip(), tuple(one["turns"]), one["quote"]) for _, one in lines])
+        return gists
 
     def _ask(self, name: str, material: Mapping[str, Any]) -> Any:
         prompt = load_prompt(name)

@@ -175,6 +175,14 @@ class Entities(NamedTuple):
     relations: tuple[tuple[str, str, str], ...] = ()
 
 
+class GistLine(NamedTuple):
+    """A line of the gist of a conversation: the indexes of the turns it comes from, and words that one contains."""
+
+    text: str
+    turns: tuple[int, ...]
+    quote: str
+
+
 class Comparer(Protocol):
     """Compares texts."""
 
@@ -205,6 +213,10 @@ class Reader(Comparer, Protocol):
     def find_entities(self, texts: Sequence[str], speakers: Sequence[str] = ()) -> list[Entities]:
         """Return the entities and relations of each text, in order. `speakers` are who "I" is in each of them."""
         ...
+
+    def write_gists(self, conversations: Sequence[Sequence[SpokenTurn]]) -> list[list[GistLine]]:
+        """Return the lines of the gist of each conversation, in order; none unless the reader can write."""
+        return [[] for _ in conversations]
 
 
 def ask_in_time(question: Callable[[], T], seconds: float) -> T:

@@ -481,7 +481,8 @@ def rank_memories(engine: Engine, kind: MemoryType, agent: str, user: str | None
     # Strength is rounded to the day: with the exact time, ties would break differently on each call.
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     records = [one for one in engine.store.scan(where, newest) if not is_old_fix(one)]
-    return sorted(records, key=lambda one: (-round(memory_strength(one, day), 6), one.id))
+    half_lives = engine.settings.upkeep.half_life_days
+    return sorted(records, key=lambda one: (-round(memory_strength(one, day, half_lives), 6), one.id))
 
 
 def __getattr__(name: str) -> object:

@@ -450,15 +450,15 @@ _ALL = (
     declare(
         "strategy", "str", more="strategy task task_type errors label", searched="strategy task", passage_chars=600
     ),
-    # What a model found out about two memories that look alike; linked to both.
-    declare("comparison", "cmp", more="verdict probability"),
+    # What a reader found out about two memories that look alike, and what was decided; linked to both.
+    declare("comparison", "cmp", more="verdict probability decision by at"),
     # A conversation and its turns. The turns are what is searched; the episode holds what its people said in one piece,
     # because a conversation about something says it here and there.
     declare(
         "episode",
         "epi",
         Episode,
-        "next said",
+        "next said gist",
         text=lambda body: "\n".join(filter(None, (body["title"], body.get("said")))),
     ),
     declare(
@@ -510,6 +510,8 @@ _ALL = (
     declare("change", "chg", more="record verb why before"),
     # The former values of everything that one write changed for one agent and user; its key names the write.
     declare("changeset", "chs", more="call by was reverts"),
+    # An event on its way to a webhook, which is its key: ACTIVE while it waits, RETIRED when it is given up.
+    declare("delivery", "dlv", more="event attempts next_at error", passing=True),
     declare("tombstone", "tom", more="record kind salt sketch"),
     declare("marker", "mrk", more="value"),
 )

@@ -9,7 +9,7 @@ import re
 
 from ..text import passages as split_text
 
-_MACHINES = frozenset({"assistant", "ai", "bot", "model", "agent", "system", "developer", "tool", "function"})
+_MACHINES = frozenset("assistant ai bot model agent system developer tool function summary".split())
 _NAMELESS = _MACHINES | {"user", "human", "me", "person"}
 
 _LEAST, _MOST = 25, 300

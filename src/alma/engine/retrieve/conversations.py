@@ -436,6 +436,9 @@ def _choose_episodes(
             excerpt_turns = [
                 turns_by_id[id] for id in excerpts[one.id] if id in turns_by_id and where.accepts(turns_by_id[id])
             ]
+            if not excerpt_turns and (gist := turns_by_id[one.id].body.get("gist")):
+                lines = context.engine.store.get([turn_id(one.id, number) for number in range(*gist)])
+                excerpt_turns = [line for line in lines if where.accepts(line)]
             chosen.append((one, turns_by_id[one.id], excerpt_turns[:_EXCERPT_TURNS]))
     return chosen
 

@@ -17,12 +17,14 @@ from ...errors import BusyError, ReadOnlyError, StorageFullError
 from ...reading.port import Pair
 from ...reading.questions import find_names
 from ...text import content_words, name_key, shorten, stem, stems, words
+from ...types.events import EventType
 from ...types.kinds import EVERYWHERE, Heuristic, MemoryType, Similar, last_stated
 from ...types.query import Hit, Where, plain, visible_users
 from ...types.record import Record, Status, Vector, cosine
 from ...types.slice import Explanation, MemorySlice
 from ..admit import author_of, clean, make_record
 from ..context import Engine
+from ..events import describe_event, make_deliveries
 from ..outcomes import is_of_task
 from ..past import look_back
 from ..rules import is_old_fix
@@ -569,7 +571,10 @@ def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str |
     except BusyError:
         if not engine.notes.can_wait:
             raise
-        engine.notes.add(record)
+        events = [describe_event(engine, EventType.RETRIEVED, record)]
+        for one in (record, *make_deliveries(engine, events)):
+            engine.notes.add(one)
+        engine.events.publish(events)
         return record.id
     except (ReadOnlyError, StorageFullError) as error:
         # What was found is worth more than the note that it was looked for; the missing id tells the caller.

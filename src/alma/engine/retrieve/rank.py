@@ -23,6 +23,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple
 
+from ...reading.local import load_vocabulary
 from ...text import content_words, stem, words
 from ...types.kinds import MemoryType, last_stated
 from ...types.record import Origin, Record, cosines
@@ -318,19 +319,6 @@ _SAME_REST = 0.3
 _PROBABLY_ALIKE, _ALIKE_IF_SIMILAR = 0.6, 0.4
 WORTH_READING, _MAX_READ_ALIKE = 0.38, 24  # How near pairs must be to be read together, and how many are.
 _FAR = 0.25  # Texts about the same thing are nearer than this in any language.
-# Names of which a statement is about one at a time.
-_SCOPES = tuple(
-    frozenset(names.split())
-    for names in (
-        "staging production prod live dev development test sandbox preview",
-        "frontend backend",
-        "ios android web desktop",
-        "inbound outbound",
-        "internal external",
-        "breakfast lunch dinner",
-        "mother father sister brother son daughter",
-    )
-)
 
 
 class Likeness(NamedTuple):
@@ -420,8 +408,14 @@ def _are_apart(older: Record, newer: Record) -> bool:
     """Return whether two records have different keys, or their words name different scopes or subjects."""
     first, second = read_words(older), read_words(newer)
     mine, theirs = _list_words(first), _list_words(second)
-    is_of_other_scope = any(mine & names and theirs & names and not mine & theirs & names for names in _SCOPES)
+    is_of_other_scope = any(mine & names and theirs & names and not mine & theirs & names for names in list_scopes())
     return is_of_other_scope or _have_different_keys(older, newer) or _differ_in_subject(first, second)
+
+
+@lru_cache(maxsize=1)
+def list_scopes() -> tuple[frozenset[str], ...]:
+    """Return groups of names of which a statement is about one at a time, such as staging and production."""
+    return tuple(frozenset(names.split()) for names in load_vocabulary("vocabulary.json", "scopes"))
 
 
 def _have_different_keys(older: Record, newer: Record) -> bool:
