@@ -83,7 +83,7 @@ def test_what_is_out_of_date_is_superseded_and_can_be_restored(alma: ALMA, model
     assert (done.compared, len(done.superseded), done.waiting, done.problem) == (1, 1, 0, "")
     assert shown(alma) == {NEW: False}
     [old] = done.superseded
-    assert [one["verb"] for one in alma.history(old)] == ["superseded"]
+    assert [one["verb"] for one in alma.history(old)] == ["created", "superseded"]
     alma.update(old, status="active")
     assert set(shown(alma)) == {NEW, OLD}
     assert alma.reconcile().compared == 0, "what a person restored stays"
@@ -411,7 +411,7 @@ def test_a_later_outcome_in_the_merged_wording_counts_for_the_survivor(embedder:
         alma.learn("dev", TASK, "success", strategy)
     assert [row[1:] for row in list_groups(alma)] == [(4, 4)]
     assessed = [alma.engine.store.get([id])[0].status for id in merge.sources]
-    assert assessed == ["superseded"]
+    assert assessed == ["created", "superseded"]
     [heuristic] = alma.list("heuristic")
     assert heuristic.occurrence_count == 4  # type: ignore[attr-defined]
 
