@@ -107,9 +107,10 @@ def reconcile(
             is_conflict = is_opposed and not can_end and ended.isdisjoint(_ids(pair))
             conflicts += [comparison_id(older, newer)] if is_conflict else []
     origin = Origin.MODEL if reader else Origin.SYSTEM
-    steps = [partial(_merge_records, records=records, origin=origin) for records in merges]
+    # Merges last, so that they are what `undo` takes back first.
+    steps = [partial(_store_verdicts, judged=batch, origin=origin) for batch in split_batches(noted)]
     steps += [partial(_store_verdicts, judged=[one], origin=origin, decision="newer") for one in replaced]
-    steps += [partial(_store_verdicts, judged=batch, origin=origin) for batch in split_batches(noted)]
+    steps += [partial(_merge_records, records=records, origin=origin) for records in merges]
     for step in steps if not dry_run else ():
         write(engine, step)
     answered = {_ids(pair) for pair, _ in answers if reader}
