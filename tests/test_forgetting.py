@@ -355,6 +355,7 @@ def test_a_promoted_memory_is_deleted_for_the_agent_that_it_came_from(alma: ALMA
 
 HARMLESS = "writes no memory, or only its counts"
 SHARES = "shows an active memory to others"
+GIST = "repeats turns that are stored, and is deleted with them"
 ENDS = "only ends, archives or erases"
 BY_OPERATION = {
     "learn": "learn", "learn_many": "learn many", "workflow_learn": "learn in a workflow", "add_many": "add many",
@@ -366,8 +367,9 @@ BY_OPERATION = {
     ),
     **dict.fromkeys(("undo", "revert"), test_a_change_that_is_taken_back_does_not_bring_a_deleted_value_back),
     "build_graph": test_the_graph_has_nothing_of_a_deleted_fact,
-    **dict.fromkeys(("delete", "erase_user", "forget", "reconcile"), ENDS),
+    **dict.fromkeys(("delete", "erase_user", "forget", "consolidate", "upkeep"), ENDS),
     "promote": SHARES,
+    "resolve_conflict": "a person does it",
     **dict.fromkeys(
         """record_usage record_feedback create_work_item get_next_item update_progress claim_work_item release_work_item
         archive_finished delete_work_item log_progress start_session update_session end_session initialize update_run
@@ -387,7 +389,10 @@ BY_FUNCTION = {
         ("_grow_episode", "record_conversations"), test_a_deleted_conversation_and_a_deleted_turn_stay_away
     ),
     "alma/engine/erase.py": dict.fromkeys(("_bury", "erase_memory", "erase_user"), ENDS),
-    "alma/engine/facts.py": {"add_records": "repeat"},
+    "alma/engine/conflicts.py": {"resolve_conflict": "a person does it"},
+    "alma/engine/consolidate.py": {"reconcile": ENDS},
+    "alma/engine/facts.py": {"add_records": "repeat", "put_comparison": HARMLESS},
+    "alma/engine/gists.py": dict.fromkeys(("_store_gist", "compress_conversation"), GIST),
     "alma/engine/history.py": {"revert_change": test_a_change_that_is_taken_back_does_not_bring_a_deleted_value_back},
     "alma/engine/observations.py": dict.fromkeys(
         ("adopt_old_fixes", "record_repairs"), test_a_deleted_observation_stays_away
@@ -397,6 +402,7 @@ BY_FUNCTION = {
         "learn_outcomes": "learn", "record_outcomes": HARMLESS, "settle_lessons": "learn", "state_lessons": "add",
     },
     "alma/engine/promotion.py": {"promote_memory": SHARES},
+    "alma/engine/retention.py": dict.fromkeys(("UpkeepRun.archive", "run_upkeep"), ENDS),
     "alma/engine/rules.py": {
         "_learn_rule": "correct", "teach": "correct", "change_rule": "a person does it",
         "restore_rule": "a person does it", "erase_rule": ENDS,
@@ -407,9 +413,7 @@ BY_FUNCTION = {
         "the one way to write",
     ),
     "alma/engine/transfer.py": {"_import_batch": "import", "import_records": "import"},
-    "alma/engine/upkeep.py": {
-        **dict.fromkeys(("forget", "reconcile", "record_verdicts"), ENDS), "reindex": "writes vectors only",
-    },
+    "alma/engine/upkeep.py": {"reindex": "writes vectors only"},
     "alma/extraction/learner.py": dict.fromkeys(
         ("_Keeper.write_items", "_Keeper.create_work"), test_what_a_reader_finds_again_stays_away
     ),
@@ -480,6 +484,7 @@ def test_each_classification_names_a_test() -> None:
     reasons = {
         HARMLESS,
         ENDS,
+        GIST,
         SHARES,
         "a person does it",
         "the one way to write",

@@ -51,7 +51,7 @@ class TestFigures:
     @pytest.mark.slow
     @pytest.mark.parametrize(("part", "precision", "recall"), [("development", 0.9, 0.8), ("held_out", 0.88, 0.65)])
     def test_words_and_meaning(self, part: str, precision: float, recall: float) -> None:
-        pytest.importorskip("onnxruntime")
+        pytest.importorskip("tokenizers")
         score = rewordings.measure_sketches(part, LocalEmbedder())
         assert score.precision >= precision
         assert score.recall >= recall
