@@ -28,8 +28,8 @@ _QUOTES, _QUOTED, _OPENING, _CLOSING, _MAX_CHARS = '`"“„«', '`"”“»', "
 def find_losses(kept: str, dropped: str, *, is_read: bool = False, is_action: bool = False) -> list[str]:
     """Return what `dropped` says and `kept` does not, or says otherwise; empty if nothing is lost.
 
-    If a model has read both and found them to say the same (`is_read`), a negation may stand elsewhere in the sentence
-    and a strong wish may be worded otherwise. An action begins with a verb, which is no name.
+    If a model has read both and found them to say the same (`is_read`), a negation may stand elsewhere or be a word of
+    refusal ("forbidden"), and how strong a wish is may be worded otherwise. An action begins with a verb, no name.
     """
     if split_unspaced(dropped) != dropped or max(len(kept), len(dropped)) > _MAX_CHARS:
         return [] if words(kept) == words(dropped) else ["a text that is long or in a language that is not read"]
@@ -45,9 +45,13 @@ def find_losses(kept: str, dropped: str, *, is_read: bool = False, is_action: bo
         places = [at for at, one in enumerate(numbers) if f"{one[0]} ".startswith(f"{value} ")]
         losses += [] if places else [label]
         numbers = numbers[places[0] + 1 :] if places else numbers
-    if is_read and mine["not"] and theirs["not"]:
-        mine, theirs = (_Signs(list, {**signs, "not": []}) for signs in (mine, theirs))
-    for kind in ("option", "only", "not") if is_read else ("option", "only", "not", "must", "should", "may"):
+    if is_read:
+        # It read what a negation is about; but none may vanish or be added.
+        for signs, others, text in ((theirs, mine, kept), (mine, theirs, dropped)):
+            refusals = {*_vocabulary("refusals").split()}
+            is_negative = others["not"] or others["only"] or not refusals.isdisjoint(words(text))
+            losses += [signs["not"][0][1]] if signs["not"] and not is_negative else []
+    for kind in ("option",) if is_read else ("option", "only", "not", "must", "should", "may"):
         left = list(mine[kind])
         for value, label in theirs[kind]:
             # What a negation is about may stand before it.
