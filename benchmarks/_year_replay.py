@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -108,8 +108,8 @@ class YearReplay:
         self.seconds: dict[str, float] = defaultdict(float)
         self.cpu_seconds = 0.0
         self.upkeep_counts: Counter[str] = Counter()
-        # Looked up by name, because not every version has it.
-        self.upkeep: Callable[..., Any] | None = getattr(self.alma, "upkeep", None) if has_upkeep else None
+        self.problems: Counter[str] = Counter()
+        self._has_upkeep = has_upkeep
         self.comparer = comparer if has_upkeep else None
         self._shown: dict[tuple[str, str, str], list[Memory]] = {}
         self._strategies = {
@@ -154,15 +154,19 @@ class YearReplay:
         """Compare look-alikes with the recorded answers, if there are any, and run the weekly upkeep."""
         if self.comparer is not None:
             self._count_report(reconcile(self.alma.engine, self.comparer))
-        if self.upkeep is not None:
-            self._count_report(self.upkeep(dry_run=False))
+        if self._has_upkeep:
+            report = self.alma.upkeep(dry_run=False)
+            self._count_report(report)
+            self.problems.update(report.problems)
 
     def _count_report(self, report: Any) -> None:
         for one in dataclasses.fields(report):
             value = getattr(report, one.name)
-            if isinstance(value, int):
+            if isinstance(value, Mapping):
+                self.upkeep_counts.update({name: number for name, number in value.items() if isinstance(number, int)})
+            elif isinstance(value, int) and not isinstance(value, bool):
                 self.upkeep_counts[one.name] += value
-            elif isinstance(value, list | tuple | set | dict):
+            elif isinstance(value, list | tuple | set):
                 self.upkeep_counts[one.name] += len(value)
 
     @contextmanager
@@ -312,7 +316,8 @@ class YearReplay:
 
     def _take_snapshot(self, day: int) -> Snapshot:
         stats = self.alma.get_stats()
-        active = stats["by_status"].get("active", 0)
+        # The quota is about all memories but conversations.
+        active = stats["by_status"].get("active", 0) - stats["by_type"]["episode"]
         size = sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
         return Snapshot(day, active, size, self.measure_duplicates())
 

@@ -173,7 +173,7 @@ def measure_year(replay: YearReplay) -> Figures:
     last = replay.snapshots[-1]
     figures: Figures = {
         "active memories": last.active,
-        "quota": getattr(replay.alma.engine.settings, "quota", None),
+        "quota": replay.alma.engine.settings.upkeep.max_memories,
         "file, MB": last.file_bytes / 1e6,
         **{f"duplicates, {name}": share for name, share in last.duplicates.items()},
         **measure_merges(replay, memories),
@@ -203,9 +203,7 @@ def run_year(
         with closing(replay.alma):
             replay.run(generate_events(texts, count), tick)
             figures = measure_year(replay)
-    notes = []
-    if has_upkeep and replay.upkeep is None:
-        notes.append("this version has no `upkeep`: nothing was done at the end of a week")
+    notes = [f"in {number} weeks: {problem}" for problem, number in replay.problems.most_common(_EXAMPLES)]
     if comparer is not None:
         same = sum(replay.find_meaning(first) == replay.find_meaning(second) for first, second in comparer.unknown)
         notes.append(
@@ -285,8 +283,6 @@ def show(report: Figures) -> None:
 
 
 def format_value(value: Any) -> str:
-    if value is None:
-        return "none"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}" if value < 10 else f"{value:,.1f}"
 
 

@@ -179,7 +179,8 @@ def few(data: Path) -> YearTexts:
 @dataclass(frozen=True)
 class FakeReport:
     merged: int
-    archived: tuple[str, ...]
+    counts: dict[str, int]
+    problems: tuple[str, ...] = ()
 
 
 @pytest.fixture
@@ -190,9 +191,9 @@ def upkeep_days(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     def upkeep(self: ALMA, *, dry_run: bool) -> FakeReport:
         assert not dry_run
         days.append(self.engine.clock().date())
-        return FakeReport(merged=1, archived=("one", "two"))
+        return FakeReport(merged=1, counts={"archived": 2}, problems=("no model",))
 
-    monkeypatch.setattr(ALMA, "upkeep", upkeep, raising=False)
+    monkeypatch.setattr(ALMA, "upkeep", upkeep)
     return days
 
 
@@ -212,7 +213,8 @@ def test_a_year_is_replayed_and_measured(
     assert figures["deleted, back in the same words"] == 0
     assert figures["mean tokens of the prompt"] > 0
     assert len(upkeep_days) == len(set(upkeep_days)) == len(run["snapshots"]) == 53
-    assert run["upkeep"] == {"merged": 53, "archived": 106}
+    assert run["upkeep"] == {"merged": 53, "archived": 106, "problems": 53}
+    assert run["notes"] == ["in 53 weeks: no model"]
     assert chart.read_text().count("<polyline") == 4
 
 
