@@ -352,7 +352,8 @@ def test_a_promoted_memory_is_deleted_for_the_agent_that_it_came_from(alma: ALMA
 
 HARMLESS = "writes no memory, or only its counts"
 SHARES = "shows an active memory to others"
-ENDS = "only ends, archives, merges or erases"
+GIST = "repeats turns that are stored, and is deleted with them"
+ENDS = "only ends, archives or erases"
 BY_OPERATION = {
     "learn": "learn", "learn_many": "learn many", "workflow_learn": "learn in a workflow", "add_many": "add many",
     **dict.fromkeys(("add_preference", "add_knowledge", "add_heuristic", "add_anti_pattern", "add_rule"), "add"),
@@ -363,9 +364,9 @@ BY_OPERATION = {
     ),
     **dict.fromkeys(("undo", "revert"), test_a_change_that_is_taken_back_does_not_bring_a_deleted_value_back),
     "build_graph": test_the_graph_has_nothing_of_a_deleted_fact,
-    **dict.fromkeys(("delete", "erase_user", "forget", "upkeep", "consolidate"), ENDS),
-    "resolve_conflict": "a person does it",
+    **dict.fromkeys(("delete", "erase_user", "forget", "consolidate", "upkeep"), ENDS),
     "promote": SHARES,
+    "resolve_conflict": "a person does it",
     **dict.fromkeys(
         """record_usage record_feedback create_work_item get_next_item update_progress claim_work_item release_work_item
         archive_finished delete_work_item log_progress start_session update_session end_session initialize update_run
@@ -378,8 +379,6 @@ BY_FUNCTION = {
     "alma/engine/coding_sessions.py": {
         "apply_reading": "correct", "store_session": "correct", "change_progress": HARMLESS, "queue_session": HARMLESS,
     },
-    "alma/engine/conflicts.py": {"resolve_conflict": "a person does it"},
-    "alma/engine/consolidate.py": {"reconcile": ENDS},
     "alma/engine/edit.py": {
         "_add_rule": HARMLESS, "add_memories": "add", "record_feedback": HARMLESS, "update_memory": "change",
     },
@@ -387,8 +386,10 @@ BY_FUNCTION = {
         ("_grow_episode", "record_conversations"), test_a_deleted_conversation_and_a_deleted_turn_stay_away
     ),
     "alma/engine/erase.py": dict.fromkeys(("_bury", "erase_memory", "erase_user"), ENDS),
+    "alma/engine/conflicts.py": {"resolve_conflict": "a person does it"},
+    "alma/engine/consolidate.py": {"reconcile": ENDS},
     "alma/engine/facts.py": {"add_records": "repeat", "put_comparison": HARMLESS},
-    "alma/engine/gists.py": dict.fromkeys(("_store_gist", "compress_conversation"), "shortens what is stored"),
+    "alma/engine/gists.py": dict.fromkeys(("_store_gist", "compress_conversation"), GIST),
     "alma/engine/history.py": {"revert_change": test_a_change_that_is_taken_back_does_not_bring_a_deleted_value_back},
     "alma/engine/observations.py": dict.fromkeys(
         ("adopt_old_fixes", "record_repairs"), test_a_deleted_observation_stays_away
@@ -477,8 +478,16 @@ def test_every_function_that_stores_records_is_classified() -> None:
 
 
 def test_each_classification_names_a_test() -> None:
-    reasons = {HARMLESS, ENDS, SHARES, "a person does it", "the one way to write", "writes vectors only"}
-    reasons |= {"passes records on", "shortens what is stored"}
+    reasons = {
+        HARMLESS,
+        ENDS,
+        GIST,
+        SHARES,
+        "a person does it",
+        "the one way to write",
+        "writes vectors only",
+        "passes records on",
+    }
     named = [
         *BY_OPERATION.values(),
         *(one for some in BY_FUNCTION.values() if isinstance(some, dict) for one in some.values()),

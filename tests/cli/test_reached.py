@@ -130,6 +130,7 @@ def _memories(call: Calls) -> None:
     call("delete", fact, "--yes")
     call("erase-user", "ana", "--yes")
     call("forget", "--dry-run")
+    call("upkeep", "--dry-run")
     call("reconcile")
     for source in ("user", "agent"):
         fact = f"The {source} says so"

@@ -14,7 +14,7 @@ from alma.errors import NotFoundError, ScopeError, ValidationError
 from alma.stores.memory import MemoryStore
 from alma.types.query import Where
 
-from .test_consolidate import NEW, OLD, Clock, Model, list_facts, undo_last
+from .test_consolidate import NEW, OLD, Clock, Model, list_facts
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_a_decision_is_remembered_and_can_be_undone(alma: ALMA, model: Model, ke
     asked = model.asked
     assert alma.consolidate().conflicts == ()
     assert model.asked == asked, "the pair is not asked about again"
-    undo_last(alma)
+    alma.undo()
     assert set(list_facts(alma)) == {NEW, OLD}
     assert [one.id for one in alma.conflicts()] == [id]
 
@@ -88,7 +88,7 @@ def test_a_split_says_where_each_holds(alma: ALMA, model: Model) -> None:
     assert alma.conflicts() == []
     assert alma.consolidate().compared == 0
     assert alma.history(older.id)[-1]["before"] == {"fact": OLD}
-    undo_last(alma)
+    alma.undo()
     assert set(list_facts(alma)) == {NEW, OLD}
 
 
@@ -134,7 +134,7 @@ def test_an_edit_is_compared_with_its_look_alikes(embedder: LocalEmbedder) -> No
     alma.update(fact.id, fact=CHANGED)
     [conflict] = alma.conflicts()
     assert (conflict.found_by, conflict.newer.id) == ("local", fact.id)
-    undo_last(alma)
+    alma.undo()
     assert alma.conflicts() == []
 
 

@@ -88,14 +88,17 @@ def reconcile(
     asked = [pair for pair, one in undecided if reader or one is None]
     answers, problem = _ask(engine, reader, asked[:limit])
     # With what was found to be the same before: what could not be merged then may be merged now.
-    merges, refused = _plan_merges(engine, [*_recall_same(pairs), *answers])
+    merges, refused = _plan_merges(engine, [*_recall_same(pairs), *answers], is_read=reader is not None)
     survivors = {one.id: records[0].id for records in merges for one in records}
     ended, conflicts = survivors.keys() - survivors.values(), list[str]()
     replaced, noted = list[Judged](), list[Judged]()
     for pair, relation in answers:
         (older, newer), is_opposed = pair, relation.verdict in OPPOSED and pair[0].kind in FIELDS
-        # Nobody ends what is trusted more.
-        can_end = reader and relation.probability >= _SURE and older.provenance.weight <= newer.provenance.weight
+        # Nobody ends what is trusted more, and no agent what only another one reads.
+        is_own = place_of(older) == place_of(newer)
+        can_end = (
+            reader and is_own and relation.probability >= _SURE and older.provenance.weight <= newer.provenance.weight
+        )
         if is_opposed and can_end and ended.isdisjoint(_ids(pair)):
             replaced.append((pair, relation))
             ended.add(older.id)
@@ -104,9 +107,10 @@ def reconcile(
             is_conflict = is_opposed and not can_end and ended.isdisjoint(_ids(pair))
             conflicts += [comparison_id(older, newer)] if is_conflict else []
     origin = Origin.MODEL if reader else Origin.SYSTEM
-    steps = [partial(_merge_records, records=records, origin=origin) for records in merges]
+    # Merges last, so that they are what `undo` takes back first.
+    steps = [partial(_store_verdicts, judged=batch, origin=origin) for batch in split_batches(noted)]
     steps += [partial(_store_verdicts, judged=[one], origin=origin, decision="newer") for one in replaced]
-    steps += [partial(_store_verdicts, judged=batch, origin=origin) for batch in split_batches(noted)]
+    steps += [partial(_merge_records, records=records, origin=origin) for records in merges]
     for step in steps if not dry_run else ():
         write(engine, step)
     answered = {_ids(pair) for pair, _ in answers if reader}
@@ -202,7 +206,7 @@ def _ask(engine: Engine, reader: Comparer | None, pairs: Sequence[RecordPair]) -
 # -- what can be merged
 
 
-def _plan_merges(engine: Engine, judged: Sequence[Judged]) -> tuple[list[list[Record]], list[Merge]]:
+def _plan_merges(engine: Engine, judged: Sequence[Judged], *, is_read: bool) -> tuple[list[list[Record]], list[Merge]]:
     """Return the records of each merge, the survivor first, and the merges that are refused."""
     clusters: dict[str, list[Record]] = {}
     verdicts = {frozenset(_ids(pair)): relation.verdict for pair, relation in judged}
@@ -218,7 +222,7 @@ def _plan_merges(engine: Engine, judged: Sequence[Judged]) -> tuple[list[list[Re
         for kept, dropped in permutations(ranked, 2):
             verdict = verdicts.get(frozenset((kept.id, dropped.id)))
             is_other = verdict in OPPOSED or verdict in APART
-            reasons = [f"they were compared: {verdict}"] if is_other else _find_losses(tx, kept, dropped)
+            reasons = [f"they were compared: {verdict}"] if is_other else _find_losses(tx, kept, dropped, is_read)
             losses[kept.id, dropped.id] = reasons
         while left:
             able = [[kept, *(one for one in left if one is not kept and not losses[kept.id, one.id])] for kept in left]
@@ -250,10 +254,14 @@ def _list_stated(tx: Transaction, group: Record) -> list[Record]:
     return [one for one in lessons if one.status in LIVE and one.provenance.origin is not Origin.OUTCOME]
 
 
-def _find_losses(tx: Transaction, kept: Record, dropped: Record) -> list[str]:
-    """Return what would be lost if a record took the place of another; empty if nothing."""
+def _find_losses(tx: Transaction, kept: Record, dropped: Record, is_read: bool) -> list[str]:
+    """Return what would be lost if a record took the place of another; empty if nothing.
+
+    `is_read` is whether a model has found both to say the same.
+    """
     own = "strategy" if kept.kind == "strategy" else FIELDS[MemoryType(kept.kind)]
-    losses = find_losses(kept.body[own], dropped.body[own])
+    is_action = kept.kind == "strategy"
+    losses = find_losses(kept.body[own], dropped.body[own], is_read=is_read, is_action=is_action)
     for name in (*KINDS[kept.kind].editable, *KINDS[kept.kind].keys):
         mine, theirs = (normalise(str(one.body.get(name) or "")) for one in (kept, dropped))
         if name != own and mine != theirs and (theirs or name in SCOPES.values()):
@@ -365,7 +373,9 @@ def _merge_groups(tx: Transaction, kept: Record, dropped: Record) -> None:
         live = [one for one in lessons if one.status in LIVE]
         if len(live) == 2:
             _absorb(tx, *live)
-        elif live and live[0].links[:1] == (dropped.id,):
-            # The results of both together no longer teach it.
-            archived = tx.update(live[0], status=Status.ARCHIVED)
-            tx.add_history(archived, "merged", f"into strategy {kept.id}", {"status": str(live[0].status)})
+            continue
+        for lesson in lessons:
+            if lesson.links[:1] == (dropped.id,) and lesson.status is not Status.SUPERSEDED:
+                # The results of both together no longer teach it.
+                ended = tx.update(lesson, status=Status.SUPERSEDED, superseded_by=lesson_id(kept, kind))
+                tx.add_history(ended, "merged", f"into strategy {kept.id}", {"status": str(lesson.status)})

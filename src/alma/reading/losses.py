@@ -25,12 +25,18 @@ _Signs = defaultdict[str, list[tuple[str, str]]]  # By kind: how each is compare
 _QUOTES, _QUOTED, _OPENING, _CLOSING, _MAX_CHARS = '`"“„«', '`"”“»', "([{'‘", ".,;:!?…')]}", 4_000
 
 
-def find_losses(kept: str, dropped: str) -> list[str]:
-    """Return what `dropped` says and `kept` does not, or says otherwise; empty if nothing is lost."""
+def find_losses(kept: str, dropped: str, *, is_read: bool = False, is_action: bool = False) -> list[str]:
+    """Return what `dropped` says and `kept` does not, or says otherwise; empty if nothing is lost.
+
+    If a model has read both and found them to say the same (`is_read`), a negation may stand elsewhere in the sentence
+    and a strong wish may be worded otherwise. An action begins with a verb, which is no name.
+    """
     if split_unspaced(dropped) != dropped or max(len(kept), len(dropped)) > _MAX_CHARS:
         return [] if words(kept) == words(dropped) else ["a text that is long or in a language that is not read"]
     mine, theirs, stems = _read_signs(kept), _read_signs(dropped), set(map(stem, words(kept)))
-    names = [(rf"(?i:{re.escape(label)})", label) for value, label in theirs["name"] if value not in stems]
+    first = dropped.split(maxsplit=1)[0] if is_action else ""
+    named = [one for one in theirs["name"] if one[0] not in stems and one[1] != first]
+    names = [(rf"(?i:{re.escape(label)})", label) for _, label in named]
     texts = [*names, *((re.escape(value), label) for value, label in theirs["text"])]
     losses = [label for pattern, label in texts if not re.search(_WHOLE % pattern, kept.replace("’", "'"))]
     numbers = list(mine["number"])
@@ -39,7 +45,9 @@ def find_losses(kept: str, dropped: str) -> list[str]:
         places = [at for at, one in enumerate(numbers) if f"{one[0]} ".startswith(f"{value} ")]
         losses += [] if places else [label]
         numbers = numbers[places[0] + 1 :] if places else numbers
-    for kind in ("option", "only", "not", "must", "should", "may"):
+    if is_read and mine["not"] and theirs["not"]:
+        mine, theirs = (_Signs(list, {**signs, "not": []}) for signs in (mine, theirs))
+    for kind in ("option", "only", "not") if is_read else ("option", "only", "not", "must", "should", "may"):
         left = list(mine[kind])
         for value, label in theirs[kind]:
             # What a negation is about may stand before it.
