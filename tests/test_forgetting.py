@@ -222,10 +222,7 @@ def test_a_candidate_says_why_it_waits_until_a_person_accepts_it(alma: ALMA, kin
     accepted = alma.update(waiting.id, status="active")
     assert accepted.status == "active"
     assert "resembles" not in accepted.metadata
-    # It is wanted again: put away and stated again by an agent, it is there again.
-    alma.update(waiting.id, status="archived")
-    if kind in ("domain_knowledge", "user_preference"):
-        assert state(alma, kind, FORMS[form][kind], "agent").status == "active"
+    assert state(alma, kind, FORMS[form][kind], "agent").status == "active", "a repetition changes nothing"
 
 
 def test_what_was_said_before_the_deletion_does_not_take_it_back(alma: ALMA) -> None:

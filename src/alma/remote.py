@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 from urllib.parse import quote, urlsplit
 
 from . import errors
+from .engine.erase import UserErasure
 from .engine.upkeep import Progress, ignore_progress
 from .engine.view import render_slice
 from .errors import ALMAError, BusyError, ConfigError, MissingExtraError, StorageError, ValidationError
@@ -183,7 +184,7 @@ class RemoteALMA(ALMA):
             case Deleted():
                 return None
             case ErasedUser():
-                return answer.counts
+                return UserErasure(answer.counts, answer.proof)
             case Text():
                 return answer.text
             case [Change(), *_]:

@@ -49,6 +49,13 @@ def remote(site: Site) -> Iterator[RemoteALMA]:
 # -- the same methods
 
 
+def test_an_erased_user_comes_with_the_proof(remote: RemoteALMA) -> None:
+    remote.add_user_preference("ana", "tone", "Answers with many footnotes")
+    erased = remote.erase_user("ana")
+    assert erased == {"user_preference": 1}
+    assert (erased.proof.records, erased.proof.bytes, erased.proof.left) == (0, 0, [])  # type: ignore[attr-defined]
+
+
 def test_it_has_the_methods_of_a_memory_that_is_open_here() -> None:
     left_out = {"engine", "model", "from_config", "quickstart", "connect", "reindex", "vacuum"}
     for name, method in inspect.getmembers(ALMA):

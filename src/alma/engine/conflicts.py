@@ -137,6 +137,7 @@ def resolve_conflict(engine: Engine, conflict_id: str, keep: str, older_scope: s
         if keep != "older" and newer.status is not Status.ACTIVE:
             metadata = {name: value for name, value in newer.body["metadata"].items() if name != "disputes"}
             tx.add_history(newer, "accepted", "by a person", {"status": str(newer.status)})
+            tx.accepted.add(newer.id)
             newer = tx.update(newer, status=Status.ACTIVE, body={**newer.body, "metadata": metadata})
         if keep == "older":
             tx.supersede(newer, older, f"a person kept the older memory: {read_words(older)}")

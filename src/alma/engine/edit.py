@@ -182,7 +182,7 @@ def update_memory(
             changes |= reword(engine, record, body)
             changes["provenance"] = _edited_by(record, editor)
         if status is Status.ACTIVE and engine.may_approve:
-            tx.bring_back(replace(record, **{"body": body, **changes}))
+            tx.accepted.add(record.id)
         fresh = tx.update(record, **{"body": body, **changes})
         before = {name: record.body.get(name) for name in values} | {
             "status": str(record.status),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
@@ -53,9 +53,11 @@ def erase_memory(engine: Engine, record: Record) -> None:
 
 
 class UserErasure(dict[str, int]):
-    """How many memories of each kind were erased; `proof` says what is left."""
+    """How many memories of each kind were erased, and the proof that nothing is left."""
 
-    proof: ErasureProof
+    def __init__(self, counts: Mapping[str, int], proof: ErasureProof) -> None:
+        super().__init__(counts)
+        self.proof = proof
 
 
 def erase_user(engine: Engine, user: str, progress: Callable[[int, int], None]) -> UserErasure:
@@ -88,9 +90,8 @@ def erase_user(engine: Engine, user: str, progress: Callable[[int, int], None]) 
     engine.store.delete([record.id for record in engine.store.scan(outbox)])
     counts.update(kind for _, kind in stored if kind in READABLE_KINDS)
     vacuum(engine)
-    erased = UserErasure({str(kind): counts[kind] for kind in READABLE_KINDS if counts[kind]})
-    erased.proof = prove_erased(engine, user, pieces)
-    return erased
+    by_kind = {str(kind): counts[kind] for kind in READABLE_KINDS if counts[kind]}
+    return UserErasure(by_kind, prove_erased(engine, user, pieces))
 
 
 def vacuum(engine: Engine) -> None:

@@ -352,7 +352,7 @@ def _repeat_rule(
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
         if teaching.is_explicit:
-            tx.bring_back(draft)
+            tx.accepted.add(rule.id)
             body |= {"source": str(teaching.source), "rule": draft.body["rule"], "put_away": False}
             changes["status"] = Status.ACTIVE
             if draft.provenance.weight > rule.provenance.weight:
@@ -506,7 +506,7 @@ def _change_rule(
         changes |= reword(tx.engine, record, body)
         changes["provenance"] = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
     if status is Status.ACTIVE:
-        tx.bring_back(replace(record, **{"body": body, **changes}))
+        tx.accepted.add(record.id)
     fresh = tx.update(record, status=status, superseded_by="", valid_to=None, **{"body": body, **changes})
     before = {name: record.body[name] for name in (*_FIELDS, "reach")}
     before |= {"status": str(record.status), "session": record.session, "project": record.project}

@@ -156,15 +156,13 @@ class Tombstones:
 def hold_back(tx: Transaction, record: Record, key: str) -> Record:
     """Return a record as it may be put: a deleted memory that would be active again becomes a candidate.
 
-    A person who states it again, or changes another memory to it, brings it back. `key` is what its tombstone knows.
+    A person who states or accepts it, or changes another memory to it, brings it back. `key` is what its tombstone
+    knows.
     """
+    if record.kind not in GUARDED or record.status is not Status.ACTIVE:
+        return record
     before = tx.find(record.id) if tx.is_changed(record.id) else tx.read_stored(record.id)
-    is_as_before = before and (before.status, before.text, before.project) == (
-        record.status,
-        record.text,
-        record.project,
-    )
-    if record.kind not in GUARDED or record.status is not Status.ACTIVE or is_as_before:
+    if before and (before.status, before.text, before.project) == (record.status, record.text, record.project):
         return record
     same, like = tx.tombstones.find(tx, record, key)
     metadata = record.body.get("metadata", {})
@@ -172,7 +170,7 @@ def hold_back(tx: Transaction, record: Record, key: str) -> Record:
     # What was said before the deletion does not take it back.
     stated = record.valid_from if record.version == 1 else None
     is_old = stated and any(stated < stone.updated_at for stone in (*same, *like))
-    if record.provenance.origin is Origin.USER and not is_old:
+    if record.id in tx.accepted or (record.provenance.origin is Origin.USER and not is_old):
         for stone in same:
             tx.update(stone, status=Status.RETIRED)
     elif same or like:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from itertools import chain
 from typing import Any, TypeVar
 
 from ..errors import BusyError, ConflictError, EmbedderMismatchError, ScopeError
@@ -51,6 +50,7 @@ class Transaction:
         self.engine = engine
         self.is_erasing = False  # Then no former values are stored: they are what is erased.
         self.reverts = ""  # The change that this one takes back.
+        self.accepted: set[str] = set()  # Ids of records that a person makes active, even if they were deleted.
         self.erased: list[Record] = []  # What the caller erases once this is stored.
         # Ids of new records by the words that find them: the store cannot find them yet.
         self.unindexed: dict[tuple[str, ...], list[str]] = {}
@@ -216,11 +216,6 @@ class Transaction:
             if marker is not None and not self.is_changed(marker.id):
                 self.engine.tombstones[project] = marker.version, tombstones
         return tombstones
-
-    def bring_back(self, record: Record) -> None:
-        """Retire the tombstones that hold a record back, because a person makes it active."""
-        for stone in chain(*self.tombstones.find(self, record, key_of_deleted(record))):
-            self.update(stone, status=Status.RETIRED)
 
     def read_salts(self) -> list[str]:
         """Return the salts of the tombstones held, the store's own first; none before anything was deleted."""
