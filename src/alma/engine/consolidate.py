@@ -210,8 +210,9 @@ def _plan_merges(engine: Engine, judged: Sequence[Judged], *, is_read: bool) -> 
     """Return the records of each merge, the survivor first, and the merges that are refused."""
     clusters: dict[str, list[Record]] = {}
     verdicts = {frozenset(_ids(pair)): relation.verdict for pair, relation in judged}
+    least = _SURE if is_read else _SAME.probability
     for pair, relation in judged:
-        if relation.is_same and relation.probability >= _SURE and place_of(pair[0]) == place_of(pair[1]):
+        if relation.is_same and relation.probability >= least and place_of(pair[0]) == place_of(pair[1]):
             joined = {one.id: one for end in pair for one in clusters.get(end.id, [end])}
             clusters |= {id: list(joined.values()) for id in joined}
     tx, merges, refused, moved = Transaction(engine), list[list[Record]](), list[Merge](), set[str]()
