@@ -49,7 +49,7 @@ class TestFigures:
         assert score.recall >= max(recall, baseline.recall)
 
     @pytest.mark.slow
-    @pytest.mark.parametrize(("part", "precision", "recall"), [("development", 0.9, 0.8), ("held_out", 0.88, 0.65)])
+    @pytest.mark.parametrize(("part", "precision", "recall"), [("development", 0.87, 0.8), ("held_out", 0.87, 0.65)])
     def test_words_and_meaning(self, part: str, precision: float, recall: float) -> None:
         embedder = embedders.create("auto", dim=None, options={})
         if embedder is None:
