@@ -371,7 +371,7 @@ BY_OPERATION = {
         """record_usage record_feedback create_work_item get_next_item update_progress claim_work_item release_work_item
         archive_finished delete_work_item log_progress start_session update_session end_session initialize update_run
         checkpoint cleanup_checkpoints link_artifact create_domain use_domain delete_domain merge_entities
-        export_rules deliver_events retry_deliveries""".split(),
+        export_rules deliver_events retry_deliveries test_webhooks""".split(),
         HARMLESS,
     ),
 }  # fmt: skip

@@ -349,7 +349,7 @@ def retry_deliveries(
     return _describe_deliveries(alma.engine, write(alma.engine, step))
 
 
-@operation(Effect.READS, idempotent=False, for_models=False)
+@operation(Effect.CHANGES, for_models=False)
 def test_webhooks(alma: ALMA) -> list[Delivery]:
     """Send a signed test event to each configured webhook."""
     tests = []

@@ -46,7 +46,7 @@ def test_the_older_fact_ends_when_the_newer_begins(alma: ALMA, tell: Tell) -> No
     [ended] = alma.engine.store.get([old.id])
     assert (ended.status, ended.superseded_by, ended.valid_to) == ("superseded", new.id, new.created_at)
     assert facts_of(alma) == ["The deploy window is 8 to 18"]
-    [line] = alma.history(old.id)
+    [_, line] = alma.history(old.id)
     assert line["verb"] == "superseded"
     assert "8 to 18" in line["why"]
 

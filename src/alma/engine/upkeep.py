@@ -19,6 +19,7 @@ from .admit import embed_records
 from .context import Engine
 from .transaction import EMBEDDER_MARKER, find_embedder_marker, make_embedder_marker, split_batches
 
+_BATCH = 256
 MUTE: dict[str, Any] = {"vectors": (), "embedder": ""}
 
 Progress = Callable[[int, int], None]
@@ -44,7 +45,7 @@ def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
     before: list[str] = []
     while (todo := find_stale(engine)) and todo != before:
         done = 0
-        for ids in split_batches(todo):
+        for ids in split_batches(todo, _BATCH):
             stale = [one for one in engine.store.get(ids) if _is_stale(engine, one)]
             fresh = embed_records(engine, [replace(one, **MUTE, version=one.version + 1) for one in stale])
             # Not through a transaction, which would refuse the vectors of another embedder.
