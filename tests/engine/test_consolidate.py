@@ -426,3 +426,12 @@ def test_a_lesson_that_was_deleted_does_not_come_back_by_a_merge(embedder: Local
     done = alma.consolidate()
     assert (done.merged, [one.losses for one in done.refused]) == ((), [("a person deleted a lesson",)])
     assert alma.list("heuristic") == []
+
+
+def test_deleting_the_survivor_deletes_what_was_merged_into_it() -> None:
+    alma = open_memory(None, WORDINGS[:2])
+    [merge] = alma.consolidate().merged
+    alma.delete(merge.survivor)
+    assert alma.list("domain_knowledge", status=None) == []
+    for wording in WORDINGS[:2]:
+        assert alma.add_domain_knowledge("dev", "ops", wording, source="agent").status == "candidate"

@@ -48,6 +48,10 @@ def erase_memory(engine: Engine, record: Record) -> None:
 
     Killed at any moment, the same call finishes the work.
     """
+    # What was merged into it says the same.
+    for source in engine.store.get(list(record.body.get("counted", ()))):
+        if source.superseded_by == record.id:
+            erase_memory(engine, source)
     write(engine, lambda tx: _bury(tx, record))
     engine.store.delete(_find_remains(Transaction(engine), record))
 
