@@ -594,6 +594,8 @@ class ALMA(Closeable):
         Notes:
             Undoing is a change of its own: pass its id to `revert` to redo.
         """
+        if memory_id is not None:
+            edit.find_memory(self.engine, memory_id)
         return past.undo_last(self.engine, memory_id, dry_run=dry_run)
 
     @operation(Effect.CHANGES, for_models=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -294,3 +295,80 @@ def test_bisecting_finds_the_change(count: int) -> None:
 def test_bad_calls_say_what_is_wrong(call: Callable[[ALMA], object], message: str) -> None:
     with pytest.raises((NotFoundError, ValidationError), match=message):
         call(open_memory())
+
+
+def count_results(alma: ALMA) -> list[tuple[int, int]]:
+    return [(one.success_count, one.occurrence_count) for one in alma.list(Heuristic)]
+
+
+def learn(alma: ALMA, times: int = 1) -> None:
+    for _ in range(times):
+        alma.learn("dev", TASKS[0], "success", STRATEGIES[0])
+
+
+def test_outcomes_that_were_taken_back_do_not_count() -> None:
+    alma = open_memory()
+    learn(alma)
+    alma.undo()
+    learn(alma, 2)
+    assert count_results(alma) == []
+    learn(alma)
+    assert count_results(alma) == [(3, 3)]
+
+
+def test_a_change_is_taken_back_once() -> None:
+    alma = open_memory()
+    learn(alma, 5)
+    change = alma.undo().change
+    with pytest.raises(ValidationError, match="already taken back"):
+        alma.revert(change)
+    assert count_results(alma) == [(4, 4)]
+
+
+def test_taking_back_the_learning_of_a_deleted_outcome_does_not_count_it_twice() -> None:
+    alma = open_memory()
+    learn(alma, 6)
+    alma.delete(alma.list("outcome")[0].id)
+    assert count_results(alma) == [(5, 5)]
+    alma.undo()
+    assert count_results(alma)[0][1] == len(alma.list("outcome"))
+
+
+def test_undo_after_redo_takes_back_the_same_change() -> None:
+    alma = open_memory()
+    fact = alma.add_domain_knowledge("dev", "deployment", FACTS[0])
+    alma.update(fact.id, fact="The deploy window is 8 to 18 h")
+    undone = alma.undo()
+    alma.revert(undone.undo)
+    alma.undo()
+    assert alma.get(fact.id).fact == FACTS[0]  # type: ignore[attr-defined]
+    assert alma.get(fact.id).status == "active"
+
+
+@pytest.mark.parametrize("error", ["Traceback:\n  Quux line 3\nValueError", "Quux  two spaces ", "Quux " * 80])
+def test_words_of_a_deleted_error_are_in_no_former_value(error: str) -> None:
+    alma = open_memory()
+    for text in ("boom", error, "boom again"):
+        alma.learn("dev", TASKS[0], "failure", STRATEGIES[0], error_message=text)
+    [outcome] = [one for one in alma.list("outcome") if "Quux" in str(one)]
+    alma.delete(outcome.id)
+    assert "Quux" not in repr(list(alma.engine.store._records.values()))  # type: ignore[attr-defined]
+
+
+def test_a_caller_without_approval_takes_back_only_its_own_changes() -> None:
+    alma = open_memory()
+    fact = alma.add_domain_knowledge("dev", "deployment", FACTS[0], source="agent")
+    alma.record_feedback(fact.id, signal="thumbs_down")
+    person = alma.engine
+    alma.engine = replace(person, may_approve=False, actor="mcp")
+    with pytest.raises(ScopeError, match="made by somebody else"):
+        alma.undo()
+    other = alma.add_domain_knowledge("dev", "deployment", FACTS[1], source="agent")
+    alma.undo()
+    assert alma.get(other.id).status == "retired"
+
+
+def test_the_first_change_can_be_found() -> None:
+    alma = ALMA(MemoryStore(), HashEmbedder(64))
+    fact = alma.add_domain_knowledge("dev", "deployment", FACTS[0])
+    assert alma.bisect("When is the deploy window?", "dev", shows="9 to 17").gained == (fact.id,)

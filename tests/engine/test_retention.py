@@ -231,7 +231,7 @@ class TestNotes:
         clock.pass_days(40)
         assert alma.upkeep().counts["notes"] == 0
         alma.engine = replace(alma.engine, settings=Settings(upkeep=UpkeepSettings(history_days=30)))
-        assert alma.upkeep().counts["notes"] == 2
+        assert alma.upkeep().counts["notes"] == 1
         assert [one["verb"] for one in alma.history(fact)] == ["created", "edited"]
 
     def test_zero_days_keep_notes(self, open_alma: Opener, clock: Any) -> None:

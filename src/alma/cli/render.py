@@ -88,6 +88,8 @@ EMPTY = {
     "folders": "No trusted folders. Trust one with `alma trust`.",
     "tokens": "No tokens yet. Create one with `alma token add`; the first `alma serve` creates one too.",
     "rules": "No rules yet. Add one with `alma add rule`.",
+    "authors": "No memory holds this text.",
+    "differences": "No memory differs.",
     "runs": "No runs. Start one with `alma workflow start`.",
     "checkpoints": "No checkpoints. Save one with `alma workflow checkpoint`.",
     "artifacts": "No artifacts. Add one with `alma workflow link`.",

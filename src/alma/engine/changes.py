@@ -195,14 +195,19 @@ def check_changeset(body: Mapping[str, Any]) -> None:
             replace(blank, **restore_fields(blank, was))
 
 
-def strip_changeset(body: Mapping[str, Any], erased: Collection[str], texts: Collection[str]) -> dict[str, Any]:
-    """Return the body of a changeset without erased records, and without former texts that hold one of `texts`."""
+def strip_changeset(
+    body: Mapping[str, Any], erased: Collection[str], texts: Collection[str], related: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return the body of a changeset without erased records, and without former texts that hold one of `texts`.
+
+    `related` are records that are worded after the erased one, so that none of their former texts stays.
+    """
     stripped = {}
     for id, was in body["was"].items():
         if id in erased:
             continue
         former = json.dumps(was.get("body", ""), ensure_ascii=False) if was else ""
-        if any(json.dumps(text, ensure_ascii=False)[1:-1] in former for text in texts):
+        if was and (id in related or any(json.dumps(text, ensure_ascii=False)[1:-1] in former for text in texts)):
             was = {name: value for name, value in was.items() if name != "body"}
         stripped[id] = was
     return {**body, "was": stripped}

@@ -95,7 +95,7 @@ def reconcile(
     for pair, relation in answers:
         (older, newer), is_opposed = pair, relation.verdict in OPPOSED and pair[0].kind in FIELDS
         # Nobody ends what is trusted more, and no agent what only another one reads.
-        is_own = place_of(older) == place_of(newer)
+        is_own = place_of(older) == place_of(newer) and (engine.may_approve or not older.provenance.is_persons)
         can_end = (
             reader and is_own and relation.probability >= _SURE and older.provenance.weight <= newer.provenance.weight
         )
@@ -351,7 +351,7 @@ def _absorb(tx: Transaction, kept: Record, source: Record) -> None:
     fresh = tx.update(kept, body=body, evidence=evidence, tags=tags, provenance=origin, updated_at=updated_at)
     tx.add_history(fresh, "merged", f"{source.id} was merged into it")
     why = f"merged into {kept.id}: {read_words(kept) if kept.kind in FIELDS else strategy_of(kept.body)}"
-    tx.supersede(source, fresh, why, stated_at(kept), "merged", updated_at=source.updated_at)
+    tx.supersede(source, fresh, why, verb="merged", updated_at=source.updated_at)
 
 
 def add_evidence(evidence: Evidence, other: Evidence, counted: Evidence = NONE) -> Evidence:

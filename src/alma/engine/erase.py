@@ -18,7 +18,7 @@ from ..ports import Vacuumable
 from ..text import fingerprint
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType, Result
 from ..types.query import Where
-from ..types.record import Evidence, Origin, Record, Status
+from ..types.record import NONE, Evidence, Origin, Record, Status
 from .admit import author_of, make_record, place_of, reword
 from .changes import CHANGESET, strip_changeset
 from .context import Engine
@@ -148,7 +148,7 @@ def _strip_changesets(tx: Transaction, record: Record) -> None:
     related = [group.id, *(lesson_id(group, kind) for kind in LESSONS)] if group else []
     texts = {text for text in (record.text, *map(str, record.body.values())) if len(text) >= _LEAST_TEXT}
     for changeset in _find_changesets(tx, [record.id, *related]):
-        body = strip_changeset(changeset.body, [record.id], texts)
+        body = strip_changeset(changeset.body, [record.id], texts, related)
         links = tuple(id for id in changeset.links if id != record.id)
         if links and (body, links) != (changeset.body, changeset.links):
             tx.update(changeset, body=body, links=links, updated_at=changeset.updated_at)
@@ -206,7 +206,15 @@ def _find_sources(tx: Transaction, group: Record) -> list[Record]:
     linked = tx.scan(Where(kinds=kinds, projects={tx.engine.project}, linked={group.id}))
     # One that is about to be erased by another call gives nothing any more.
     deleted = tx.find_deleted(one.id for one in linked)
-    words = [one for one in linked if one.kind == MemoryType.OUTCOME or one.provenance.origin is not Origin.OUTCOME]
+    words = [
+        one
+        for one in linked
+        if (
+            one.status is not Status.RETIRED
+            if one.kind == MemoryType.OUTCOME
+            else one.provenance.origin is not Origin.OUTCOME
+        )
+    ]
     # Outcomes that were relinked in this transaction come last in the scan.
     return sorted((one for one in reversed(words) if one.id not in deleted), key=lambda one: one.created_at)
 
@@ -216,8 +224,8 @@ def recount_group(tx: Transaction, group_id: str) -> None:
     for group in tx.get([group_id]):
         sources = [one for one in _find_sources(tx, group) if one.status is not Status.CANDIDATE]
         count = sum(one.kind == MemoryType.OUTCOME for one in sources)
-        if group.kind == "strategy" and count and count != group.evidence.results:
-            group = _rebuild_group(tx, group, sources)
+        if group.kind == "strategy" and count != group.evidence.results:
+            group = _rebuild_group(tx, group, sources) if sources else tx.update(group, evidence=NONE)
             settle_lessons(tx, group, group, tx.engine.clock())
 
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from ..errors import NotFoundError, ScopeError, ValidationError
 from ..text import normalise
 from ..types.kinds import EVERYWHERE, MEMORY_KINDS, MemoryType
 from ..types.query import Where
-from ..types.record import CODECS, LIVE, Origin, Record, Status
+from ..types.record import CODECS, LIVE, NONE, Origin, Record, Status
 from ..types.slice import MemorySlice
-from .changes import CHANGESET, restore_fields, reword_past
+from .changes import ACTOR, CHANGESET, TRACKED, restore_fields, reword_past
 from .context import Engine
 from .edit import is_own
 from .episodes import find_turns
+from .erase import recount_group
 from .past import look_back
 from .retrieve.pipeline import choose_memories
 from .retrieve.request import Request, prepare
@@ -28,7 +30,7 @@ from .search import by_words
 from .transaction import LESSONS, Transaction, write
 
 _UNFILTERED = {"evidence", "updated_at"}
-_INSTANT = timedelta(microseconds=1)
+_INSTANT, _LONG = timedelta(microseconds=1), timedelta(hours=1)
 _MAX_BLAMED = 5
 _COUNTED = "counted"
 _WORDS = ("rule", "trigger", "fact", "preference", "condition", "strategy", "pattern", "title")
@@ -151,7 +153,7 @@ def find_authors(engine: Engine, text: str, limit: int = _MAX_BLAMED) -> list[tu
     wanted, projects = normalise(text), {engine.project, EVERYWHERE}
     where = Where(kinds=MEMORY_KINDS, projects=projects)
     records = engine.store.get([hit.id for hit in by_words(engine.store, text, where, 20 * limit)])
-    holding = [one for one in records if wanted in normalise(one.text)] or records[:1]
+    holding = [one for one in records if wanted in normalise(one.text)]
     holding.sort(key=lambda one: one.status not in LIVE)
     authors = []
     for record in holding[:limit]:
@@ -176,6 +178,8 @@ def find_authors(engine: Engine, text: str, limit: int = _MAX_BLAMED) -> list[tu
 
 def list_differences(engine: Engine, since: datetime, until: datetime | None = None) -> list[Difference]:
     """Return how the memories of a project differ between two times, or from then to now."""
+    if until is not None and since >= until:
+        raise ValidationError(f"since ({since.isoformat()}) must be before until ({until.isoformat()})")
     end = {} if until is None else {"created_to": until + _INSTANT}
     changesets = _scan_changesets(engine, created_from=since + _INSTANT, **end)
     ids = dict.fromkeys(id for one in changesets for id in one.body["was"])
@@ -226,11 +230,13 @@ def undo_last(engine: Engine, memory_id: str | None = None, *, dry_run: bool = F
     """Take back the newest change of a project or of one memory that was not taken back yet."""
     linked = None if memory_id is None else {memory_id}
     newest = engine.store.scan(Where(kinds={CHANGESET}, projects={engine.project, EVERYWHERE}, linked=linked))
-    reverted: set[str] = set()
     for one in newest:
-        if reverts := one.body.get("reverts"):
-            reverted.add(reverts)
-        elif one.key not in reverted:
+        if one.body.get("reverts") or one.body.get("undone"):
+            continue
+        tx = Transaction(engine)
+        _revert(tx, _find_change(engine, one.key))
+        # A change of memories that were deleted since has nothing to take back.
+        if any(record.kind in TRACKED for record in tx.changed):
             return revert_change(engine, one.key, dry_run=dry_run)
     raise NotFoundError("there is no change to undo; `alma history ID` lists the changes of a memory")
 
@@ -241,35 +247,56 @@ def revert_change(engine: Engine, change: str, *, dry_run: bool = False) -> Reve
     Counts are taken back after later changes, too. A text or status that was changed again since is not overwritten:
     then nothing is taken back, and the error names the later change.
     """
-    changesets = _find_change(engine, change)
-    key, first = changesets[0].key, changesets[0]
-
-    def step(tx: Transaction) -> list[Difference]:
-        tx.reverts = key
-        ids = [id for one in changesets for id in one.body["was"]]
-        before = tx.get(ids)
-        for record in before:
-            if not engine.may_approve and record.provenance.is_persons:
-                raise ScopeError(f"memory {record.id!r} was stated by a person, and only a person may take that back")
-        was = {id: value for one in changesets for id, value in one.body["was"].items()}
-        after = [_revert_record(tx, record, was[record.id], first) for record in before]
-        return _compare_states(before, after)
-
+    ids = _find_change(engine, change)
     if dry_run:
-        return RevertedChange(key, "", first.created_at, first.body["call"], tuple(step(Transaction(engine))))
-    memories = write(engine, step)
-    where = Where(kinds={CHANGESET}, projects={engine.project, EVERYWHERE}, fields={"reverts": key})
+        return _revert(Transaction(engine), ids)
+    done = write(engine, partial(_revert, ids=ids))
+    where = Where(kinds={CHANGESET}, projects={engine.project, EVERYWHERE}, fields={"reverts": done.change})
     undo = next((one.key for one in engine.store.scan(where, 1)), "")
-    return RevertedChange(key, undo, first.created_at, first.body["call"], tuple(memories))
+    return replace(done, undo=undo)
 
 
-def _find_change(engine: Engine, change: str) -> list[Record]:
+def _find_change(engine: Engine, change: str) -> list[str]:
+    """Return the ids of the changesets of a change."""
     changeset = next(iter(engine.store.get([change])), None)
     projects = {engine.project, EVERYWHERE}
     if changeset is None or changeset.kind != CHANGESET or changeset.project not in projects:
         raise NotFoundError(f"there is no change {change!r}; `alma history ID` lists the changes of a memory")
     # A change of this project may reach rules of all projects, not other projects.
-    return _scan_changesets(engine, keys={changeset.key})
+    return [one.id for one in _scan_changesets(engine, keys={changeset.key})]
+
+
+def _revert(tx: Transaction, ids: Sequence[str]) -> RevertedChange:
+    # The changesets are changed as well, so that of two callers at once one starts again and is refused.
+    engine, changesets = tx.engine, tx.get(ids)
+    first = changesets[0]
+    key = tx.reverts = first.key
+    if first.body.get("undone"):
+        raise ValidationError(f"the change {key} was already taken back")
+    if not engine.may_approve and first.body["by"] != (engine.actor or ACTOR.get()):
+        raise ScopeError(f"the change {key} was made by somebody else, and only a person may take it back")
+    was = {id: value for one in changesets for id, value in one.body["was"].items()}
+    before = tx.get(was)
+    for record in before:
+        if not engine.may_approve and record.provenance.is_persons:
+            raise ScopeError(f"memory {record.id!r} was stated by a person, and only a person may take that back")
+    after = [_revert_record(tx, record, was[record.id], first) for record in before]
+    groups = {one.id for one in after if one.kind == "strategy"}
+    groups |= {one.links[0] for one in after if one.kind == MemoryType.OUTCOME and one.links}
+    for group in sorted(groups):
+        recount_group(tx, group)
+    _mark_undone(tx, changesets)
+    memories = _compare_states(before, tx.get(was))
+    return RevertedChange(key, "", first.created_at, first.body["call"], tuple(memories))
+
+
+def _mark_undone(tx: Transaction, changesets: Sequence[Record]) -> None:
+    """Mark a change as taken back; if it took back another one, that one holds again."""
+    for one in changesets:
+        tx.update(one, body={**one.body, "undone": True}, updated_at=one.updated_at)
+    for original in tx.get([str(changesets[0].body.get("reverts", ""))]):
+        for one in tx.scan(Where(kinds={CHANGESET}, keys={original.key})):
+            tx.update(one, body={**one.body, "undone": False}, updated_at=one.updated_at)
 
 
 def _revert_record(tx: Transaction, record: Record, was: Mapping[str, Any] | None, changeset: Record) -> Record:
@@ -283,7 +310,13 @@ def _revert_record(tx: Transaction, record: Record, was: Mapping[str, Any] | Non
             return record
         for turn in find_turns(tx, record) if record.kind == MemoryType.EPISODE else ():
             tx.update(turn, status=Status.RETIRED)
-        fresh = tx.update(record, status=status)
+        # A group without results is used again by the next outcome; a pair that was set apart is not compared again.
+        changes: dict[str, Any] = {"status": status}
+        if record.kind == "strategy":
+            changes = {"evidence": NONE}
+        elif record.kind == "comparison":
+            changes = {"body": {**record.body, "decision": "undone"}, "tags": ()}
+        fresh = tx.update(record, **changes)
     else:
         fields = restore_fields(record, was)
         if _has_later_change(tx, record, was, changeset):
@@ -336,12 +369,15 @@ def find_turning_point(
     moments = sorted({one.created_at for one in changesets})
     if not moments:
         raise NotFoundError("nothing changed in this period")
+    before_all = Where(kinds={CHANGESET}, projects={engine.project, EVERYWHERE}, created_to=moments[0])
+    earlier = next((one.created_at for one in engine.store.scan(before_all, 1)), None)
     answers: dict[int, MemorySlice] = {}
 
     def ask(number: int) -> MemorySlice:
         """Return what is shown after the change of this number; -1: before the first."""
         if number not in answers:
-            moment = moments[number] if number >= 0 else moments[0] - _INSTANT
+            # The first memory is a little older than the change that stored it.
+            moment = moments[number] if number >= 0 else earlier or moments[0] - _LONG
             answers[number] = choose_memories(prepare(look_back(engine, moment), request))
         return answers[number]
 

@@ -149,7 +149,7 @@ def prune_notes(run: UpkeepRun) -> list[str]:
     before = run.now - timedelta(days=settings.history_days)
     changesets = scan_records(engine, CHANGESET, created_to=before) if settings.history_days else []
     expired = [note.id for note in notes if note.id not in needed]
-    expired += [one.id for one in changesets if REWRITTEN not in one.tags]
+    expired += [one.id for one in changesets if REWRITTEN not in one.tags and None not in one.body["was"].values()]
     deleted = expired if run.dry_run else []
     for ids in run.split(expired):
         engine.store.delete(ids)

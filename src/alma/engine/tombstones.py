@@ -170,7 +170,7 @@ def hold_back(tx: Transaction, record: Record, key: str) -> Record:
     # What was said before the deletion does not take it back.
     stated = record.valid_from if record.version == 1 else None
     is_old = stated and any(stated < stone.updated_at for stone in (*same, *like))
-    if record.id in tx.accepted or (record.provenance.origin is Origin.USER and not is_old):
+    if record.id in tx.accepted or (record.provenance.origin is Origin.USER and not is_old and not tx.reverts):
         for stone in same:
             tx.update(stone, status=Status.RETIRED)
     elif same or like:
