@@ -38,7 +38,7 @@ _LEAST_WORDS, _MOST_WORDS = 4, 20  # A shorter text is one feature; of a longer 
 _DRAWN = 8 * _MEANING_BITS  # Each bit of a meaning compares four dimensions with four others.
 _NUMBER = re.compile(r"\d+(?:[.:]\d+)*")
 _SPELLED = dict(zip("two three four five six seven eight nine ten eleven twelve".split(), range(2, 13), strict=True))
-_LITERAL = re.compile(r"(?<![\w-])-{1,2}[A-Za-z][\w-]*|\w+(?:[./_@\\]\w+)+")
+_LITERAL = re.compile(r"(?<![\w-])-{1,2}[A-Za-z][\w-]*|[^\W_]+(?:[./_@\\][^\W_]+)+")
 _NAME = re.compile(r"((?:^|[.!?:;\n])\s*)?\b([^\W\d_a-z][^\W_]*|[a-z]+[A-Z][^\W_]*)")
 _NEGATION = re.compile(
     r"\b(?:no|not|never|none|neither|nor|without|cannot|avoid|stop|\w+n['’]t|nicht|kein\w*|nie|ohne|pas|jamais|sans"
