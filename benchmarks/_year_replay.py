@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import groupby
@@ -15,6 +15,7 @@ from typing import Any
 
 from alma import ALMA
 from alma.engine.consolidate import reconcile
+from alma.errors import NotFoundError
 from alma.reading.port import UNSURE, Comparer, Pair, Relation, Verdict
 from alma.text import normalise
 from alma.types.kinds import AntiPattern, FeedbackSignal, Heuristic, Memory
@@ -267,7 +268,9 @@ class YearReplay:
             truth = (event.truth, f"{event.agent}/{event.user}")
             for id in [id for id, known in self.ledger.stated.items() if known == truth]:
                 if id not in self.ledger.deleted and self.alma.get(id).status in ("active", "candidate"):
-                    self.alma.delete(id)
+                    # Deleting a memory deletes what was merged into it.
+                    with suppress(NotFoundError):
+                        self.alma.delete(id)
                     self.ledger.deleted.add(id)
             self.ledger.deleted_meanings[truth] = self.ledger.texts.pop(truth, set())
 
