@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import groupby
@@ -267,10 +267,12 @@ class YearReplay:
         for event in events:
             truth = (event.truth, f"{event.agent}/{event.user}")
             for id in [id for id, known in self.ledger.stated.items() if known == truth]:
-                if id not in self.ledger.deleted and self.alma.get(id).status in ("active", "candidate"):
-                    # Deleting a memory deletes what was merged into it.
-                    with suppress(NotFoundError):
+                try:
+                    if self.alma.get(id).status in ("active", "candidate"):
                         self.alma.delete(id)
+                        self.ledger.deleted.add(id)
+                except NotFoundError:
+                    # Deleting a memory deletes what was merged into it.
                     self.ledger.deleted.add(id)
             self.ledger.deleted_meanings[truth] = self.ledger.texts.pop(truth, set())
 

@@ -107,7 +107,8 @@ def _lessons(alma: ALMA, texts: Texts, outcomes: int) -> None:
 
 
 def _count(alma: ALMA) -> int:
-    return sum(1 for _ in alma.engine.store.scan(Where(projects={_PROJECT})))
+    records = alma.engine.store.scan(Where(projects={_PROJECT}))
+    return sum(one.kind != "changeset" for one in records)
 
 
 def repository(folder: Path) -> bool:
