@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import datetime
@@ -39,24 +39,23 @@ _DERIVED = ("said", "next")
 Was = Mapping[str, Any]
 
 
-@contextmanager
-def name_call(name: str) -> Iterator[None]:
+def name_call(name: str) -> AbstractContextManager[None]:
     """Let the changesets of all writes inside bear the name of an operation; the outermost counts."""
-    token = CALL.set(CALL.get() or name)
-    try:
-        yield
-    finally:
-        CALL.reset(token)
+    return _set_within(CALL, CALL.get() or name)
+
+
+def act_as(actor: str) -> AbstractContextManager[None]:
+    """Let the changesets of all writes inside bear the name of an interface or of a token."""
+    return _set_within(ACTOR, actor)
 
 
 @contextmanager
-def act_as(actor: str) -> Iterator[None]:
-    """Let the changesets of all writes inside bear the name of an interface or of a token."""
-    token = ACTOR.set(actor)
+def _set_within(variable: ContextVar[str], value: str) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        ACTOR.reset(token)
+        variable.reset(token)
 
 
 def make_changesets(tx: Transaction, reverts: str = "") -> list[Record]:

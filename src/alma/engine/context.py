@@ -241,7 +241,7 @@ class Engine:
     tombstones: dict[str, tuple[int, Tombstones]] = field(default_factory=dict)
     # Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active.
     may_approve: bool = True
-    actor: str = ""  # Who changes memories here, such as upkeep; empty: whoever calls (`changes.act_as`).
+    actor: str = ""  # Recorded as the author of changes, such as upkeep. If empty, `changes.act_as` names the caller.
 
     def may_activate(self, record: Record) -> bool:
         """Return whether this caller may make a record active."""

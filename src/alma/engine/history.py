@@ -6,7 +6,7 @@ which can be taken back in turn. Records that the change made are retired, not d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -420,12 +420,8 @@ def _describe_turning(
         if revision.change in keys
     ]
     shown: list[dict[str, Any]] = [{one.id: one for one in some} for some in (before, after)]
-    gained, lost = (_list_missing_ids(shown[first], shown[1 - first]) for first in (1, 0))
+    gained, lost = ([id for id in shown[first] if id not in shown[1 - first]] for first in (1, 0))
     body = own[0].body
     return TurningPoint(
         own[0].key, moment, body["call"], body["by"], tuple(revisions), tuple(gained), tuple(lost), retrievals
     )
-
-
-def _list_missing_ids(some: Collection[str], others: Collection[str]) -> list[str]:
-    return [id for id in some if id not in others]
