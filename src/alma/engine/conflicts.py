@@ -130,7 +130,9 @@ def resolve_conflict(engine: Engine, conflict_id: str, keep: str, older_scope: s
     def step(tx: Transaction) -> list[Record]:
         matching = [one for one in list_conflicts(engine) if one.id.startswith(conflict_id)]
         if len(matching) != 1:
-            raise NotFoundError(f"{conflict_id!r} is the id of {len(matching)} conflicts; list them: `alma conflicts`")
+            raise NotFoundError(
+                f"{len(matching) or 'no'} conflicts begin with {conflict_id!r}; list them: `alma conflicts`"
+            )
         comparison, older, newer = tx.get([one.id for one in (matching[0], matching[0].older, matching[0].newer)])
         relation = Relation(Verdict(comparison.body["verdict"]), comparison.body["probability"])
         put_comparison(tx, (older, newer), relation, comparison.provenance.origin, keep, engine.actor or "person")
