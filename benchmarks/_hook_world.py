@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from alma.engine.rules import AGENT, dress_rule
+from alma.engine.rule_lines import dress_rule
+from alma.engine.rules import AGENT
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import KINDS
 from alma.types.record import Record, new_id

@@ -15,11 +15,15 @@ from typing import Any, NoReturn
 
 from alma import __version__
 from alma.errors import ALMAError, ValidationError, unknown
+from alma.hooks.hosts import HOSTS
 from alma.hooks.inject import UnreadableStoreError
 from alma.hooks.paths import DEFAULTS, NoHomeError
 
 COMMANDS = {
-    "install": ("install.install", "install the plugin in Claude Code; shows all changes and asks first"),
+    "install": (
+        "install.install",
+        "install the plugin in Claude Code or another agent; shows all changes and asks first",
+    ),
     "uninstall": ("install.install", "remove the plugin; learned rules stay unless you pass --purge"),
     "update": ("install.install", "update the installed plugin to this version"),
     "doctor": ("install.doctor", "check the installation: a test correction is recorded, learned and shown again"),
@@ -35,6 +39,10 @@ COMMANDS = {
     "forget": ("rules.forget", "archive a rule so that it is no longer shown; with --everything, erase it"),
     "project": ("data.project", "show the project of this folder; share rules with another project or stay separate"),
     "status": ("data.status", "show what is stored for this project and whether it is learning"),
+    "dashboard": (
+        "dashboard.open_dashboard",
+        "open the dashboard in a browser: rules, sessions and what waits",
+    ),
     "usage": ("data.usage", "show the model calls by day"),
     "pause": ("data.pause", "stop recording sessions and showing rules in this project"),
     "resume": ("data.pause", "record sessions and show rules again"),
@@ -55,6 +63,8 @@ COMMANDS = {
 """Each command: the function that runs it, and its help."""
 
 _ALL = " ".join(COMMANDS)
+_ERASING = ("forget", "clear-all", "edit", "review", "restore")
+"""After these, files in which agents read rules may contain one that is gone."""
 _WITHOUT_PROJECT = ("install", "uninstall", "update", "project", "usage", "config")
 _RULE = "an id, the end of one (4 characters or more), or words of the rule"
 OPTIONS = (
@@ -66,9 +76,20 @@ OPTIONS = (
     ),
     # It has no effect on these commands.
     (" ".join(_WITHOUT_PROJECT), "--project KEY", argparse.SUPPRESS),
+    ("dashboard", "--port N", "port of a server that is started (default 3001; 0 for any free port)"),
+    ("dashboard", "--read-only", "let the browser change nothing"),
+    ("dashboard", "--admin", "let the browser delete memories"),
+    ("dashboard", "--no-open", "print the link instead of opening a browser"),
     ("clear-all", "--everywhere", "erase all projects"),
     ("install uninstall update clear-all", "--yes", "do not ask for confirmation"),
     ("install uninstall update", "--dry-run", "show the changes without making them"),
+    (
+        "install uninstall",
+        "--host NAMES",
+        "the coding agents, separated by commas (default: Claude Code; for uninstall, all installed): "
+        f"{', '.join(HOSTS)}",
+    ),
+    ("install uninstall", "--all", "all coding agents on this machine, or all that are installed"),
     (
         "install",
         "--model",
@@ -152,6 +173,11 @@ class _OneLineParser(argparse.ArgumentParser):
         self.exit(2, f"claude-smart: {message.rstrip('.')}. See {self.prog} --help\n")
 
 
+def _list_options(command: str) -> list[tuple[str, str]]:
+    """Return the notation and the help of each option and argument of a command."""
+    return [(notation, help) for names, notation, help in OPTIONS if command in names.split()]
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     root = _OneLineParser(
@@ -164,9 +190,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command, (_, help) in COMMANDS.items():
         one = commands.add_parser(command, help=help, description=f"{help[0].upper()}{help[1:]}.")
-        for names, notation, meaning in OPTIONS:
-            if command not in names.split():
-                continue
+        for notation, meaning in _list_options(command):
             name, _, value = notation.partition(" " if notation.startswith("--") else ":")
             settings: dict[str, Any] = {"metavar": value.rstrip("*+?"), "type": int if value == "N" else str}
             if not value:
@@ -188,10 +212,8 @@ def separate_note(arguments: Sequence[str]) -> list[str]:
     command, *rest = arguments or [""]
     if command not in ("learn", "tag") or {"-h", "--help"} & set(rest):
         return list(arguments)
-    own, *others = (
-        dict(notation.partition(" ")[::2] for names, notation, _ in OPTIONS if name in names.split())
-        for name in (command, "learn", "edit")
-    )
+    notations = ((notation for notation, _ in _list_options(name)) for name in (command, "learn", "edit"))
+    own, *others = (dict(notation.partition(" ")[::2] for notation in some) for some in notations)
     options, words = [command], iter(rest)
     note: list[str] = []
     for word in words:
@@ -212,11 +234,8 @@ def separate_note(arguments: Sequence[str]) -> list[str]:
 
 def _describe_option(option: str, command: str) -> str:
     """Return the error message for an option that a command does not have, with those that it has."""
-    valid = [
-        notation.split()[0]
-        for names, notation, help in OPTIONS
-        if command in names.split() and notation.startswith("--") and help != argparse.SUPPRESS
-    ]
+    options = [notation for notation, help in _list_options(command) if help != argparse.SUPPRESS]
+    valid = [notation.split()[0] for notation in options if notation.startswith("--")]
     close = get_close_matches(option, valid, 1, 0.75)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     return f"unknown option {option!r}.{hint} Valid: {', '.join(valid)}."
@@ -245,12 +264,11 @@ def _refuse_arguments(root: argparse.ArgumentParser, command: str, extra: Sequen
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Return its exit code; wrong arguments exit with code 2."""
-    root = build_parser()
+    root, arguments = build_parser(), sys.argv[1:] if arguments is None else arguments
     try:
-        words = separate_note(sys.argv[1:] if arguments is None else arguments)
+        words = separate_note(arguments)
     except ValidationError as error:
-        command = (sys.argv[1:] if arguments is None else arguments)[0]
-        root.exit(2, f"claude-smart: {error}. See claude-smart {command} --help\n")
+        root.exit(2, f"claude-smart: {error}. See claude-smart {arguments[0]} --help\n")
     option = words[0].partition("=")[0] if words else ""
     if option in {notation.split()[0] for _, notation, _ in OPTIONS if notation.startswith("--")}:
         command = next((word for word in words if word in COMMANDS), "COMMAND")
@@ -271,6 +289,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run = getattr(importlib.import_module(f"claude_smart.{module}"), function)
         context = open_context(args.json, args.project)
         answer = run(args, context)
+        if args.command in _ERASING:
+            from .aider import refresh_rules
+
+            refresh_rules(context.data_dir)
         if args.json:
             print(json.dumps(answer, indent=2))
         sys.stdout.flush()

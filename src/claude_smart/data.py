@@ -69,9 +69,7 @@ def project(args: Namespace, context: CommandContext) -> Answer:
     """Show the project of this folder, let it share the rules of another project, or keep the two separate."""
     if args.share and args.separate:
         raise ValidationError("pass either --share or --separate, not both")
-    copy = projects.find_copy(
-        context.data_dir, projects.locate_project(context.folder), remember=bool(args.share or args.separate)
-    )
+    copy = context.find_copy(remember=bool(args.share or args.separate))
     if args.share:
         require_person("project --share")
         return _share_project(context, copy, args.share)
@@ -142,12 +140,14 @@ def _share_project(context: CommandContext, copy: projects.WorkingCopy, other: s
 def status(args: Namespace, context: CommandContext) -> Answer:
     """Show what is stored for this project and whether it is learning."""
     # Loaded here: it imports this module.
-    from .install import is_enabled
+    from .install import find_setup, is_enabled, read_receipt
+    from .roundtrip import describe_capture, describe_captures
 
     data_dir, paused = context.data_dir, read_paused(context.data_dir)
     files = list_own_files(data_dir, ".jsonl")
     worker = ask_worker(data_dir, {"op": "status"}, 0.5)
     counts: Counter[str] = Counter()
+    receipt = read_receipt(find_setup(os.environ))
     with context.memory_if_any() as memory:
         if memory is not None:
             engine = memory.engine(context.project)
@@ -159,10 +159,9 @@ def status(args: Namespace, context: CommandContext) -> Answer:
     answer: Answer = {
         "project": context.project,
         "home": data_dir.home,
-        "question": projects.find_copy(
-            data_dir, projects.locate_project(context.folder), remember=False
-        ).similar_project,
-        "installed": is_enabled(context.folder),
+        "question": context.find_copy().similar_project,
+        "installed": is_enabled(context.folder) or bool(receipt.get("hosts")),
+        "hosts": describe_captures(data_dir, receipt),
         "paused": context.project in paused["projects"],
         "paused_everywhere": bool(paused["everywhere"]),
         "rules": {name: counts[name] for name in ("active", "candidate", "put_away")},
@@ -180,14 +179,16 @@ def status(args: Namespace, context: CommandContext) -> Answer:
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
     if learning == "learning" and not answer["installed"]:
         learning = "not learning; install the plugin: claude-smart install"
+    to_review = count_noun(counts["candidate"], "candidate")
     rows = (
         ("project", f"{context.project} ({learning})"),
         ("", answer["question"] and f"may be the same as {answer['question']}; decide: claude-smart project"),
-        ("rules", _describe_counts(answer["rules"])),
+        ("rules", f"{counts['active']} active, {to_review} to review, {counts['put_away']} archived"),
         ("turns", f"{counts['turn']} from {count_noun(counts['episode'], 'session')}"),
         ("journals", f"{len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} not imported yet"),
         ("memory", f"{data_dir.db} ({answer['db_bytes'] // 1000} kB)"),
         ("worker", answer["worker"]),
+        *(("" if place else "agents", describe_capture(*one)) for place, one in enumerate(answer["hosts"].items())),
         *zip(("reader", "", ""), describe_reading(state), strict=False),
         ("", "" if state["reader"] == "local" else _describe_sent()),
         *zip(("server", "", "", ""), describe_sharing(sharing), strict=False),
@@ -199,11 +200,6 @@ def status(args: Namespace, context: CommandContext) -> Answer:
 def _describe_sent() -> str:
     """Return what the model receives, on one line."""
     return f"Claude receives, with secrets redacted: {'; '.join(SENT)}"
-
-
-def _describe_counts(counts: Mapping[str, int]) -> str:
-    waiting = count_noun(counts["candidate"], "candidate")
-    return f"{counts['active']} active, {waiting} to review, {counts['put_away']} archived"
 
 
 def describe_reading(state: Mapping[str, Any]) -> list[str]:
@@ -307,6 +303,7 @@ _SETTINGS = {
     "journal_days": "days to keep a journal after it is imported",
     "episode_days": "days to keep recorded turns; rules learned from them are kept",
     "upkeep_hours": "hours between two runs of upkeep, which archives unused memories; 0 switches it off",
+    "programs": "on: learn from headless runs and SDK programs too, not only from your own sessions",
     "server": "share rules with a team: the URL of its `alma serve`, or off; CLAUDE_SMART_SERVER overrides it",
     "server_projects": "the projects to share: patterns of their keys, separated by spaces",
     "server_insecure": "on: send the token without TLS to a server that is not on this machine",
@@ -322,6 +319,8 @@ def config(args: Namespace, context: CommandContext) -> Answer:
     if value is not None:
         if (name, value) == ("model", "on"):
             require_person("letting Claude read your corrections")
+        if name == "programs":
+            require_person("learning from the sessions of programs")
         if name.startswith("server"):
             require_person("sharing rules with a server")
         new: object = value

@@ -1,8 +1,8 @@
 """The commands install, update, uninstall and doctor.
 
 A plan lists every file with its content before and after. It is shown first, and then applied as a whole or not at all.
-It consists of a folder `marketplace` with the plugin in our data folder, `runtime.json`, and two members in Claude
-Code's `settings.json`, which make it load the plugin at its next start.
+It consists of a folder `marketplace` with the plugin in our data folder, `runtime.json`, and what makes each agent
+load it: two members in Claude Code's `settings.json`, and for the other agents what `targets.py` lists.
 """
 
 from __future__ import annotations
@@ -18,12 +18,22 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from alma import __version__, jsonc
 from alma.doctor import FAILED, OK, Finding, check_integrity, check_modes, check_space
-from alma.errors import ALMAError, BusyError, ConfigError, CorruptStoreError, ModelError, NewerStoreError, StorageError
+from alma.errors import (
+    ALMAError,
+    BusyError,
+    ConfigError,
+    CorruptStoreError,
+    ModelError,
+    NewerStoreError,
+    StorageError,
+    ValidationError,
+)
 from alma.files import FileChange, apply_changes, read_content, resolve_link
 from alma.hooks.drain import SPENT, describe_reader, drain, find_program
 from alma.hooks.paths import (
@@ -39,12 +49,27 @@ from alma.hooks.paths import (
 from alma.hooks.project import ID_FILE, read_copies, read_id
 from alma.hooks.team import TOKEN_FILE, TOKEN_VARIABLE, describe_team, find_server
 from alma.rulefiles.block import BLOCK_MARK
-from alma.rulefiles.targets import find_rule_files
+from alma.rulefiles.targets import find_repository, find_rule_files
+from alma.text import map_texts
+from alma.trust_register import remove_folder
 from alma.types.record import Status
+from alma.types.times import now, to_iso
 
 from .cli import reword_error
 from .data import describe_reading, describe_sharing, find_pending
+from .roundtrip import check_host, describe_trust, find_goose_gaps, run_hook
 from .rules import Answer, CommandContext, ask_yes, count_noun, describe_pause, read_object, read_paused, stop_worker
+from .targets import (
+    CLAUDE,
+    TARGETS,
+    collect_files,
+    describe_notes,
+    find_hosts,
+    parse_hosts,
+    plan_host,
+    plan_record_removal,
+    plan_removal,
+)
 
 NAME = "smart"
 """The name of the plugin. The host reserves names that begin with `claude-`."""
@@ -57,7 +82,7 @@ _ENABLED = ("enabledPlugins", PLUGIN)
 _LEFT_OUT = (".onnx", ".pyc", "vocabulary.txt", "characters.txt")
 _DATA_FILES = (
     "memory.db* hooks.log config.json paused.json cleared.json usage.json tidied model-notice projects/*.json "
-    "worker.json worker.sock worker.lock* drain.lock* reading.lock* team.json* server-token"
+    "worker.json worker.sock worker.lock* drain.lock* reading.lock* team.json* server-token goose-context.md aider.json"
 )
 _SHOWN_LINES = 40
 _MODEL_QUESTION = """\
@@ -70,7 +95,7 @@ Without it, claude-smart learns only from explicit corrections.
 Let Claude read your corrections? Enter means yes. [Y/n] """
 _TEXTS = {
     "install": (
-        "Install claude-smart in Claude Code. These changes will be made:",
+        "Install claude-smart in {hosts}. These changes will be made:",
         "claude-smart is already installed and up to date.",
         "Installed. {next}\nCheck the installation: claude-smart doctor\nUndo it: claude-smart uninstall",
     ),
@@ -80,7 +105,7 @@ _TEXTS = {
         "Updated. New sessions use the new version; open sessions keep the old one.",
     ),
     "uninstall": (
-        "Remove claude-smart from Claude Code. These changes will be made:",
+        "Remove claude-smart from {hosts}. These changes will be made:",
         "claude-smart is not installed.",
         "Removed.{next}",
     ),
@@ -90,18 +115,23 @@ _TEXTS = {
 
 def install(args: Namespace, context: CommandContext) -> Answer:
     """Install, update or remove the plugin, after showing the changes and asking."""
-    setup = find_setup(os.environ)
+    setup = find_setup(os.environ)._replace(repository=find_repository(Path(context.folder)))
+    hosts = choose_hosts(args, setup)
+    # aider is installed in repositories. A command that names it is about the one that it is run in.
+    repository = choose_repository(setup) if args.command == "uninstall" and args.host and "aider" in hosts else None
     if args.command == "update" and not setup.receipt.is_file():
         raise ConfigError(f"not installed in {setup.claude}; run: claude-smart install")
     is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
     allowed = args.model if args.command == "install" else None
-    is_open = args.command == "install" and allowed is None and is_asked and _is_model_undecided(setup.data_dir)
+    is_undecided = read_settings(setup.data_dir)["model"] == DEFAULTS["model"]
+    is_open = args.command == "install" and allowed is None and is_asked and is_undecided
     # Both answers to the question change the same file, so the plan lists it before the question.
     model = None if allowed is None and not is_open else "off" if allowed is False else "on"
 
     def make_plan() -> InstallPlan:
-        is_end = args.command == "uninstall"
-        return plan_uninstall(setup, purge=args.purge) if is_end else plan_install(setup, model)
+        if args.command == "uninstall":
+            return plan_uninstall(setup, args.purge, hosts, repository)
+        return plan_install(setup, model, hosts, is_update=args.command == "update")
 
     plan = make_plan()
     title, nothing_to_do, success = _TEXTS[args.command]
@@ -109,7 +139,10 @@ def install(args: Namespace, context: CommandContext) -> Answer:
         context.print_lines(nothing_to_do)
         return InstallPlan().to_dict(done=True)
     blocks = _find_blocks(setup.data_dir) if args.command == "uninstall" else []
-    context.print_lines(title, *(f"  {line}" for line in plan.describe(Path(context.data_dir.home))))
+    names = ", ".join(TARGETS[name].title for name in hosts)
+    context.print_lines(
+        title.format(hosts=names), *(f"  {line}" for line in plan.describe(Path(context.data_dir.home)))
+    )
     if blocks:
         context.print_lines(
             "These files keep their block of rules. To remove one, run the command in its folder:",
@@ -134,17 +167,74 @@ def install(args: Namespace, context: CommandContext) -> Answer:
             then = (
                 f" Other files in {setup.data_dir.home} stay." if is_left else " Nothing learned or recorded is left."
             )
+    elif CLAUDE not in hosts:
+        then = "New sessions are recorded from now on."
     elif shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
         then = "Restart Claude Code; new sessions are recorded from then on."
     else:
         then = "Claude Code was not found on the PATH; it will load the plugin when it starts."
     context.print_lines("\n" + success.format(next=then))
+    if args.command == "install":
+        context.print_lines(*describe_notes(hosts, setup.data_dir.home))
+        others = [name for name in find_hosts(setup.home) if name not in list_installed(setup)]
+        if others:
+            context.print_lines(f"Also on this machine: claude-smart install --host {','.join(others)}")
     return plan.to_dict(done=True)
 
 
-def _is_model_undecided(data_dir: DataDir) -> bool:
-    """Return whether the person has not decided yet whether a model may read corrections."""
-    return bool(read_settings(data_dir)["model"] == DEFAULTS["model"])
+def choose_hosts(args: Namespace, setup: Setup) -> list[str]:
+    """Return the coding agents that a command is about: those named, all, or by default Claude Code.
+
+    Without names, `update` and `uninstall` are about all that are installed.
+    """
+    installed = list_installed(setup)
+    if args.command != "update" and args.all and args.host is not None:
+        raise ValidationError("--host names some agents and --all means every one; pass one of them")
+    if args.command == "uninstall" and args.purge and args.host is not None:
+        raise ValidationError("--purge erases everything learned; pass it without --host")
+    if args.command == "update" or (args.command == "uninstall" and (args.all or args.host is None)):
+        return installed or [CLAUDE]
+    if args.host is not None:
+        hosts = parse_hosts(args.host)
+        missing = [name for name in hosts if args.command == "uninstall" and name not in installed]
+        if missing:
+            raise ConfigError(f"not installed: {', '.join(missing)}. Installed: {', '.join(installed) or 'none'}")
+        return hosts
+    if not args.all:
+        return [CLAUDE]
+    # aider is installed in one repository at a time, by name.
+    hosts = [name for name in find_hosts(setup.home) if name != "aider"]
+    if not hosts:
+        raise ConfigError(f"no coding agent was found on this machine. Name one: --host {'|'.join(TARGETS)}")
+    return hosts
+
+
+def choose_repository(setup: Setup) -> Path | None:
+    """Return the repository to remove aider from: the one of this folder, or None for all if it is in none."""
+    files = read_receipt(setup).get("hosts", {}).get("aider", {}).get("files", {})
+    repositories = sorted({str(Path(name).parent) for name in files})
+    if str(setup.repository) in repositories:
+        return setup.repository
+    if (setup.repository / ".git").exists():
+        raise ConfigError(f"aider: not installed in {setup.repository}, but in {', '.join(repositories)}")
+    return None
+
+
+def list_installed(setup: Setup) -> list[str]:
+    """Return the coding agents that claude-smart is installed in."""
+    receipt = read_receipt(setup)
+    return [name for name in TARGETS if name in receipt.get("hosts", {}) or (name == CLAUDE and "settings" in receipt)]
+
+
+def read_receipt(setup: Setup) -> dict[str, Any]:
+    """Return what the installation added to the settings. The paths are changed if the home folder was moved."""
+    receipt = read_object(setup.receipt)[1]
+    old, new = receipt.get("home", ""), str(setup.home)
+
+    def move_path(text: str) -> str:
+        return new + text[len(old) :] if text.startswith(old + os.sep) else text
+
+    return receipt if not old or os.path.isdir(old) else map_texts(receipt, move_path)
 
 
 def _ask_about_model(data_dir: DataDir) -> bool:
@@ -181,7 +271,10 @@ class InstallPlan(NamedTuple):
         for change in self.changes:
             if change not in ours:
                 yield f"{change.verb} {change.path}"
-                yield from (f"    {line}" for line in _list_differences(change)[:_SHOWN_LINES])
+                lines = _list_differences(change)
+                yield from (f"    {line}" for line in lines[:_SHOWN_LINES])
+                if len(lines) > _SHOWN_LINES:
+                    yield f"    … {count_noun(len(lines) - _SHOWN_LINES, 'more line')}"
 
     def to_dict(self, *, done: bool) -> Answer:
         """Return the plan as JSON values."""
@@ -209,6 +302,14 @@ class Setup(NamedTuple):
     """The base interpreter of the environment. The hooks need no packages, so they work without the environment."""
     packages: Path
     plugin: Path
+    home: Path
+    repository: Path = Path()
+    """The working copy that a per-repository installation is for."""
+
+    @property
+    def hook(self) -> Path:
+        """Return the hook that every agent starts."""
+        return self.marketplace / "plugin" / "hook.py"
 
     @property
     def marketplace(self) -> Path:
@@ -235,37 +336,55 @@ def find_setup(environ: Mapping[str, str]) -> Setup:
     if plugin is None:
         raise ConfigError(f"the plugin's files are missing: neither {folders[0]} nor {folders[1]} exists; reinstall")
     python = os.path.abspath(sys.executable)
-    plain = os.path.realpath(getattr(sys, "_base_executable", "") or python)
+    # Links are not resolved: a package manager keeps `python3.12` and replaces `Cellar/python@3.12/3.12.1/…`.
+    plain = os.path.abspath(getattr(sys, "_base_executable", "") or python)
+    plain = plain if os.path.isfile(plain) else os.path.realpath(python)
     home = environ.get("USERPROFILE" if os.name == "nt" else "HOME") or os.path.expanduser("~")
     claude = os.path.expanduser(environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude"))
-    return Setup(find_data_dir(environ), Path(os.path.abspath(claude)), python, plain, packages, plugin)
+    return Setup(find_data_dir(environ), Path(os.path.abspath(claude)), python, plain, packages, plugin, Path(home))
 
 
-def plan_install(setup: Setup, model: str | None = None) -> InstallPlan:
-    """Return the plan to install or update the plugin. `model` is the setting "on" or "off"; None leaves it."""
-    text, settings = read_object(setup.settings)
-    for name in list_enabled(settings):
-        if name != PLUGIN:
-            raise ConfigError(
-                f"the plugin is already enabled in Claude Code as {name}, and two copies would record everything "
-                f"twice. Remove that one first: claude plugin uninstall {name}"
-            )
-    # Record which members did not exist, so that uninstall removes them. An earlier receipt takes precedence.
-    keys = [path[0] for path in (_KNOWN, _ENABLED) if path[0] not in settings]
-    receipt = {"settings": str(setup.claude / "settings.json"), "created": text is None, "keys": keys}
-    source = {"source": {"source": "directory", "path": str(setup.marketplace)}}
-    files = {
-        **_collect_files(setup, read_object(setup.receipt)[1] or receipt),
-        Path(setup.data_dir.runtime): _to_json({"python": setup.python, "path": str(setup.packages)}),
-        setup.settings: jsonc.put(
-            jsonc.put(text if text is not None else "{}\n", _KNOWN, source), _ENABLED, True
-        ).encode(),
-    }
+def plan_install(
+    setup: Setup, model: str | None = None, hosts: Sequence[str] = (CLAUDE,), *, is_update: bool = False
+) -> InstallPlan:
+    """Return the plan to install or update the plugin. `model` is the setting "on" or "off"; None leaves it.
+
+    An update writes the files where they are now, whatever the folder and the environment.
+    """
+    receipt = {"installed_at": to_iso(now()), **read_receipt(setup), "home": str(setup.home)}
+    files: dict[Path, bytes] = {}
+    if CLAUDE in hosts:
+        text, settings = read_object(setup.settings)
+        for name in list_enabled(settings):
+            if name != PLUGIN:
+                raise ConfigError(
+                    f"the plugin is already enabled in Claude Code as {name}, and two copies would record everything "
+                    f"twice. Remove that one first: claude plugin uninstall {name}"
+                )
+        # Record which members did not exist, so that uninstall removes them. An earlier receipt takes precedence.
+        keys = [path[0] for path in (_KNOWN, _ENABLED) if path[0] not in settings]
+        receipt = {"settings": str(setup.claude / "settings.json"), "created": text is None, "keys": keys, **receipt}
+        source = {"source": {"source": "directory", "path": str(setup.marketplace)}}
+        settings_text = jsonc.put(text if text is not None else "{}\n", _KNOWN, source)
+        files[setup.settings] = jsonc.put(settings_text, _ENABLED, True).encode()
+    changes: list[FileChange] = []
+    for name in hosts:
+        if name != CLAUDE:
+            entries = receipt.setdefault("hosts", {})
+            entry = entries.pop(name, {})
+            places = [place for place in entry.get("files", {}) if is_update and Path(place).parent.is_dir()]
+            folders = sorted({Path(place).parent for place in places}) if is_update else [setup.repository]
+            parts = collect_files(name, setup.home, folders, setup.base_python, str(setup.hook), places)
+            host_changes, entry = plan_host(parts, entry)
+            changes += host_changes
+            entries |= {name: entry} if entry["files"] else {}
+    files |= _collect_files(setup, receipt)
+    files[Path(setup.data_dir.runtime)] = _to_json({"python": setup.python, "path": str(setup.packages)})
     config = Path(setup.data_dir.config)
     config_text, config_values = read_object(config)
     if model is not None and config_values.get("model") != model:
         files[config] = jsonc.put(config_text or "{}\n", ("model",), model).encode()
-    changes = [FileChange(path, read_content(path), content) for path, content in files.items()]
+    changes += [FileChange(path, read_content(path), content) for path, content in files.items()]
     old = (path for path in _list_files(setup.marketplace) if path not in files and path.suffix != ".pyc")
     return InstallPlan((*filter(None, changes), *_remove_files(old)))
 
@@ -303,7 +422,8 @@ def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[Path, bytes
     # The hooks use the interpreters of this installation instead of `python3` from the PATH.
     hooks = json.loads(files["plugin/hooks/hooks.json"])
     for hook in list_hooks(hooks):
-        hook["command"] = setup.base_python if "-S" in hook["args"] else setup.python
+        python = setup.base_python if " -S " in hook["command"] else setup.python
+        hook["command"] = f'"{python}"' + hook["command"].removeprefix("python3")
     files["plugin/hooks/hooks.json"] = _to_json(hooks)
     digest = hashlib.sha256(b"\0".join(name.encode() + b"\0" + files[name] for name in sorted(files))).hexdigest()[:8]
     # Claude Code refreshes its copy of a plugin only if the version differs.
@@ -323,17 +443,38 @@ def list_hooks(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [hook for entries in config["hooks"].values() for entry in entries for hook in entry["hooks"]]
 
 
-def plan_uninstall(setup: Setup, purge: bool = False) -> InstallPlan:
-    """Return the plan to remove the plugin. Learned rules stay unless `purge` is set."""
+def plan_uninstall(
+    setup: Setup, purge: bool = False, hosts: Sequence[str] = (CLAUDE,), repository: Path | None = None
+) -> InstallPlan:
+    """Return the plan to remove the plugin from these hosts. Learned rules stay unless `purge` is set.
+
+    aider is removed from one repository, or from all. The plugin's own files are removed with the last host.
+    """
     data_dir, plugins = setup.data_dir, setup.claude / "plugins"
-    receipt = read_object(setup.receipt)[1]
-    settings = resolve_link(Path(receipt.get("settings") or setup.settings))
-    changes = [
-        *_drop_members(settings, _ENABLED, _KNOWN, keys=receipt.get("keys", ()), is_ours=bool(receipt.get("created"))),
-        # Claude Code's own records of the plugin, so that it stops looking for it.
-        *_drop_members(plugins / "known_marketplaces.json", (MARKETPLACE,)),
-        *_drop_members(plugins / "installed_plugins.json", ("plugins", PLUGIN)),
-    ]
+    receipt = read_receipt(setup)
+    entries, folders = dict(receipt.get("hosts", {})), []
+    changes: list[FileChange] = []
+    for name in hosts:
+        entry = entries.pop(name, {})
+        host_changes, empty, rest = plan_removal(entry, repository if name == "aider" else None)
+        changes += host_changes + plan_record_removal(name, setup.home, entry)
+        entries |= {name: rest} if rest else {}
+        folders += empty
+    if CLAUDE in hosts:
+        settings = resolve_link(Path(receipt.get("settings") or setup.settings))
+        changes += [
+            *_drop_members(
+                settings, _ENABLED, _KNOWN, keys=receipt.get("keys", ()), is_ours=bool(receipt.get("created"))
+            ),
+            # Claude Code's own records of the plugin, so that it stops looking for it.
+            *_drop_members(plugins / "known_marketplaces.json", (MARKETPLACE,)),
+            *_drop_members(plugins / "installed_plugins.json", ("plugins", PLUGIN)),
+        ]
+        receipt = {key: value for key, value in receipt.items() if key not in ("settings", "created", "keys")}
+    if entries or "settings" in receipt:
+        content = _to_json({**receipt, "hosts": entries})
+        changes.append(FileChange(setup.receipt, read_content(setup.receipt), content))
+        return InstallPlan(tuple(changes), tuple(folders))
     home, sessions = Path(data_dir.home), Path(data_dir.sessions)
     ours = [setup.marketplace, plugins / "cache" / MARKETPLACE, plugins / "data" / f"{NAME}-{MARKETPLACE}"]
     paths = [path for folder in ours for path in _list_files(folder)] + [Path(data_dir.runtime)]
@@ -341,22 +482,18 @@ def plan_uninstall(setup: Setup, purge: bool = False) -> InstallPlan:
         # Only our own files, by name. Everything else in the folder stays.
         paths += [path for name in _DATA_FILES.split() for path in home.glob(name)]
         paths += map(Path, list_own_files(data_dir))
-        paths += _find_ids(data_dir)
+        # The ids of working copies, in their git directories.
+        copies = (copy for copy in read_copies(data_dir) if copy.id and read_id(copy.path) == copy.id)
+        paths += [Path(copy.path, ID_FILE) for copy in copies if os.access(copy.path, os.W_OK)]
     else:
         # The permission for the model is removed with the plugin: a new installation asks again.
         paths.append(Path(data_dir.model_notice))
         changes += _drop_members(Path(data_dir.config), ("model",), is_ours=True)
     changes += _remove_files(path for path in paths if path.is_file() or path.is_socket())
-    folders = [Path(base) for one in ours for base, _, _ in os.walk(one, topdown=False)]
+    folders += [Path(base) for one in ours for base, _, _ in os.walk(one, topdown=False)]
     if purge or not sessions.exists():
         folders += [home / "projects", sessions, home]
     return InstallPlan(tuple(changes), tuple(folders))
-
-
-def _find_ids(data_dir: DataDir) -> list[Path]:
-    """Return the files with the ids of working copies, in their git directories, that can be removed."""
-    copies = (copy for copy in read_copies(data_dir) if copy.id and read_id(copy.path) == copy.id)
-    return [Path(copy.path, ID_FILE) for copy in copies if os.access(copy.path, os.W_OK)]
 
 
 def _find_blocks(data_dir: DataDir) -> list[Path]:
@@ -399,7 +536,6 @@ def _to_json(value: Any) -> bytes:
 # Run as a script, not imported: it exits the process.
 _HOOK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook.py")
 _RECENT_SECONDS = 7 * 86_400.0
-_HOOK_SECONDS = 20.0
 _RESTORE = "restore a backup of memory.db, or: claude-smart clear-all --everywhere"
 _FIXES: tuple[tuple[type[Exception], str], ...] = (
     (NewerStoreError, "a newer claude-smart wrote this store; update this one"),
@@ -443,7 +579,8 @@ def doctor(args: Namespace, context: CommandContext) -> Answer:
 
 def _run_steps(context: CommandContext) -> Iterator[Step]:
     yield Step("Python", True, f"{sys.version.split()[0]} ({sys.executable})")
-    yield from _check_plugin(context.data_dir)
+    setup = find_setup(os.environ)
+    yield from _check_plugin(setup)
     with tempfile.TemporaryDirectory(prefix="claude-smart-", ignore_cleanup_errors=True) as scratch:
         # Each link needs the one before it. After the first failure, the rest are not tried.
         links = _run_chain(scratch)
@@ -454,6 +591,11 @@ def _run_steps(context: CommandContext) -> Iterator[Step]:
                 yield Step(name, False, str(error) or type(error).__name__, "see hooks.log, and report this line")
                 yield from (Step(rest, False, "not tried") for rest in _CHAIN[number:])
                 break
+        else:
+            yield from _check_hosts(setup, scratch)
+        with suppress(ALMAError):
+            # The store in this folder was recorded as created on this machine.
+            remove_folder(scratch)
     checks = (_check_home, _check_settings, _check_recording, _check_store, _check_journals, _check_reader)
     for check in (*checks, _check_server, _check_log):
         name = check.__name__.removeprefix("_check_")
@@ -466,8 +608,25 @@ def _run_steps(context: CommandContext) -> Iterator[Step]:
             yield step
 
 
-def _check_plugin(data_dir: DataDir) -> Iterator[Step]:
-    setup = find_setup({**os.environ, "CLAUDE_SMART_HOME": data_dir.home})
+def _check_hosts(setup: Setup, scratch: str) -> Iterator[Step]:
+    """Prove each other coding agent by a round trip through its installed hook."""
+    for host, entry in read_receipt(setup).get("hosts", {}).items():
+        fix = f"claude-smart install --host {host}" if host != "aider" else "claude-smart update"
+        try:
+            python, hook, folders = setup.base_python, str(setup.hook), {Path(name).parent for name in entry["files"]}
+            files = collect_files(host, setup.home, sorted(folders), python, hook, entry["files"])
+            yield Step(host, True, check_host(host, files, [python, "-I", "-S", hook, host], scratch))
+            if host == "codex" and (problem := describe_trust(entry)):
+                yield Step("codex trust", False, problem, "start `codex` and approve the hooks that it lists")
+            if host == "goose":
+                yield from (Step("goose rules", False, *one) for one in find_goose_gaps(setup.home, setup.data_dir))
+        except (ALMAError, OSError, subprocess.SubprocessError, ValueError) as error:
+            yield Step(host, False, str(error), fix)
+
+
+def _check_plugin(setup: Setup) -> Iterator[Step]:
+    if CLAUDE not in (list_installed(setup) or [CLAUDE]):
+        return
     try:
         names = list_enabled(read_object(setup.settings)[1])
     except ConfigError as error:
@@ -481,7 +640,8 @@ def _check_plugin(data_dir: DataDir) -> Iterator[Step]:
     if PLUGIN not in names:
         return
     content = read_content(setup.marketplace / "plugin" / "hooks" / "hooks.json")
-    programs = {hook["command"] for hook in list_hooks(json.loads(content))} if content else {str(setup.marketplace)}
+    commands = [hook["command"] for hook in list_hooks(json.loads(content))] if content else [str(setup.marketplace)]
+    programs = {command.lstrip('"').partition('"')[0] for command in commands}
     missing = sorted(one for one in programs if not os.path.isfile(one))
     if missing:
         yield Step("hooks", False, f"missing: {', '.join(missing)}", "claude-smart install")
@@ -496,28 +656,21 @@ def _check_plugin(data_dir: DataDir) -> Iterator[Step]:
 
 def _run_chain(scratch: str) -> Iterator[str]:
     """Yield the result of each link of the chain. Raise ValueError at the first that fails."""
-    folder, data_dir = os.path.join(scratch, "repository"), DataDir(os.path.join(scratch, "home"))
-    os.makedirs(folder)
+    data_dir = DataDir(os.path.join(scratch, "home"))
+    os.makedirs(os.path.join(scratch, "repository"))
     data_dir.create_folders()
-    names = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
-    environ = {name: value for name, value in os.environ.items() if name.upper() in names}
-    environ |= {"CLAUDE_SMART_HOME": data_dir.home, "CLAUDE_SMART_BACKEND_AUTOSTART": "0", "CLAUDE_SMART_ATTENDED": "1"}
 
-    def run_hook(event: str, session: str = "doctor-1", **fields: object) -> str:
+    def send_event(event: str, session: str = "doctor-1", **fields: object) -> str:
         """Run the hook as the host does, and return its output."""
-        # A pending request keeps the hook from starting a worker, which would outlive this folder.
-        Path(data_dir.sessions, "wanted").touch()
-        payload = json.dumps({"session_id": session, "cwd": folder, "hook_event_name": event, **fields})
-        command = [sys.executable, "-I", "-S", _HOOK]
-        options: dict[str, Any] = {"env": environ, "timeout": _HOOK_SECONDS, "encoding": "utf-8", "errors": "replace"}
-        return str(subprocess.run(command, input=payload, capture_output=True, check=False, **options).stdout)
+        payload = {"session_id": session, "hook_event_name": event, **fields}
+        return run_hook([sys.executable, "-I", "-S", _HOOK], payload, scratch).stdout
 
     start = time.perf_counter()
-    run_hook("SessionStart", source="startup")
+    send_event("SessionStart", source="startup")
     seconds = time.perf_counter() - start
     for id, prompt in (("p1", "install the packages"), ("p2", _CORRECTION)):
-        run_hook("UserPromptSubmit", prompt=prompt, prompt_id=id)
-        run_hook("Stop", last_assistant_message="I ran npm install.", stop_hook_active=False, prompt_id=id)
+        send_event("UserPromptSubmit", prompt=prompt, prompt_id=id)
+        send_event("Stop", last_assistant_message="I ran npm install.", stop_hook_active=False, prompt_id=id)
     if not os.path.exists(data_dir.journal_file("doctor-1")):
         raise ValueError(f"the hook wrote no journal; its log: {_read_log(data_dir)[-3:]}")
     yield f"{seconds * 1000:.0f} ms for one hook"
@@ -532,7 +685,7 @@ def _run_chain(scratch: str) -> Iterator[str]:
         raise ValueError(f"no rule was learned from {_CORRECTION!r}")
     yield str(rules[0].body["line"])
 
-    answer = run_hook("SessionStart", "doctor-2", source="startup")
+    answer = send_event("SessionStart", "doctor-2", source="startup")
     if "pnpm" not in answer:
         raise ValueError(f"the rule was not shown to the next session; the log: {_read_log(data_dir)[-3:]}")
     context = json.loads(answer)["hookSpecificOutput"]["additionalContext"]

@@ -18,31 +18,33 @@ from pathlib import Path
 from typing import Any
 
 from alma import jsonc
-from alma.coding.events import parse_journal
-from alma.coding.session import build_session
+from alma.coding.session import CodingSession, build_session
 from alma.coding.transcript import list_transcripts, read_lines, read_transcript
 from alma.engine import rules as core
 from alma.engine.coding_sessions import find_mark, find_teachings
 from alma.engine.context import Engine
 from alma.engine.edit import list_history
-from alma.engine.observations import OBSERVATION, count_times, delete_observation
+from alma.engine.observations import OBSERVATION, accept_observation, count_times, delete_observation
 from alma.engine.rules import Teaching
 from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, ValidationError
-from alma.files import lock_file, read_content
+from alma.files import decode_settings, lock_file, read_content
 from alma.hooks import drain as drains
 from alma.hooks.inject import read_playbook
 from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DataDir, find_data_dir, is_model_allowed, list_own_files
 from alma.hooks.privacy import IgnoreRules, remove_private
-from alma.hooks.project import clean_path, find_copy, locate_project, read_copies
+from alma.hooks.project import WorkingCopy, clean_path, find_copy, locate_project, read_copies
 from alma.hooks.team import sync_team
 from alma.reading.local_rules import find_choice, word_rule
-from alma.text import stems
+from alma.rulefiles.targets import find_repository
+from alma.text import map_texts, stems
 from alma.types.kinds import EVERYWHERE, LASTING, MemoryType, Reach, RuleSource
 from alma.types.query import Where
 from alma.types.record import LIVE, Record, Status
 from alma.types.times import now
+
+from . import aider
 
 PATIENCE = 20.0
 """How many seconds a command waits for another process that is importing sessions."""
@@ -88,9 +90,13 @@ class CommandContext:
         self.print_lines(f"{INDENT}{undo}: claude-smart restore {short_id(rule.id)}")
         return {verb.lower(): rule_to_dict(rule), "replaced": [one.id for one in ended]}
 
+    def find_copy(self, *, remember: bool = False) -> WorkingCopy:
+        """Return the working copy of the folder; with `remember`, a new or changed one is stored."""
+        return find_copy(self.data_dir, locate_project(self.folder), remember=remember)
+
     def memory(self) -> drains.ProjectMemories:
         """Open the store, creating it if needed, and remember the working copy."""
-        find_copy(self.data_dir, locate_project(self.folder))
+        self.find_copy(remember=True)
         return drains.ProjectMemories(self.data_dir)
 
     @contextmanager
@@ -167,10 +173,7 @@ def read_object(path: Path) -> tuple[str | None, dict[str, Any]]:
     content = read_content(path)
     if content is None:
         return None, {}
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not valid UTF-8 ({error}); fix the file first. Nothing was changed") from error
+    text = decode_settings(path, content)
     # The host reads only JSON without comments.
     return text, jsonc.load(text, str(path), remarks=False)
 
@@ -428,21 +431,7 @@ def accept_rule(engine: Engine, record: Record, *, everywhere: bool = False) -> 
     reach = Reach.ALWAYS if everywhere or record.project == EVERYWHERE else Reach.PROJECT
     if record.kind != OBSERVATION:
         return core.change_rule(engine, record.id, "accepted", reach=reach, status=Status.ACTIVE)[0]
-    body = record.body
-    text = f"Run `{body['worked']}` instead of `{body['failed']}`"
-    rule = Teaching(f"accepted:{record.id}", text, reach, RuleSource.NOTE, body["trigger"], said=body["line"], at=now())
-    rule = rule._replace(prefer=tuple(body["prefer"]), avoid=tuple(body["avoid"]))
-    prepared = core.prepare_rules(engine, [rule])
-
-    def replace_observation(tx: Transaction) -> Record:
-        [result] = core.learn_rules(tx, prepared)
-        for one in tx.get([record.id]):
-            tx.update(one, status=Status.RETIRED)
-        # A note by a person is never refused.
-        assert result.record is not None
-        return result.record
-
-    return write(engine, replace_observation)
+    return write(engine, lambda tx: accept_observation(tx, record, reach))
 
 
 # -- edit, restore, forget
@@ -482,11 +471,17 @@ def edit(args: Namespace, context: CommandContext) -> Answer:
     return context.report_change("Changed", changed, ended, details)
 
 
+def _read_stories(context: CommandContext) -> Iterator[CodingSession]:
+    """Yield the sessions that were recorded in this project: first the current one, then the newest."""
+    own = context.data_dir.journal_file(context.session)
+    paths = sorted(list_own_files(context.data_dir, ".jsonl"), key=lambda path: (path != own, -os.path.getmtime(path)))
+    journals = filter(None, map(drains.read_journal, paths))
+    return (one.story for one in journals if one.story.project == context.project)
+
+
 def _list_sessions(context: CommandContext) -> str:
     """Return the ids of the last sessions that were recorded in this project, newest first."""
-    paths = sorted(list_own_files(context.data_dir, ".jsonl"), key=os.path.getmtime, reverse=True)
-    journals = filter(None, map(drains.read_journal, paths))
-    ids = list(islice((one.story.session for one in journals if one.story.project == context.project), _SESSIONS))
+    ids = [story.session for story in islice(_read_stories(context), _SESSIONS)]
     return f"The last sessions here: {', '.join(ids)}" if ids else "No session was recorded here yet"
 
 
@@ -568,6 +563,9 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
         return _learn_from_history(args, context)
     if args.note:
         return tag(args, context)
+    repository = str(find_repository(Path(context.folder)))
+    if is_aider := os.path.isfile(os.path.join(repository, aider.RULES)):
+        aider.import_history(context.data_dir, repository)
     report = drains.drain(context.data_dir, wait=PATIENCE)
     away = ""
     if not is_run_by_agent():
@@ -582,6 +580,8 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
             reading = drains.read_sessions(
                 context.data_dir, memory, session=context.session, is_urgent=True, timeout=timeout
             )
+    if is_aider:
+        aider.write_rules(context.data_dir, repository)
     if report.busy:
         context.print_lines("Another process is importing sessions; try again in a moment.")
     elif not report.sessions:
@@ -710,15 +710,8 @@ def tag(args: Namespace, context: CommandContext) -> Answer:
         if not words:
             raise ValidationError("the note is empty; pass the rule as text: claude-smart tag NOTE")
     else:
-        own = context.data_dir.journal_file(context.session)
-        paths = sorted(
-            list_own_files(context.data_dir, ".jsonl"), key=lambda path: (path == own, os.path.getmtime(path))
-        )
-        words = ""
-        while paths and not words:
-            with open(paths.pop(), "rb") as file:
-                story = build_session(parse_journal(file.read())[0])
-            words = story.user_turns[-1].user_words if story.user_turns and story.project == context.project else ""
+        turns = (story.user_turns[-1] for story in _read_stories(context) if story.user_turns)
+        words = next((turn.user_words for turn in turns), "")
         if not words:
             raise ValidationError(
                 "no turn was recorded in this project yet; pass the rule as text: claude-smart tag NOTE"
@@ -749,7 +742,8 @@ def _learn_from_history(args: Namespace, context: CommandContext) -> Answer:
                 continue
             with open(file.path, "rb") as lines:
                 events = list(read_transcript(read_lines(lines)))
-            story = build_session([replace(event, data=_remove_private(event.data)) for event in events])
+            # Secrets are removed when it is stored.
+            story = build_session([replace(event, data=map_texts(event.data, remove_private)) for event in events])
             sessions, turns = sessions + 1, turns + len(story.turns)
             project = find_copy(context.data_dir, locate_project(file.cwd), remember=False).key
             # Old statements become candidates until a person accepts or repeats them.
@@ -763,12 +757,3 @@ def _learn_from_history(args: Namespace, context: CommandContext) -> Answer:
     waiting = "\nThese are candidates. None is used until you accept it: claude-smart review"
     context.print_lines(waiting if values else "No rules found.")
     return {"sessions": sessions, "turns": turns, "proposed": values}
-
-
-def _remove_private(value: Any) -> Any:
-    """Return a JSON value without `<private>` passages. Secrets are removed when it is stored."""
-    if isinstance(value, str):
-        return remove_private(value)
-    if isinstance(value, dict):
-        return {name: _remove_private(item) for name, item in value.items()}
-    return [_remove_private(item) for item in value] if isinstance(value, list) else value

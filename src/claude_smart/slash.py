@@ -64,7 +64,7 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
         answer_event(raw, data_dir)
     os.environ["CLAUDE_PROJECT_DIR"] = str(event.get("cwd") or os.getcwd())
     os.environ["CLAUDE_CODE_SESSION_ID"] = str(event.get("session_id", ""))
-    line = read_entry_point(os.environ)
+    line = read_entry_point()
     attendance = find_attendance(line["entry"], declared=line.get("attended", False))
     if attendance is Attendance.PERSON:
         # A person typed the slash command, although the host's environment says that an agent runs the program.

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from alma.engine.rules import dress_rule
+from alma.engine.rule_lines import dress_rule
 from alma.hooks.drain import ProjectMemories
 from alma.types.record import Status
 

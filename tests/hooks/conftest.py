@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import claude_smart
-from alma.engine.rules import AGENT, dress_rule
+from alma.engine.rule_lines import dress_rule
+from alma.engine.rules import AGENT
 from alma.hooks.paths import DataDir
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import KINDS

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from alma.errors import StorageError
 from alma.hooks import journal
 from alma.hooks.drain import DrainReport, ProjectMemories, drain, read_journal, recall_rules, remove_expired
 from alma.hooks.paths import DataDir
+from alma.operations import operations
+from alma.projects import LazyMemory, Projects
 from alma.types.query import Where
 from alma.types.record import Record, Status
 
@@ -364,3 +367,67 @@ class TestManyJournals:
         person.says("install the packages")
         report = drain(place)
         assert (report.turns, report.problems) == (2, [])
+
+
+def test_a_captured_session_shows_what_was_shown_at_a_turn_and_learned_from_it(place: DataDir) -> None:
+    person = Person(place)
+    person.starts()
+    person.says("No, always use pnpm instead of npm in this repository.")
+    person.ends()
+    drain(place)
+    with ProjectMemories(place) as memory:
+        alma = Projects(LazyMemory(lambda: memory.alma)).get(PROJECT)
+        [rule] = alma.browse(types=["rule"]).items
+        later = Person(place, "s2")
+        later.starts()
+        later.sees(rule.memory.id)
+        later.says("Install the dependencies")
+        drain(place, memory=memory)
+        call = operations()
+        [second, first] = call["browse_sessions"].call(alma, {})["items"]
+        names = ("session_id", "corrections", "learned", "shown")
+        assert [[one[name] for name in names] for one in (first, second)] == [["s1", 1, 1, 0], ["s2", 0, 0, 1]]
+        assert second["shown_tokens"] > 0
+        turns = call["show_session"].call(alma, {"session": "s1"})["turns"]
+        assert [[one["id"] for one in turn["learned"]] for turn in turns] == [[rule.memory.id], []]
+        shown = call["show_session"].call(alma, {"session": second["id"]})["turns"][0]["shown"]
+        assert [(one["id"], one["where"]) for one in shown] == [(rule.memory.id, "SessionStart")]
+        detail = call["inspect"].call(alma, {"memory_id": rule.memory.id})
+        assert detail["taught_in"] == first["id"]
+        assert [one["session_id"] for one in detail["shown_in"]] == ["s2"]
+        overview = call["overview"].call(alma, {})
+        assert overview["is_capturing"]
+        assert call["configuration"].call(alma, {})["projects"] == [PROJECT]
+        delay = overview["captured_after_ms"]
+        assert 0 <= delay < 60_000
+        old = (datetime.now(UTC) - timedelta(minutes=15)).isoformat()
+        alma.add_episode("dev", "imported", [{"speaker": "user", "text": "Long ago", "at": old}])
+        assert call["overview"].call(alma, {})["captured_after_ms"] == delay
+
+
+def test_a_repaired_command_is_shown_at_the_turn_and_its_tokens_count(place: DataDir) -> None:
+    person = Person(place)
+    person.starts()
+    person.event("UserPromptSubmit", prompt="run it", prompt_id="p1")
+    person.runs("python app.py", "Exit code 127\nbash: python: command not found")
+    person.runs("python3 app.py")
+    person.event("Stop", last_assistant_message="It runs.", prompt_id="p1")
+    person.ends()
+    drain(place)
+    line = "`python app.py` failed once, `python3 app.py` worked once"
+    with ProjectMemories(place) as memory:
+        alma, call = Projects(LazyMemory(lambda: memory.alma)).get(PROJECT), operations()
+        [seen] = call["browse_observations"].call(alma, {})["items"]
+        assert (seen["memory"]["line"], seen["memory"]["status"], seen["shown"]) == (line, "active", 0)
+        later = Person(place, "s2")
+        later.starts()
+        later.sees(seen["memory"]["id"])
+        later.says("Run it again")
+        drain(place, memory=memory)
+        [second, first] = call["browse_sessions"].call(alma, {})["items"]
+        assert (first["learned"], second["shown"]) == (1, 1)
+        assert second["shown_tokens"] > 0
+        [shown] = call["show_session"].call(alma, {"session": second["id"]})["turns"][0]["shown"]
+        assert (shown["id"], shown["text"]) == (seen["memory"]["id"], line)
+        detail = call["inspect"].call(alma, {"memory_id": shown["id"]})
+        assert (detail["entry"]["shown"], detail["taught_in"]) == (1, first["id"])

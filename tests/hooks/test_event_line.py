@@ -21,6 +21,7 @@ def test_a_line_says_when_where_and_what() -> None:
         "at": 1.5,
         "event": "UserPromptSubmit",
         "session": "s",
+        "host": "claude",
         "project": "git:x",
         "cwd": "/w",
         "agent_id": "",

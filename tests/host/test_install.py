@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -101,8 +102,10 @@ def test_the_hooks_name_this_interpreter_and_the_code_of_this_installation(home:
     plugin = home / ".claude-smart" / "marketplace" / "plugin"
     groups = json.loads((plugin / "hooks" / "hooks.json").read_text())["hooks"].values()
     hooks = [hook for group in groups for entry in group for hook in entry["hooks"]]
-    assert {hook["command"] for hook in hooks if "-S" not in hook["args"]} == {os.path.abspath(sys.executable)}
-    (plain,) = {hook["command"] for hook in hooks if "-S" in hook["args"]}
+    assert all("args" not in hook for hook in hooks), "other agents start the bare command"
+    commands = [shlex.split(hook["command"]) for hook in hooks]
+    assert {command[0] for command in commands if "-S" not in command} == {os.path.abspath(sys.executable)}
+    (plain,) = {command[0] for command in commands if "-S" in command}
     assert os.path.isfile(plain)
     assert os.path.isabs(plain)
     runtime = json.loads((home / ".claude-smart" / "runtime.json").read_text())

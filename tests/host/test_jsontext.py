@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma.errors import ConfigError
-from alma.jsonc import drop, load, put
+from alma.jsonc import append, drop, load, put
 
 KEYS = st.sampled_from(["a", "b", "enabledPlugins", 'é"x'])
 VALUES = st.recursive(
@@ -71,6 +71,20 @@ def test_what_is_not_there_is_dropped_by_leaving_all_as_it_is(text: str, path: l
     dropped = drop(text, path)
     assert json.loads(dropped) == wanted
     assert had or dropped == text
+
+
+@given(st.lists(VALUES, min_size=1, max_size=4), st.sampled_from([None, 2, "\t"]), st.data())
+def test_an_item_is_dropped_from_an_array_and_nothing_else(items: list[Any], indent: Any, data: st.DataObject) -> None:
+    place = data.draw(st.integers(0, len(items) - 1))
+    text = json.dumps({"a": [{"b": items}, 1]}, indent=indent)
+    assert json.loads(drop(text, ("a", 0, "b", place))) == {"a": [{"b": items[:place] + items[place + 1 :]}, 1]}
+    assert drop(text, ("a", 0, "b", len(items))) == text
+    assert drop(append(text, ("a",), {"x": 1}), ("a", 2)) == text
+
+
+def test_a_comment_beside_an_item_that_is_dropped_stays() -> None:
+    text = '{\n  "a": [\n    1, // one\n    2\n  ]\n}\n'
+    assert drop(text, ("a", 1)) == '{\n  "a": [\n    1 // one\n  ]\n}\n'
 
 
 def test_it_is_written_the_way_the_file_is() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -56,6 +56,8 @@ class Event:
     offset: int = 0
     attendance: Attendance | None = None
     """Who drove the session; None if the event does not record it."""
+    host: str = ""
+    """The coding agent; empty if the event does not record it."""
 
     def text(self, name: str) -> str:
         """Return a field of the data; empty if it is missing or not a text."""
@@ -67,13 +69,11 @@ class Event:
         return get_dict(self.data, "tool_input")
 
 
-def parse_journal(journal: bytes, offset: int = 0) -> tuple[list[Event], list[int]]:
-    """Return the events in order, deduplicated by id (the first one wins), and the numbers of damaged lines.
-
-    `offset` is the position of `journal` in its file.
-    """
+def parse_journal(journal: bytes) -> tuple[list[Event], list[int]]:
+    """Return the events in order, deduplicated by id (the first one wins), and the numbers of damaged lines."""
     events: dict[str, Event] = {}
     damaged: list[int] = []
+    offset = 0
     for number, line in enumerate(journal.split(b"\n")[:-1], start=1):
         offset += len(line) + 1
         event = _parse_event(line, offset)
@@ -89,14 +89,14 @@ def parse_journal(journal: bytes, offset: int = 0) -> tuple[list[Event], list[in
 def _parse_event(line: bytes, offset: int) -> Event | None:
     fields = parse_line(line)
     at, data = fields.get("at", -1), fields.get("data", {})
-    keys = ("event", "id", "session", "project", "agent_id", "entry")
-    name, id, session, project, agent, entry = (get_text(fields, key) for key in keys)
+    keys = ("event", "id", "session", "project", "agent_id", "entry", "host")
+    name, id, session, project, agent, entry, host = (get_text(fields, key) for key in keys)
     if fields.get("v") != 1 or not name or not id or not is_moment(at) or not isinstance(data, dict):
         return None
     attendance = None
     if not fields.keys().isdisjoint(("entry", "attended")):
         attendance = find_attendance(entry, declared=fields.get("attended") is True)
-    return Event(id, name, float(at), session, project, agent, data, offset, attendance)
+    return Event(id, name, float(at), session, project, agent, data, offset, attendance, host)
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
@@ -105,9 +105,7 @@ def parse_line(line: bytes) -> dict[str, Any]:
         value = json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return {}
-    value = value if isinstance(value, dict) else {}
-    fixed: dict[str, Any] = replace_surrogates(value) if b"\\ud" in line.lower() else value
-    return fixed
+    return as_dict(replace_surrogates(value) if b"\\ud" in line.lower() else value)
 
 
 def is_moment(value: Any) -> bool:
@@ -120,16 +118,34 @@ def get_text(values: Mapping[str, Any], *names: str) -> str:
     return next((value for name in names if isinstance(value := values.get(name), str) and value.strip()), "")
 
 
-def get_dict(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a field that is an object; empty if it is missing or of another type."""
-    value = values.get(name)
+def as_dict(value: object) -> dict[str, Any]:
+    """Return a value if it is an object, otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-def get_dicts(values: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects in a field that is a list; empty if it is missing or of another type."""
-    value = values.get(name)
+def as_dicts(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a value if it is a list, otherwise an empty list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def get_dict(values: Mapping[str, Any], *path: str) -> dict[str, Any]:
+    """Return the object at a path of members; empty if there is none."""
+    for name in path:
+        values = as_dict(values.get(name))
+    return as_dict(values)
+
+
+def get_dicts(values: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
+    """Return the objects in the first of these members that contains any."""
+    return next((dicts for name in names if (dicts := as_dicts(values.get(name)))), [])
+
+
+def list_texts(value: Any) -> Iterator[str]:
+    """Yield all texts in a JSON value, without the names of members."""
+    if isinstance(value, str):
+        yield value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from list_texts(one)
 
 
 # -- prompts: who wrote them, and which words in them are the person's own

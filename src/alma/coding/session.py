@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -171,6 +171,7 @@ _COMMANDS = 8
 _FILES = 12
 _ABOUT_CHARS = 4000
 NOTED = "noted"
+EXITED = "Exited"
 
 
 class SessionTurn(NamedTuple):
@@ -223,6 +224,8 @@ class CodingSession:
 
     session: str = ""
     project: str = ""
+    host: str = ""
+    """The coding agent; empty in journals of versions that recorded Claude Code only."""
     ended: bool = False
     transcript_path: str = ""
     turns: list[SessionTurn] = field(default_factory=list)
@@ -239,9 +242,15 @@ class CodingSession:
 
 
 def build_session(events: Iterable[Event]) -> CodingSession:
-    """Return the session that these events describe."""
-    builder = SessionBuilder()
+    """Return the session that these events describe.
+
+    An Exited event, which comes from a host's transcript, adds the exit code to the result of an earlier command.
+    """
+    builder, events = SessionBuilder(), list(events)
+    codes = {one.text("tool_use_id"): one.data.get("exit_code") for one in events if one.name == EXITED}
     for event in events:
+        if event.name == "PostToolUse" and (code := codes.get(event.text("tool_use_id"))):
+            event = replace(event, data={**event.data, "exit_code": code})
         builder.add(event)
     return builder.session
 
@@ -310,6 +319,7 @@ class SessionBuilder:
         self._seen_ids.add(event.id)
         self.session.session = self.session.session or event.session
         self.session.project = self.session.project or event.project
+        self.session.host = self.session.host or event.host
         # A program may start a session that a person continues. Events from a transcript do not record who drives it.
         self._attendance = event.attendance or self._attendance
         if event.name in ("SessionStart", "SessionEnd"):

@@ -27,7 +27,7 @@ from .events import (
     parse_line,
     restore_typed,
 )
-from .session import extract_reason, is_refusal
+from .session import EXITED, extract_reason, is_refusal
 
 LINE_BYTES = 8 * 1024 * 1024
 """Longer lines are skipped: they contain images and whole files, not a person's words."""
@@ -108,6 +108,22 @@ def find_unreported(lines: Iterable[bytes], known_ids: Collection[str]) -> list[
     """Return the events that no hook reports and whose ids are not in `known_ids`. Parses only candidate lines."""
     candidates = (line for line in lines if any(sign in line for sign in _SIGNS))
     return [event for event in read_transcript(candidates) if event.name in UNREPORTED and event.id not in known_ids]
+
+
+def find_exits(lines: Iterable[bytes], known_ids: Collection[str]) -> list[Event]:
+    """Return the commands that failed according to a transcript of Codex, whose hooks do not report exit codes."""
+    events = []
+    for line in lines:
+        entry = parse_line(line) if b'"CommandExecution"' in line and len(line) <= LINE_BYTES else {}
+        item = get_dict(get_dict(entry, "payload"), "item")
+        code, call_id = item.get("exit_code"), get_text(item, "id")
+        id = hashlib.sha256(f"exit\0{get_text(entry, 'timestamp')}\0{call_id}".encode()).hexdigest()[:32]
+        if type(code) is int and code and call_id and id not in known_ids:
+            moment = 0.0
+            with suppress(ValueError, OverflowError):
+                moment = datetime.fromisoformat(get_text(entry, "timestamp")).timestamp()
+            events.append(Event(id, EXITED, moment, data={"tool_use_id": call_id, "exit_code": code}))
+    return events
 
 
 class TranscriptReader:

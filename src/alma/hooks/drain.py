@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from ..app import open_memory
-from ..coding.events import parse_journal
+from ..coding.events import list_texts, parse_journal
 from ..coding.session import CodingSession, build_session
-from ..coding.transcript import find_unreported
+from ..coding.transcript import find_exits, find_unreported
 from ..config import Config
 from ..engine import coding_sessions
 from ..engine.admit import clean
@@ -50,10 +50,11 @@ from ..models import registry
 from ..models.budget import Budgeted, meter
 from ..models.claude_cli import PATH_VARIABLE, ClaudeCLI
 from ..models.registry import digest_prompt
+from ..opening import Closeable
 from ..ports import Model
 from ..types.asking import Answer, BudgetLimits, Prompt
 from ..types.kinds import EVERYWHERE
-from ..types.query import Where
+from ..types.query import Where, split_batches
 from ..types.record import LIVE, Record, Status
 from . import journal
 from .paths import DataDir, describe_error, is_model_allowed, list_own_files, read_settings
@@ -74,7 +75,7 @@ _DAY = 86_400.0
 _BATCH = 500
 
 
-class ProjectMemories:
+class ProjectMemories(Closeable):
     """The store with all projects of a person, opened on first use."""
 
     def __init__(self, data_dir: DataDir) -> None:
@@ -105,12 +106,6 @@ class ProjectMemories:
         if self._alma is not None:
             self._alma.close()
             self._alma = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 @dataclass(slots=True)
@@ -227,7 +222,8 @@ def _add_unreported(data_dir: DataDir, path: str, content: Journal, start: int) 
         # The path may be invalid, or the host may have deleted the transcript. The journal alone is then used.
         return content, start
     data = data[: data.rfind(b"\n") + 1]
-    events = find_unreported(data.splitlines(keepends=True), content.event_ids)
+    find_events = find_exits if content.story.host == "codex" else find_unreported
+    events = find_events(data.splitlines(keepends=True), content.event_ids)
     for event in events:
         journal.append_event(data_dir, content.story.session, event, content.story.project)
     return (events and read_journal(path)) or content, start + len(data)
@@ -475,8 +471,8 @@ def remove_expired(data_dir: DataDir, memory: ProjectMemories) -> None:
     # Expired turns, conversations and retrieval records. The rules learned from them stay.
     before = engine.clock() - timedelta(days=settings["episode_days"])
     ids = [one.id for one in engine.store.scan(Where(kinds={"turn", "episode", "retrieval"}, created_to=before))]
-    for start in range(0, len(ids), _BATCH):
-        engine.store.delete(ids[start : start + _BATCH])
+    for batch in split_batches(ids, _BATCH):
+        engine.store.delete(batch)
     # Session rules of sessions that are over.
     before = engine.clock() - timedelta(days=days)
     where = Where(kinds={"rule"}, statuses=LIVE, created_to=before)
@@ -510,20 +506,15 @@ def erase_from_journals(data_dir: DataDir, project: str, is_meant: Callable[[str
     Return the number of lines. A line keeps its length, because marks count bytes and a hook may be appending. The
     caller must hold the drain lock.
     """
-
-    def has_match(value: Any) -> bool:
-        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        return is_meant(value) if isinstance(value, str) else any(map(has_match, parts))
-
     blanked = 0
     for path in list_own_files(data_dir, ".jsonl", DONE):
         with open(path, "r+b") as file:
             offset = 0
             for line in file.read().split(b"\n")[:-1]:
-                event, _ = parse_journal(line + b"\n")
-                if event and project in (EVERYWHERE, event[0].project) and has_match(event[0].data):
-                    file.seek(offset)
-                    file.write(b" " * len(line))
-                    blanked += 1
+                for event in parse_journal(line + b"\n")[0]:
+                    if project in (EVERYWHERE, event.project) and any(map(is_meant, list_texts(event.data))):
+                        file.seek(offset)
+                        file.write(b" " * len(line))
+                        blanked += 1
                 offset += len(line) + 1
     return blanked

@@ -14,13 +14,14 @@ import os
 import time
 
 from . import journal
+from .hosts import RULE_FILES, format_answer, is_for_host
 from .paths import SENT, log_problem, read_settings, read_text
 from .privacy import cut_redacted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from typing import Any
 
     from .journal import HookCall
@@ -228,20 +229,34 @@ _READS_AGENTS = (2, 1, 325)
 """From this version on, Claude Code reads AGENTS.md if no CLAUDE.md applies. Whether earlier ones do is not known."""
 
 
-def reads_agents_md(environ: Mapping[str, str], *, default: bool = False) -> bool:
+def reads_agents_md(*, default: bool = False) -> bool:
     """Return whether the host reads AGENTS.md, from its version in AI_AGENT; `default` if that is not set."""
-    name, _, version = environ.get("AI_AGENT", "").partition("_")
+    name, _, version = os.environ.get("AI_AGENT", "").partition("_")
     if name != "claude-code":
         return default
     numbers = [int(part) if part.isdigit() else 0 for part in version.partition("_")[0].split("-")]
     return tuple(numbers) >= _READS_AGENTS
 
 
-def read_host_rules(folder: str, *, with_agents: bool = False) -> set[str]:
-    """Return the list items in the CLAUDE.md files of a folder and its parents, normalised for comparison.
+def _read_other_rules(folder: str, host: str) -> set[str]:
+    folders = [folder]
+    while (above := os.path.dirname(folders[-1])) != folders[-1] and not os.path.lexists(f"{folders[-1]}/.git"):
+        folders.append(above)
+    items: set[str] = set()
+    for names in RULE_FILES.get(host, ()):
+        texts = ("\n".join(read_text(os.path.join(one, name)) for one in folders) for name in names)
+        items.update(map(normalise_item, _list_items(next(filter(str.strip, texts), ""))))
+    return items
 
-    With `with_agents`, the items of AGENTS.md count if there is no CLAUDE.md, neither here nor in any folder above.
+
+def read_host_rules(folder: str, host: str = "claude", *, with_agents: bool = False) -> set[str]:
+    """Return the list items in the files that a host reads in a folder and its parents, normalised for comparison.
+
+    Claude Code reads CLAUDE.md. With `with_agents`, the items of AGENTS.md count if there is no CLAUDE.md, neither here
+    nor in any folder above.
     """
+    if host != "claude":
+        return _read_other_rules(folder, host)
     items: set[str] = set()
     of_agents: set[str] = set()
     user_file = os.path.join(os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"), "CLAUDE.md")
@@ -327,11 +342,13 @@ _NOTICE = (
 
 
 class Injection:
-    """A text for the model, built from sections, and the rules in it."""
+    """A text for the model of a host, built from sections, and the rules in it. Rules in `known` are left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "claude", known: Container[str] = ()) -> None:
         self.text = ""
         self.rules: list[StoredRule] = []
+        self._host = host
+        self._known = known
 
     def add_section(self, title: str, rules: Iterable[StoredRule], room: int, *, warn: bool = False) -> None:
         """Add a section with as many rules as fit in `room` characters. A rule that is too long is skipped."""
@@ -341,7 +358,9 @@ class Injection:
             warning = f"; shown before and not followed: {rule.violations}×" if warn and rule.violations else ""
             # The end of an id is enough to name a rule; the start is a timestamp.
             line = f"- {rule.line} `[{rule.id[-_ID_CHARS:]}]` ({rule.date}{warning})\n"
-            if rule.line and len(lines) + len(line) <= room:
+            taught_in = rule.body.get("metadata", {}).get("host", "")
+            is_wanted = rule.line and rule.id not in self._known and is_for_host(rule.line, self._host, taught_in)
+            if is_wanted and len(lines) + len(line) <= room:
                 lines += line
                 self.rules.append(rule)
         if lines:
@@ -358,13 +377,19 @@ def rank_rule(rule: StoredRule) -> tuple[bool, int, int, str]:
 
 
 def build_playbook(
-    rules: ReadOnlyRules, settings: Mapping[str, Any], sessions: list[str], host_rules: set[str]
+    rules: ReadOnlyRules,
+    settings: Mapping[str, Any],
+    sessions: list[str],
+    host_rules: set[str],
+    host: str = "claude",
+    known: Container[str] = (),
 ) -> Injection:
     """Return the rules of the project and of all projects, and those of `sessions`, whose context was lost.
 
     Rules that the host reads from CLAUDE.md or AGENTS.md (`host_rules`) are counted as shown but left out of the text.
+    Rules in `known` are left out.
     """
-    injection = Injection()
+    injection = Injection(host, known)
     room = min(MOST_CHARS, settings["playbook_tokens"] * CHARS_A_TOKEN)
     entries = sorted(rules.list_newest(), key=rank_rule)
     own_rules = [rule for rule in entries if not rule.is_observation]
@@ -375,16 +400,16 @@ def build_playbook(
     if sessions:
         # The newest rules that fit, in the order in which they were stated.
         room = min(MOST_CHARS - len(injection.text), settings["prompt_tokens"] * CHARS_A_TOKEN)
-        fitting = Injection()
+        fitting = Injection(host, known)
         fitting.add_section(_PROFILE, rules.list_of_sessions(sessions), room)
         injection.add_section(_PROFILE, fitting.rules[::-1], room)
     injection.rules += repeated
     return injection
 
 
-def build_reminder(rules: list[StoredRule], settings: Mapping[str, Any]) -> Injection:
+def build_reminder(rules: list[StoredRule], settings: Mapping[str, Any], host: str = "claude") -> Injection:
     """Return the rules and observations to show with a prompt or a command."""
-    injection = Injection()
+    injection = Injection(host)
     room = min(MOST_CHARS, settings["prompt_tokens"] * CHARS_A_TOKEN)
     best = rules[:AT_ONCE]
     injection.add_section(_TIMELY, (rule for rule in best if not rule.is_observation), room, warn=True)
@@ -392,25 +417,31 @@ def build_reminder(rules: list[StoredRule], settings: Mapping[str, Any]) -> Inje
     return injection
 
 
-def read_playbook(data_dir: DataDir, project: str, session: str, folder: str = "") -> str:
+def read_playbook(data_dir: DataDir, project: str, session: str, folder: str = "", host: str = "claude") -> str:
     """Return the text that a session in this folder starts with, including the rules of `session` if one is passed."""
     sessions = [session, *journal.list_parents(data_dir, session)] if session else []
     # In a terminal, the version of the host is not known. It is probably a current one.
-    host_rules = read_host_rules(folder, with_agents=reads_agents_md(os.environ, default=True))
+    host_rules = read_host_rules(folder, host, with_agents=reads_agents_md(default=True))
     with ReadOnlyRules(data_dir, project) as rules:
-        return build_playbook(rules, read_settings(data_dir), sessions, host_rules).text
+        return build_playbook(rules, read_settings(data_dir), sessions, host_rules, host).text
 
 
 def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return the JSON that a hook prints for an event; empty for nothing. The shown rules are recorded first."""
-    injection = _choose_rules(call, data_dir, line, settings)
-    ids = [rule.id for rule in injection.rules]
+    """Return what a hook prints for an event; empty for nothing. The shown rules are recorded first."""
     is_start = call.name == "SessionStart"
+    # Codex shows the earlier context again when a session resumes, so the rules in it are left out.
+    is_added = is_start and call.host == "codex" and call.text("source") == "resume"
+    if call.host in ("kimi", "goose"):
+        # The first prompt carries what others accept at the start. goose shows one file, which has to contain all.
+        is_start = call.host == "goose" or not os.path.exists(data_dir.shown_file(call.session))
+    shown_ids = set() if is_start and not is_added else journal.read_shown(data_dir, call.session, call.agent_id)
+    injection = _choose_rules(call, data_dir, line, settings, shown_ids, is_start=is_start)
+    ids = [rule.id for rule in injection.rules]
     if ids or is_start:
         data_dir.create_folders()
         reminded = [f"{rule.id}!" for rule in injection.rules if call.name == "PreToolUse" and rule.violations]
-        journal.write_shown(data_dir, call.session, ids + reminded, call.agent_id, is_new=is_start)
-    output: dict[str, Any] = {}
+        is_new = is_start and not is_added
+        journal.write_shown(data_dir, call.session, ids + reminded, call.agent_id, is_new=is_new)
     if ids:
         data = line["data"]
         occasion = data.get("prompt") or data.get("tool_input") or data.get("source") or ""
@@ -418,11 +449,8 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
         details = {"rules": ids, "where": call.name, "text": cut_redacted(text, _TEXT)}
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": details}
         journal.append_line(data_dir, call.session, event, settings["journal_mb"])
-    if injection.text:
-        output["hookSpecificOutput"] = {"hookEventName": call.name, "additionalContext": injection.text}
-    if is_start and (notice := _take_notice(data_dir, settings)):
-        output["systemMessage"] = notice
-    return json.dumps(output) if output else ""
+    is_noticed = is_start and call.host == "claude"
+    return format_answer(call.host, call.name, injection.text, _take_notice(data_dir, settings) if is_noticed else "")
 
 
 def _take_notice(data_dir: DataDir, settings: Mapping[str, Any]) -> str:
@@ -438,30 +466,45 @@ def _take_notice(data_dir: DataDir, settings: Mapping[str, Any]) -> str:
     return _NOTICE.format(calls=settings["daily_calls"], command=command, sent="; ".join(SENT))
 
 
-def _choose_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> Injection:
+def _choose_rules(
+    call: HookCall,
+    data_dir: DataDir,
+    line: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    shown_ids: set[str],
+    *,
+    is_start: bool,
+) -> Injection:
     is_for_nobody = call.name == "UserPromptSubmit" and call.is_from_machine
     if is_for_nobody or not os.path.exists(data_dir.db):
         return Injection()
     try:
         with ReadOnlyRules(data_dir, line["project"]) as rules:
-            if call.name == "SessionStart":
+            if is_start:
                 is_lost = call.text("source") in _LOST_CONTEXT
                 sessions = [call.session, *journal.list_parents(data_dir, call.session)] if is_lost else []
-                host_rules = read_host_rules(call.cwd, with_agents=reads_agents_md(os.environ))
-                return build_playbook(rules, settings, sessions, host_rules)
-            return build_reminder(_find_relevant(call, data_dir, line, rules), settings)
+                host_rules = read_host_rules(call.cwd, call.host, with_agents=reads_agents_md())
+                playbook = build_playbook(rules, settings, sessions, host_rules, call.host, shown_ids)
+                if call.name == "SessionStart":
+                    return playbook
+                shown_ids = {rule.id for rule in playbook.rules}
+            reminder = build_reminder(_find_relevant(call, data_dir, line, rules, shown_ids), settings, call.host)
+            if is_start:
+                reminder.text = f"{playbook.text}\n{reminder.text}".strip("\n")
+                reminder.rules = playbook.rules + reminder.rules
+            return reminder
     except UnreadableStoreError as error:
         log_problem(data_dir, call.name, str(error))
         return Injection()
 
 
 def _find_relevant(
-    call: HookCall, data_dir: DataDir, line: Mapping[str, Any], rules: ReadOnlyRules
+    call: HookCall, data_dir: DataDir, line: Mapping[str, Any], rules: ReadOnlyRules, shown_ids: set[str]
 ) -> list[StoredRule]:
     """Return the rules that fit an event, best first. Reads the journal's line, which has no private text."""
     from .relevance import find_relevant, read_prompt, read_tool_call
 
-    shown_ids, data = journal.read_shown(data_dir, call.session, call.agent_id), line["data"]
+    data = line["data"]
     is_prompt, prompt = call.name == "UserPromptSubmit", data.get("prompt", "")
     if is_prompt:
         occasion = read_prompt(prompt)
@@ -473,7 +516,7 @@ def _find_relevant(
         scope = {"project": line["project"], "session": line["session"]}
         request = {"op": "recall", **scope, "text": prompt[:_PROMPT_CHARS], "limit": 4 * AT_ONCE}
         recalled = (journal.ask_worker(data_dir, request, _ASK_SECONDS) or {}).get("rules") or []
-        shown_ids |= {rule.id for rule in relevant}
+        shown_ids = shown_ids | {rule.id for rule in relevant}
         ids = [str(one[0]) for one in recalled if isinstance(one, list) and one]
         relevant += [rule for rule in rules.get(ids) if rule.id not in shown_ids]
     return relevant

@@ -42,7 +42,7 @@ _SHORT = (1000, 0)
 _PROMPT = (24_000, 8000)
 _REPLY = (4000, 12_000)
 _OUTPUT = (1000, 3000)
-_TOOL: dict[str, tuple[int, int] | None] = {"tool_name": _SHORT, "tool_use_id": _SHORT}
+_TOOL: dict[str, tuple[int, int] | None] = {"tool_name": _SHORT, "host_tool": _SHORT, "tool_use_id": _SHORT}
 # The fields stored for each event: texts with their lengths; None for a flag or a number.
 _FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
     "SessionStart": dict.fromkeys(("source", "transcript_path", "parent"), _SHORT),
@@ -69,11 +69,14 @@ tool read, wrote or listed. Redacting the file's JSON would take longer than eve
 class HookCall:
     """One call by the host: the event's name, its payload, and the fields that all events share."""
 
-    __slots__ = ("agent_id", "cwd", "name", "payload", "session")
+    __slots__ = ("agent_id", "cwd", "entry", "host", "name", "payload", "session")
 
-    def __init__(self, payload: Mapping[str, Any], name: str) -> None:
+    def __init__(self, payload: Mapping[str, Any], name: str, host: str = "claude", entry: str | None = None) -> None:
         self.payload = payload
         self.name = name
+        self.host = host
+        self.entry = entry
+        """How the host was started, if it is not Claude Code; None if the event does not show it."""
         self.session = self.text("session_id")
         self.cwd = clean_path(self.text("cwd"))
         self.agent_id = self.text("agent_id")
@@ -122,11 +125,17 @@ def expand_own_command(call: HookCall) -> HookCall:
         folders = (own, *(os.path.join(folder, ".claude") for folder in (call.cwd, project) if folder))
         if any(os.path.isfile(os.path.join(folder, "commands", f"{name}.md")) for folder in folders):
             return call
-    return HookCall({**call.payload, "command_name": name, "command_args": arguments}, "UserPromptExpansion")
+    payload = {**call.payload, "command_name": name, "command_args": arguments}
+    return HookCall(payload, "UserPromptExpansion", call.host, call.entry)
 
 
-def build_line(call: HookCall, project: str, now: float, *, is_ignored: bool = False) -> dict[str, Any]:
-    """Return the journal line for an event. With `is_ignored`, only the tool's name and call id are stored."""
+def build_line(
+    call: HookCall, project: str, now: float, *, is_ignored: bool = False, is_attended: bool = False
+) -> dict[str, Any]:
+    """Return the journal line for an event. With `is_ignored`, only the tool's name and call id are stored.
+
+    With `is_attended`, the session of a program counts as a person's.
+    """
     data = _read_data(call)
     if is_ignored:
         data = {name: data[name] for name in ("tool_name", "tool_use_id") if name in data} | {"ignored": True}
@@ -136,24 +145,37 @@ def build_line(call: HookCall, project: str, now: float, *, is_ignored: bool = F
         "at": now,
         "event": call.name,
         "session": call.session,
+        "host": call.host,
         "project": project,
         "cwd": redact_and_cut(call.cwd, *_SHORT),
         "agent_id": redact_and_cut(call.agent_id, *_SHORT),
-        **read_entry_point(os.environ),
+        **read_entry_point(call),
+        **({"attended": True} if is_attended else {}),
         "data": data,
     }
 
 
-def read_entry_point(environ: Mapping[str, str]) -> dict[str, Any]:
+def read_entry_point(call: HookCall | None = None) -> dict[str, Any]:
     """Return how the host was started. It tells a person's session from a program's; the drain cannot see it itself."""
-    attended = {"attended": True} if environ.get("CLAUDE_SMART_ATTENDED") == "1" else {}
-    return {"entry": environ.get("CLAUDE_CODE_ENTRYPOINT", "")[:_ENTRY_CHARS], **attended}
+    declared = os.environ.get("CLAUDE_SMART_ATTENDED")
+    attended = {"attended": True} if declared == "1" else {}
+    entry = os.environ.get("CLAUDE_CODE_ENTRYPOINT", "")
+    if call is not None and call.host != "claude":
+        if call.entry is None:
+            return attended
+        entry = call.entry
+    elif os.environ.get("CLAUDE_CODE_SESSION_ATTENDED") == "0":
+        entry = entry if entry.startswith("sdk") else "headless"
+    return {"entry": "headless" if declared == "0" else entry[:_ENTRY_CHARS], **attended}
 
 
 def _make_id(call: HookCall, data: Mapping[str, Any]) -> str:
     """Return an id that is the same when the host reports an event twice; a random one if the host gives no id."""
     field = "tool_use_id" if call.name in TOOL_EVENTS else "agent_id" if call.name == "SubagentStop" else "prompt_id"
     host_id = call.text(field)
+    if not host_id and call.host != "claude" and "timestamp" in call.payload:
+        # Two copies of the hook get the same time for an event, for example from the plugin and a project's settings.
+        host_id = f"{call.payload['timestamp']} {json.dumps(data)}"
     if not host_id or call.name in ("SessionStart", "SessionEnd", "PreCompact"):
         return os.urandom(16).hex()
     # The text is part of the id: another plugin's Stop hook can make the agent answer a prompt several times, and text

@@ -44,6 +44,10 @@ class DataDir:
         self.projects = os.path.join(home, "projects")
         """One file for each known working copy."""
         self.runtime = os.path.join(home, "runtime.json")
+        self.goose_context = os.path.join(home, "goose-context.md")
+        """What goose shows to the model; its hooks cannot answer."""
+        self.aider = os.path.join(home, "aider.json")
+        """How far the histories of aider were imported."""
         self.team = os.path.join(home, "team.json")
         """What was sent to a team's server, and since when it is away."""
 
@@ -131,13 +135,13 @@ def write_private(path: str, data: bytes) -> None:
     os.replace(part, path)
 
 
-def read_text(path: str) -> str:
+def read_text(path: str, most: int = MOST_CHARS) -> str:
     """Return the start of a text file; empty if it is missing or not a regular file (a pipe could block the hook)."""
     try:
         if os.stat(path).st_mode & 0o170000 != 0o100000:
             return ""
         with open(path, "rb") as file:
-            return file.read(MOST_CHARS).decode("utf-8", "replace")
+            return file.read(most).decode("utf-8", "replace")
     except (OSError, ValueError):
         return ""
 
@@ -200,11 +204,12 @@ DEFAULTS: dict[str, str | int] = {
     "journal_days": 30,
     "episode_days": 365,
     "upkeep_hours": 24,
+    "programs": "off",
     "server": "off",
     "server_projects": "git:*",
     "server_insecure": "off",
 }
-CHOICES = {"model": ("on", "off"), "server_insecure": ("on",)}
+CHOICES = {"model": ("on", "off"), "programs": ("on",), "server_insecure": ("on",)}
 """`ask`, the default of `model`, means off until the person decides."""
 SENT = (
     "your own turns that may be corrections, without pasted text",
@@ -254,10 +259,8 @@ def check_setting(name: str, value: object) -> str:
         expected = f"a whole number from 0 to {LARGEST:,}"
         is_valid = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
     elif name in CHOICES:
-        expected, is_valid = (
-            f"{', '.join(CHOICES[name])} or {DEFAULTS[name]}",
-            value in (*CHOICES[name], DEFAULTS[name]),
-        )
+        expected = f"{', '.join(CHOICES[name])} or {DEFAULTS[name]}"
+        is_valid = value in (*CHOICES[name], DEFAULTS[name])
     elif name == "server":
         expected = "off or a URL such as https://memory.example.org, without a user or a password"
         is_valid = isinstance(value, str) and (

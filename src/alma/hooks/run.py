@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from . import journal, privacy, project
+from . import hosts, journal, privacy, project
 from .journal import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_command
 from .paths import DataDir, NoHomeError, describe_error, find_data_dir, log_problem, read_settings
 
@@ -25,6 +25,8 @@ _WAKING = frozenset(("Stop", "SessionEnd", "PreCompact", "SessionStart"))
 def main() -> None:
     """Handle one event and exit. Does not return: `os._exit` skips the interpreter's slow shutdown."""
     event = sys.argv[1] if len(sys.argv) > 1 else ""
+    # The files that are written for one host pass its name.
+    host = event if event in hosts.HOSTS else ""
     data_dir = None
     try:
         data_dir = find_data_dir(os.environ)
@@ -35,7 +37,7 @@ def main() -> None:
             if size <= MOST_BYTES:
                 pieces.append(piece)
             size += len(piece)
-        text, wake_reason = answer_event(b"".join(pieces), data_dir, event)
+        text, wake_reason = answer_event(b"".join(pieces), data_dir, "" if host else event, host)
         output = text.encode()
         while output:
             output = output[os.write(1, output) :]
@@ -59,21 +61,35 @@ def _give_up(data_dir: DataDir, event: str, seconds: float) -> None:
     os._exit(0)
 
 
-def answer_event(raw: bytes, data_dir: DataDir, event: str = "") -> tuple[str, str]:
-    """Record one event. Return the text for stdout and the reason to wake the drain; each may be empty."""
+def answer_event(raw: bytes, data_dir: DataDir, event: str = "", host: str = "") -> tuple[str, str]:
+    """Record one event. Return the text for stdout and the reason to wake the drain; each may be empty.
+
+    Without the name of the host, the host is recognised by the event.
+    """
     try:
-        call = _read_call(raw, data_dir, event)
+        call = _read_call(raw, data_dir, event, host)
+        if call is None:
+            return "", ""
     except (ValueError, RecursionError) as error:
         # Python's messages about invalid JSON may quote it.
         is_ours = type(error) is ValueError
         problem = str(error) if is_ours else f"stdin is not JSON ({type(error).__name__}, {len(raw)} bytes)"
         log_problem(data_dir, event, problem)
         return "", ""
-    return _record_call(expand_own_command(call), data_dir)
+    text, wake_reason = _record_call(expand_own_command(call), data_dir)
+    if call.host == "goose":
+        if call.name in hosts.STARTS and hosts.has_context_file(data_dir):
+            # Also without a text: the file must not keep the rules of another project, or those of a paused one.
+            hosts.write_context_file(data_dir, text)
+        text = ""
+    return text, wake_reason
 
 
-def _read_call(raw: bytes, data_dir: DataDir, event: str) -> HookCall:
-    """Return the event in `raw`. Raise ValueError if it is not a known event with a session id."""
+def _read_call(raw: bytes, data_dir: DataDir, event: str, host: str) -> HookCall | None:
+    """Return the event in `raw`; None for an event of another host that is not recorded.
+
+    Raise ValueError if it is not a known event with a session id.
+    """
     if len(raw) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MB on stdin")
     try:
@@ -84,11 +100,16 @@ def _read_call(raw: bytes, data_dir: DataDir, event: str) -> HookCall:
     payload = json.loads(text)
     if not isinstance(payload, dict):
         raise ValueError("stdin is not a JSON object")
+    host = host or hosts.recognise_host(payload, os.environ)
+    payload = hosts.read_event(host, payload, event)
+    if payload is None:
+        return None
     name = payload.get("hook_event_name")
     name = name if isinstance(name, str) and name else event
     if name not in EVENTS:
         raise ValueError(f"unknown event {name[:60]!r}")
-    call = HookCall(payload, name)
+    is_spoken = host != "claude" and name in hosts.STARTS
+    call = HookCall(payload, name, host, hosts.find_entry(host, payload, os.environ) if is_spoken else None)
     if not call.session:
         raise ValueError(f"{name} without a session_id")
     return call
@@ -96,7 +117,9 @@ def _read_call(raw: bytes, data_dir: DataDir, event: str) -> HookCall:
 
 def _record_call(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
     call.cwd = call.cwd or os.getcwd()
-    located = project.locate_project(call.cwd, os.environ.get("CLAUDE_PROJECT_DIR", ""))
+    # Another agent may have inherited the variable from Claude Code.
+    root = os.environ.get("CLAUDE_PROJECT_DIR", "") if call.host == "claude" else ""
+    located = project.locate_project(call.cwd, root)
     ignored = privacy.IgnoreRules(located, call.cwd)
     if ignored.covers_everything:
         return "", ""
@@ -109,13 +132,17 @@ def _record_call(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
         parent = journal.find_cleared(data_dir, call.cwd, call.session)
         call.payload = {**call.payload, "parent": parent or None}
     is_ignored = call.name in TOOL_EVENTS and ignored.touches(call.payload.get("tool_input"))
-    line = build_line(call, copy.key, time.time(), is_ignored=is_ignored)
+    is_attended = settings["programs"] == "on"
+    # The events of aider come from its history.
+    at = float(call.payload.get("at", 0)) if call.host == "aider" else time.time()
+    line = build_line(call, copy.key, at, is_ignored=is_ignored, is_attended=is_attended)
     journal.append_line(data_dir, call.session, line, settings["journal_mb"])
     if call.name == "SessionEnd" and call.text("reason") == "clear":
         journal.remember_cleared(data_dir, call.cwd, call.session)
     text = ""
     # Our own commands are answered by the hook for UserPromptExpansion.
-    may_answer = call.name in ("SessionStart", "UserPromptSubmit", "PreToolUse") and not call.own_command
+    may_answer = hosts.can_show(call.host, call.name, call.text("source")) and not call.own_command
+    may_answer = may_answer and (call.host != "goose" or hosts.has_context_file(data_dir))
     if may_answer and not is_ignored:
         from .inject import inject_rules
 

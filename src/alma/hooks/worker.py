@@ -31,6 +31,7 @@ import json
 import signal
 import socket
 import socketserver
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,8 @@ def serve(data_dir: DataDir) -> None:
         drain_once(data_dir, if_wanted=True)
         return
     with lock:
+        if os.environ.get("CLAUDE_SMART_DASHBOARD_AUTOSTART") == "1":
+            start_dashboard()
         idle_seconds = read_settings(data_dir, EVENT)["worker_idle_seconds"]
         try:
             worker = Worker(data_dir, ProjectMemories(data_dir), FILE, idle_seconds=idle_seconds)
@@ -107,6 +110,14 @@ def serve(data_dir: DataDir) -> None:
             drain_once(data_dir, if_wanted=True)
         else:
             worker.run()
+
+
+def start_dashboard() -> None:
+    """Start the server of the dashboard if none is running, as `claude-smart dashboard` does."""
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from claude_smart.cli import main; main(sys.argv[2:])"
+    arguments = (os.path.dirname(os.path.dirname(os.path.dirname(FILE))), "dashboard", "--no-open", "--read-only")
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    subprocess.Popen([sys.executable, "-I", "-c", code, *arguments], start_new_session=True, **pipes)
 
 
 def drain_while_requested(data_dir: DataDir, memory: ProjectMemories, patience: float = PATIENCE_SECONDS) -> None:

@@ -12,19 +12,6 @@ from .exchange import Change, ExportReport, ImportReport, LeftOut, Side, Verb, e
 from .targets import TARGETS, Host, Limit, Target, Unit, is_rule_file
 
 __all__ = [
-    "TARGETS",
-    "Change",
-    "ExportReport",
-    "Host",
-    "ImportReport",
-    "LeftOut",
-    "Limit",
-    "Side",
-    "Target",
-    "Unit",
-    "Verb",
-    "export",
-    "import_",
-    "is_rule_file",
-    "plan",
-]
+    "TARGETS", "Change", "ExportReport", "Host", "ImportReport", "LeftOut", "Limit", "Side", "Target", "Unit",
+    "Verb", "export", "import_", "is_rule_file", "plan",
+]  # fmt: skip

@@ -16,20 +16,12 @@ from typing import Annotated, Any, NamedTuple
 from ..engine import validate
 from ..engine.admit import clean, key_of, reword
 from ..engine.context import Engine
+from ..engine.edit import credit_edit
 from ..engine.escape import find_suspicion
 from ..engine.evidence import believe
 from ..engine.facts import add_records
-from ..engine.rules import (
-    AGENT,
-    RULE_CHARS,
-    Teaching,
-    describe_occasion,
-    dress_rule,
-    find_similar_rules,
-    is_old_fix,
-    prepare_rules,
-    supersede_rules,
-)
+from ..engine.rule_lines import describe_occasion, dress_rule
+from ..engine.rules import AGENT, RULE_CHARS, Teaching, find_similar_rules, is_old_fix, prepare_rules, supersede_rules
 from ..engine.transaction import Transaction, write
 from ..errors import NotFoundError, ValidationError, unknown
 from ..memory import ALMA
@@ -341,7 +333,7 @@ class Comparison:
             self.unchanged += 1
         elif problem := _find_problem(words, MemoryType.RULE):
             self._add_difference(Verb.REFUSED, item, words, why=problem)
-        elif self.last.get(item.id) in [read_item_words(item, kind).digest for kind in KINDS]:
+        elif _has_digest(item, self.last.get(item.id)):
             # It was deleted from the memory and is unchanged in the file.
             self.newer += 1
         elif self._is_deleted(key):
@@ -568,7 +560,7 @@ def _list_hand_edits(
     """
     edits = [f"line {number}: {shorten(line, _SAMPLE)} (not a list item)" for number, line in block.other]
     for change, item, _, entry in comparison.differences:
-        if item is not None and remove and not comparison.last and entry is None and _is_as_exported(item):
+        if item is not None and remove and not comparison.last and entry is None and _has_digest(item, item.base):
             continue
         if item is not None:
             what = "changed" if item.id in comparison.entries else "new"
@@ -578,9 +570,9 @@ def _list_hand_edits(
     return edits
 
 
-def _is_as_exported(item: Item) -> bool:
-    """Return whether an item still has the words that its mark was written for."""
-    return bool(item.base) and item.base in [read_item_words(item, kind).digest for kind in KINDS]
+def _has_digest(item: Item, digest: str | None) -> bool:
+    """Return whether an item has the words of this digest, read as a memory of any kind."""
+    return digest in [read_item_words(item, kind).digest for kind in KINDS]
 
 
 def _fill_block(
@@ -790,8 +782,7 @@ def _edit_memory(tx: Transaction, entry: Entry, words: Words | None, name: str) 
     fresh = tx.update(
         record,
         **reword(tx.engine, record, body),
-        # A person's edit is theirs; learning changes its evidence, not its words.
-        provenance=replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED),
+        provenance=credit_edit(record, Provenance(Origin.USER), fields),
         status=Status.ACTIVE,
         valid_to=None,
         superseded_by="",
