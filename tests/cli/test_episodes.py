@@ -89,7 +89,7 @@ class TestAdding:
             ('[{"speaker": "A", "text": "x"},\n 7]', "bad.json, item 2 must be an object"),
             (
                 '[{"speaker": "A",\n "text": "x"}',
-                "bad.json is not valid JSON (line 2, column 14: Expecting ',' delimiter)",
+                "bad.json is not valid JSON (expecting ',' delimiter at line 2, column 14)",
             ),
             ("[" * 100_000, "bad.json is not valid JSON"),
             ("[]", "bad.json is empty"),
@@ -199,7 +199,7 @@ class TestFinding:
             (("--mode", "precice"), "unknown mode 'precice'. Did you mean 'precise'?"),
             (("--type", "fakt"), "unknown type 'fakt'"),
             (("--level", "word"), "unknown level 'word'. Valid: session, turn"),
-            (("--since", "monday"), "since must be a time such as"),
+            (("--since", "monday"), "--since must be a time (2026-05-07"),
             (("--since", "2026-05-08", "--until", "2026-05-07"), "must be before until"),
         ],
     )

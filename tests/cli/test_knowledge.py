@@ -284,8 +284,8 @@ def test_what_was_asked_and_what_is_left(project: Path, run: Run) -> None:
             model.ask(Prompt(system="What?", text="This.", schema={"type": "object"}))
     run("trust")
     ran = run("usage", "--days", "1")
-    assert "provider  openai" in ran.out
-    assert "left      calls 3" in ran.out
+    assert "provider   openai" in ran.out
+    assert "left       calls 3" in ran.out
     assert "openai:tiny" in ran.out
     assert "2400" in ran.out
     assert run("usage", "--json").json["left"]["calls"] == 3

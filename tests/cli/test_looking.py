@@ -1,4 +1,4 @@
-"""`alma search`, `alma explain`, `alma playbook`, `alma shown` and `alma health`."""
+"""`alma search`, `alma browse`, `alma explain`, `alma playbook`, `alma shown` and `alma health`."""
 
 from __future__ import annotations
 
@@ -102,3 +102,21 @@ def test_bad_input_is_one_clear_line(project: Path, run: Run, argv: tuple[str, .
     assert ran.err.startswith("error: ")
     assert ran.err.count("\n") == 1
     assert message in ran.err
+
+
+def test_browse_prints_what_memories_say_and_how_to_go_on(project: Path, deployed: dict[str, str], run: Run) -> None:
+    out = run("browse", "--type", "domain_knowledge").out
+    assert "Logs are on host nine" in out
+    assert "--cursor" not in out
+    first = run("browse", "--limit", "1")
+    assert f"--cursor {run('browse', '--limit', '1', '--json').json['next']}" in first.out
+    assert run("browse", "--words", "zebra").out == "Nothing found.\n"
+    assert run("browse", "observations").out == "Nothing found.\n"
+
+
+def test_browse_changes_prints_a_line_for_each_change(project: Path, deployed: dict[str, str], run: Run) -> None:
+    [change] = run("browse", "changes", "--limit", "1", "--json").json["items"]
+    [_, line, _] = run("browse", "changes", "--limit", "1").out.splitlines()
+    assert line.startswith(change["change"])
+    assert f"{change['memories'][0]['verb']} {change['memories'][0]['text']}" in line
+    assert "+00:00" not in line

@@ -64,6 +64,11 @@ def test_the_agent_comes_from_the_environment_or_the_configuration(
 @pytest.mark.parametrize(
     ("text", "age"),
     [
+        ("30 minutes", timedelta(minutes=30)),
+        ("1 minute ago", timedelta(minutes=1)),
+        ("5min", timedelta(minutes=5)),
+        ("2 hours", timedelta(hours=2)),
+        ("10 days", timedelta(days=10)),
         ("3d", timedelta(days=3)),
         ("12h", timedelta(hours=12)),
         ("2 weeks", timedelta(weeks=2)),
@@ -88,4 +93,9 @@ def test_any_other_time_is_left_to_the_operation(project: Path, deployed: dict[s
     ask = ("retrieve", "Deploy the auth service", "--agent", "ops", "--json")
     assert run(*ask, "--since", "2 weeks").json["total_items"] > 0
     assert run(*ask, "--until", "yesterday").json["total_items"] == 0
-    assert run(*ask, "--since", "soon").code == 1
+    assert run(*ask, "--since", "30 minutes").json["total_items"] > 0
+    assert run(*ask, "--as-of", "30 minutes").json["total_items"] == 0
+    refused = run(*ask, "--since", "soon")
+    assert refused.code == 1
+    for form in ("minutes, hours, days, weeks", "yesterday", "2026-05-07T14:30Z"):
+        assert form in refused.json["error"]["message"]

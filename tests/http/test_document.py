@@ -18,6 +18,8 @@ from schemathesis.checks import CHECKS, load_all_checks
 
 from alma import ALMA
 from alma.http.app import App, GateRules, HttpService, list_offered
+from alma.http.shell import DashboardSessions
+from alma.http.tokens import Tokens
 from alma.projects import LazyMemory, Projects
 
 from .conftest import make_site
@@ -54,7 +56,9 @@ def pick_operations() -> list[str]:
 
 
 later = Later()
-document = HttpService(Projects(LazyMemory(ALMA.quickstart)), 30).app.openapi()
+document = HttpService(
+    Projects(LazyMemory(ALMA.quickstart)), 30, DashboardSessions(Tokens(Path("none.json")))
+).app.openapi()
 
 
 def load(phase: str, other: str) -> Any:

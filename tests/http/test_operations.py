@@ -41,6 +41,18 @@ def test_what_is_not_an_object_is_in_one(site: Site, prepared: World) -> None:
     ]
 
 
+def test_an_answer_names_the_change_that_was_made(site: Site) -> None:
+    """So that a caller can revert exactly that one, whatever others changed since."""
+    added = site.post("add_rule", {"agent": "dev", "rule": "Sign every release", "source": "user"}, name="admin")
+    update = {"memory_id": added.json()["id"], "fields": {"why": "customers verify it"}, "source": "user"}
+    updated, again = (site.post("update", {**update, "tags": [tag]}, name="admin") for tag in ("first", "second"))
+    changes = [one.headers["alma-change"] for one in (added, updated, again)]
+    assert len(set(changes)) == 3
+    history = site.post("history", {"memory_id": added.json()["id"]}).json()["result"]
+    assert [one["change"] for one in history] == changes
+    assert "alma-change" not in site.post("stats").headers
+
+
 def test_no_arguments_need_no_body(site: Site) -> None:
     answer = site.client().post("/v1/stats")
     assert (answer.status_code, answer.json()["project_id"]) == (200, "app")

@@ -15,7 +15,7 @@ from tests.test_core import TestFeedback, TestLearning, TestSharing, TestUpkeep
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
-from alma.http.client import RemoteALMA
+from alma.remote import RemoteALMA
 from alma.stores.sqlite import SQLiteStore
 
 from .conftest import HOST, Within, make_site

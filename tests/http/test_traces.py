@@ -26,7 +26,7 @@ from alma.tracing import Tracer
 
 from .conftest import HOST, start
 
-SECRET = "The launch code is 7319"
+SECRET = "The launch code is q7319z"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 TRACEPARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 
@@ -90,11 +90,11 @@ def test_spans_contain_no_texts_tokens_or_messages(site: TracedSite) -> None:
         ("learn", {"agent": SECRET, "task": SECRET, "outcome": SECRET}),
         (SECRET, {}),
     ):
-        site.client.post(f"/v1/{operation}", json=arguments, headers={**headers, "alma-project": "7319"})
+        site.client.post(f"/v1/{operation}", json=arguments, headers={**headers, "alma-project": "q7319z"})
     site.client.request("LAUNCH7319", "/health")
     text = "".join(one.to_json() for one in site.spans())
     assert len(site.spans()) > 10
-    for secret in ("7319", "launch", SECRET, site.token, "LAUNCH"):
+    for secret in ("7319z", "launch", SECRET, site.token, "LAUNCH"):
         assert secret not in text
 
 

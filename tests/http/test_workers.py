@@ -99,6 +99,24 @@ def test_workers_behave_as_one_server(fleet: Served) -> None:
         assert (counted["learn"], counted["retrieve"]) == (18, 6)
 
 
+def test_all_workers_know_the_sessions_of_the_dashboard(fleet: Served) -> None:
+    def call(method: str, path: str, secret: str, body: Any = None) -> httpx.Response:
+        headers = {"authorization": f"Bearer {secret}", "connection": "close"}
+        url = f"{fleet.url}{path}"
+        return httpx.request(method, url, json=body, headers=headers, trust_env=False, timeout=SECONDS)
+
+    wait_until(lambda: len(list_workers(fleet.process.pid)) == 2)
+    code = call("POST", "/v1/session/code", SECRET, {}).json()["code"]
+    answers = [call("POST", "/ui/session", "none", {"code": code}) for _ in range(4)]
+    assert sorted(one.status_code for one in answers) == [200, 401, 401, 401]
+    session = answers[0].json()
+    assert {call("GET", "/v1/sessions", session["token"]).json()["sessions"][0]["id"] for _ in range(12)} == {
+        session["id"]
+    }
+    call("POST", "/v1/session/end", session["token"], {})
+    assert {call("GET", "/v1/sessions", session["token"]).status_code for _ in range(8)} == {401}
+
+
 def test_a_worker_that_dies_is_replaced(fleet: Served) -> None:
     wait_until(lambda: len(list_workers(fleet.process.pid)) == 2)
     post(fleet, "stats")

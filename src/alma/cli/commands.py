@@ -226,11 +226,8 @@ def feedback(call: Call) -> Reply:
 @command("list", "list", "*", "memories")
 def list_memories(call: Call) -> Reply:
     """Run `alma list`."""
-    memories = call.run_typed()
     is_filtered = call.read_arguments().keys() & {"memory_type", "agent", "user_id", "status", "tag", "fields"}
-    if not memories and is_filtered:
-        return Reply({"count": 0, "memories": []}, "No memories match.")
-    return reply_value(memories, "memories")
+    return reply_value(call.run_typed(), "memories", empty="No memories match." if is_filtered else "")
 
 
 @command("show", "get")
@@ -315,23 +312,14 @@ def erase(call: Call) -> Reply:
 @YES
 def archive(call: Call) -> Reply:
     """Run `alma archive`, after listing what would be archived."""
-    arguments = call.read_arguments()
-    report = call.run("forget", **arguments | {"dry_run": True})
+    report = call.run_typed(dry_run=True)
     memories = [call.run("get", memory_id=id) for id in report.ids]
-    if not memories or arguments.get("dry_run"):
+    if not memories or "dry_run" in call.args:
         done = f"would archive {count_memories(report.count)}" if memories else "nothing to archive"
         return Reply(report, memories, done)
     call.confirm(f"Archive {count_memories(report.count)}?", memories)
-    report = call.run("forget", **arguments)
-    return Reply(report, f"archived {count_memories(report.count)}")
-
-
-@command("upkeep", "upkeep")
-def upkeep(call: Call) -> Reply:
-    """Run `alma upkeep`, and show how many changes each step made."""
     report = call.run_typed()
-    changed = {"would change" if report.dry_run else "changed": report.counts}
-    return Reply(report, report.skipped, changed, {"problems": report.problems})
+    return Reply(report, f"archived {count_memories(report.count)}")
 
 
 @command("playbook", "playbook")
@@ -494,17 +482,16 @@ def export_rules(call: Call) -> Reply:
 @YES
 def import_rules(call: Call) -> Reply:
     """Import manual edits from a file that `alma rules export` wrote: changed, new and removed items."""
-    arguments = call.read_arguments()
-    report = call.run("import_rules", **arguments | {"dry_run": True})
+    report = call.run_typed(dry_run=True)
     shown = _describe_import(report)
-    if "dry_run" in arguments:
+    if "dry_run" in call.args:
         text = "Nothing was changed (dry run)."
     else:
         if any(one.done for one in report.changes):
             call.confirm("Import these changes?", *shown)
             shown = shown if call.args.yes else []
         # Also without changes: the common state is recorded for the next import.
-        report = call.run("import_rules", **arguments)
+        report = call.run_typed()
         text = f"imported {count(sum(one.done for one in report.changes), 'change')}"
         if any(one.verb == "removed" and not one.done for one in report.changes):
             text += "\nTo archive the rules of removed items, pass --retire; to keep them: alma rules export --force"
@@ -538,7 +525,19 @@ COMMANDS += [
     Command("add anti-pattern", "add_anti_pattern", _STATED, "memory", "added"),
     Command("add preference", "add_preference", "--* --source=explicit_instruction", "memory", "added"),
     Command("search", "search", "query:words --*", "matches"),
+    Command("browse", "browse", "--*"),
+    Command("browse memory", "inspect"),
+    Command("browse sessions", "browse_sessions", "--*"),
+    Command("browse observations", "browse_observations", "--*"),
+    Command("browse session", "show_session"),
+    Command("browse changes", "list_changes", "--*"),
+    Command("browse configuration", "configuration", matching=False),
+    Command("browse inbox", "inbox", "--*"),
+    Command("browse overview", "overview", "--*"),
+    Command("browse review", "review", "action --*"),
+    Command("consolidate merge", "merge", "--*"),
     Command("explain", "explain"),
+    Command("browse why", "explain_task"),
     Command("history", "history", "*", "history"),
     Command("blame", "blame", "*", "authors"),
     Command("diff", "diff", "--*", "differences"),
@@ -547,6 +546,7 @@ COMMANDS += [
     Command("bisect", "bisect"),
     Command("promote", "promote", "memory_id --*", "memory", "promoted"),
     Command("consolidate", "consolidate"),
+    Command("upkeep", "upkeep"),
     *(Command(words, "conflicts", key="conflicts") for words in ("conflicts", "conflicts list")),
     Command("conflicts resolve", "resolve_conflict", "*", "memories"),
     Command("rules list", "list", "* !memory_type=rule", "rules", help="List rules, newest first."),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin
 
 from alma import __version__
 
-from ..errors import ALMAError, ValidationError, unknown
+from ..errors import ALMAError, ValidationError, describe_parse_error, unknown
 from ..types.record import find_source
 from .render import EMPTY, Output
 
@@ -52,6 +52,7 @@ memories:
   update       change a memory's fields, status or tags
   delete       delete a memory, or everything that belongs to a user
   promote      let a team, or all agents, read a memory of one agent
+  browse       look through memories, sessions and changes, and decide what waits
   explain      explain why a memory is retrieved for a task, or why not
   playbook     print everything learned as one page
 
@@ -59,8 +60,8 @@ history:
   history      list the changes of a memory
   blame        find where a text comes from
   diff         list how memories differ from an earlier time
-  undo         take back the last change
-  revert       take back one change and keep later ones
+  undo         undo the last change
+  revert       undo one change and keep later ones
   bisect       find the change after which a task is advised differently
 
 knowledge:
@@ -90,6 +91,7 @@ maintenance:
 
 integrations:
   mcp          run the MCP server, or add it to an MCP client
+  dashboard    open the dashboard in a browser
   serve        run the HTTP server
   token        manage access tokens for `alma serve`
   postgres     start and stop a PostgreSQL server on this machine
@@ -116,22 +118,22 @@ NAMES = {
     "active_files": "file", "auto_expand": "no-expand", "blockers": "blocker", "branch_id": "branch",
     "branches": "branch", "confidence_decay_days": "decay-days", "confidence_level": "confidence", "context": "task",
     "decisions": "decision", "delivery_id": "id", "error_message": "error", "estimate_minutes": "estimate",
-    "excluded_categories": "exclude", "from_branch": "from", "item_id": "id", "item_type": "type",
+    "excluded_categories": "exclude", "from_branch": "from", "ids": "id", "item_id": "id", "item_type": "type",
     "keep_latest": "keep", "key_decisions": "decision", "learning_categories": "learn", "lease_seconds": "lease",
     "memory_id": "id", "memory_type": "type", "min_occurrences_for_heuristic": "min-occurrences",
     "next_steps": "next", "node_id": "node", "notes": "note", "others": "other", "parent_id": "parent",
-    "risk_flags": "risk", "run_id": "run", "session_id": "session", "strategies": "strategy",
+    "risk_flags": "risk", "run_id": "run", "session_id": "session", "statuses": "status", "strategies": "strategy",
     "strategies_used": "strategy", "strategy_used": "strategy", "tags": "tag", "tenant_id": "tenant", "tests": "test",
     "trusted": "untrusted", "types": "type", "user_id": "user", "workflow_id": "workflow",
 }  # fmt: skip
 """Command-line names of parameters, where they differ."""
 IDS = {
     "memory_id", "change", "item_id", "parent_id", "blocked_by", "unblocked_by", "blocks", "session_id", "retrieval_id",
-    "retrieved_memory_ids", "used_memory_ids", "delivery_id",
+    "retrieved_memory_ids", "used_memory_ids", "delivery_id", "ids", "into",
 }  # fmt: skip
 """Parameters that take ids, which may be shortened."""
 MOMENTS = {"since", "until", "as_of", "older_than"}
-"""Parameters that take times, also as `3d`, `2 weeks` or `yesterday`."""
+"""Parameters that take times, also as `30 minutes`, `3d` or `yesterday`."""
 RENAMED = {
     "calibration": "confidence calibration", "erase-user": "erase --user", "forget": "archive",
     "health": "doctor --quick", "initialize": "session prepare", "progress": "work progress",
@@ -160,12 +162,12 @@ _ALIASES = {
 }  # fmt: skip
 """Other names of memory types: the command below `alma add`, and the type."""
 _SHORT_ID = re.compile(r"[a-z]{3}_[0-9a-z]{1,25}")
-_AGE = re.compile(r"(\d{1,5})\s*(h|d|w|hours?|days?|weeks?|months?|years?)(\s+ago)?")
-_DAYS = {"h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
+_AGE = re.compile(r"(\d{1,5})\s*(?:(min)(?:ute)?s?|(h|d|w)|(hour|day|week|month|year)s?)(?:\s+ago)?")
+_DAYS = {"min": 1 / 1440, "h": 1 / 24, "d": 1, "w": 7, "m": 30, "y": 365}
 _TAKEN = re.compile(r"(--|!|)([a-z_*]+)(\??)(?::([a-z-]+))?(?:=(\S+))?")
 _NOT_TYPED = argparse.SUPPRESS
 _MODULES = {
-    **dict.fromkeys(("init", "mcp", "serve", "token", "completion"), "manage"),
+    **dict.fromkeys(("init", "mcp", "serve", "dashboard", "token", "completion"), "manage"),
     **dict.fromkeys(("doctor", "trust", "reindex", "vacuum", "migrate", "export", "backup", "import"), "store"),
     **dict.fromkeys(("work", "session", "workflow", "graph", "domains"), "work"),
     "demo": "demo",
@@ -197,12 +199,11 @@ class Reply:
         self.code = code
 
 
-def reply_value(value: Any, key: str, text: str = "") -> Reply:
-    """Reply with a value. In JSON it is under `key`; a list also gets its count."""
+def reply_value(value: Any, key: str, text: str = "", *, empty: str = "") -> Reply:
+    """Reply with a value. In JSON it is under `key`; a list also gets its count. `empty` is shown for an empty list."""
     counted = {"count": len(value)} if isinstance(value, list) else {}
-    return Reply(
-        {**counted, key: value} if key else value, text, EMPTY.get(key, f"No {key}.") if value == [] else value
-    )
+    shown = (empty or EMPTY.get(key, f"No {key}.")) if value == [] else value
+    return Reply({**counted, key: value} if key else value, text, shown)
 
 
 Run = Callable[["Call"], "Reply | int"]
@@ -542,14 +543,15 @@ def list_completions(parser: argparse.ArgumentParser, words: list[str]) -> list[
 
 
 def parse_moment(text: str, now: datetime | None = None) -> str:
-    """Return the time for `3d`, `2 weeks`, `yesterday` or `today`; return any other text unchanged."""
+    """Return the time for `30 minutes`, `3d`, `yesterday` or `today`; return any other text unchanged."""
     now, word = now or datetime.now(UTC), text.strip().lower()
     if word in ("today", "yesterday"):
         midnight = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0)
         return (midnight - timedelta(days=word == "yesterday")).isoformat()
     age = _AGE.fullmatch(word)
     try:
-        return text if age is None else (now - timedelta(days=int(age[1]) * _DAYS[age[2][0]])).isoformat()
+        days = _DAYS[age[2] or (age[3] or age[4])[0]] if age else 0
+        return (now - timedelta(days=int(age[1]) * days)).isoformat() if age else text
     except OverflowError:
         return text
 
@@ -564,11 +566,7 @@ def parse_json(place: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        where = ""
-        if isinstance(error, json.JSONDecodeError):
-            line = f"line {error.lineno}, " if "\n" in text.rstrip() else ""
-            where = f" ({line}column {error.colno}: {error.msg})"
-        raise ValidationError(f"{place} is not valid JSON{where}") from error
+        raise ValidationError(f"{place} is not valid JSON ({describe_parse_error(error)})") from error
 
 
 # -- a call
@@ -623,7 +621,8 @@ class Call:
         try:
             datetime.fromisoformat(time.strip())
         except ValueError:
-            form = "a time such as 2026-05-07, or an age such as '2 weeks'"
+            form = "a time (2026-05-07, 2026-05-07T14:30Z, today, yesterday) or an age in minutes, hours, days, weeks, "
+            form += "months or years ('30 minutes', 12h, 3d, '2 weeks')"
             raise ValidationError(
                 f"--{spell_parameter(self.command, parameter)} must be {form}, not {text!r}"
             ) from None

@@ -13,7 +13,7 @@ from .. import http, mcp
 from ..config import load
 from ..errors import ConfigError, StorageError, ValidationError
 from ..files import create_private, make_private_folder
-from ..http import tokens
+from ..http import dashboard, tokens
 from ..mcp import clients
 from ..trust_register import trust_folder
 from .derive import Argument, Call, Reply, command, reply_value
@@ -21,6 +21,7 @@ from .derive import Argument, Call, Reply, command, reply_value
 EMBEDDINGS = ("auto", "local", "onnx", "openai", "azure", "hash", "none")
 SCOPES = tuple(map(str, tokens.TokenScope))
 _NAME = Argument("NAME", "the token's name")
+_UNINSTALL = "Remove the server from an MCP client's settings."
 _OPTIONS = {
     "onnx": "  embedding:\n    path: .alma/model            # a folder with model.onnx and tokenizer.json\n",
     "openai": "  embedding:\n    api_key: ${OPENAI_API_KEY:-}\n    model: text-embedding-3-small\n",
@@ -102,6 +103,31 @@ def serve(call: Call) -> int:
     return 0
 
 
+@command("dashboard")
+@Argument("--port N", "port of a server that is started (default: any free port)", type=int, default=0)
+@Argument("--project P", "the project to show first (default: the configured one)")
+@Argument("--read-only", "let the browser change nothing", group="either")
+@Argument("--admin", "let the browser delete memories", group="either")
+@Argument("--server URL", "open the dashboard of this server, with the token of --token-file or $ALMA_HTTP_TOKEN")
+@Argument("--token-file FILE", "read the token from this file (default: $ALMA_HTTP_TOKEN, or the server's first token)")
+@Argument("--no-open", "print the link instead of opening a browser")
+def open_dashboard(call: Call) -> Reply:
+    """Open the dashboard in a browser. A server is started on this machine if none is running; it ends when idle.
+
+    The link works once, within a minute. The browser may edit and approve memories, unless --read-only is passed.
+    """
+    args = call.args
+    scope, was_started = dashboard.choose_scope(read_only=args.read_only, admin=args.admin), False
+    if args.server:
+        link = dashboard.ask_link(args.server, dashboard.read_token(None, args.token_file), scope, args.project)
+    else:
+        options = {"port": args.port, "project": args.project, "named_token": args.token_file}
+        path = call.config[0].resolve()
+        link, was_started = dashboard.get_link(path, tokens.find_file(path), scope, **options)
+    may_open = not args.no_open and not call.out.as_json
+    return Reply(*dashboard.show_link(link, was_started=was_started, may_open=may_open))
+
+
 @command("mcp", add_arguments=mcp.add_arguments, own_log=True)
 def serve_mcp(call: Call) -> int:
     """Run the MCP server over standard input and output, or over HTTP."""
@@ -109,6 +135,7 @@ def serve_mcp(call: Call) -> int:
     return 0
 
 
+@command("mcp uninstall", add_arguments=partial(clients.add_arguments, action=clients.UNINSTALL), help=_UNINSTALL)
 @command("mcp install", add_arguments=partial(clients.add_arguments, action=clients.INSTALL))
 def install_mcp(call: Call) -> int:
     """Add the server to an MCP client's settings. Shows the change and asks first."""
@@ -116,12 +143,6 @@ def install_mcp(call: Call) -> int:
     if as_json and not (args.yes or args.dry_run):
         raise ValidationError("with --json, pass --yes to apply the change, or --dry-run to see it")
     return clients.run(call.command.words.rpartition(" ")[2], args, args.config, as_json=as_json)
-
-
-@command("mcp uninstall", add_arguments=partial(clients.add_arguments, action=clients.UNINSTALL))
-def uninstall_mcp(call: Call) -> int:
-    """Remove the server from an MCP client's settings."""
-    return install_mcp(call)
 
 
 def _describe_token(token: tokens.Token) -> dict[str, Any]:

@@ -73,6 +73,13 @@ _LABELS = {
     "why_bad": "why",
 }  # fmt: skip
 """The names of fields in output for people, where they differ."""
+_COUNTS = {
+    "notes": "old notes deleted", "faded": "unused memories archived", "over_quota": "memories archived over a limit",
+    "compressed": "conversations compressed", "merged": "memories merged, superseded or held back",
+    "compared": "pairs compared", "apart": "pairs about different things", "waiting": "pairs that a model could decide",
+    "problem": "why they wait",
+}  # fmt: skip
+"""The counts of upkeep and consolidation in plain words."""
 _HEADINGS = {
     "heuristic": "heuristics", "anti_pattern": "anti-patterns", "outcome": "outcomes", "rule": "rules",
     "user_preference": "user preferences", "domain_knowledge": "facts", "episode": "conversations", "turn": "turns",
@@ -191,6 +198,10 @@ class Output:
     def show_card(self, value: Any) -> None:
         """Print the non-empty fields of an object: first simple values, then nested ones."""
         items = list_fields(value)
+        if items.keys() >= {"items", "next"}:
+            more = f"the next page: --cursor {items['next']}" if items["next"] else ""
+            self.show(items["items"] or "Nothing found.", more)
+            return
         if items and all(is_dataclass(item) for item in items.values()):
             self.table([{"": name, **list_cells(item)} for name, item in items.items()])
             return
@@ -249,8 +260,12 @@ def list_cells(value: Any) -> Row:
     if isinstance(value, Memory):
         shown = {"id": value.id, "type": type_of(value), "status": value.status, "confidence": value.confidence}
         return {**shown, "memory": describe_memory(value)}
-    if name == "Match":
-        return {"score": value.score, **list_cells(value.memory)}
+    if name in ("Match", "MemoryEntry"):
+        own = "score" if name == "Match" else "trust"
+        return {own: getattr(value, own), **list_cells(value.memory)}
+    if isinstance(value, Mapping) and "memories" in value:
+        lines = [f"{one['verb']} {one['text']}" for one in value["memories"]]
+        return {**{name: value[name] for name in ("change", "at", "by", "call")}, "memories": lines}
     if name in _COLUMNS:
         return {path: attrgetter(path)(value) for path in _COLUMNS[name].split()}
     items = list_fields(value).items()
@@ -321,7 +336,7 @@ def format_field(name: str, value: Any, nothing: str = "none") -> str:
         return value.replace("_", " ")
     if name == "context_similarity" and not value:
         return "none"
-    if isinstance(value, str) and name.endswith(("_at", "_until")):
+    if isinstance(value, str) and (name == "at" or name.endswith(("_at", "_until"))):
         with suppress(ValueError):
             return format_value(datetime.fromisoformat(value))
     return format_value(value, nothing)
@@ -506,7 +521,7 @@ def show_change(out: Output, change: Any) -> None:
     out.line(f"{format_value(change.at)}  {change.verb}{'' if change.change else who}{why}")
     if change.change:
         out.line(f"    {change.change}: {change.call or 'changed'}{who}", "dim")
-    for name, value in (("learned from", ", ".join(change.episodes)), ("takes back", change.reverts)):
+    for name, value in (("learned from", ", ".join(change.episodes)), ("reverts", change.reverts)):
         if value:
             out.line(f"    {name} {value}", "dim")
     for name in change.before | change.after:
@@ -535,8 +550,8 @@ def show_difference(out: Output, difference: Any) -> None:
 
 
 def show_reverted(out: Output, reverted: Any) -> None:
-    """Print what was taken back, and how to redo it."""
-    verb = "took back" if reverted.undo else "would take back"
+    """Print what was undone, and how to redo it."""
+    verb = "undid" if reverted.undo else "would undo"
     out.line(f"{verb} {reverted.call or 'a change'} of {format_value(reverted.at)} ({reverted.change})")
     out.show(list(reverted.memories))
     if reverted.undo:
@@ -552,13 +567,21 @@ def show_turning_point(out: Output, point: Any) -> None:
     for title, ids in (("shown since then", point.gained), ("no longer shown", point.lost)):
         if ids:
             out.line(f"{title}: {', '.join(ids)}")
-    out.line(f"found with {count(point.retrievals, 'retrieval')}. To take it back: alma revert {point.change}", "dim")
+    out.line(f"found with {count(point.retrievals, 'retrieval')}. To undo it: alma revert {point.change}", "dim")
 
 
 def show_author(out: Output, author: Any) -> None:
     """Print a memory and the change that brought its text in."""
     out.show(author.memory)
     show_change(out, author.change)
+
+
+def show_report(out: Output, report: Any) -> None:
+    """Print what a run of upkeep or of consolidation changed, with its counts in plain words."""
+    values = {name: value for name, value in list_fields(report).items() if name != "ids"}
+    values = values.pop("counts", {}) | values
+    names = {name: name if isinstance(value, tuple) else _COUNTS.get(name, name) for name, value in values.items()}
+    out.show_card({names[name]: value for name, value in values.items()})
 
 
 def show_conflict(out: Output, conflict: Any) -> None:
@@ -595,6 +618,7 @@ SHOWN: dict[str, Callable[[Output, Any], None]] = {
     "Lesson": show_lesson,
     "MemoryConflict": show_conflict,
     "Path": show_path,
+    **dict.fromkeys(("Consolidation", "UpkeepReport"), show_report),
     "Ranked": lambda out, ranked: out.show(ranked.strategies),
     "ModelUsage": show_usage,
     "Report": show_calibration,

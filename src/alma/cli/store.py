@@ -140,17 +140,9 @@ def migrate(call: Call) -> Reply:
     Do not use the target before the command has finished.
     """
     args = call.args
-    report = migrate_places(
-        args.source,
-        args.to,
-        project=args.project,
-        merge=args.merge,
-        dry_run=args.dry_run,
-        progress=call.out.progress,
-    )
-    done = (
-        f"would copy {count(report.copied, 'record')}" if args.dry_run else f"copied {count(report.copied, 'record')}"
-    )
+    options = {name: getattr(args, name) for name in ("project", "merge", "dry_run")}
+    report = migrate_places(args.source, args.to, **options, progress=call.out.progress)
+    done = f"{'would copy' if args.dry_run else 'copied'} {count(report.copied, 'record')}"
     done += "".join(f", {number} {what}" for number, what in (
         (report.unchanged, "already there"), (report.deleted, "deleted"), (report.kept, "newer in the target, kept"),
     ) if number)  # fmt: skip

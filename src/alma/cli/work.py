@@ -46,12 +46,10 @@ def list_items(call: Call) -> Reply:
     return call.answer()
 
 
-@command("work search", "list_work_items", "query:words --limit=10 --project_id", "items")
+@command("work search", "list_work_items", "query:words --limit=10", "items")
 def search_items(call: Call) -> Reply:
     """Search work items by words in titles and descriptions."""
-    items = call.run_typed()
-    nothing = Reply({"count": 0, "items": []}, f"No work items match {call.args.query!r}.")
-    return reply_value(items, "items") if items else nothing
+    return reply_value(call.run_typed(), "items", empty=f"No work items match {call.args.query!r}.")
 
 
 @command("work history", "list_work_items", "item_id", about=_ITEM_ID)
@@ -210,20 +208,14 @@ def end_session(call: Call) -> Reply:
     return Reply({"handoff": handoff}, f"ended {handoff.session_id}. Handoff for the next session:", shown)
 
 
-@command("session list", "list_sessions", "--agent --state --limit --project_id")
+@command("session list", "list_sessions", "--agent --state --limit")
 def list_sessions(call: Call) -> Reply:
     """List an agent's open sessions and how its latest ones ended."""
     listing = call.run_typed()
     document = {"open": listing.sessions, "previous": listing.handoffs}
     state = getattr(call.args, "state", None)
-    return Reply(
-        document,
-        document
-        if any(document.values())
-        else f"No {state} sessions."
-        if state
-        else "No sessions yet. Start one with `alma session start`.",
-    )
+    nothing = f"No {state} sessions." if state else "No sessions yet. Start one with `alma session start`."
+    return Reply(document, document if any(document.values()) else nothing)
 
 
 @command("session show", "list_sessions", "session_id:id --agent", about={"session_id": "the session's id"})
@@ -260,22 +252,15 @@ def wake_up(call: Call) -> Reply:
 @Argument("--from FILE", "read the state from a file ('-' for standard input)", group="either", dest="source")
 def save_checkpoint(call: Call) -> Reply:
     """Run `alma workflow checkpoint` with a state from an option, a file or standard input."""
-    text, source = call.args.state_text, call.args.source
-    if text is not None:
-        return call.answer(state=check_object("--state", parse_json("--state", text), "the state"))
-    needs = "pass the state with --state JSON, --from FILE, or as JSON on standard input"
-    if source is None and sys.stdin.isatty():
-        raise ValidationError(needs)
-    place, text = "standard input" if source in (None, "-") else source, read_text(source or "-")
-    if not text.strip():
-        raise ValidationError(f"{place} is empty; {needs}")
+    place, text, source = "--state", call.args.state_text, call.args.source
+    if text is None:
+        needs = "pass the state with --state JSON, --from FILE, or as JSON on standard input"
+        if source is None and sys.stdin.isatty():
+            raise ValidationError(needs)
+        place, text = "standard input" if source in (None, "-") else source, read_text(source or "-")
+        if not text.strip():
+            raise ValidationError(f"{place} is empty; {needs}")
     return call.answer(state=check_object(place, parse_json(place, text), "the state"))
-
-
-@command("workflow runs", "list_runs", "--workflow_id --status --limit", "runs")
-def list_runs(call: Call) -> Reply:
-    """List workflow runs, newest first."""
-    return call.answer()
 
 
 @command("workflow end", "update_run", "run_id", "run", about={"run_id": "the run's name"})
@@ -284,28 +269,6 @@ def end_run(call: Call) -> Reply:
     """Record how a run ended."""
     if call.args.status not in _ENDS:
         raise ValidationError(unknown("status", call.args.status, _ENDS))
-    return call.answer()
-
-
-@command("workflow start", "update_run", "workflow_id --run_id --agent --metadata", "run")
-def start_run(call: Call) -> Reply:
-    """Start a run of a workflow, or continue an existing run."""
-    return call.answer(status="running")
-
-
-@command(
-    "workflow history",
-    "list_runs",
-    "run_id --node_id --branch_id --limit=100",
-    "checkpoints",
-    about={
-        "run_id": "the run's name",
-        "node_id": "only checkpoints of this node",
-        "branch_id": "only checkpoints of this branch",
-    },
-)
-def list_checkpoints(call: Call) -> Reply:
-    """List the checkpoints of a run, newest first."""
     return call.answer()
 
 
@@ -401,12 +364,9 @@ def suggest_merges(call: Call) -> Reply:
 @command("graph find", "find_entities", "name? --*", "entities")
 def find_entities(call: Call) -> Reply:
     """Run `alma graph find`."""
-    entities = call.run_typed()
     filters = " and ".join(name for name in ("name", "type") if name in call.args)
-    if not entities and filters:
-        text = f"No entity of that {filters}. Run `alma graph build` to read new memories into the graph."
-        return Reply({"count": 0, "entities": []}, text)
-    return reply_value(entities, "entities")
+    text = f"No entity of that {filters}. Run `alma graph build` to read new memories into the graph."
+    return reply_value(call.run_typed(), "entities", empty=text if filters else "")
 
 
 # -- domains
@@ -488,6 +448,16 @@ _REACHED = {"depth": "maximum number of steps (default: 2)", "direction": "follo
 _PATH = "Show how two entities are related, shortest path first."
 _JOINED = {"to": "the other entity: a name, an alias or an id", "depth": "maximum number of steps (default: 4)"}
 _DOMAINS = "List domain schemas, both presets and your own."
+_OF_WORKFLOW = "workflow_id --run_id --agent --metadata !status=running"
+_STARTED = "Start a run of a workflow, or continue an existing run."
+_RUNS = "List workflow runs, newest first."
+_CHECKPOINTS = "List the checkpoints of a run, newest first."
+_CHECKPOINT = {
+    "run_id": "the run's name",
+    "node_id": "only checkpoints of this node",
+    "branch_id": "only checkpoints of this branch",
+}
+_OF_RUN = "run_id --node_id --branch_id --limit=100"
 
 
 def change_item(word: str, verb: str, help: str, takes: str = "", *extras: Argument) -> Command:
@@ -513,6 +483,9 @@ COMMANDS += [
     Command("graph merge", "merge_entities", "keep others --*", "entity"),
     Command("graph stats", "graph_stats", "!suggestions", help="Count entities and relations by type."),
     Command("domains list", "list_domains", "!name", "domains", help=_DOMAINS),
+    Command("workflow start", "update_run", _OF_WORKFLOW, "run", help=_STARTED),
     Command("workflow link", "link_artifact", "run_id location --*", "artifact", about=_ARTIFACT),
     Command("workflow artifacts", "get_artifacts", "*", "artifacts"),
+    Command("workflow history", "list_runs", _OF_RUN, "checkpoints", help=_CHECKPOINTS, about=_CHECKPOINT),
+    Command("workflow runs", "list_runs", "--workflow_id --status --limit", "runs", help=_RUNS),
 ]

@@ -45,6 +45,9 @@ class HttpOptions(listening.ListenOptions):
     drain: float = listening.option(
         0.0, "seconds to keep serving after SIGTERM while /ready reports 503 (default 0)", metavar="SECONDS"
     )
+    idle: float = listening.option(
+        0.0, "stop after this many seconds without a request (default 0: never)", metavar="SECONDS"
+    )
     traces: bool = listening.option(False, "send OpenTelemetry traces to $OTEL_EXPORTER_OTLP_ENDPOINT")
     log_file: str | None = listening.option(
         None, "write the request log to this file (default: standard error)", metavar="FILE"
@@ -67,8 +70,10 @@ def check_options(options: HttpOptions) -> None:
     """Raise ConfigError if the server cannot run with these options."""
     if not options.max_megabytes > 0 or not options.rate >= 0:
         raise ConfigError("--max-megabytes must be greater than 0, and --rate must be 0 or greater")
-    if options.workers < 1 or not options.drain >= 0:
-        raise ConfigError("--workers must be at least 1, and --drain must be 0 or greater")
+    if options.workers < 1 or not options.drain >= 0 or not options.idle >= 0:
+        raise ConfigError("--workers must be at least 1, and --drain and --idle must be 0 or greater")
+    if options.idle and options.workers > 1:
+        raise ConfigError("--idle can only be used with one worker")
     listening.check_options(options)
 
 

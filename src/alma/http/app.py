@@ -16,7 +16,8 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
@@ -30,14 +31,17 @@ import anyio.to_thread
 from fastapi import FastAPI, Request, Response, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import Counter as MetricCounter
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from pydantic import BaseModel, Field, create_model
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from starlette.types import ASGIApp as App
+from starlette.types import Message, Receive, Scope, Send
 
 from alma import __version__
 
@@ -50,19 +54,23 @@ from ..errors import (
     NotFoundError,
     OverBudgetError,
     ScopeError,
+    StaleVersionError,
     StorageError,
     UnavailableError,
     ValidationError,
+    unknown,
 )
 from ..events import deliver_in_background
+from ..inspection import ChangeFeed
 from ..listening import list_local_names
 from ..memory import ALMA
-from ..operations import DEEPEST, Operation, act_as, describe_unknown, operations
+from ..operations import DEEPEST, Operation, act_as, collect_changes, describe_unknown, operations
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
 from ..words import Health
-from . import HttpOptions, tokens
-from .tokens import NEEDED, Token, Tokens, TokenScope
+from . import HttpOptions, shell, tokens
+from .shell import DashboardSessions
+from .tokens import NEEDED, Token, Tokens, TokenScope, describe_token
 
 if TYPE_CHECKING:
     from ..tracing import Tracer
@@ -92,6 +100,10 @@ _STATUSES = {
 }
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder in which `prometheus_client` adds up the figures of several processes."""
+_ACCESS = ("/v1/session/code", "/v1/session/end", "/v1/sessions", "/v1/tokens", "/v1/events")
+_MAX_CODE = 200
+_MAX_STREAMS = 8
+_STREAM_SECONDS, _ALIVE_SECONDS, _POLL_SECONDS = 600.0, 10.0, 0.5
 _COMMANDS = {"ingest": "alma ingest", "export_rules": "alma rules export", "import_rules": "alma rules import"}
 """What to run on the server instead of the operations that are not offered."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -139,14 +151,16 @@ def build(
     watchers: Iterable[Watcher] = (),
     is_stopping: threading.Event | None = None,
     tracer: Tracer | None = None,
+    sessions: DashboardSessions | None = None,
 ) -> App:
     """Return the ASGI application behind its gate. The memories are closed at shutdown.
 
-    It is not ready once `is_stopping` is set.
+    It is not ready once `is_stopping` is set. `sessions` are those of the dashboard, shared by several processes.
     """
-    service = HttpService(projects, rules.body_seconds, is_stopping)
-    watchers = (service.metrics.count_call, *watchers)
-    return RequestGate(service.app, rules, tokens, service.find_route, watchers, service.is_stopping, tracer)
+    sessions = sessions or DashboardSessions(tokens)
+    service = HttpService(projects, rules.body_seconds, sessions, is_stopping)
+    calls = (service.metrics.count_call, *watchers)
+    return RequestGate(service.app, rules, sessions.find, service.find_route, calls, service.is_stopping, tracer)
 
 
 def open_projects(options: HttpOptions, tracer: Tracer | None) -> tuple[Path, Projects]:
@@ -180,18 +194,10 @@ def announce_tokens(options: HttpOptions, path: Path) -> None:
         print(f"alma serve: {line}", file=sys.stderr, flush=True)
 
 
-def open_service(
-    options: HttpOptions,
-    port: int,
-    path: Path,
-    projects: Projects,
-    watchers: Iterable[Watcher],
-    is_stopping: threading.Event,
-    tracer: Tracer | None,
-) -> App:
-    """Return the application for the memories of a configuration file."""
+def read_rules(options: HttpOptions, port: int) -> GateRules:
+    """Return the rules of the gate that the options and the server's port describe."""
     local = [f"{name}:{port}" for name in list_local_names(options.host)]
-    rules = GateRules(
+    return GateRules(
         hosts=frozenset(name.lower() for name in (*local, *options.allowed_hosts)),
         origins=frozenset(one.lower().rstrip("/") for one in options.allowed_origins),
         scheme=options.scheme,
@@ -200,7 +206,6 @@ def open_service(
         rate=options.rate,
         burst=max(1, round(2 * options.rate)),
     )
-    return build(projects, Tokens(find_token_file(options, path)), rules, watchers, is_stopping, tracer)
 
 
 @cache
@@ -218,7 +223,7 @@ class Metrics:
             "alma_info", "version of the server", ["version"], registry=self.registry, multiprocess_mode="livemax"
         )
         version.labels(__version__).set(1)
-        self._requests = Counter(
+        self._requests = MetricCounter(
             "alma_http_requests", "requests by operation and status", ["operation", "status"], registry=self.registry
         )
         self._seconds = Histogram(
@@ -236,7 +241,7 @@ class Metrics:
 
     def render(self, project: str, memories: Mapping[str, int]) -> bytes:
         """Return the metrics as text. `memories` is the number of memories in the project, by type."""
-        served, counted = self.registry, CollectorRegistry()
+        served = self.registry
         if METRICS_FOLDER in os.environ:
             # The figures of all processes of this server, whichever of them answers.
             served = CollectorRegistry()
@@ -244,8 +249,7 @@ class Metrics:
         gauge = GaugeMetricFamily("alma_memories", "active memories by type", labels=["project", "type"])
         for kind, count in memories.items():
             gauge.add_metric([project, kind], count)
-        counted.register(_Collected(gauge))
-        return generate_latest(served) + generate_latest(counted)
+        return generate_latest(served) + generate_latest(_Collected(gauge))
 
 
 class _Collected(Collector):
@@ -279,8 +283,17 @@ class _Application(FastAPI):
 class HttpService:
     """The application behind the gate."""
 
-    def __init__(self, projects: Projects, body_seconds: float, is_stopping: threading.Event | None = None) -> None:
+    def __init__(
+        self,
+        projects: Projects,
+        body_seconds: float,
+        sessions: DashboardSessions,
+        is_stopping: threading.Event | None = None,
+    ) -> None:
         self._projects = projects
+        self._sessions = sessions
+        self._tries = RateLimits(shell.TRIES_PER_MINUTE / 60, shell.TRIES_PER_MINUTE)
+        self._streams: Counter[str] = Counter()
         self.is_stopping = is_stopping or threading.Event()
         self._body_seconds = body_seconds
         self.metrics = Metrics()
@@ -312,15 +325,18 @@ class HttpService:
         operation = list_offered().get(path.removeprefix(_PREFIX)) if path.startswith(_PREFIX) else None
         if operation is not None:
             return path, operation.name, NEEDED[operation.effect]
-        fixed = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations")
-        return (path if path in fixed else _UNKNOWN), "", None if path in _OPEN else TokenScope.READ
+        if path == "/ui" or path.startswith("/ui/"):
+            is_known = path in ("/ui", "/ui/session") or path in shell.list_files()
+            return (path if is_known else _UNKNOWN), "", None
+        fixed = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations", *_ACCESS)
+        scope = TokenScope.ADMIN if path == "/v1/tokens" else TokenScope.READ
+        return (path if path in fixed else _UNKNOWN), "", None if path in _OPEN else scope
 
     async def answer_call(self, request: Request, operation: Operation) -> Response:
         """Run an operation with the arguments in the request's body."""
         call: RequestInfo = request.scope[CALL]
-        assert call.token is not None
+        token: Token = request.scope[CALL].token
         checked = operation.check(await self._read_body(request))
-        token = call.token
         arguments = limit_call(operation, checked, None, call.may_approve, token.name)
         project = _read_project(request)
 
@@ -330,13 +346,20 @@ class HttpService:
             except (ConfigError, StorageError) as error:
                 if operation.name != "health":
                     raise
-                return _write_json(plain(_describe_closed(call, project, error)))
+                _LOG.warning("request %s: the memory cannot be opened: %s", call.id, str(error))
+                # File names are for the log only.
+                problem = f"{error.neutral or error}; see the server's log for request id {call.id}"
+                place = {"version": __version__, "project_id": project or "", "embedder": ""}
+                return _write_json(plain(Health(ok=False, memories=0, problems=[problem], **place)))
             with act_as(token.name):
                 result = plain(operation.run(alma, **arguments))
             return _write_json(result if is_object(operation.returns) else {RESULT: result})
 
-        async with self._limit(call.token.name, _AT_ONCE_PER_TOKEN):
-            return Response(await self._run_in_thread(run), media_type="application/json")
+        async with self._limit(token.name, _AT_ONCE_PER_TOKEN):
+            with collect_changes() as changes:
+                content = await self._run_in_thread(run)
+            headers = {"alma-change": changes[0]} if len(changes) == 1 else None
+            return Response(content, media_type="application/json", headers=headers)
 
     async def _read_body(self, request: Request) -> dict[str, Any]:
         try:
@@ -371,11 +394,12 @@ class HttpService:
         return JSONResponse({"operations": entries})
 
     async def answer_health(self, request: Request) -> Response:
-        """Report that the server is running."""
+        """Report that the server is running. Needs no token."""
         return JSONResponse({"status": "ok"})
 
     async def answer_ready(self, request: Request) -> Response:
-        """Report whether the memory can be read, and the server is not about to stop."""
+        """Report whether the memory can be read. Needs no token."""
+        # It also reports that the server is about to stop.
         call: RequestInfo = request.scope[CALL]
 
         def is_ready() -> bool:
@@ -409,10 +433,109 @@ class HttpService:
 
         return Response(await self._run_in_thread(render), media_type=CONTENT_TYPE_LATEST)
 
+    # -- the dashboard
+
+    async def answer_file(self, request: Request) -> Response:
+        """Return a fixed file of the dashboard."""
+        target, site = (request.headers.get(f"sec-fetch-{one}", "") for one in ("dest", "site"))
+        # A service worker that an earlier program left at this port asks for the page itself, from the same origin.
+        if request.url.path == "/ui/enter" and target not in ("", "document") and site != "same-origin":
+            raise Refusal(403, "CrossSite", "the link can only be opened as a page")
+        with suppress(KeyError):
+            return shell.answer_file(request.url.path, request.headers.get("if-none-match", ""))
+        raise Refusal(404, "NotFound", "there is no such file; the dashboard is at /ui/")
+
+    async def answer_entry(self, request: Request) -> Response:
+        """Trade a one-time code for a session."""
+        if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            raise Refusal(403, "CrossSite", "only the dashboard's own page may open a session")
+        code = (await self._read_body(request)).get("code")
+        opened = self._sessions.open_session(code) if isinstance(code, str) and len(code) <= _MAX_CODE else None
+        if opened is None:
+            # Only wrong codes count, so that nobody can lock others out.
+            self._tries.take("")
+            message = "this link has expired or was used before; run `alma dashboard` to get a new one"
+            raise Refusal(401, "InvalidCode", message)
+        secret, session = opened
+        return JSONResponse({"token": secret, **session.describe()})
+
+    async def answer_code(self, request: Request) -> Response:
+        """Return a one-time code that opens the dashboard with at most the rights of the caller's token."""
+        token: Token = request.scope[CALL].token
+        if self._sessions.get_own(token) is not None:
+            raise Refusal(403, "Forbidden", "a session cannot open others; run `alma dashboard`")
+        body = await self._read_body(request)
+        scope, project = body.get("scope", TokenScope.APPROVE), body.get("project")
+        if scope not in list(TokenScope):
+            raise ValidationError(unknown("scope", scope, list(TokenScope)))
+        if project is not None and (not isinstance(project, str) or not 0 < len(project) <= 200):
+            raise ValidationError("project must be the name of a project")
+        code = self._sessions.make_code(token, TokenScope(scope), project)
+        return JSONResponse({"code": code})
+
+    async def answer_sessions(self, request: Request) -> Response:
+        """List the sessions: all for an administrator, otherwise the own one."""
+        token: Token = request.scope[CALL].token
+        own = self._sessions.get_own(token)
+        everybody = self._sessions.list_sessions() if token.scope is TokenScope.ADMIN else [own] if own else []
+        return JSONResponse({"sessions": [{**one.describe(), "is_own": one == own} for one in everybody]})
+
+    async def answer_end(self, request: Request) -> Response:
+        """End the own session, or as an administrator any."""
+        token: Token = request.scope[CALL].token
+        own = self._sessions.get_own(token)
+        id = (await self._read_body(request)).get("id") or (own.id if own else None)
+        if not isinstance(id, str) or (token.scope is not TokenScope.ADMIN and (own is None or own.id != id)):
+            raise Refusal(403, "Forbidden", "only an administrator may end the session of somebody else")
+        if not self._sessions.end_session(id):
+            raise Refusal(404, "NotFound", f"there is no session {id!r}; GET /v1/sessions lists them")
+        return JSONResponse({"ended": True})
+
+    async def answer_tokens(self, request: Request) -> Response:
+        """List the tokens, without secrets."""
+        return JSONResponse({"tokens": [describe_token(one) for one in self._sessions.tokens.list_all()]})
+
+    async def answer_events(self, request: Request) -> Response:
+        """Stream the changes of a project: ids and kinds, no text."""
+        call: RequestInfo = request.scope[CALL]
+        assert call.token is not None
+        after, name = request.query_params.get("after"), call.token.sha256
+        # A browser that connects again by itself names the last event that it got.
+        after = request.headers.get("last-event-id", "") if after is None else after
+        if after and not re.fullmatch(r"\d{1,17}", after):
+            raise ValidationError("after must be the `position` of an earlier event")
+        if self._streams[name] >= _MAX_STREAMS:
+            message = f"more than {_MAX_STREAMS} streams are open; close one"
+            raise Refusal(429, "RateLimited", message, {"retry-after": "10"})
+        project = _read_project(request)
+        position = int(after) if after else None
+        feed = await self._run_in_thread(lambda: ChangeFeed(self._open_project(call, project), position))
+        return StreamingResponse(self._stream_changes(feed, name), media_type="text/event-stream")
+
+    async def _stream_changes(self, feed: ChangeFeed, name: str) -> AsyncIterator[bytes]:
+        began = last = time.monotonic()
+        sequence = 0
+        self._streams[name] += 1
+        try:
+            yield _write_event("hello", {"seq": 0, "position": str(feed.position)})
+            while not self.is_stopping.is_set() and time.monotonic() - began < _STREAM_SECONDS:
+                notices = await anyio.to_thread.run_sync(feed.read_notices, limiter=self._limit("/v1/events", 4))
+                for kind, notice in notices:
+                    sequence += 1
+                    yield _write_event(kind, {"seq": sequence, "position": str(feed.position), **notice})
+                now = time.monotonic()
+                if notices or now - last >= _ALIVE_SECONDS:
+                    last = now
+                    yield b": keep-alive\n\n"
+                await asyncio.sleep(_POLL_SECONDS)
+        except StorageError as error:
+            # The client reconnects, and that request reports the error.
+            _LOG.warning("a stream of changes ended: %s", error.neutral or error)
+        finally:
+            self._streams[name] -= 1
+
     def _limit(self, name: str, most: int) -> anyio.CapacityLimiter:
-        if name not in self._limiters:
-            self._limiters[name] = anyio.CapacityLimiter(most)
-        return self._limiters[name]
+        return self._limiters.setdefault(name, anyio.CapacityLimiter(most))
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
         """Run work in a thread. It is finished even if the caller disconnects."""
@@ -421,7 +544,7 @@ class HttpService:
 
 # -- OpenAPI descriptions
 
-_OPERATIONS = """List the operations.
+_OPERATIONS = """
 
 Each has `name`, `summary`, `group`, `effect` (reads, adds, changes or erases), `idempotent`, and `scope`: what a token
 needs to call it. Call one with `POST /v1/NAME`; its arguments are in `/openapi.json`."""
@@ -443,36 +566,37 @@ def list_routes() -> list[APIRoute]:
             path,
             partial(_answer, handle),
             operation_id="health_check" if path == "/health" else path.rpartition("/")[2],
-            summary=summary.partition("\n")[0],
-            description=summary,
+            summary=handle.__doc__,
+            description=f"{handle.__doc__}{more}",
             response_model=result,
             response_class=PlainTextResponse if result is None else JSONResponse,
             dependencies=[] if path in _OPEN else token,
             responses=_REFUSED,
             openapi_extra={"parameters": [_PROJECT_HEADER]} if result is None else {},
         )
-        for path, handle, result, summary in (
-            (
-                "/health",
-                HttpService.answer_health,
-                dict[str, str],
-                "Report that the server is running. Needs no token.",
-            ),
-            (
-                "/ready",
-                HttpService.answer_ready,
-                dict[str, bool],
-                "Report whether the memory can be read. Needs no token.",
-            ),
-            ("/metrics", HttpService.answer_metrics, None, "Return metrics for Prometheus."),
+        for path, handle, result, more in (
+            ("/health", HttpService.answer_health, dict[str, str], ""),
+            ("/ready", HttpService.answer_ready, dict[str, bool], ""),
+            ("/metrics", HttpService.answer_metrics, None, ""),
             ("/v1/operations", HttpService.answer_operations, dict[str, list[dict[str, Any]]], _OPERATIONS),
         )
     ]
-    # Load balancers may send HEAD.
-    handlers = {"/health": HttpService.answer_health, "/ready": HttpService.answer_ready}
+    undescribed = {
+        "/ui/session": (HttpService.answer_entry, "POST"),
+        "/v1/session/code": (HttpService.answer_code, "POST"),
+        "/v1/session/end": (HttpService.answer_end, "POST"),
+        "/v1/sessions": (HttpService.answer_sessions, "GET"),
+        "/v1/tokens": (HttpService.answer_tokens, "GET"),
+        "/v1/events": (HttpService.answer_events, "GET"),
+        "/ui": (HttpService.answer_file, "GET"),
+        "/ui/{path:path}": (HttpService.answer_file, "GET"),
+        # Load balancers may send HEAD.
+        "/health": (HttpService.answer_health, "HEAD"),
+        "/ready": (HttpService.answer_ready, "HEAD"),
+    }
     routes += [
-        APIRoute(path, partial(_answer, handle), methods=["HEAD"], include_in_schema=False, response_model=None)
-        for path, handle in handlers.items()
+        APIRoute(path, partial(_answer, handle), methods=[method], include_in_schema=False, response_model=None)
+        for path, (handle, method) in undescribed.items()
     ]
     routes += [
         APIRoute(
@@ -543,13 +667,6 @@ async def _answer(handle: Handler, request: Request) -> Response:
         return await answer_error(request, error)
 
 
-def _describe_closed(call: RequestInfo, project: str | None, error: ALMAError) -> Health:
-    """Return the health of a memory that cannot be opened. File names are for the log only."""
-    _LOG.warning("request %s: the memory cannot be opened: %s", call.id, str(error))
-    problem = f"{error.neutral or error}; see the server's log for request id {call.id}"
-    return Health(ok=False, version=__version__, project_id=project or "", memories=0, embedder="", problems=[problem])
-
-
 async def answer_error(request: Request, error: Exception) -> Response:
     """Return the response for an error."""
     call: RequestInfo = request.scope[CALL]
@@ -581,7 +698,14 @@ async def answer_error(request: Request, error: Exception) -> Response:
         _LOG.error("request %s to %s failed inside alma", call.id, name, exc_info=error)
         status, kind = 500, "InternalError"
         message = f"internal error; see the server's log for request id {call.id}"
-    return Refusal(status, kind, message, headers).respond(call.id)
+    refusal = Refusal(status, kind, message, headers)
+    if isinstance(error, StaleVersionError):
+        refusal.more = {"present": plain(error.present)}
+    return refusal.respond(call.id)
+
+
+def _write_event(kind: str, data: Mapping[str, Any]) -> bytes:
+    return b"event: %s\nid: %s\ndata: %s\n\n" % (kind.encode(), data["position"].encode(), _write_json(data))
 
 
 def _read_project(request: Request) -> str | None:
@@ -625,10 +749,6 @@ def _write_json(value: Any) -> bytes:
 # fails at the host name, any other page at its origin, and neither has a token. Health checks need no token.
 
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 Route = tuple[str, str, TokenScope | None]
 """The route's path, its operation (or empty) and the scope it needs; None: no token."""
 
@@ -642,7 +762,6 @@ _PORT = re.compile(r":\d{1,5}\Z")
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]{0,32}")
 _MAX_FORWARDED = 100
 _UNKNOWN = "(unknown)"
-_LOG = logging.getLogger("alma.http")
 _REALM = 'Bearer realm="alma"'
 _ANYBODY = "\0anybody"
 """The shared rate limit of open routes. No token can have this name."""
@@ -661,6 +780,7 @@ class Refusal(Exception):
         self.status = status
         self.kind = kind
         self.headers = dict(headers or {})
+        self.more: Mapping[str, Any] = {}
 
     def respond(self, request_id: str) -> Response:
         """Return the refusal as a response."""
@@ -670,6 +790,7 @@ class Refusal(Exception):
             "status": self.status,
             "detail": str(self),
             "request_id": request_id,
+            **self.more,
         }
         body = json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace")
         return Response(body, self.status, self.headers, media_type=PROBLEM)
@@ -735,31 +856,24 @@ Watcher = Callable[[RequestInfo], None]
 """Called with each finished request."""
 
 
+@dataclass(eq=False)
 class RequestGate:
     """The ASGI application that checks requests before they reach the service."""
 
-    def __init__(
-        self,
-        app: App,
-        rules: GateRules,
-        tokens: Tokens,
-        find_route: Callable[[str], Route],
-        watchers: Iterable[Watcher],
-        is_stopping: threading.Event,
-        tracer: Tracer | None,
-    ) -> None:
-        self._tracer = tracer
-        self._app = app
-        self._is_stopping = is_stopping
-        self._rules = rules
-        self._tokens = tokens
-        self._find_route = find_route
-        self._watchers = tuple(watchers)
-        self._limits = RateLimits(rules.rate, rules.burst)
+    app: App
+    rules: GateRules
+    find_token: Callable[[str], Token | None]
+    find_route: Callable[[str], Route]
+    watchers: tuple[Watcher, ...]
+    is_stopping: threading.Event
+    tracer: Tracer | None
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    def __post_init__(self) -> None:
+        self._limits = RateLimits(self.rules.rate, self.rules.burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
         else:
@@ -772,20 +886,22 @@ class RequestGate:
             call.requested = shorten_path(scope["path"])
             try:
                 traceparent = get_single(headers, "traceparent")
-                with self._tracer.trace_request(call, traceparent) if self._tracer else nullcontext():
+                with self.tracer.trace_request(call, traceparent) if self.tracer else nullcontext():
                     await self._pass(scope, call, receive, send)
             finally:
-                for watch in self._watchers:
+                for watch in self.watchers:
                     watch(call)
 
-    async def _pass(self, scope: MutableMapping[str, Any], call: RequestInfo, receive: Receive, send: Send) -> None:
-        headers, most = Headers(scope=scope), self._rules.max_bytes
+    async def _pass(self, scope: Scope, call: RequestInfo, receive: Receive, send: Send) -> None:
+        headers, most = Headers(scope=scope), self.rules.max_bytes
         origin = get_single(headers, "origin")
         added = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
         added.append((REQUEST_ID.encode(), call.id.encode()))
-        if origin.lower() in self._rules.origins:
+        if scope["path"] == "/ui" or scope["path"].startswith("/ui/"):
+            added += [(name.encode(), value.encode()) for name, value in shell.HEADERS.items()]
+        if origin.lower() in self.rules.origins:
             added += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
-        if self._is_stopping.is_set():
+        if self.is_stopping.is_set():
             # The client's next request should go to another process.
             added.append((b"connection", b"close"))
         too_large = Refusal(413, "TooLarge", f"the request is too large; the limit is {most:,} bytes")
@@ -793,7 +909,8 @@ class RequestGate:
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 call.status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *added]
+                own = message.get("headers", ())
+                message["headers"] = [*own, *(one for one in added if one[0] not in dict(own))]
             call.sent += len(message.get("body", b""))
             await send(message)
 
@@ -806,7 +923,7 @@ class RequestGate:
 
         is_preflight = call.method == "OPTIONS" and origin and "access-control-request-method" in headers
         try:
-            call.path, call.operation, needed = self._find_route(scope["path"])
+            call.path, call.operation, needed = self.find_route(scope["path"])
             length = headers.get("content-length", "0")
             if "transfer-encoding" in headers and "content-length" in headers:
                 # A proxy may disagree about where the request ends (request smuggling).
@@ -821,18 +938,18 @@ class RequestGate:
             await refusal.respond(call.id)(scope, receive, answer)
         else:
             scope[CALL] = call
-            app = Response(status_code=204, headers=_PREFLIGHT) if is_preflight else self._app
+            app = Response(status_code=204, headers=_PREFLIGHT) if is_preflight else self.app
             await app(scope, count_received, answer)
 
     def _check_origin(self, headers: Headers, origin: str) -> None:
         host = get_single(headers, "host").lower()
-        if not host or (host not in self._rules.hosts and _PORT.sub("", host) not in self._rules.hosts):
+        if not host or (host not in self.rules.hosts and _PORT.sub("", host) not in self.rules.hosts):
             raise Refusal(
                 421,
                 "ForeignHost",
                 "this host name is not allowed; start the server with --allowed-host NAME to allow it",
             )
-        if "origin" in headers and origin.lower() not in {f"{self._rules.scheme}://{host}", *self._rules.origins}:
+        if "origin" in headers and origin.lower() not in {f"{self.rules.scheme}://{host}", *self.rules.origins}:
             raise Refusal(
                 403,
                 "ForeignOrigin",
@@ -848,7 +965,7 @@ class RequestGate:
             message = "missing bearer token; send the header Authorization: Bearer TOKEN"
             raise Refusal(401, "Unauthorized", message, {"www-authenticate": _REALM})
         try:
-            token = self._tokens.find(secret.strip())
+            token = self.find_token(secret.strip())
         except ConfigError as error:
             # Callers without a token must not learn about the file.
             _LOG.error("%s", error)
@@ -858,8 +975,11 @@ class RequestGate:
             message = "the bearer token is unknown or revoked"
             if token is not None:
                 message = f"the bearer token {token.name!r} expired on {token.expires_at:%Y-%m-%d %H:%M} UTC"
+            hint = "create a token with `alma token add`"
+            if secret.startswith(shell.PREFIX):
+                message, hint = "this session of the dashboard is over", "run `alma dashboard` to open another"
             invalid = {"www-authenticate": f'{_REALM}, error="invalid_token"'}
-            raise Refusal(401, "Unauthorized", f"{message}; create a token with `alma token add`", invalid)
+            raise Refusal(401, "Unauthorized", f"{message}; {hint}", invalid)
         call.token = token
         if not token.scope.holds(needed):
             message = f"the token {token.name!r} has the scope {token.scope}, but this needs {needed}"
@@ -899,6 +1019,6 @@ class RateLimits:
         left = min(self._burst, left + (now - at) * self._rate)
         if left < 1:
             wait = max(1, math.ceil((1 - left) / self._rate))
-            message = f"more than {self._rate:g} requests per second; retry in {wait} s"
+            message = f"more than {self._rate:.3g} requests per second; retry in {wait} s"
             raise Refusal(429, "RateLimited", message, {"retry-after": str(wait)})
         self._buckets[name] = (left - 1, now)

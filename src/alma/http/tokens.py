@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from ..errors import ConfigError, NotFoundError, ValidationError, unknown
 from ..files import keep_out_of_git, lock_file, write_atomic
@@ -87,6 +88,12 @@ class Token:
         return self.expires_at is not None and self.expires_at <= now()
 
 
+def describe_token(token: Token) -> dict[str, Any]:
+    """Return a token as JSON values, without its hash."""
+    about = {name: value for name, value in plain(token).items() if name != "sha256"}
+    return {**about, "projects": token.projects and sorted(token.projects)}
+
+
 # -- commands
 
 
@@ -106,7 +113,7 @@ def read_environment() -> Token | None:
             f"{SECRET_VARIABLE} must have at least {_SHORTEST_SECRET} ASCII characters and no spaces; create one with "
             "`openssl rand -hex 24`"
         )
-    return Token(name=ENVIRONMENT, sha256=_digest(secret), scope=TokenScope.ADMIN, created_at=now())
+    return Token(name=ENVIRONMENT, sha256=digest_secret(secret), scope=TokenScope.ADMIN, created_at=now())
 
 
 def list_tokens(path: Path) -> list[Token]:
@@ -149,7 +156,7 @@ def revoke(path: Path, name: str) -> Token:
         _write(path, tokens.values())
     first = path.with_name(FIRST_FILE)
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        if _digest(first.read_text(encoding="ascii").strip()) == token.sha256:
+        if digest_secret(first.read_text(encoding="ascii").strip()) == token.sha256:
             first.unlink()
     return token
 
@@ -204,7 +211,7 @@ def _make_token(
     secret = _PREFIX + secrets.token_urlsafe(32)
     token = Token(
         name=name.strip(),
-        sha256=_digest(secret),
+        sha256=digest_secret(secret),
         scope=TokenScope(scope),
         projects=frozenset(one.strip() for one in allowed) or None,
         created_at=now(),
@@ -213,7 +220,8 @@ def _make_token(
     return secret, token
 
 
-def _digest(secret: str) -> str:
+def digest_secret(secret: str) -> str:
+    """Return the SHA-256 of a secret, which is all that is kept of it."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
@@ -229,17 +237,24 @@ class Tokens:
 
     def find(self, secret: str) -> Token | None:
         """Return the token with this secret, or None. All tokens are compared in constant time."""
-        digest = _digest(secret)
-        tokens = [*list_tokens(self._path), *self._environment]
+        return self.find_digest(digest_secret(secret))
+
+    def find_digest(self, digest: str) -> Token | None:
+        """Return the token whose secret has this hash, or None."""
+        tokens = self.list_all()
         matches = [one for one in tokens if hmac.compare_digest(one.sha256, digest)]
         return matches[-1] if matches else None
+
+    def list_all(self) -> list[Token]:
+        """Return all tokens, oldest first."""
+        return [*list_tokens(self._path), *self._environment]
 
 
 # -- the file
 
 
 def _write(path: Path, tokens: Iterable[Token]) -> None:
-    entries = [plain(one) | {"projects": one.projects and sorted(one.projects)} for one in tokens]
+    entries = [{**describe_token(one), "sha256": one.sha256} for one in tokens]
     _put(path, json.dumps({"tokens": entries}, indent=2, ensure_ascii=False) + "\n")
 
 

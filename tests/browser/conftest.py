@@ -1,0 +1,311 @@
+"""The dashboard in a real Chromium, over a service in this process.
+
+The tests need playwright and a Chromium of the system (`ALMA_TEST_CHROMIUM` names another one). Without them the run
+says at its end that they did not run, and why.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+import uvicorn
+from tools.dashboard_sample import AGENT, OTHER, PROJECT, store_sample
+
+from alma import ALMA
+from alma.embedders.hash import HashEmbedder
+from alma.http import tokens
+from alma.http.app import App, GateRules, build
+from alma.projects import LazyMemory, Projects
+from alma.stores.sqlite import SQLiteStore
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page, Request
+
+FOLDER = Path(__file__).parent
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+PAGES = {
+    "overview": "Overview",
+    "inbox": "Inbox",
+    "rules": "Rules",
+    "strategies": "Strategies",
+    "sessions": "Sessions",
+    "sessions?session=session-0": "Fix the total of the cart",
+    "profiles": "Profiles",
+    "profiles?of=facts": "Profiles",
+    "why": "Why?",
+    "why?task=run+the+tests&agent=claude-code": "Why?",
+    "effect": "Effect",
+    "history": "History",
+    "health": "Health",
+    "spend": "Spend",
+    "settings": "Settings",
+}
+"""Each page, by what follows `#/` in its address, and its heading."""
+SECONDS = 20
+FIRST_SCRIPT = """
+window.__violations = [];
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.__violations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+"""
+TWO_FRAMES = """
+() => new Promise((done) =>
+  requestAnimationFrame(() => setTimeout(() => requestAnimationFrame(() => setTimeout(done)))))
+"""
+"""What a page loads for its new address, it begins to load after it was drawn."""
+_KEY = "alma.session"
+
+
+def find_chromium() -> str | None:
+    """Return the path of a Chromium of this system; None if there is none."""
+    named = os.environ.get("ALMA_TEST_CHROMIUM")
+    return named or next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
+
+
+def explain_absence() -> str | None:
+    """Return why the browser tests cannot run; None if they can."""
+    if importlib.util.find_spec("playwright") is None:
+        return "playwright is not installed: run `make setup`"
+    if find_chromium() is None:
+        return "no Chromium was found: install the package `chromium`, or set ALMA_TEST_CHROMIUM to its path"
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder; skip them where there is no browser."""
+    why = explain_absence()
+    for item in items:
+        if FOLDER in item.path.parents:
+            item.add_marker("browser")
+            item.add_marker("slow")
+            if why:
+                item.add_marker(pytest.mark.skip(reason=f"BROWSER TESTS DID NOT RUN: {why}"))
+
+
+# -- the service
+
+
+@dataclass
+class Dashboard:
+    """A service in a thread of this process, with what its tests need."""
+
+    folder: Path
+    alma: ALMA
+    app: App
+    port: int
+    token: str
+    server: uvicorn.Server
+    thread: threading.Thread
+    stopping: threading.Event
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def post(self, path: str, body: Any = None, token: str = "", **headers: str) -> httpx.Response:
+        headers = {"authorization": f"Bearer {token or self.token}", **headers}
+        return httpx.post(f"{self.url}/{path}", json=body or {}, headers=headers, timeout=60, trust_env=False)
+
+    def call(self, operation: str, **arguments: Any) -> Any:
+        """Call an operation as another program would; return its answer."""
+        answer = self.post(f"v1/{operation}", arguments)
+        assert answer.status_code == 200, answer.text
+        body = answer.json()
+        return body["result"] if set(body) == {"result"} else body
+
+    def get_code(self, scope: str = "approve", project: str = PROJECT) -> str:
+        return str(self.post("v1/session/code", {"scope": scope, "project": project}).json()["code"])
+
+    def make_link(self, scope: str = "approve") -> str:
+        return f"{self.url}/ui/enter#{self.get_code(scope)}"
+
+    def open_session(self, scope: str = "approve", project: str = PROJECT) -> dict[str, Any]:
+        answer = httpx.post(f"{self.url}/ui/session", json={"code": self.get_code(scope, project)}, trust_env=False)
+        assert answer.status_code == 200, answer.text
+        session: dict[str, Any] = answer.json()
+        return session
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self.server.should_exit = True
+        self.thread.join(SECONDS)
+
+
+def start_service(folder: Path, port: int = 0, watchers: tuple[Any, ...] = ()) -> Dashboard:
+    """Serve the store of a folder on loopback."""
+    listener = socket.create_server(("127.0.0.1", port))
+    port = listener.getsockname()[1]
+    store = SQLiteStore(folder / "alma.db")
+    alma = ALMA(store, HashEmbedder(), project_id=PROJECT)
+    projects = Projects(LazyMemory(partial(_get_itself, alma)))
+    file = folder / tokens.FILE
+    secret = tokens.add(file, f"test{port}{time.monotonic_ns()}", "admin", ())
+    stopping = threading.Event()
+    rules = GateRules(hosts=frozenset({f"127.0.0.1:{port}"}), rate=0)
+    app = build(projects, tokens.Tokens(file), rules, watchers, stopping)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", timeout_graceful_shutdown=5))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + SECONDS
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert server.started
+    return Dashboard(folder, alma, app, port, secret, server, thread, stopping)
+
+
+def _get_itself(alma: ALMA) -> ALMA:
+    return alma
+
+
+def fill_sample(service: Dashboard) -> None:
+    """Store the sample, and one of its rules in another project."""
+    with ALMA(SQLiteStore(service.folder / "alma.db"), HashEmbedder(), project_id=OTHER) as other:
+        store_sample(service.alma, other)
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Dashboard]:
+    """A service over a store without memories."""
+    service = start_service(tmp_path)
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def service(empty: Dashboard) -> Dashboard:
+    """A service over the sample."""
+    fill_sample(empty)
+    return empty
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
+    """A service over the sample for the tests of a module that change nothing."""
+    service = start_service(tmp_path_factory.mktemp("shared"))
+    fill_sample(service)
+    yield service
+    service.stop()
+
+
+# -- the browser
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@dataclass
+class Tab:
+    """A page that records what must not happen: errors, violations of the policy, requests to other origins."""
+
+    page: Page
+    service: Dashboard
+    problems: list[str] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
+    expected: list[str] = field(default_factory=list)
+    """Parts of messages that a test provokes, such as a refused request."""
+
+    def show(self, address: str, heading: str | None = None) -> None:
+        """Go to a page by its address after `#/`, and wait until it is complete."""
+        from playwright.sync_api import expect
+
+        self.page.goto(f"{self.service.url}/ui/#/{address}")
+        expect(self.page.locator("main h1")).to_contain_text(heading or PAGES.get(address, ""), timeout=1000 * SECONDS)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until nothing is being loaded."""
+        from playwright.sync_api import expect
+
+        self.page.evaluate(TWO_FRAMES)
+        expect(self.page.locator("[aria-busy=true]")).to_have_count(0, timeout=1000 * SECONDS)
+
+    def check(self) -> None:
+        """Fail on everything that was recorded."""
+        violations = self.page.evaluate("window.__violations ?? []") if not self.page.is_closed() else []
+        unexpected = [one for one in self.problems if not any(part in one for part in self.expected)]
+        assert unexpected + violations == []
+
+
+Opener = Callable[..., Tab]
+
+
+@pytest.fixture
+def open_tab(chromium: Browser) -> Iterator[Opener]:
+    """Open tabs signed in to a service; each is checked at the end of the test."""
+    tabs: list[Tab] = []
+    with ExitStack() as contexts:
+
+        def opener(
+            service: Dashboard, scope: str | None = "approve", context: BrowserContext | None = None, **options: Any
+        ) -> Tab:
+            if context is None:
+                options = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce", **options}
+                context = chromium.new_context(**options)
+                contexts.callback(context.close)
+                context.set_default_timeout(1000 * SECONDS)
+                context.add_init_script(FIRST_SCRIPT)
+                if scope:
+                    session = json.dumps(json.dumps(service.open_session(scope)))
+                    script = f"if (!sessionStorage.getItem('{_KEY}')) sessionStorage.setItem('{_KEY}', {session});"
+                    context.add_init_script(script)
+            tabs.append(watch_page(context.new_page(), service))
+            return tabs[-1]
+
+        yield opener
+        for tab in tabs:
+            tab.check()
+
+
+def watch_page(page: Page, service: Dashboard) -> Tab:
+    """Record what must not happen on a page; requests to other origins are refused."""
+    tab = Tab(page, service)
+    page.on("console", lambda line: tab.problems.append(line.text) if line.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: tab.problems.append(f"error: {error}"))
+    page.on("request", lambda request: tab.requests.append(request))
+
+    def guard(route: Any) -> None:
+        if route.request.url.startswith(f"{service.url}/"):
+            route.continue_()
+        else:
+            tab.problems.append(f"request to another origin: {route.request.url}")
+            route.abort()
+
+    page.route("**/*", guard)
+    return tab
+
+
+@pytest.fixture
+def tab(service: Dashboard, open_tab: Opener) -> Tab:
+    """A tab over the sample, with the usual scope."""
+    return open_tab(service)
+
+
+def find_memory(service: Dashboard, text: str) -> dict[str, Any]:
+    """Return the memory of the sample whose text contains some words, of any status."""
+    items = service.call("browse", statuses=[], limit=100)["items"]
+    [entry] = [one for one in items if text in json.dumps(one["memory"], ensure_ascii=False)]
+    memory: dict[str, Any] = entry["memory"]
+    return memory
+
+
+__all__ = ["AGENT", "Dashboard", "Opener", "Tab", "find_memory", "start_service"]
