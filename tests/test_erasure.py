@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,6 +141,41 @@ def learn_recommended_alternative(alma: ALMA) -> list[str]:
     return [alma.learn("dev", "Deploy the shop", "success", f"Canary {WORD}", "deploy").id]
 
 
+def merge_lessons(alma: ALMA, result: Any, kind: Any, *, is_survivor: bool, **place: Any) -> list[str]:
+    """Learn two lessons of which the newer one has the word, and merge them; return the ids of its outcomes."""
+    for _ in range(3):
+        alma.learn("dev", "Tune the piano", result, "By ear", "tune", error_message="out of tune", **place)
+    place |= {"user_id": "ana"} if place else {}
+    shared = {"task_type": "tune", "error_message": f"the {WORD} broke", **place}
+    made = [alma.learn("dev", f"Tune {WORD} {n}", result, f"With a {WORD} fork", **shared).id for n in range(3)]
+    newer, older = (one.id for one in alma.list(kind))
+    alma.merge([newer, older], newer if is_survivor else older)
+    return made
+
+
+def learn_heuristic_that_is_merged(alma: ALMA) -> list[str]:
+    return merge_lessons(alma, "success", "heuristic", is_survivor=False)
+
+
+def learn_heuristic_that_survives_a_merge(alma: ALMA) -> list[str]:
+    return merge_lessons(alma, "success", "heuristic", is_survivor=True)
+
+
+def learn_warning_that_is_merged(alma: ALMA) -> list[str]:
+    return merge_lessons(alma, "failure", "anti_pattern", is_survivor=False)
+
+
+def learn_warning_that_survives_a_merge(alma: ALMA) -> list[str]:
+    return merge_lessons(alma, "failure", "anti_pattern", is_survivor=True)
+
+
+def state_heuristic_that_is_merged(alma: ALMA) -> list[str]:
+    made = alma.add_heuristic("dev", f"Tune the {WORD}", "With a fork")
+    other = alma.add_heuristic("dev", "Tune the piano", "By ear")
+    alma.merge([made.id, other.id], other.id)
+    return [made.id]
+
+
 def add_conversation(alma: ALMA) -> list[str]:
     turns = [{"speaker": WORD, "text": f"I play the {WORD}."}, {"speaker": "assistant", "text": f"A {WORD}!"}]
     made = alma.add_episode("dev", "s1", turns, title=f"On {WORD}", tags=[WORD], metadata={"of": WORD})
@@ -192,6 +229,11 @@ WRITERS = [
     learn_lesson_by_outcomes_alone,
     learn_group_whose_first_words_go,
     learn_recommended_alternative,
+    learn_heuristic_that_is_merged,
+    learn_heuristic_that_survives_a_merge,
+    learn_warning_that_is_merged,
+    learn_warning_that_survives_a_merge,
+    state_heuristic_that_is_merged,
     add_conversation,
     add_turn,
     add_fact_to_graph,
@@ -364,6 +406,24 @@ class TestErasingAUser:
             alma.add_user_preference(user, "tone", same)
         alma.add_domain_knowledge("dev", "people", "ana knows the harpsichord of ben")
         assert alma.erase_user("ana").proof == erased_proof(alma)  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize(("result", "kind"), [("success", "heuristic"), ("failure", "anti_pattern")])
+    @pytest.mark.parametrize("is_survivor", [False, True])
+    def test_merged_lessons_lose_the_words_of_the_user(
+        self, alma: ALMA, tmp_path: Path, result: str, kind: str, is_survivor: bool
+    ) -> None:
+        merge_lessons(alma, result, kind, is_survivor=is_survivor, user_id="ben", shared=True)
+        assert alma.erase_user("ana").proof == erased_proof(alma)  # type: ignore[attr-defined]
+        assert find_traces(alma, tmp_path) == []
+        [lesson] = alma.list(kind)  # type: ignore[call-overload]
+        assert (lesson.occurrence_count, lesson.strategy if kind == "heuristic" else lesson.pattern) == (3, "By ear")
+
+    def test_what_only_a_derived_record_repeats_is_left(self, alma: ALMA) -> None:
+        text = f"Tune the {WORD} with a fork"
+        alma.learn("dev", text, "success", "By ear", user_id="ana", shared=True)
+        group = next(alma.engine.store.scan(Where(kinds={"strategy"})))
+        alma.engine.store.put([replace(group, id="str_copy", links=())])
+        assert alma.erase_user("ana").proof.left  # type: ignore[attr-defined]
 
     def test_the_same_user_in_another_project_is_named(self, alma: ALMA) -> None:
         with ALMA(alma.engine.store, HashEmbedder(), project_id="other") as other:

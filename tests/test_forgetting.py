@@ -366,7 +366,7 @@ BY_OPERATION = {
     "build_graph": test_the_graph_has_nothing_of_a_deleted_fact,
     **dict.fromkeys(("delete", "erase_user", "forget", "consolidate", "upkeep"), ENDS),
     "promote": SHARES,
-    "resolve_conflict": "a person does it",
+    **dict.fromkeys(("resolve_conflict", "review", "merge"), "a person does it"),
     **dict.fromkeys(
         """record_usage record_feedback create_work_item get_next_item update_progress claim_work_item release_work_item
         archive_finished delete_work_item log_progress start_session update_session end_session initialize update_run
@@ -380,14 +380,17 @@ BY_FUNCTION = {
         "apply_reading": "correct", "store_session": "correct", "change_progress": HARMLESS, "queue_session": HARMLESS,
     },
     "alma/engine/edit.py": {
-        "_add_rule": HARMLESS, "add_memories": "add", "record_feedback": HARMLESS, "update_memory": "change",
+        "add_memories": "add", "record_feedback": HARMLESS, "update_memory": "change",
+        "review_memories": "a person does it",
     },
     "alma/engine/episodes.py": dict.fromkeys(
         ("_grow_episode", "record_conversations"), test_a_deleted_conversation_and_a_deleted_turn_stay_away
     ),
     "alma/engine/erase.py": dict.fromkeys(("_bury", "erase_memory", "erase_user"), ENDS),
     "alma/engine/conflicts.py": {"resolve_conflict": "a person does it"},
-    "alma/engine/consolidate.py": {"reconcile": ENDS},
+    "alma/engine/consolidate.py": {
+        **dict.fromkeys(("reconcile", "_hold_back_returned"), ENDS), "merge_memories": "a person does it",
+    },
     "alma/engine/facts.py": {"add_records": "repeat", "put_comparison": HARMLESS},
     "alma/engine/gists.py": dict.fromkeys(("_store_gist", "compress_conversation"), GIST),
     "alma/engine/history.py": {"revert_change": test_a_change_that_is_taken_back_does_not_bring_a_deleted_value_back},
@@ -396,7 +399,7 @@ BY_FUNCTION = {
     ),
     "alma/engine/outcomes.py": {
         "_record_outcome": "learn", "_state_lesson": "evidence", "find_or_make_group": HARMLESS,
-        "learn_outcomes": "learn", "record_outcomes": HARMLESS, "settle_lessons": "learn", "state_lessons": "add",
+        "learn_outcomes": "learn", "put_receipt": HARMLESS, "settle_lessons": "learn", "state_lessons": "add",
     },
     "alma/engine/promotion.py": {"promote_memory": SHARES},
     "alma/engine/retention.py": dict.fromkeys(("UpkeepRun.archive", "run_upkeep"), ENDS),

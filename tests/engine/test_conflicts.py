@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from alma import ALMA
+from alma.embedders.hash import HashEmbedder
 from alma.embedders.local import LocalEmbedder
 from alma.engine.conflicts import check_conflicts
 from alma.engine.transaction import write
 from alma.errors import NotFoundError, ScopeError, ValidationError
 from alma.stores.memory import MemoryStore
+from alma.types.kinds import DomainKnowledge
 from alma.types.query import Where
 
 from .test_consolidate import NEW, OLD, Clock, Model, list_facts
@@ -74,6 +79,16 @@ def test_what_both_holds_is_no_longer_marked(alma: ALMA) -> None:
     assert {one.fact: one.newer for one in shown} == {OLD: "", NEW: ""}
 
 
+@pytest.mark.parametrize("keep", ["newer", "older", "both"])
+def test_a_decision_is_undone_by_the_id_of_the_conflict(alma: ALMA, keep: Any) -> None:
+    id = open_conflict(alma)
+    alma.resolve_conflict(id, keep)
+    assert alma.conflicts() == []
+    alma.undo(id)
+    assert [one.id for one in alma.conflicts()] == [id]
+    assert len(alma.list("domain_knowledge")) == 2, "what was stated stays"
+
+
 def test_a_changed_text_is_asked_about_again(alma: ALMA, model: Model) -> None:
     alma.resolve_conflict(open_conflict(alma), "both")
     alma.update(list_facts(alma)[OLD], fact="The billing service runs on Postgres 15")
@@ -107,8 +122,8 @@ def test_an_agents_value_that_disputes_a_persons_waits(embedder: LocalEmbedder) 
     alma.add_domain_knowledge("dev", "ops", OLD, **key)
     alma.add_domain_knowledge("dev", "ops", NEW, source="agent", **key)
     [conflict] = alma.conflicts()
-    assert (conflict.suggestions[0], conflict.newer.status) == ("older", "candidate")
-    with pytest.raises(ValidationError, match="same key"):
+    assert (conflict.suggestions, conflict.newer.status) == (("older", "newer", "split"), "candidate")
+    with pytest.raises(ValidationError, match="'newer', 'older' or 'split'"):
         alma.resolve_conflict(conflict.id, "both")
     _, newer = alma.resolve_conflict(conflict.id[:12], "newer")
     assert (newer.status, newer.metadata) == ("active", {})
@@ -192,3 +207,142 @@ def test_only_a_person_decides(alma: ALMA) -> None:
     alma.engine = replace(alma.engine, may_approve=False)
     with pytest.raises(ScopeError, match="only a person"):
         alma.resolve_conflict(id, "newer")
+
+
+@pytest.mark.parametrize("keep", ["older", "newer", "split"])
+def test_every_suggestion_for_values_of_one_key_can_be_carried_out(embedder: LocalEmbedder, keep: Any) -> None:
+    alma = ALMA(MemoryStore(), embedder, clock=Clock())
+    for fact, source in ((OLD, "user"), (NEW, "agent")):
+        alma.add_domain_knowledge("dev", "ops", fact, source, subject="billing", attribute="database")
+    [conflict] = alma.conflicts()
+    assert keep in conflict.suggestions
+    scopes = {"older_scope": "In staging", "newer_scope": "In production"} if keep == "split" else {}
+    alma.resolve_conflict(conflict.id, keep, **scopes)
+    assert len(alma.list("domain_knowledge")) == (2 if keep == "split" else 1)
+    assert alma.conflicts() == []
+
+
+def test_values_of_the_same_name_in_two_domains_are_not_of_one_key(alma: ALMA) -> None:
+    for one, domain in zip(alma.list("domain_knowledge"), ("billing", "shop"), strict=True):
+        alma.delete(one.id)
+        alma.add_domain_knowledge("dev", domain, one.fact + ".", subject="db", attribute="host")  # type: ignore[attr-defined]
+    open_conflict(alma)
+    [conflict] = alma.conflicts()
+    assert "both" in conflict.suggestions
+    assert [one.status for one in alma.resolve_conflict(conflict.id, "both")] == ["active", "active"]
+
+
+@pytest.mark.parametrize("by_model", [False, True])
+def test_the_past_is_not_rewritten_when_a_conflict_is_resolved(alma: ALMA, model: Model, by_model: bool) -> None:
+    question, ids = "Which database does the billing service run on?", list_facts(alma)
+
+    def show(as_of: datetime | None) -> set[str]:
+        return {one.id for one in alma.retrieve(question, "dev", as_of=as_of).domain_knowledge}
+
+    before = alma.engine.clock()
+    if by_model:
+        model.probability = 0.95
+        alma.consolidate()
+    else:
+        alma.resolve_conflict(open_conflict(alma), "newer")
+    decided = alma.engine.clock()
+    assert (show(before), show(None)) == (set(ids.values()), {ids[NEW]})
+    assert {one.id: one.what for one in alma.diff(before)} == {ids[OLD]: "removed"}
+    undone = alma.undo()
+    between = alma.engine.clock()
+    alma.revert(undone.undo)
+    assert [show(at) for at in (before, decided, between, None)] == [
+        set(ids.values()),
+        {ids[NEW]},
+        set(ids.values()),
+        {ids[NEW]},
+    ]
+
+
+# -- a decision holds
+
+POSTGRES, MYSQL = "Billing runs on Postgres", "Billing runs on MySQL"
+
+
+def state(alma: ALMA, fact: str, source: str) -> DomainKnowledge:
+    return alma.add_domain_knowledge("dev", "ops", fact, attribute="database", source=source)
+
+
+@pytest.mark.parametrize(("keep", "kept", "rejected"), [("older", POSTGRES, MYSQL), ("newer", MYSQL, POSTGRES)])
+def test_an_agent_does_not_overturn_a_decision(embedder: LocalEmbedder, keep: Any, kept: str, rejected: str) -> None:
+    alma = ALMA(MemoryStore(), embedder, clock=Clock())
+    state(alma, POSTGRES, "user")
+    state(alma, MYSQL, "agent")
+    [conflict] = alma.conflicts()
+    alma.resolve_conflict(conflict.id, keep)
+    assert state(alma, rejected, "agent").status == "superseded"
+    assert state(alma, kept, "agent").status == "active"
+    assert (set(list_facts(alma)), alma.conflicts()) == ({kept}, [])
+    assert state(alma, "Billing runs on Oracle", "agent").status == "candidate", "what was kept is a person's"
+    [other] = alma.conflicts()
+    alma.resolve_conflict(other.id, "older")
+    assert state(alma, rejected, "user").status == "active", "a person may change their mind"
+    assert set(list_facts(alma)) == {rejected}
+
+
+def test_a_value_without_its_scope_does_not_come_back_after_a_split(embedder: LocalEmbedder) -> None:
+    alma = ALMA(MemoryStore(), embedder, clock=Clock())
+    state(alma, POSTGRES, "user")
+    state(alma, MYSQL, "agent")
+    [conflict] = alma.conflicts()
+    alma.resolve_conflict(conflict.id, "split", "In production", "In staging")
+    scoped = {f"In production: {POSTGRES}", f"In staging: {MYSQL}"}
+    assert {state(alma, fact, "agent").fact for fact in (POSTGRES, MYSQL)} == scoped
+    assert (set(list_facts(alma)), alma.conflicts()) == (scoped, [])
+    alma.undo()
+    assert set(list_facts(alma)) == {POSTGRES}
+    assert state(alma, MYSQL, "agent").status == "candidate", "an undone decision does not hold"
+
+
+def test_a_rejected_text_is_asked_about_again_when_what_was_kept_has_changed(alma: ALMA) -> None:
+    alma.resolve_conflict(open_conflict(alma), "newer")
+    assert alma.add_domain_knowledge("dev", "ops", OLD, source="agent").status == "superseded"
+    alma.update(list_facts(alma)[NEW], fact="The billing service moves to another database")
+    assert alma.add_domain_knowledge("dev", "ops", OLD, source="agent").status == "active"
+
+
+def test_an_agent_does_not_bring_back_a_rule_or_a_warning_that_a_person_rejected(embedder: LocalEmbedder) -> None:
+    alma = ALMA(MemoryStore(), embedder, clock=Clock(), model=Model("contradicts", 0.5))
+    tasks = ("Deploy the service to staging", "Deploy a service to staging")
+    warnings = [
+        alma.add_anti_pattern("dev", pattern, "slow", condition=task, source="agent")
+        for pattern, task in zip(("push the image by hand", "push the image by a script"), tasks, strict=True)
+    ]
+    alma.consolidate()
+    [conflict] = alma.conflicts()
+    alma.resolve_conflict(conflict.id, "newer")
+    assert alma.get(warnings[0].id).status == "superseded"
+    alma.add_anti_pattern("dev", "push the image by hand", "slow", condition=tasks[0], source="agent")
+    assert alma.get(warnings[0].id).status == "superseded"
+    alma.add_anti_pattern("dev", "push the image by hand", "slow", condition=tasks[0])
+    assert alma.get(warnings[0].id).status == "active"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from(["user", "agent", "content", "archive", "older", "newer"]))
+    )
+)
+def test_a_key_has_one_active_value_whoever_states_it_again(steps: list[tuple[str, str]]) -> None:
+    alma = ALMA(MemoryStore(), HashEmbedder(16), clock=Clock())
+    persons = ""
+    for value, step in steps:
+        fact = f"Billing runs on {value}"
+        conflicts, facts = alma.conflicts(), list_facts(alma)
+        if step == "archive" and facts:
+            alma.update(next(iter(facts.values())), status="archived")
+            persons = ""
+        elif step in ("older", "newer") and conflicts:
+            alma.resolve_conflict(conflicts[0].id, step)  # type: ignore[arg-type]
+            persons = str(getattr(conflicts[0], step).fact)
+        elif step in ("user", "agent", "content"):
+            state(alma, fact, step)
+            persons = fact if step == "user" else persons
+        assert len(list_facts(alma)) <= 1
+        assert not persons or persons in list_facts(alma), "a person's word and decision hold"

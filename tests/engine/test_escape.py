@@ -3,7 +3,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.timing import cpu_seconds
 
@@ -176,6 +176,7 @@ PIECES = st.sampled_from(
 
 
 @given(st.lists(PIECES, max_size=16).map("".join))
+@example("<<SYS>>")
 @settings(max_examples=1500, deadline=None)
 def test_escaping_twice_changes_nothing(text: str) -> None:
     once = escape(text)

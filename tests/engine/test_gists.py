@@ -23,8 +23,8 @@ PLAN = "We move the billing database to Postgres 16 in May"
 OWNER = "Carla will rehearse the restore on staging"
 Line = Mapping[str, Any]
 GOOD: tuple[Line, ...] = (
-    {"text": "Billing moves to Postgres 16.", "turns": [3], "quote": "billing database to Postgres 16"},
-    {"text": "Carla rehearses the restore.", "turns": [8, 9], "quote": "rehearse the restore on staging"},
+    {"text": "Billing moves to Postgres 16.", "turns": [0, 1, 2, 3], "quote": "billing database to Postgres 16"},
+    {"text": "Carla rehearses the restore.", "turns": [*range(4, 12)], "quote": "rehearse the restore on staging"},
 )
 
 
@@ -78,9 +78,12 @@ def test_a_gist_takes_the_place_of_its_turns(alma: ALMA, writer: Writer, clock: 
     assert alma.upkeep().ids["compressed"] == [id]
     lines = read_turns(alma, id, "active")
     assert [(one.speaker, one.text) for one in lines] == [("summary", one["text"]) for one in GOOD]
-    assert [one.metadata["gist_of"] for one in lines] == [[before[3].id], [before[8].id, before[9].id]]
+    assert [one.metadata["gist_of"] for one in lines] == [
+        [one.id for one in before[:4]],
+        [one.id for one in before[4:]],
+    ]
     assert [(one.tags, one.origin) for one in lines] == [(("billing", "gist"), "agent")] * 2
-    assert [one.said_at for one in lines] == [before[3].said_at, before[8].said_at]
+    assert [one.said_at for one in lines] == [before[0].said_at, before[4].said_at]
     archived = read_turns(alma, id, "archived")
     assert [(one.id, one.text) for one in archived] == [(one.id, one.text) for one in before]
     line = alma.history(id)[-1]
@@ -102,6 +105,17 @@ def test_the_lines_are_found_and_the_turns_are_not(alma: ALMA, clock: Any) -> No
     alma.upkeep()
     found = alma.retrieve("Which database does billing move to, Postgres?", "dev", level="turn").turns
     assert {one.speaker for one in found} == {"summary"}
+
+
+def test_a_turn_that_no_line_names_is_still_found(alma: ALMA, writer: Writer, clock: Any) -> None:
+    writer.lines = [{**GOOD[0], "turns": [3]}]
+    id = talk(alma)
+    clock.pass_days(100)
+    assert alma.upkeep().counts["compressed"] == 1
+    assert [one.text for one in read_turns(alma, id, "archived")] == [PLAN]
+    found = alma.retrieve("Who will rehearse the restore on staging?", "dev", level="turn").turns
+    assert OWNER in [one.text for one in found]
+    assert alma.history(id)[-1]["why"] == "1 turns into 1 lines"
 
 
 def test_what_is_found_by_its_title_is_shown_by_its_lines(
@@ -135,7 +149,8 @@ def test_a_line_that_its_turns_do_not_support_is_dropped(alma: ALMA, writer: Wri
     id = talk(alma)
     clock.pass_days(100)
     assert alma.upkeep().counts["compressed"] == 1
-    assert [one.text for one in read_turns(alma, id, "active")] == [GOOD[1]["text"]]
+    texts = [one.text for one in read_turns(alma, id, "active")]
+    assert texts == [*(f"Remark {at} on planning" for at in range(3)), PLAN, GOOD[1]["text"]]
 
 
 @pytest.mark.parametrize("lines", [[], [GOOD[0], {**GOOD[0], "turns": [1]}, {**GOOD[0], "quote": "not there at all"}]])
@@ -159,7 +174,7 @@ def test_what_is_added_later_is_compressed_later(alma: ALMA, writer: Writer, clo
     alma.add_episode("dev", "planning", more)
     assert len(read_turns(alma, id)) == 12 + 2 + 11
     clock.pass_days(100)
-    writer.lines = [{"text": "Bob said more.", "turns": [10], "quote": "Later remark 10"}]
+    writer.lines = [{"text": "Bob said more.", "turns": [*range(11)], "quote": "Later remark 10"}]
     assert alma.upkeep().counts["compressed"] == 1
     assert [one["text"] for one in writer.asked[1]] == [one["text"] for one in more]
     assert [one.text for one in read_turns(alma, id, "active")] == [*(one["text"] for one in GOOD), "Bob said more."]
@@ -252,7 +267,10 @@ def test_deleting_a_turn_deletes_the_lines_that_stand_for_it(alma: ALMA, clock: 
     clock.pass_days(100)
     alma.upkeep()
     alma.delete(before[9].id)
-    assert [one.text for one in read_turns(alma, id, "active")] == ["Remark 8 on planning", GOOD[0]["text"]]
+    assert [one.text for one in read_turns(alma, id, "active")] == [
+        *(f"Remark {at} on planning" for at in (4, 5, 6, 7, 8, 10, 11)),
+        GOOD[0]["text"],
+    ]
     assert not any("Carla" in str(one) for one in alma.engine.store.scan(Where()))
     assert cast("Episode", alma.get(id)).turn_count == len(read_turns(alma, id)) == 12
 
@@ -262,7 +280,11 @@ def test_deleting_a_line_restores_its_turns(alma: ALMA, clock: Any) -> None:
     clock.pass_days(100)
     alma.upkeep()
     alma.delete(read_turns(alma, id, "active")[0].id)
-    assert [one.text for one in read_turns(alma, id, "active")] == [PLAN, GOOD[1]["text"]]
+    assert [one.text for one in read_turns(alma, id, "active")] == [
+        *(f"Remark {at} on planning" for at in range(3)),
+        PLAN,
+        GOOD[1]["text"],
+    ]
 
 
 def test_secrets_are_redacted(alma: ALMA, writer: Writer, clock: Any) -> None:

@@ -282,3 +282,14 @@ def test_a_lesson_without_results_is_left_to_what_was_said(open_everywhere: Open
     alma.add_heuristic("a", TASK, SORTING)
     records = list(alma.engine.store.scan(Where(kinds={"heuristic"})))
     assert forecast_lessons(alma.engine, TASK, (), records, alma.engine.clock()) == {}
+
+
+@pytest.mark.parametrize("millis", [0, 300, 600, 900])
+def test_quick_results_count_in_their_order_wherever_a_second_begins(open_alma: Open, millis: int) -> None:
+    moments = (datetime(2025, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis + 9 * number) for number in range(9999))
+    alma = open_alma(clock=lambda: next(moments), embedder=None)
+    for result, strategy in [*[("success", SORTING)] * 8, *[("failure", GUESSING)] * 2, *[("failure", SORTING)] * 7]:
+        alma.learn("a", TASK, result, strategy)
+    records = list(alma.engine.store.scan(Where(kinds={"anti_pattern"})))
+    chances = forecast_lessons(alma.engine, TASK, (), records, alma.engine.clock())
+    assert sorted(chances.values()) == pytest.approx([0.847, 0.919], abs=1e-3)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from alma import ALMA
-from alma.engine.prompt import count_tokens, excerpt_text
+from alma.engine.prompt import excerpt_text
+from alma.text import count_tokens
 
 QUESTION = "When does the night train to Porto leave?"
 HOSTILE = (

@@ -183,6 +183,18 @@ class TestQuotas:
         assert set(alma.upkeep().ids["over_quota"]) == {*noted, stated[0]}
         assert read_active(alma) == {*stated[1:]}
 
+    def test_outcomes_go_before_what_was_stated_and_their_results_stay_counted(
+        self, open_alma: Opener, clock: Any
+    ) -> None:
+        alma = open_with(open_alma, max_memories=4)
+        facts = add_facts(alma, 2)
+        clock.pass_days(20)
+        outcomes = [alma.learn("dev", "Deploy the shop", "success", "Blue-green").id for _ in range(6)]
+        assert {*alma.upkeep().ids["over_quota"]} == {*outcomes[:5]}
+        assert {*facts} <= read_active(alma)
+        [heuristic] = alma.list("heuristic")
+        assert heuristic.occurrence_count == 6
+
     def test_what_faded_does_not_count(self, open_alma: Opener, clock: Any) -> None:
         alma = open_with(open_alma, max_memories=2)
         old = add_facts(alma, 2)
@@ -270,6 +282,14 @@ class TestRuns:
         real = filled.upkeep()
         assert (dry.ids, dry.counts) == (real.ids, real.counts)
         assert (dry.dry_run, real.dry_run) == (True, False)
+
+    def test_a_dry_run_merges_nothing_with_what_a_quota_archives(self, open_alma: Opener) -> None:
+        alma = open_with(open_alma, max_memories=1)
+        shared = {"type": "domain_knowledge", "agent": "dev", "domain": "ops", "source": "agent"}
+        alma.add_many([{**shared, "fact": fact} for fact in ("Logs are on host nine", "The logs are on host nine")])
+        dry, real = alma.upkeep(dry_run=True), alma.upkeep()
+        assert (dry.ids, dry.counts) == (real.ids, real.counts)
+        assert (real.counts["over_quota"], real.counts["merged"]) == (1, 0)
 
     def test_the_counts_are_those_of_the_ids_and_of_what_changed(self, filled: ALMA) -> None:
         before = read_all(filled)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alma.engine.rules import LINE_CHARS, describe_occasion, format_line
+from alma.engine.rule_lines import LINE_CHARS, describe_occasion, format_line
 
 
 @pytest.mark.parametrize(

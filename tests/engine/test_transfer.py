@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import stat
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,8 @@ from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import EVERYWHERE, READABLE_KINDS
 from alma.types.query import Where
-from alma.types.record import Status, Trust
+from alma.types.record import Status, Trust, to_json
+from alma.upkeep import import_from
 
 
 def memory(store: object = None, **given: object) -> ALMA:
@@ -340,3 +343,76 @@ def test_after_an_erasure_an_older_export_brings_back_outcomes_and_their_counts(
     memories = [line for line in lines[1:-1] if json.loads(line)["kind"] != "changeset"]
     assert taken(alma, lines, trust=transfer.ImportTrust.OWN).known == len(memories)
     assert everything(alma) == state, "repeated, the import changes nothing"
+
+
+# -- what was deleted here and is in an older file
+
+
+def list_remains(alma: ALMA, word: str) -> list[str]:
+    return [one.id for one in alma.engine.store.scan(Where()) if word in json.dumps(to_json(one), ensure_ascii=False)]
+
+
+def add_conversation(alma: ALMA) -> list[str]:
+    turns = [{"speaker": "user", "text": "My name is Wombat"}, {"speaker": "assistant", "text": "Hello Wombat"}]
+    return [alma.add_episode("dev", "s1", turns, title="Intro").id]
+
+
+def add_changed_fact(alma: ALMA) -> list[str]:
+    fact = alma.add_domain_knowledge("dev", "zoo", "The Wombat is awake", attribute="state")
+    alma.update(fact.id, fact="The Wombat sleeps")
+    alma.add_domain_knowledge("dev", "zoo", "Nobody sleeps", attribute="state")
+    return [fact.id]
+
+
+def add_replacing_fact(alma: ALMA) -> list[str]:
+    facts = ("Nobody sleeps", "The Wombat sleeps")
+    return [alma.add_domain_knowledge("dev", "zoo", fact, attribute="state").id for fact in facts][1:]
+
+
+def add_lesson(alma: ALMA) -> list[str]:
+    strategies = ("Clear the Wombat cache", "Flush the Wombat store") * 3
+    return [
+        alma.learn("dev", "Fix the login", "failure", one, error_message=f"Wombat {n}").id
+        for n, one in enumerate(strategies)
+    ]
+
+
+def merge_lessons(alma: ALMA) -> list[str]:
+    ids = add_lesson(alma)
+    for _ in range(6):
+        ids += [alma.learn("dev", "Fix the login", "success", one).id for one in ("Clear the Wombat", "Flush Wombats")]
+    lessons = [one.id for one in alma.list("heuristic")]
+    alma.merge(lessons, into=lessons[0])
+    return ids
+
+
+@pytest.mark.parametrize("add", [add_conversation, add_changed_fact, add_replacing_fact, add_lesson, merge_lessons])
+@pytest.mark.parametrize("is_restated", [False, True])
+def test_no_word_of_a_deleted_memory_comes_back_with_an_older_file(
+    tmp_path: Path, add: Callable[[ALMA], list[str]], is_restated: bool
+) -> None:
+    alma = memory(SQLiteStore(tmp_path / "alma.db"))
+    ids = add(alma)
+    kept = alma.learn("dev", "Deploy the service", "success", "Blue-green deployment")
+    lines = exported(alma)
+    for id in ids:
+        alma.delete(id)
+    if add is merge_lessons:
+        # What is left of lessons that were merged.
+        alma.engine.store.delete(list_remains(alma, "Wombat"))
+    if is_restated and add is add_changed_fact:
+        # Then the tombstone of the older one is retired.
+        alma.delete(alma.add_domain_knowledge("dev", "zoo", "The Wombat sleeps", attribute="state").id)
+    assert not list_remains(alma, "Wombat")
+    report, *_ = import_from(alma, io.StringIO("\n".join(lines) + "\n"), "export.jsonl")
+    assert not list_remains(alma, "Wombat")
+    assert (report.added, report.updated) == (0, 0)
+    assert alma.get(kept.id).status == "active"
+    assert "worked" not in alma.retrieve("Fix the login", "dev").to_prompt()
+    alma.close()
+
+
+def test_an_export_is_complete_in_a_store_that_deleted_nothing(full: ALMA) -> None:
+    other, lines = memory(), exported(full)
+    import_from(other, io.StringIO("\n".join(lines) + "\n"), "export.jsonl")
+    assert everything(other) == everything(full)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import http.client
 import itertools
 import os
 import socket
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from contextlib import closing
 from pathlib import Path
 
@@ -48,14 +50,18 @@ class Server:
         )
         self.url = f"http://127.0.0.1:{port}"
         deadline = time.monotonic() + 60
-        while True:
+        while not self.answers():
             assert self.process.poll() is None, "the Chroma server ended"
             assert time.monotonic() < deadline, "the Chroma server does not answer"
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
+            time.sleep(0.05)
+
+    def answers(self) -> bool:
+        """Whether Chroma itself answers: a connection alone may reach another test's port, or the caller's own."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v2/heartbeat", timeout=5) as answer:
+                return b"heartbeat" in answer.read()
+        except (OSError, http.client.HTTPException):
+            return False
 
     def stop(self) -> None:
         self.process.kill()
@@ -90,9 +96,11 @@ class TestChromaServer(StoreContract):
 
 def test_a_server_that_dies_is_a_clear_error_and_nothing_acknowledged_is_lost(tmp_path):
     server = Server(str(tmp_path))
-    store = ChromaStore(url=server.url)
-    store.put([make_record("a", vectors=(EAST,))])
-    server.stop()
+    try:
+        store = ChromaStore(url=server.url)
+        store.put([make_record("a", vectors=(EAST,))])
+    finally:
+        server.stop()
     for action in (lambda: store.get(["a"]), lambda: store.put([make_record("b")])):
         with pytest.raises(StorageError, match=r"Chroma server 127\.0\.0\.1 failed.*check its url"):
             action()

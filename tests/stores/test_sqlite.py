@@ -89,6 +89,23 @@ def test_an_empty_file_becomes_a_store(path):
     assert plain(path, "PRAGMA journal_mode") == [("wal",)]
 
 
+def test_a_file_that_another_process_fills_meanwhile_is_not_taken_for_a_foreign_one(path):
+    class SlowConnection(sqlite3.Connection):
+        def execute(self, statement):
+            rows = super().execute(statement)
+            if statement == "PRAGMA application_id":
+                SQLiteStore(path).close()
+            return rows
+
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as empty:
+        empty.execute("PRAGMA journal_mode = WAL")
+    with closing(sqlite3.connect(path, factory=SlowConnection)) as slow:
+        assert database.read_version(slow, path) == 0
+    with closing(sqlite3.connect(path)) as db:
+        assert database.read_version(db, path) > 0
+
+
 def test_opening_again_changes_nothing(path):
     SQLiteStore(path).close()
     before = path.read_bytes()

@@ -11,9 +11,12 @@ from typing import Any
 
 from ..errors import ScopeError
 from ..text import fingerprint
-from ..types.kinds import KINDS, PROMOTED_FROM
+from ..types.kinds import KINDS, PROMOTED_FROM, MemoryType
 from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
 from .context import Engine
+from .rule_lines import dress_rule
+
+KEY_LINK = "key_"  # How the link begins that the values of an explicit key share.
 
 
 def clean(value: Any) -> Any:
@@ -54,7 +57,7 @@ def explicit_key(kind: str, body: Mapping[str, Any]) -> list[str]:
 def link_key(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the link by which a newer value of an explicit key finds its predecessor."""
     key = key_of(kind, agent, user, body, shared=True)
-    return (f"key_{key}",) if key else ()
+    return (f"{KEY_LINK}{key}",) if key else ()
 
 
 def allow(engine: Engine, agent: str, category: str) -> None:
@@ -101,13 +104,11 @@ def draft_record(
     return make_record(engine, kind, body, agent=agent, provenance=provenance, tags=tags, **fields)
 
 
-def make_record(
-    engine: Engine, kind: str, body: Mapping[str, Any], origin: Origin = Origin.SYSTEM, **fields: Any
-) -> Record:
+def make_record(engine: Engine, kind: str, body: Mapping[str, Any], **fields: Any) -> Record:
     """Return a new record with this very body: of a kind that the engine keeps for itself, or cleaned before."""
     declared, now = KINDS[kind], engine.clock()
     derived = {"id": new_id(declared.prefix), "project": engine.project, "text": declared.text(body)}
-    dated = {"provenance": Provenance(origin), "created_at": now, "updated_at": now}
+    dated = {"provenance": Provenance(Origin.SYSTEM), "created_at": now, "updated_at": now}
     return Record(kind=kind, body=body, **{**derived, **dated, **fields})
 
 
@@ -131,7 +132,8 @@ def author_of(record: Record) -> str:
 
 
 def reword(engine: Engine, record: Record, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a record that change with its body: its text, vectors, key and links."""
+    """Return the fields of a record that change with its body: its text, vectors, key and links, and a rule's line."""
+    body = dress_rule(body) if record.kind == MemoryType.RULE else body
     kind, owner = KINDS[record.kind], (record.kind, author_of(record), record.user, body)
     [vectors] = engine.encode([kind.passages(body)])
     return {

@@ -2,23 +2,23 @@
 
 Every write stores one changeset for each agent and user that it touched; those of one write share a `key`. For each
 record, `was` holds what its fields were before, or None if the write made the record. Counts are stored as
-differences, so that a change can be taken back after later ones. A write that erases leaves none.
+differences, so that a change can be reverted after later ones. A write that erases leaves none.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..types.kinds import KINDS, MEMORY_KINDS
-from ..types.record import CODECS, COUNTS, RECENT, Evidence, Record, new_id
-from ..types.times import from_micros, to_micros
+from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType
+from ..types.record import CODECS, COUNTS, RECENT, Evidence, Origin, Record, new_id
+from ..types.times import EPOCH, from_micros, to_micros
 from .admit import make_record
 
 if TYPE_CHECKING:
@@ -27,76 +27,93 @@ if TYPE_CHECKING:
 
 CHANGESET = "changeset"
 TRACKED = frozenset((*MEMORY_KINDS, "turn", "strategy", "observation", "comparison"))
+INSTANT = timedelta(microseconds=1)
+UNFILTERED = {"evidence", "updated_at"}  # Fields that no search filters by, and that change with each count.
 REWRITTEN = "rewritten"  # The tag of a changeset that changed texts or fields that are filtered by.
 CALL: ContextVar[str] = ContextVar("alma_call", default="")
 """The name of the operation that runs."""
 ACTOR: ContextVar[str] = ContextVar("alma_actor", default="")
 """Who runs it."""
+MADE: ContextVar[list[str] | None] = ContextVar("alma_made", default=None)  # The ids of stored changes.
 
 _FIELDS = "project agent user session status key provenance links tags valid_from valid_to superseded_by".split()
 # Of a conversation: its text, which its turns have, and the number of the next turn, which is not used twice.
 _DERIVED = ("said", "next")
 Was = Mapping[str, Any]
+T = TypeVar("T")
 
 
-def name_call(name: str) -> AbstractContextManager[None]:
+def name_call(name: str) -> AbstractContextManager[str]:
     """Let the changesets of all writes inside bear the name of an operation; the outermost counts."""
     return _set_within(CALL, CALL.get() or name)
 
 
-def act_as(actor: str) -> AbstractContextManager[None]:
+def act_as(actor: str) -> AbstractContextManager[str]:
     """Let the changesets of all writes inside bear the name of an interface or of a token."""
     return _set_within(ACTOR, actor)
 
 
+def collect_changes() -> AbstractContextManager[list[str]]:
+    """Return a list to which the ids of all changes that are stored inside are added."""
+    return _set_within(MADE, list[str]())
+
+
 @contextmanager
-def _set_within(variable: ContextVar[str], value: str) -> Iterator[None]:
+def _set_within(variable: ContextVar[Any], value: T) -> Iterator[T]:
     token = variable.set(value)
     try:
-        yield
+        yield value
     finally:
         variable.reset(token)
 
 
-def make_changesets(tx: Transaction, reverts: str = "") -> list[Record]:
+def date_change(engine: Engine) -> datetime:
+    """Return the time of a new change: now, or just after the last one if the clock was set back since."""
+    now, last = engine.clock(), engine.changed_at.get(engine.project)
+    if last is None:
+        # A change that is further ahead comes from a clock that was wrong: later changes are not dated after it.
+        ends = now + timedelta(days=1)
+        where = engine.within(CHANGESET, created_to=ends)
+        last = next((one.created_at for one in engine.store.scan(where, 1)), now)
+    moment = engine.changed_at[engine.project] = now if now >= last else last + INSTANT
+    return moment
+
+
+def make_changesets(tx: Transaction) -> list[Record]:
     """Return the changesets of a transaction, and its lines of history with their key."""
     fresh = [record for record in tx.changed if record.kind in TRACKED]
     if not fresh:
         return []
     tx.get([one.id for one in fresh if one.version > 1], as_stored=True)
     places: defaultdict[tuple[str, str, str], dict[str, Any]] = defaultdict(dict)
+    rewritten: set[str] = set()  # May be found by other words or another filter now.
     for record in fresh:
         stored = tx.read_stored(record.id)
-        places[record.project, record.agent, record.user][record.id] = stored and describe_change(stored, record)
+        was = stored and describe_change(stored, record)
+        places[record.project, record.agent, record.user][record.id] = was
+        if stored and was and (stored.text != record.text or not was.keys().isdisjoint(_FIELDS)):
+            rewritten.add(record.id)
+    for stone in tx.changed:
+        # Stating a deleted memory again retires its tombstone.
+        if stone.kind == "tombstone" and (stored := tx.read_stored(stone.id)):
+            next(iter(places.values()))[stone.id] = describe_change(stored, stone)
     engine, key, by_id = tx.engine, new_id(KINDS[CHANGESET].prefix), {one.id: one for one in fresh}
+    tx.change_id = key
+    moment = date_change(engine)
     changesets: list[Record] = []
     for (project, agent, user), was in places.items():
-        body = {"call": CALL.get(), "by": engine.actor or ACTOR.get(), "was": was} | (
-            {"reverts": reverts} if reverts else {}
-        )
+        body = {"call": CALL.get(), "by": engine.actor or ACTOR.get(), "was": was}
+        body |= {"reverts": tx.reverts.key} if tx.reverts else {}
+        body |= {"made_in": engine.project} if project != engine.project else {}
         # New turns are found by their conversation: long ones would make long lists.
-        links = tuple(id for id, one in was.items() if one is not None or by_id[id].kind != "turn")
-        is_rewritten = any(one and _is_rewritten(tx.read_stored(id), by_id[id]) for id, one in was.items())
-        own: dict[str, Any] = {
-            "id": key if not changesets else new_id(KINDS[CHANGESET].prefix),
-            "key": key,
-            "links": links,
-        }
-        place: dict[str, Any] = {
-            "project": project,
-            "agent": agent,
-            "user": user,
-            "tags": (REWRITTEN,) if is_rewritten else (),
-        }
-        changesets.append(make_record(engine, CHANGESET, body, **own, **place))
-    lines = [replace(one, key=key) for one in tx.changed if one.kind == "change" and not one.key]
+        links = tuple(id for id, one in was.items() if id in by_id and (one is not None or by_id[id].kind != "turn"))
+        tags = () if rewritten.isdisjoint(links) else (REWRITTEN,)
+        id = new_id(KINDS[CHANGESET].prefix) if changesets else key
+        own: dict[str, Any] = {"id": id, "key": key, "links": links, "tags": tags, "created_at": moment}
+        changesets.append(make_record(engine, CHANGESET, body, project=project, agent=agent, user=user, **own))
+    new_lines = (one for one in tx.changed if one.kind == "change" and not one.key)
+    lines = [replace(one, key=key, created_at=moment) for one in new_lines]
     return [*changesets, *lines]
-
-
-def _is_rewritten(before: Record | None, after: Record) -> bool:
-    """Return whether a change may alter by which filter or words a record is found."""
-    names = ("text", *_FIELDS)
-    return before is None or any(getattr(before, name) != getattr(after, name) for name in names)
 
 
 def describe_change(before: Record, after: Record) -> dict[str, Any]:
@@ -137,14 +154,8 @@ def _subtract(before: Evidence, after: Evidence) -> dict[str, Any]:
     return gain
 
 
-def _list_missing(results: Iterable[tuple[int, float]], others: Iterable[tuple[int, float]]) -> list[list[float]]:
-    left, missing = list(others), []
-    for one in results:
-        if one in left:
-            left.remove(one)
-        else:
-            missing.append(list(one))
-    return missing
+def _list_missing(results: Iterable[tuple[float, float]], others: Iterable[tuple[float, float]]) -> list[list[float]]:
+    return [list(one) for one in (Counter(results) - Counter(others)).elements()]
 
 
 def restore_fields(record: Record, was: Was) -> dict[str, Any]:
@@ -164,9 +175,9 @@ def _add_back(evidence: Evidence, gain: Mapping[str, Any]) -> Evidence:
     changes: dict[str, Any] = {name: max(0, getattr(evidence, name) - gain[name]) for name in COUNTS if name in gain}
     if "last_used" in gain:
         changes["last_used"] = None if gain["last_used"] is None else from_micros(gain["last_used"])
-    gained = [(int(at), float(value)) for at, value in gain.get("gained", ())]
+    gained = [(float(at), float(value)) for at, value in gain.get("gained", ())]
     results = gain.get("recent", [*gain.get("lost", ()), *_list_missing(evidence.recent, gained)])
-    recent = [(int(at), float(value)) for at, value in results]
+    recent = [(float(at), float(value)) for at, value in results]
     if "recent" not in gain:
         recent = sorted(recent, key=lambda one: one[0])[-RECENT:]
     return replace(evidence, **changes, recent=tuple(recent))
@@ -178,17 +189,21 @@ def reword_past(engine: Engine, record: Record, past: Record) -> Record:
     if past.body == record.body:
         return past
     past = replace(past, text=kind.text(past.body))
-    if record.kind in ("heuristic", "anti_pattern") or kind.passages(past.body) == kind.passages(record.body):
-        # The vectors of a lesson are those of its strategy group.
+    is_lesson = record.kind in (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN) and bool(record.links)
+    # The vectors of a lesson are those of its strategy group, which has its wordings, until somebody edits it.
+    is_learned = is_lesson and record.provenance.origin is past.provenance.origin is Origin.OUTCOME
+    bodies = ({**one.body, "wordings": {}} if is_lesson else one.body for one in (record, past))
+    own, former = map(kind.passages, bodies)
+    if is_learned or own == former:
         return past
-    [vectors] = engine.encode([kind.passages(past.body)])
+    # In the order of a group: the strategy first.
+    [vectors] = engine.encode([former[::-1] if is_lesson else former])
     return replace(past, vectors=vectors, embedder=engine.embedder_name if vectors else "")
 
 
 def check_changeset(body: Mapping[str, Any]) -> None:
     """Raise an error of decoding unless the body of an imported changeset can be read."""
-    moment = datetime.fromtimestamp(0).astimezone()
-    blank = Record(id="", kind="", project="", created_at=moment, updated_at=moment)
+    blank = Record(id="", kind="", project="", created_at=EPOCH, updated_at=EPOCH)
     for was in dict(body["was"]).values():
         if was is not None:
             replace(blank, **restore_fields(blank, was))

@@ -49,7 +49,6 @@ from .rules import (
     Taught,
     Teaching,
     contradicts,
-    dress_rule,
     find_similar_rules,
     learn_rules,
     prepare_rules,
@@ -113,7 +112,9 @@ def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> St
             for turn in turns
         )
         title = shorten(clean(first), _TITLE_CHARS)
-        conversation = Conversation(agent=AGENT, session=story.session, title=title, provenance=source, turns=drafts)
+        conversation = Conversation(
+            agent=AGENT, session=story.session, title=title, provenance=source, turns=drafts, metadata=_name_host(story)
+        )
         record_conversations(engine, [conversation])
     rules = prepare_rules(engine, find_teachings(story, since))
     repairs = prepare_repairs(engine, [one for one in story.repairs if one.offset > since])
@@ -156,7 +157,13 @@ def find_teachings(story: CodingSession, since: int) -> list[Teaching]:
         if signal.offset > since and signal.attendance is not Attendance.PROGRAM:
             read = _read_note if signal.name == NOTED else _read_signal
             teachings.append((signal.offset, read(signal, story.session)))
-    return [one for _, one in sorted(teachings, key=lambda pair: pair[0]) if one is not None]
+    ordered = [one for _, one in sorted(teachings, key=lambda pair: pair[0]) if one is not None]
+    return [one._replace(metadata={**one.metadata, **_name_host(story)}) for one in ordered]
+
+
+def _name_host(story: CodingSession) -> dict[str, str]:
+    """Return the metadata that names the coding agent of a session."""
+    return {"host": story.host} if story.host else {}
 
 
 def make_teaching(proposal: RuleProposal, turn: SessionTurn, session: str) -> Teaching | None:
@@ -166,15 +173,12 @@ def make_teaching(proposal: RuleProposal, turn: SessionTurn, session: str) -> Te
     """
     if turn.attendance is Attendance.PROGRAM:
         return None
+    names = ("rule", "trigger", "reach", "prefer", "avoid")
     return Teaching(
         **_describe_source(turn, session),
-        rule=proposal.rule,
-        trigger=proposal.trigger,
+        **{name: getattr(proposal, name) for name in names},
         why=proposal.reason,
-        reach=proposal.reach,
         source=RuleSource.CORRECTION if proposal.is_correction else RuleSource.PREFERENCE,
-        prefer=proposal.prefer,
-        avoid=proposal.avoid,
         said=proposal.quote,
         sure=proposal.is_sure and turn.attendance is Attendance.PERSON and turn.is_typed,
     )
@@ -441,7 +445,7 @@ def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -
 
 
 def _find_rules(tx: Transaction, *more: Status) -> list[Record]:
-    return tx.scan(Where(kinds={"rule"}, projects={tx.engine.project, EVERYWHERE}, statuses={*LIVE, *more}))
+    return tx.scan(tx.engine.within("rule", statuses={*LIVE, *more}))
 
 
 def read_part(model: Model, part: SessionPart) -> CheckedProposals:
@@ -537,7 +541,8 @@ def _apply_proposals(
         checked = proposal._replace(is_sure=_is_sound(proposal, spoken_turn), prefer=prefer, avoid=avoid)
         lesson = make_teaching(checked, spoken_turn, part.story.session)
         assert lesson is not None, "only turns of a person are read"
-        lesson = lesson._replace(id=id, metadata={**lesson.metadata, "reader": "model"})
+        metadata = {**lesson.metadata, **_name_host(part.story), "reader": "model"}
+        lesson = lesson._replace(id=id, metadata=metadata)
         lessons = []
         if proposal.verdict is Verdict.SAME and stored is not None:
             # The known rule in its own words, said once more.
@@ -608,7 +613,7 @@ def _refine_rule(
     body["metadata"] = {**local.body["metadata"], "reader": "model"}
     fresh = tx.update(
         local,
-        **reword(tx.engine, local, dress_rule(body)),
+        **reword(tx.engine, local, body),
         status=Status.ACTIVE if proposal.is_sure else local.status,
         session="" if reach in LASTING else part.story.session,
         project=EVERYWHERE if reach is Reach.ALWAYS else local.project,

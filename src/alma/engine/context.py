@@ -6,11 +6,12 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BusyError, ConflictError, ScopeError, StorageError, ValidationError, unknown
 from ..forks import hold_at_fork
@@ -20,8 +21,8 @@ from ..reading.port import Comparer, Pair, Relation
 from ..text import passages
 from ..types import times
 from ..types.events import DEFAULT_EVENTS, MemoryEvent, WebhookSettings, check_event_types
-from ..types.kinds import MemoryType
-from ..types.query import MemoryScope, Scopes, is_space, visible_users
+from ..types.kinds import EVERYWHERE, MemoryType
+from ..types.query import MemoryScope, Scopes, Where, is_space, visible_users
 from ..types.record import Record, Status, Trust, Vector
 from .validate import mapping, number, whole
 
@@ -39,10 +40,7 @@ class Weights:
     confidence: float = 0.15
 
     def __post_init__(self) -> None:
-        total = 0.0
-        for name in self.__slots__:
-            total += number(f"weight {name!r}", getattr(self, name), 0.0)
-        if not total:
+        if not sum(number(f"weight {name!r}", getattr(self, name), 0.0) for name in self.__slots__):
             raise ValidationError("all retrieval weights are 0; set at least one of them to a number greater than 0")
 
     def shares(self) -> dict[str, float]:
@@ -239,6 +237,9 @@ class Engine:
     events: EventHub = field(default_factory=EventHub)
     # By project, as they were read last, with the version of the marker that changes with them.
     tombstones: dict[str, tuple[int, Tombstones]] = field(default_factory=dict)
+    # What was counted last, with the revision of the store that it was counted in.
+    answers: dict[Hashable, tuple[object, object]] = field(default_factory=dict)
+    changed_at: dict[str, datetime] = field(default_factory=dict)  # The time of the last change, by project.
     # Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active.
     may_approve: bool = True
     actor: str = ""  # Recorded as the author of changes, such as upkeep. If empty, `changes.act_as` names the caller.
@@ -268,13 +269,21 @@ class Engine:
 
     def compare_closely(self, pairs: Sequence[Pair]) -> list[Relation]:
         """Return one relation for each pair. Slower than `reader`: the embedder reads them too, if it can."""
-        is_local = isinstance(self.reader, LocalReader) and self.encoder is not None
-        reader = LocalReader(self.encoder.pairs) if is_local and self.encoder else self.reader
-        return reader.compare(pairs)
+        if self.encoder and isinstance(self.reader, LocalReader):
+            return LocalReader(self.encoder.pairs).compare(pairs)
+        return self.reader.compare(pairs)
 
     def knows(self, text: str) -> bool:
         """Return whether vectors of a text represent its meaning."""
         return self.encoder is not None and self.encoder.knows(text)
+
+    def where(self, *kinds: str, **conditions: Any) -> Where:
+        """Return the filter for records of these kinds in this project."""
+        return Where(kinds=set(kinds), projects={self.project}, **conditions)
+
+    def within(self, *kinds: str, **conditions: Any) -> Where:
+        """Return the filter for records of these kinds in this project, and of what holds in all projects."""
+        return Where(kinds=set(kinds), projects={self.project, EVERYWHERE}, **conditions)
 
     def find_visible(self, user: str | None) -> frozenset[str] | None:
         """Return the users whose facts, preferences, lessons and outcomes a user may find; None: all users."""

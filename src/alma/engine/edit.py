@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import NotFoundError, ScopeError, ValidationError, unknown
-from ..text import digest
+from ..errors import NotFoundError, ScopeError, StaleVersionError, ValidationError, unknown
+from ..text import digest, shorten
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, FeedbackSignal, MemoryType, Reach, RuleSource
+from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust, new_id
 from . import validate
-from .admit import allow, clean, draft_record, embed_records, make_record, place_of, reword
+from .admit import KEY_LINK, allow, clean, draft_record, embed_records, reword
 from .conflicts import check_conflicts
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory
 from .facts import add_facts
-from .outcomes import prepare_lessons, readable_body, state_lessons
-from .rules import Teaching, dress_rule, learn_rules, prepare_rules
+from .observations import OBSERVATION, accept_observation
+from .outcomes import find_repeated, prepare_lessons, put_receipt, readable_body, state_lessons
+from .pages import Selection, check_versions, list_selected, shorten_title
+from .retrieve.rank import FIELDS
+from .rule_lines import dress_rule
+from .rules import Teaching, apply_rule_change, check_lengths, learn_rules, prepare_rules
 from .transaction import LESSONS, Transaction, refuse_activation, write
 
 Proposal = Record | Teaching
+ONLY_HERE = "only_here"
+"""In the body of a rule: whether a person said that it holds in its project only."""
 
 
 def build_proposal(engine: Engine, kind: MemoryType, arguments: Mapping[str, Any]) -> Proposal:
@@ -68,12 +75,11 @@ def add_memories(engine: Engine, proposals: Sequence[Proposal], *, compare_texts
     teachings = [one for one in proposals if isinstance(one, Teaching)]
     lesson_drafts = [one for one in proposals if isinstance(one, Record) and one.kind in LESSONS]
     facts = embed_records(engine, [one for one in proposals if isinstance(one, Record) and one.kind not in LESSONS])
-    lessons = prepare_lessons(engine, lesson_drafts) if lesson_drafts else []
-    rules = prepare_rules(engine, teachings) if teachings else []
+    lessons, rules = prepare_lessons(engine, lesson_drafts), prepare_rules(engine, teachings)
 
     def step(tx: Transaction) -> list[Record]:
-        added = iter(add_facts(tx, facts, compare_texts=compare_texts) if facts else ())
-        lesson_records = iter(state_lessons(tx, lessons) if lessons else ())
+        added = iter(add_facts(tx, facts, compare_texts=compare_texts))
+        lesson_records = iter(state_lessons(tx, lessons))
         taught = iter([_add_rule(tx, *one) for one in rules])
         records = (
             next(taught) if isinstance(one, Teaching) else next(lesson_records if one.kind in LESSONS else added)
@@ -86,22 +92,11 @@ def add_memories(engine: Engine, proposals: Sequence[Proposal], *, compare_texts
 
 def _add_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Record | None:
     """Add a rule; return the stored one, or None if it was refused. One idempotency key adds one rule, once."""
-    receipt = tx.find(teaching.receipt) if teaching.receipt else None
     arguments = digest(*(str(draft.body[name]) for name in ("rule", "trigger", "why", "reach")))
-    if receipt is None:
-        [taught] = learn_rules(tx, [(teaching, draft)])
-        if teaching.receipt and taught.record is not None:
-            body = {"arguments": arguments, "outcome": taught.record.id}
-            tx.put(make_record(tx.engine, "receipt", body, id=teaching.receipt, **place_of(taught.record)))
-        return taught.record
-    if receipt.body["arguments"] != arguments:
-        raise ValidationError(
-            "the idempotency_key was already used for another rule; pass the same rule to repeat the call, or a new key"
-        )
-    record = tx.find(receipt.body["outcome"])
-    if record is None:
-        raise NotFoundError("the rule of this idempotency_key was deleted; pass another key to add it again")
-    return record
+    if repeated := find_repeated(tx, teaching.receipt, arguments):
+        return repeated
+    [taught] = learn_rules(tx, [(teaching, draft)])
+    return taught.record and put_receipt(tx, teaching.receipt, arguments, taught.record)
 
 
 def is_own(engine: Engine, record: Record) -> bool:
@@ -133,13 +128,22 @@ def list_history(engine: Engine, memory_id: str) -> list[Record]:
     return Transaction(engine).read_history(memory_id)
 
 
-def check_fields(engine: Engine, memory_id: str, fields: Iterable[str]) -> None:
-    """Raise ValidationError unless the memory has these fields, and they may be changed."""
-    record = find_memory(engine, memory_id)
-    allowed = (*KINDS[record.kind].editable, "metadata")
-    for name in fields:
+def check_fields(engine: Engine, memory_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return new values of a memory's fields; raise ValidationError unless it has them, and they may be changed."""
+    kind = KINDS[find_memory(engine, memory_id).kind]
+    allowed, checked = (*kind.editable, "metadata"), dict[str, Any]()
+    for name, value in fields.items():
         if name not in allowed:
-            raise ValidationError(unknown(f"field of {record.kind}", name, allowed))
+            raise ValidationError(unknown(f"field of {kind.name}", name, allowed))
+        if name == "metadata":
+            checked[name] = validate.metadata(name, value)
+        else:
+            # An empty text clears a field that may be empty.
+            is_cleared = name in kind.optional and not validate.optional_text(name, value)
+            checked[name] = "" if is_cleared else validate.text(name, value)
+    if kind.name == MemoryType.RULE:
+        check_lengths(checked)
+    return checked
 
 
 def update_memory(
@@ -149,51 +153,171 @@ def update_memory(
     status: Status | None,
     tags: tuple[str, ...] | None,
     editor: Provenance,
+    expected_version: int | None = None,
 ) -> Record:
-    """Change a memory's own fields, as `check_fields` allows, its status or tags; its history keeps the old ones."""
+    """Change a memory's own fields, as `check_fields` allows, its status or tags; its history keeps the old ones.
+
+    Raise StaleVersionError if it has another version than the expected one.
+    """
 
     def step(tx: Transaction) -> Record:
         record = read_memory(tx, memory_id)
-        if fields or status is not None:
-            refuse_overruling(engine, record, "change")
-        if status is Status.ACTIVE and not engine.may_approve:
-            # Whether it waits for a person, or did when it was put away.
-            past = [line.body["before"].get("status") for line in reversed(tx.read_history(record.id))]
-            if next((one for one in (record.status, *past) if one in LIVE), None) == Status.CANDIDATE:
-                raise refuse_activation(record, "is a candidate")
-        if record.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
-            allow(engine, record.agent, fields["domain"])
-        values = clean(dict(fields))
-        body = {**readable_body(record), **values}
-        changes: dict[str, Any] = {} if tags is None else {"tags": tags}
-        if status is not None:
-            changes["status"] = status
-            # A lesson that a person put away stays away, whatever is learned.
-            body["put_away"] = status is not Status.ACTIVE
-            if status is Status.ACTIVE and record.status is Status.SUPERSEDED:
-                changes |= {"valid_to": None, "superseded_by": ""}
-        if record.kind == MemoryType.EPISODE and changes:
-            # Its turns are what is searched.
-            for turn in find_turns(tx, record):
-                tx.update(turn, **changes)
-        if record.kind == MemoryType.RULE:
-            body = dress_rule(body)
-        if values.keys() - {"metadata"}:
-            changes |= reword(engine, record, body)
-            changes["provenance"] = _edited_by(record, editor)
-        if status is Status.ACTIVE and engine.may_approve:
-            tx.accepted.add(record.id)
-        fresh = tx.update(record, **{"body": body, **changes})
-        before = {name: record.body.get(name) for name in values} | {
-            "status": str(record.status),
-            "tags": list(record.tags),
-        }
-        tx.add_history(fresh, "edited", before=before)
-        if fresh.text != record.text or (fresh.status, record.status) == (Status.ACTIVE, Status.CANDIDATE):
-            check_conflicts(tx, fresh)
+        check_versions(engine, [record], {memory_id: expected_version} if expected_version is not None else None)
+        fresh = change_memory(tx, record, fields, status, tags, editor)
+        refuse_second_values(tx, [record])
         return fresh
 
     return write(engine, step)
+
+
+def change_memory(
+    tx: Transaction,
+    record: Record,
+    fields: Mapping[str, Any],
+    status: Status | None,
+    tags: tuple[str, ...] | None,
+    editor: Provenance,
+    verb: str = "edited",
+) -> Record:
+    """Change a memory in a transaction, as `update_memory` does. `verb` is the word in its history."""
+    engine = tx.engine
+    if fields or status is not None:
+        refuse_overruling(engine, record, "change")
+    # Whether it waits for a person, or did when it was put away.
+    if status is Status.ACTIVE and not engine.may_approve and tx.find_live_status(record) is Status.CANDIDATE:
+        raise refuse_activation(record, "is a candidate")
+    for group in tx.get(record.links[:1]) if record.kind in LESSONS and status is Status.ACTIVE else ():
+        if group.status is Status.SUPERSEDED:
+            merges = [line.key for line in tx.read_history(record.id) if line.body["verb"] == "merged"]
+            raise ValidationError(
+                f"{record.id} cannot become active: its results count for {group.superseded_by}, which its strategy "
+                f"was merged into; undo the merge to restore it: `alma revert {''.join(merges[-1:])}`"
+            )
+    if record.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
+        allow(engine, record.agent, fields["domain"])
+    values = clean(dict(fields))
+    body = {**readable_body(record), **values}
+    if values.keys() & {*FIELDS.values()}:
+        # The other wordings say what it said before.
+        body.pop("wordings", None)
+    changes: dict[str, Any] = {} if tags is None else {"tags": tags}
+    if status is not None:
+        changes["status"] = status
+        # A lesson that a person put away stays away, whatever is learned.
+        body["put_away"] = status is not Status.ACTIVE
+        if status is Status.ACTIVE and record.status is Status.SUPERSEDED:
+            changes |= {"valid_to": None, "superseded_by": ""}
+    if record.kind == MemoryType.EPISODE and changes:
+        # Its turns are what is searched. One that was undone, or waits for a person by itself, stays as it is.
+        for turn in find_turns(tx, record):
+            if turn.status in (record.status, Status.ACTIVE, Status.ARCHIVED):
+                tx.update(turn, **changes)
+    if record.kind == MemoryType.RULE:
+        body = dress_rule(body)
+    if values.keys() - {"metadata"}:
+        changes |= reword(engine, record, body)
+        changes["provenance"] = credit_edit(record, editor, values)
+    if status is Status.ACTIVE and engine.may_approve:
+        tx.accepted.add(record.id)
+    fresh = tx.update(record, **{"body": body, **changes})
+    before = {name: record.body.get(name) for name in values}
+    before |= {"status": str(record.status), "tags": list(record.tags)}
+    tx.add_history(fresh, verb, before=before)
+    if fresh.text != record.text or (fresh.status, record.status) == (Status.ACTIVE, Status.CANDIDATE):
+        check_conflicts(tx, fresh)
+    return fresh
+
+
+# -- decisions about several memories
+
+MAX_REVIEWED = 1000
+_DECISIONS: dict[str, tuple[str, tuple[Status, ...]]] = {
+    "approve": ("accepted", (Status.CANDIDATE,)),
+    "reject": ("rejected", (Status.CANDIDATE,)),
+    "archive": ("archived", LIVE),
+    "restore": ("restored", (Status.ARCHIVED, Status.SUPERSEDED, Status.RETIRED)),
+    "apply_here": ("edited", LIVE),
+    "apply_everywhere": ("edited", LIVE),
+    "make_rule": ("accepted", LIVE),
+}
+"""For each action: the verb in the history, and the statuses that it applies to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """The memories that a person decided about, in one change."""
+
+    action: str
+    count: int
+    ids: list[str]
+    change: str
+    """Pass it to `revert` to undo the decision."""
+
+
+def review_memories(
+    engine: Engine,
+    action: str,
+    chosen: Sequence[str] | Selection,
+    expected_count: int | None,
+    expected_versions: dict[str, int] | None,
+) -> Reviewed:
+    """Decide about memories, all or none, in one change."""
+
+    def step(tx: Transaction) -> tuple[list[str], Transaction]:
+        if isinstance(chosen, Selection):
+            selected, is_partial = list_selected(engine, chosen, MAX_REVIEWED)
+            records = tx.see(selected)
+            if is_partial:
+                raise ValidationError(f"more than {MAX_REVIEWED:,} memories match; narrow the filter")
+        else:
+            records = [read_memory(tx, one, OBSERVATION) for one in dict.fromkeys(chosen)]
+        if expected_count is not None and len(records) != expected_count:
+            message = (
+                f"{len(records)} memories match now, not {expected_count}; nothing was changed. Look again and retry"
+            )
+            raise StaleVersionError(message, {"count": len(records)})
+        check_versions(engine, records, expected_versions)
+        if wrong := [one for one in records if one.status not in _DECISIONS[action][1]]:
+            valid = ", ".join(_DECISIONS[action][1])
+            raise ValidationError(
+                f"{action} applies to memories with the status {valid}, but {len(wrong)} of {len(records)} differ, "
+                f"such as {shorten_title(wrong[0], 60)!r} ({wrong[0].id}), {wrong[0].status}; nothing was changed"
+            )
+        for one in tx.get([one.id for one in records]):
+            [current] = tx.get([one.id])
+            # An earlier one may have taken its place.
+            if current.status is one.status:
+                _decide(tx, action, current)
+        refuse_second_values(tx, records)
+        return [one.id for one in records], tx
+
+    ids, tx = write(engine, step)
+    return Reviewed(action, len(ids), ids, tx.change_id)
+
+
+def _decide(tx: Transaction, action: str, record: Record) -> None:
+    verb, is_rule = _DECISIONS[action][0], record.kind == MemoryType.RULE
+    wanted = MemoryType.RULE if action.startswith("apply_") else OBSERVATION if action == "make_rule" else ""
+    if wanted and not tx.engine.may_approve:
+        raise ScopeError("only a person may make a rule, or change where one applies: use a token of scope 'approve'")
+    if record.kind != wanted if wanted else (record.kind, action) == (OBSERVATION, "approve"):
+        raise ValidationError(f"{action} does not apply to {record.id!r}, which is of type {record.kind}")
+    if action == "make_rule":
+        accept_observation(tx, record)
+        return
+    if wanted:
+        reach = Reach.PROJECT if action == "apply_here" else Reach.ALWAYS
+        fresh, _ = apply_rule_change(tx, record, verb, {}, reach, record.status, "")
+        tx.update(fresh, body={**fresh.body, ONLY_HERE: action == "apply_here"})
+        return
+    status = Status.ACTIVE if action == "approve" else Status.ARCHIVED
+    if action == "restore":
+        # One that was waiting when it was put away waits again.
+        status = tx.find_live_status(record) or Status.ACTIVE
+    if is_rule and tx.engine.may_approve:
+        apply_rule_change(tx, record, verb, {}, Reach(record.body["reach"]), status, record.session)
+    else:
+        change_memory(tx, record, {}, status, None, Provenance(Origin.USER), verb)
 
 
 def refuse_overruling(engine: Engine, record: Record, verb: str) -> None:
@@ -206,14 +330,37 @@ def refuse_overruling(engine: Engine, record: Record, verb: str) -> None:
         )
 
 
-def _edited_by(record: Record, editor: Provenance) -> Provenance:
-    """Return the provenance of an edited record: after a person edited it, learning changes only its evidence."""
-    if editor.origin is Origin.USER:
-        return replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
-    if record.kind == MemoryType.RULE:
+def refuse_second_values(tx: Transaction, before: Sequence[Record]) -> None:
+    """Raise ValidationError if one of these is active now, was not before, and its key or strategy has another one."""
+    past = {one.id: one.status for one in before}
+    for record in tx.get(past):
+        is_lesson = record.kind in LESSONS
+        key = {link for link in record.links if is_lesson or link.startswith(KEY_LINK)}
+        if not key or record.status is not Status.ACTIVE or past[record.id] is Status.ACTIVE:
+            continue
+        kinds = LESSONS if is_lesson else {record.kind}
+        where = Where(kinds=kinds, projects={record.project}, linked=key, statuses={Status.ACTIVE})
+        for other in (one for one in tx.scan(where) if one.id != record.id):
+            what = "its strategy has the lesson" if is_lesson else "its key has the value"
+            raise ValidationError(
+                f"{record.id} cannot become active: {what} {other.id} ({shorten(other.text, 80)!r}); "
+                f"undo or archive that one first: `alma undo {other.id}`, `alma update {other.id} --status archived`"
+            )
+
+
+def credit_edit(record: Record, editor: Provenance, values: Mapping[str, Any]) -> Provenance:
+    """Return the provenance of a record after an edit: what it says is the editor's only if the editor wrote it."""
+    if record.kind == MemoryType.RULE and editor.origin is not Origin.USER:
         raise ValidationError(
             "only a person may change the text of a rule (source 'user'); propose another rule with add_rule instead"
         )
+    main = FIELDS.get(record.kind, "strategy")
+    is_rewritten = values.get(main, record.body.get(main)) != record.body.get(main)
+    # What was learned from outcomes or a correction is worded anew, unless it is the editor's.
+    if not is_rewritten and record.provenance.origin not in (Origin.OUTCOME, Origin.CORRECTION):
+        return record.provenance
+    if editor.origin is Origin.USER:
+        return replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
     if record.provenance.trust is Trust.UNTRUSTED:
         return record.provenance
     return replace(record.provenance, origin=editor.origin, trust=editor.trust)

@@ -7,7 +7,7 @@ two processes that write the same turn meet in a conflict. Added again, a conver
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -133,7 +133,7 @@ def record_conversations(engine: Engine, conversations: Sequence[Conversation]) 
             )
     prepared = {id: _prepare_turns(engine, id, one) for id, one in joined.items()}
     keys = {turn.key for turns in prepared.values() for turn in turns}
-    where = Where(kinds={"turn"}, projects={engine.project}, keys=keys)
+    where = engine.where("turn", keys=keys)
     known_keys = {turn.key for turn in engine.store.scan(where)}
     # What is held is not embedded again: a host may tell the whole conversation after each turn.
     fresh = [turn for turns in prepared.values() for turn in turns if turn.key not in known_keys]
@@ -244,7 +244,6 @@ def remove_turn(tx: Transaction, turn: Record) -> None:
         others = [one for one in find_turns(tx, episode) if one.id not in {gone.id for gone in removed}]
         deleted = tx.find_tombstones(one.key for one in others)
         remaining = [one for one in others if one.key not in deleted]
-        texts = [one.text for one in remaining if speech.is_person(one.body["speaker"])]
         title = str(episode.body["title"])
         # A host may have titled the conversation with the beginning of this turn.
         is_quoted = bool(title) and " ".join(turn.body["text"].split()).startswith(title.rstrip("… "))
@@ -252,10 +251,16 @@ def remove_turn(tx: Transaction, turn: Record) -> None:
             **episode.body,
             "title": "" if is_quoted else title,
             "turns": len(remaining),
-            "said": "\n".join(texts)[:SAID_CHARS],
+            "said": join_said(remaining),
             "speakers": list(dict.fromkeys(one.body["speaker"] for one in remaining)),
         }
         tx.update(episode, body=body, text=KINDS["episode"].text(body))
+
+
+def join_said(turns: Iterable[Record]) -> str:
+    """Return what people said in these turns, as one text that is searched."""
+    texts = [one.text for one in turns if speech.is_person(one.body["speaker"]) and one.status is not Status.RETIRED]
+    return "\n".join(texts)[:SAID_CHARS]
 
 
 def list_sources(turn: Record) -> list[str]:
@@ -265,7 +270,7 @@ def list_sources(turn: Record) -> list[str]:
 
 def find_gists(tx: Transaction, turn: Record) -> list[Record]:
     """Return the lines of the gist that stand for a turn, among others."""
-    where = Where(kinds={"turn"}, projects={tx.engine.project}, linked=set(turn.links[:1]))
+    where = tx.engine.where("turn", linked=set(turn.links[:1]))
     return [one for one in tx.scan(where) if turn.id in list_sources(one)]
 
 
@@ -276,5 +281,5 @@ def list_turns(engine: Engine, episode: Record) -> list[Record]:
 
 def find_turns(tx: Transaction, episode: Record) -> list[Record]:
     """Return the turns of a conversation in order."""
-    where = Where(kinds={"turn"}, projects={tx.engine.project}, linked={episode.id})
+    where = tx.engine.where("turn", linked={episode.id})
     return sorted(tx.scan(where), key=lambda turn: int(turn.body["index"]))

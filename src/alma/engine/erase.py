@@ -17,23 +17,23 @@ from typing import Any
 from ..ports import Vacuumable
 from ..text import fingerprint
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType, Result
-from ..types.query import Where
-from ..types.record import NONE, Evidence, Origin, Record, Status
+from ..types.query import Where, split_batches
+from ..types.record import NONE, Evidence, Origin, Provenance, Record, Status
 from .admit import author_of, make_record, place_of, reword
-from .changes import CHANGESET, strip_changeset
+from .changes import CHANGESET, date_change, strip_changeset
 from .context import Engine
 from .episodes import find_gists, find_turns, remove_turn
 from .events import DELIVERY
-from .outcomes import add_error, lesson_id, settle_lessons, share_label
+from .outcomes import add_error, lesson_id, list_survivors, settle_lessons, share_label, update_lesson
 from .proof import ErasureProof, list_pieces, prove_erased
 from .tombstones import hash_key, sketch_record
 from .transaction import (
     LESSONS,
     SALT_MARKER,
     Transaction,
+    is_learned,
     key_of_deleted,
     of_owner,
-    split_batches,
     strategy_of,
     tombstone_id,
     write,
@@ -71,6 +71,8 @@ def erase_user(engine: Engine, user: str, progress: Callable[[int, int], None]) 
     of the lesson. Killed at any moment, the same call finishes the work.
     """
     counts: Counter[str] = Counter()
+    # Notes that wait in this process would be written after their user was erased.
+    engine.notes.settle([note for note in engine.notes.take() if note.user == user])
     everything = Where(projects={engine.project, EVERYWHERE}, users={user})
     pieces = {piece for record in engine.store.scan(everything) for piece in list_pieces(record)}
     where = replace(everything, kinds={MemoryType.OUTCOME}, projects={engine.project})
@@ -87,9 +89,8 @@ def erase_user(engine: Engine, user: str, progress: Callable[[int, int], None]) 
     stored = [(record.id, record.kind) for record in engine.store.scan(everything)]
     for ids in split_batches([id for id, kind in stored if kind in READABLE_KINDS]):
         engine.store.delete(write(engine, partial(_leave_graph, ids=ids)))
-    for start in range(0, len(stored), 256):
-        engine.store.delete([id for id, _ in stored[start : start + 256]])
-        progress(min(start + 256, len(stored)), len(stored))
+    for ids in split_batches([id for id, _ in stored], progress=progress):
+        engine.store.delete(ids)
     # One that was being sent meanwhile may have been written back.
     engine.store.delete([record.id for record in engine.store.scan(outbox)])
     counts.update(kind for _, kind in stored if kind in READABLE_KINDS)
@@ -115,24 +116,19 @@ def _bury(tx: Transaction, record: Record) -> None:
         tx.once(SALT_MARKER, {"value": salts}, project="")
         tx.erased += [record, *_find_orphans(tx, record)]
         sketch = sketch_record(tx.engine, record, salts[0])
-        body = {
-            "record": record.id,
-            "kind": record.kind,
-            "salt": salts[0],
-            "sketch": sketch.to_json() if sketch else [],
-        }
-        key = hash_key(salts[0], key_of_deleted(record))
-        if stone is not None:
-            tx.update(stone, status=Status.ACTIVE, body=body, key=key)
-        else:
-            place = {"id": tombstone_id(record.id), "key": key, **place_of(record), "agent": author_of(record)}
-            tx.put(make_record(tx.engine, "tombstone", body, Origin.USER, **place))
+        body: dict[str, Any] = {"record": record.id, "kind": record.kind, "salt": salts[0]}
+        body |= {"made_in": tx.engine.project} if record.project != tx.engine.project else {}
+        body["sketch"] = sketch.to_json() if sketch else []
+        own: dict[str, Any] = {"id": tombstone_id(record.id), "key": hash_key(salts[0], key_of_deleted(record))}
+        own |= {"provenance": Provenance(Origin.USER), "created_at": date_change(tx.engine)}
+        tx.put(make_record(tx.engine, "tombstone", body, **own, **{**place_of(record), "agent": author_of(record)}))
     _regroup(tx, record)
+    for survivor in list_survivors(tx.get, record):
+        _keep_wordings(tx, survivor, lambda id, _: id != record.id)
     if record.kind == "turn":
         remove_turn(tx, record)
     # The history of others quotes it. Lines of earlier versions do not name what they quote.
-    projects = {tx.engine.project, EVERYWHERE}
-    where = Where(kinds={record.kind}, projects=projects, agents={record.agent}, statuses={Status.SUPERSEDED})
+    where = tx.engine.within(record.kind, agents={record.agent}, statuses={Status.SUPERSEDED})
     replaced = [one.id for one in tx.scan(where) if one.superseded_by == record.id]
     quoting = [one for one in tx.find_changes([record.id]) if one.body["record"] != record.id]
     quoting += [one for one in tx.find_changes(replaced) if one.body["verb"] == "superseded"]
@@ -142,25 +138,41 @@ def _bury(tx: Transaction, record: Record) -> None:
     _strip_changesets(tx, record)
 
 
+def _keep_wordings(tx: Transaction, record: Record, is_kept: Callable[[str, str], bool]) -> None:
+    """Remove the other wordings of a record, by id and text, that are not kept."""
+    before = record.body.get("wordings", {})
+    wordings = {id: (text, by) for id, (text, by) in before.items() if is_kept(id, text)}
+    if len(wordings) < len(before):
+        body: dict[str, Any] = {**record.body, "wordings": wordings}
+        changes = reword(tx.engine, record, body)
+        if record.kind in LESSONS and record.links:
+            # Its vectors are those of its strategy group.
+            changes |= {"vectors": record.vectors, "embedder": record.embedder}
+        tx.update(record, **changes)
+
+
 def _strip_changesets(tx: Transaction, record: Record) -> None:
     """Take a deleted memory and its words out of former values that other memories keep, and out of the outbox."""
-    group, _ = _find_group(tx, record)
-    related = [group.id, *(lesson_id(group, kind) for kind in LESSONS)] if group else []
+    groups = [group for group, _ in _find_groups(tx, record)]
+    related = [id for group in groups for id in (group.id, *(lesson_id(group, kind) for kind in LESSONS))]
+    related += [one.id for one in list_survivors(tx.get, record)]
     texts = {text for text in (record.text, *map(str, record.body.values())) if len(text) >= _LEAST_TEXT}
     for changeset in _find_changesets(tx, [record.id, *related]):
         body = strip_changeset(changeset.body, [record.id], texts, related)
         links = tuple(id for id in changeset.links if id != record.id)
         if links and (body, links) != (changeset.body, changeset.links):
             tx.update(changeset, body=body, links=links, updated_at=changeset.updated_at)
+    # The title of a conversation may be the beginning of a turn.
+    related += record.links[:1] if record.kind == "turn" else ()
     for delivery in tx.scan(Where(kinds={DELIVERY}, linked={record.id, *related})):
-        # Its own events are not sent any more; those of lessons are sent without words that may be its.
+        # Its own events are not sent any more; those of others are sent without words that may be its.
         event = {**delivery.body["event"], "text": "", "why": ""}
         status = Status.ARCHIVED if any(event["record"] == one.id for one in tx.erased) else delivery.status
         tx.update(delivery, body={**delivery.body, "event": event}, status=status)
 
 
 def _find_changesets(tx: Transaction, ids: Collection[str]) -> list[Record]:
-    return tx.scan(Where(kinds={CHANGESET}, projects={tx.engine.project, EVERYWHERE}, linked=set(ids)))
+    return tx.scan(tx.engine.within(CHANGESET, linked=set(ids)))
 
 
 def _regroup(tx: Transaction, record: Record) -> None:
@@ -168,63 +180,72 @@ def _regroup(tx: Transaction, record: Record) -> None:
 
     A deleted outcome no longer counts for or against its strategy.
     """
-    group, sources = _find_group(tx, record)
-    if group is None:
-        return
-    strategy = group.body["strategy"]
-    if not sources:
-        _recommend_instead(tx, group, strategy, "")
-        return
-    group = _rebuild_group(tx, group, sources)
-    settle_lessons(tx, group, group, tx.engine.clock())
-    if group.body["strategy"] != strategy:
-        _recommend_instead(tx, group, strategy, group.body["strategy"])
-    removed = _words_of([record]) - _words_of([*sources, group])
-    lessons = {lesson_id(group, kind) for kind in LESSONS} - {record.id}
+    groups, now = _find_groups(tx, record), tx.engine.clock()
+    sources = groups[0][1] if groups else []
+    for group, own in groups:
+        strategy, instead = group.body["strategy"], sources[0] if sources else None
+        if own:
+            instead = _rebuild_group(tx, group, own)
+            if group is groups[0][0]:
+                settle_lessons(tx, instead, instead, now)
+            else:
+                for lesson in tx.get(lesson_id(group, kind) for kind in LESSONS):
+                    update_lesson(tx, lesson, instead, instead, None, now)
+                # The results of a merged group count for the one that took its place.
+                tx.update(instead, evidence=group.evidence)
+        words = strategy_of(instead.body) if instead else ""
+        if words != strategy:
+            _recommend_instead(tx, group, strategy, words)
+    strategies, removed = {strategy_of(one.body) for one in sources}, _words_of([record]) - _words_of(sources)
+    lessons = {lesson_id(group, kind) for group, _ in groups for kind in LESSONS} - {record.id}
+    for lesson in tx.get(lessons):
+        _keep_wordings(tx, lesson, lambda _, text: text in strategies)
     for line in tx.find_changes(lessons) if removed else ():
-        before = line.body["before"]
+        before, why = line.body["before"], line.body["why"]
+        is_quoting = any(len(text) >= _LEAST_TEXT and text in why for text in removed)
         remaining = {name: value for name, value in before.items() if not any(text in str(value) for text in removed)}
-        if remaining != before:
-            tx.update(line, body={**line.body, "before": remaining})
+        if is_quoting or remaining != before:
+            why = _REPLACED if is_quoting else why
+            tx.update(line, body={**line.body, "why": why, "before": remaining})
 
 
-def _find_group(tx: Transaction, record: Record) -> tuple[Record | None, list[Record]]:
-    """Return the strategy group of an outcome or a lesson, and what else gives it its words, oldest first.
+def _find_groups(tx: Transaction, record: Record) -> list[tuple[Record, list[Record]]]:
+    """Return the strategy group of an outcome or a lesson and those merged into it, with what else gives them words.
 
-    That is other outcomes, and lessons that somebody stated or edited.
+    That is other outcomes, and lessons that somebody stated or edited, oldest first. Outcomes of a merged group are
+    recognised by its strategy.
     """
-    kinds = {MemoryType.OUTCOME, *LESSONS}
     group = next((one for one in tx.get(record.links[:1]) if one.kind == "strategy"), None)
-    if record.kind not in kinds or group is None:
-        return None, []
-    return group, [one for one in _find_sources(tx, group) if one.id != record.id]
+    if record.kind not in (MemoryType.OUTCOME, *LESSONS) or group is None:
+        return []
+    current = [group, *list_survivors(tx.get, group)][-1]
+    superseded = tx.scan(of_owner(tx.engine, current, "strategy", statuses={Status.SUPERSEDED}))
+    merged = [one for one in superseded if current.id in [it.id for it in list_survivors(tx.get, one)]]
+    sources = [one for one in _find_sources(tx, current, *merged) if one.id != record.id]
+    groups = [(current, sources)]
+    for group in merged:
+        own = [it for it in sources if group.id in it.links or strategy_of(it.body) == group.body["strategy"]]
+        groups.append((group, own))
+    return groups
 
 
-def _find_sources(tx: Transaction, group: Record) -> list[Record]:
-    """Return the outcomes of a group and the lessons that somebody stated or edited, oldest first."""
-    kinds = {MemoryType.OUTCOME, *LESSONS}
-    linked = tx.scan(Where(kinds=kinds, projects={tx.engine.project}, linked={group.id}))
+def _find_sources(tx: Transaction, *groups: Record) -> list[Record]:
+    """Return the outcomes of groups and the lessons that somebody stated or edited, oldest first."""
+    where = tx.engine.where(MemoryType.OUTCOME, *LESSONS, linked={group.id for group in groups})
+    linked = tx.scan(where)
     # One that is about to be erased by another call gives nothing any more.
     deleted = tx.find_deleted(one.id for one in linked)
-    words = [
-        one
-        for one in linked
-        if (
-            one.status is not Status.RETIRED
-            if one.kind == MemoryType.OUTCOME
-            else one.provenance.origin is not Origin.OUTCOME
-        )
-    ]
+    words = [one for one in linked if not is_learned(one) and (one.kind in LESSONS or one.status is not Status.RETIRED)]
     # Outcomes that were relinked in this transaction come last in the scan.
     return sorted((one for one in reversed(words) if one.id not in deleted), key=lambda one: one.created_at)
 
 
-def recount_group(tx: Transaction, group_id: str) -> None:
-    """Bring a strategy group and its lessons in line with the outcomes that are stored, if their number differs."""
+def recount_group(tx: Transaction, group_id: str, is_doubtful: bool = False) -> None:
+    """Bring a strategy group and its lessons in line with its outcomes, if their number differs or `is_doubtful`."""
     for group in tx.get([group_id]):
         sources = [one for one in _find_sources(tx, group) if one.status is not Status.CANDIDATE]
         count = sum(one.kind == MemoryType.OUTCOME for one in sources)
-        if group.kind == "strategy" and count != group.evidence.results:
+        if group.kind == "strategy" and (is_doubtful or count != group.evidence.results):
             group = _rebuild_group(tx, group, sources) if sources else tx.update(group, evidence=NONE)
             settle_lessons(tx, group, group, tx.engine.clock())
 
@@ -244,6 +265,8 @@ def _rebuild_group(tx: Transaction, group: Record, sources: Sequence[Record]) ->
     if (body["strategy"], body["task"]) not in {attempt[:2] for attempt in attempts}:
         body["strategy"], body["task"], body["task_type"] = attempts[0]
     body["label"] = reduce(share_label, (task for _, task, _ in attempts))
+    tasks = {task for _, task, _ in attempts}
+    body["wordings"] = {id: one for id, one in body.get("wordings", {}).items() if one[0] in tasks}
     changes: dict[str, Any] = {"body": body, "evidence": group.evidence.with_results_of(results)}
     if KINDS["strategy"].passages(body) != KINDS["strategy"].passages(group.body):
         changes |= {**reword(tx.engine, group, body), "key": fingerprint(body["strategy"])}
@@ -289,13 +312,13 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
 
 
 def _find_orphans(tx: Transaction, record: Record) -> list[Record]:
-    """Return the strategy group that only this memory has formed, and its lessons."""
-    group, sources = _find_group(tx, record)
-    return [] if group is None or sources else [group, *tx.get([lesson_id(group, kind) for kind in LESSONS])]
+    """Return the strategy groups that only this memory has formed, and their lessons."""
+    groups = [group for group, sources in _find_groups(tx, record) if not sources]
+    return [*groups, *tx.get([lesson_id(group, kind) for group in groups for kind in LESSONS])]
 
 
 def _find_in_graph(tx: Transaction, sources: Collection[str]) -> list[Record]:
-    return tx.scan(Where(kinds={"entity", "relation"}, projects={tx.engine.project}, linked=set(sources)))
+    return tx.scan(tx.engine.where("entity", "relation", linked=set(sources)))
 
 
 def _unlink_from_graph(tx: Transaction, ids: Collection[str]) -> list[str]:
@@ -320,7 +343,7 @@ def _without_spoken_of(tx: Transaction, lone: Sequence[Record]) -> list[str]:
 
     orphans = {one.id for one in lone if one.kind == "relation"}
     for entity in (one for one in lone if one.kind == "entity"):
-        where = Where(kinds={"relation"}, projects={tx.engine.project}, tagged=set(end_tags(entity.body["entity"])))
+        where = tx.engine.where("relation", tagged=set(end_tags(entity.body["entity"])))
         if all(one.id in orphans for one in tx.scan(where, len(orphans) + 1)):
             orphans.add(entity.id)
     return list(orphans)

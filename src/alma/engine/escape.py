@@ -87,8 +87,6 @@ def _fold_text(text: str) -> tuple[str, Sequence[int]]:
 
 def _apply_replacements(text: str, replacements: dict[int, str], places: Sequence[int]) -> str:
     """Return the text with characters replaced at positions of its folded copy."""
-    if not replacements:
-        return text
     spots = {places[at]: instead for at, instead in replacements.items()}
     pieces: list[str] = []
     done = 0
@@ -145,6 +143,9 @@ def _replace_attributes(folded: str, spots: dict[int, str]) -> None:
             spots[at] = "”" if quote == '"' else "’"
 
 
+_MAX_PASSES = 4
+
+
 def escape(text: str, *, is_data: bool = False) -> str:
     """Return the text escaped for a Markdown bullet of a prompt; unchanged if it contains no markup.
 
@@ -153,13 +154,17 @@ def escape(text: str, *, is_data: bool = False) -> str:
     text = remove_unseen(text)
     if "\n" in text:
         text = _PATTERNS["line_fold"].sub(" ", text.strip("\n"))
-    folded, places = _fold_text(text)
-    spots: dict[int, str] = {}
-    _replace_tags(folded, spots, is_data=is_data)
-    _replace_attributes(folded, spots)
-    for pattern, instead in _REPLACEMENTS:
-        spots.update((match.start(), instead) for match in pattern.finditer(folded))
-    text = _apply_replacements(text, spots, places)
+    for _ in range(_MAX_PASSES):
+        folded, places = _fold_text(text)
+        spots: dict[int, str] = {}
+        _replace_tags(folded, spots, is_data=is_data)
+        _replace_attributes(folded, spots)
+        for pattern, instead in _REPLACEMENTS:
+            spots.update((match.start(), instead) for match in pattern.finditer(folded))
+        # One mark may hide another: in "<<SYS>>", the tag is found once the mark before it is gone.
+        if not spots:
+            break
+        text = _apply_replacements(text, spots, places)
     # Images come after the rest, since a mended bracket no longer counts as one.
     folded, places = _fold_text(text)
     images: dict[int, str] = {}

@@ -14,7 +14,7 @@ from ..types.events import EventType, MemoryEvent
 from ..types.kinds import KINDS, MEMORY_KINDS
 from ..types.record import LIVE, Record, Status, new_id
 from .admit import make_record
-from .changes import ACTOR, CALL, CHANGESET, describe_change
+from .changes import ACTOR, CALL, CHANGESET, UNFILTERED, describe_change
 
 if TYPE_CHECKING:
     from .context import Engine
@@ -75,7 +75,7 @@ def _find_type(before: Record | None, after: Record, verb: str) -> EventType | N
             return EventType.RESTORED
         if before is None or after.status is Status.ACTIVE:
             return EventType.LEARNED
-    is_changed = before is not None and describe_change(before, after).keys() - {"evidence", "updated_at"}
+    is_changed = before is not None and describe_change(before, after).keys() - UNFILTERED
     return EventType.CHANGED if is_changed else EventType.JUDGED
 
 
@@ -84,8 +84,9 @@ def make_deliveries(engine: Engine, events: Iterable[MemoryEvent]) -> list[Recor
     deliveries = []
     for event in events:
         place: dict[str, Any] = {"project": event.project, "agent": event.agent, "user": event.user}
-        # Erasing a memory erases what links to it, and must leave this event.
-        links = () if event.type == EventType.DELETED else (event.record,)
+        # Erasing a memory erases what links to it, and must leave this event. A retrieval holds a question about it.
+        related = event.related if event.type == EventType.RETRIEVED else ()
+        links = () if event.type == EventType.DELETED else tuple(dict.fromkeys((event.record, *related)))
         body = {"event": event.to_json(), "attempts": 0, "next_at": 0, "error": ""}
         for webhook in engine.events.webhooks:
             if event.type in webhook.events:

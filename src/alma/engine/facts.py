@@ -19,21 +19,22 @@ from ..reading.port import Pair, PairKind, Relation, Verdict
 from ..text import fingerprint, normalise, stems
 from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType
 from ..types.query import Where
-from ..types.record import Origin, Provenance, Record, Status, Trust
+from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from .admit import author_of, make_record, place_of
 from .context import Engine
 from .search import by_words
 from .tombstones import RESEMBLES
 from .transaction import Transaction, of_owner
 
-_ALIKE = 16
+_ALIKE, _MAX_WATCHED = 16, 16
 _WORTH_COMPARING = 0.3
-_WORDS = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
+_WORDS: dict[str, str] = {MemoryType.DOMAIN_KNOWLEDGE: "fact", MemoryType.USER_PREFERENCE: "preference"}
 _UNDELETED = (Status.ACTIVE, Status.CANDIDATE, Status.ARCHIVED)
 RecordPair = tuple[Record, Record]  # The older record and the newer one.
 APART = frozenset({Verdict.VARIANT, Verdict.UNRELATED})
 OPPOSED = frozenset({Verdict.REPLACES, Verdict.CONTRADICTS})
 CONFLICT = "conflict"  # The tag of a comparison that waits for a person.
+WAITS = "waits"  # The decision about a memory and a candidate that seem to contradict each other, while that waits.
 _BOTH = ("both", "split")  # The decisions after which both memories hold.
 
 
@@ -41,11 +42,23 @@ def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
     """Add drafted records; a repeated one confirms the memory that is there instead of doubling it."""
     engine = tx.engine
     keys = {draft.key for draft in drafts if draft.key}
-    where = Where(projects={engine.project}, keys=keys, statuses=_UNDELETED, kinds={draft.kind for draft in drafts})
+    watched = {one for draft in drafts for one in (draft.key, *draft.links) if one}
+    # An import of many is not held up by each fact that others add meanwhile.
+    watched = watched if len(watched) <= _MAX_WATCHED else set()
+    tx.watch_keys(watched)
+    where = engine.where(*(draft.kind for draft in drafts), keys=keys, statuses=_UNDELETED)
     by_key = {record.key: record for record in tx.scan(where)} if keys else {}
+    merged = find_survivors(tx, where) if keys - by_key.keys() else {}
+    rejected = find_rejected(tx, keys - by_key.keys())
     records = []
     for draft in drafts:
         existing = by_key.get(draft.key)
+        survivor = merged.get(draft.key)
+        if existing is None and survivor is not None and draft.provenance.weight <= survivor.provenance.weight:
+            existing = survivor
+        if existing is None and draft.key in rejected and not draft.provenance.is_persons:
+            records.append(rejected[draft.key])
+            continue
         if existing is None:
             record = tx.put(draft)
         else:
@@ -54,15 +67,46 @@ def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
             if is_trusted and not tx.is_new(existing):
                 # A person's word that waits because it was deleted is not confirmed by others.
                 if draft.provenance.origin is Origin.USER or RESEMBLES not in existing.body.get("metadata", {}):
-                    changes["status"] = Status.ACTIVE
+                    changes |= {"status": Status.ACTIVE, "body": forget_dispute(existing)}
                 if draft.provenance.weight > existing.provenance.weight:
                     # Stated by a more trusted source, it takes that source.
                     changes["provenance"] = draft.provenance
             record = tx.update(existing, **changes)
+        if existing is None or existing.status is not Status.ACTIVE:
+            tx.claim_keys(watched & {draft.key, *draft.links})
         if draft.key:
             by_key[draft.key] = record
         records.append(record)
     return records
+
+
+def forget_dispute(record: Record) -> dict[str, Any]:
+    """Return the body of a record that disputes no other one any more."""
+    metadata = {name: value for name, value in record.body.get("metadata", {}).items() if name != "disputes"}
+    return {**record.body, **({"metadata": metadata} if metadata != record.body.get("metadata", {}) else {})}
+
+
+def find_survivors(tx: Transaction, where: Where) -> dict[str, Record]:
+    """Return, by the keys of memories that were merged, the memories that took their places."""
+    survivors = {}
+    for record in tx.scan(replace(where, statuses={Status.SUPERSEDED})):
+        for survivor in tx.get([record.superseded_by]):
+            if record.id in survivor.body.get("counted", {}) and survivor.status in _UNDELETED:
+                survivors[record.key] = survivor
+    return survivors
+
+
+def find_rejected(tx: Transaction, keys: Collection[str]) -> dict[str, Record]:
+    """Return, by key, what became of values that a person rejected in a conflict. Only a person brings them back."""
+    where = tx.engine.where("comparison", tagged=set(keys), statuses={Status.ACTIVE})
+    rejected = dict[str, Record]()
+    for one in tx.scan(where) if keys else ():
+        pair = tx.get(one.links)
+        # Once a text has changed, or what was kept has ended, the decision does not hold any more.
+        if len(pair) == 2 and comparison_id(*pair) == one.id and any(record.status in LIVE for record in pair):
+            ids = {id: key for key, id in one.body.get("rejected", {}).items() if key in keys}
+            rejected |= {ids[record.id]: record for record in pair if record.id in ids}
+    return rejected
 
 
 def add_facts(
@@ -76,22 +120,28 @@ def add_facts(
     """
     added = add_records(tx, drafts)
     replaced = {record.id: id for record, id in zip(added, replaces, strict=False) if id}
-    fresh = {record.id: record for record in added if record.kind in _WORDS and record.version == 1}
+    pairs = sorted((draft.provenance.weight, record.id) for record, draft in zip(added, drafts, strict=True))
+    weights = {id: weight for weight, id in pairs}
+    # What waited or was archived, and is active because it was stated again, has to find its place like a new one.
+    stored = {one.id: one.status for one in filter(None, map(tx.read_stored, weights))}
+    known = {one.id for one in added if stored.get(one.id) in (one.status, Status.ACTIVE)}
+    fresh = {one.id: one for one in added if one.kind in _WORDS and one.id not in known}
     later = set(fresh)
     repeated: dict[str, str] = {}
     for id, record in fresh.items():
-        if repeated_id := _place_fact(tx, record, later, replaced.get(id, ""), compare_texts):
-            repeated[id] = repeated_id
+        repeated[id] = _place_fact(tx, record, weights[id], later, replaced.get(id, ""), compare_texts) or id
         later.discard(id)
     ids = [repeated.get(record.id, record.id) for record in added]
     records = {record.id: record for record in tx.get(ids)}
     return [records[id] for id in ids]
 
 
-def _place_fact(tx: Transaction, record: Record, later: Collection[str], replaced: str, compare_texts: bool) -> str:
+def _place_fact(
+    tx: Transaction, record: Record, weight: int, later: Collection[str], replaced: str, compare_texts: bool
+) -> str:
     """Put a new fact into its place among the others; return the id of the fact that it only repeats, if there is one.
 
-    `later` holds the ids of the fact itself and of those that arrive after it.
+    `weight` is that of who states it now, and `later` holds the ids of the fact itself and of those that arrive after.
     """
     if record.valid_from is not None and record.valid_from < record.created_at:
         # A fact that is added today for a year ago was known a year ago.
@@ -108,12 +158,15 @@ def _place_fact(tx: Transaction, record: Record, later: Collection[str], replace
     for other in same:
         if not key or other.links == record.links:
             tx.drop(record)
-            return tx.update(other, tags=tuple(dict.fromkeys((*other.tags, *record.tags)))).id
+            is_stronger = record.provenance.weight > other.provenance.weight
+            provenance = record.provenance if is_stronger else other.provenance
+            tags = tuple(dict.fromkeys((*other.tags, *record.tags)))
+            return tx.update(other, tags=tags, provenance=provenance).id
     targets = [one for one in tx.get([replaced] if replaced else []) if one.id != record.id and where.accepts(one)]
     # A key given later takes over what was stated without one.
     against = list({other.id: other for other in (*keyed, *same, *targets)}.values())
     for other in against:
-        if other.provenance.weight > record.provenance.weight:
+        if other.provenance.weight > weight:
             body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": other.id}}
             record = tx.update(record, status=Status.CANDIDATE, body=body)
             put_comparison(tx, (other, record), Relation(Verdict.REPLACES, 1.0), Origin.SYSTEM)
@@ -125,8 +178,9 @@ def _place_fact(tx: Transaction, record: Record, later: Collection[str], replace
         record = tx.update(record, status=Status.SUPERSEDED, superseded_by=first.id, valid_to=begin_of(first))
     for other in against:
         if other not in newer:
-            words = record.body[_WORDS[MemoryType(record.kind)]]
-            tx.supersede(other, record, f"a later fact: {words}", begin_of(record))
+            words = record.body[_WORDS[record.kind]]
+            moment = begin_of(record) if tx.is_new(record) else None
+            tx.supersede(other, record, f"a later fact: {words}", moment)
     return ""
 
 
@@ -134,7 +188,7 @@ def _find_same(
     tx: Transaction, record: Record, where: Where, later: Collection[str], keyed: Sequence[Record]
 ) -> list[Record]:
     """Return the active records that say the same: those with the key of this one, and any without a key."""
-    field, place = _WORDS[MemoryType(record.kind)], KINDS[record.kind].unique[0]
+    field, place = _WORDS[record.kind], KINDS[record.kind].unique[0]
     text = record.body[field]
     mine = stems(text)
     hits = by_words(tx.engine.store, text, where, _ALIKE)
@@ -179,7 +233,9 @@ def begin_of(record: Record) -> datetime:
 def comparison_id(one: Record, other: Record) -> str:
     """Return the id of the comparison of two records, whichever is the newer: restoring one does not ask again."""
     first, second = sorted((one, other), key=lambda record: record.id)
-    return f"cmp_{fingerprint(first.id, second.id, first.text, second.text)}"
+    # Other wordings do not count: a memory that takes them over is compared by its own words.
+    texts = [KINDS[it.kind].text({**it.body, "wordings": {}}) for it in (first, second)]
+    return f"cmp_{fingerprint(first.id, second.id, *texts)}"
 
 
 def put_comparison(
@@ -187,6 +243,7 @@ def put_comparison(
 ) -> Record:
     """Store how two records relate, in place of what was found before; without a decision, a conflict waits for one."""
     body: dict[str, Any] = {"verdict": str(relation.verdict), "probability": relation.probability}
+    body |= {"is_checked": True} if relation.is_checked else {}
     if decision:
         body |= {"decision": decision, "by": by or str(origin), "at": tx.engine.clock().isoformat()}
     is_open = not decision and relation.verdict in OPPOSED and pair[1].kind in MEMORY_KINDS
@@ -201,8 +258,8 @@ def put_comparison(
 def find_comparisons(engine: Engine, pairs: Sequence[RecordPair]) -> dict[tuple[str, str], Record]:
     """Return by both ids the comparison of each pair that has one."""
     ids = {comparison_id(*pair): pair for pair in pairs}
-    records = engine.store.get(list(ids)) if ids else []
-    return {(ids[one.id][0].id, ids[one.id][1].id): one for one in records if one.status is Status.ACTIVE}
+    active = (one for one in engine.store.get(list(ids)) if one.status is Status.ACTIVE)
+    return {(ids[one.id][0].id, ids[one.id][1].id): one for one in active}
 
 
 def find_dismissed(engine: Engine, pairs: Sequence[RecordPair]) -> Collection[tuple[str, str]]:

@@ -47,7 +47,7 @@ def compress_conversation(engine: Engine, reader: Reader, episode: Record) -> bo
     turns = [one for one in list_turns(engine, episode) if one.body["index"] >= _find_end(episode)]
     turns = [one for one in turns if one.status is Status.ACTIVE and one.provenance.trust is not Trust.UNTRUSTED]
     [gist] = reader.write_gists([[SpokenTurn(Role.USER, one.body["text"], one.body["speaker"]) for one in turns]])
-    supported = [line for line in gist if _is_supported(line, turns)]
+    supported = [line for line in gist if is_supported(line, [one.text for one in turns])]
     drafts = []
     for line in supported if 2 * len(supported) >= len(gist) else ():
         sources = [turns[number] for number in line.turns]
@@ -59,11 +59,11 @@ def compress_conversation(engine: Engine, reader: Reader, episode: Record) -> bo
     return write(engine, partial(_store_gist, episode=episode, turns=turns, lines=embed_records(engine, drafts)))
 
 
-def _is_supported(line: GistLine, turns: Sequence[Record]) -> bool:
+def is_supported(line: GistLine, turns: Sequence[str]) -> bool:
     """Return whether the turns that a line names contain its quote, and every number in it."""
     if not line.text or not all(0 <= number < len(turns) for number in line.turns):
         return False
-    texts, quote = [turns[number].text for number in line.turns], normalise(line.quote)
+    texts, quote = [turns[number] for number in line.turns], normalise(line.quote)
     is_quoted = len(words(quote)) >= _QUOTED_WORDS and any(quote in normalise(text) for text in texts)
     return is_quoted and {*_NUMBER.findall(line.text)} <= {*_NUMBER.findall(" ".join(texts))}
 
@@ -77,10 +77,12 @@ def _store_gist(tx: Transaction, episode: Record, turns: Sequence[Record], lines
     end = first + len(lines)
     for number, line in enumerate(lines, first):
         tx.put(replace(line, id=turn_id(episode.id, number), body={**line.body, "index": number}))
-    for turn in turns if lines else ():
-        tx.update(turn, status=Status.ARCHIVED, updated_at=turn.updated_at)
+    named = {id for line in lines for id in line.body["metadata"][GIST_OF]}
+    for turn in turns:
+        if turn.id in named:
+            tx.update(turn, status=Status.ARCHIVED, updated_at=turn.updated_at)
     body = {**episode.body, "next": end, "turns": episode.body["turns"] + len(lines), "gist": [first, end]}
     tx.update(episode, body=body, updated_at=episode.updated_at)
     if lines:
-        tx.add_history(episode, "compressed", f"{len(turns)} turns into {len(lines)} lines")
+        tx.add_history(episode, "compressed", f"{len(named)} turns into {len(lines)} lines")
     return bool(lines)

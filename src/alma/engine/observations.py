@@ -18,7 +18,7 @@ from ..coding.session import RepairedCommand
 from ..reading.local import LocalReader, find_programs, names_change, split_command
 from ..reading.port import Repair
 from ..text import shorten
-from ..types.kinds import RuleSource
+from ..types.kinds import Reach, RuleSource
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.speech import quote_output
@@ -26,7 +26,7 @@ from .admit import clean, draft_record
 from .context import Engine
 from .erase import erase_memory
 from .escape import escape, find_suspicion, read_patterns
-from .rules import AGENT, is_old_fix
+from .rules import AGENT, Teaching, is_old_fix, learn_rules, prepare_rules
 from .transaction import Transaction, write
 
 _DATA = read_patterns("safety")
@@ -58,13 +58,10 @@ def find_doubtful_change(failed: str, worked: str) -> str:
     for word in after - before:
         if not _PATTERNS["plain_word"].fullmatch(word) or ":/" in word or _PATTERNS["assignment"].match(word):
             return "an address, a variable or a quoted text"
-        if word.startswith("-") and word != "--":
-            runs_module = word == "-m" and "python" in words[max(0, words.index(word) - 1)]
-            if not runs_module and (
-                not _PATTERNS["long_option"].match(word) or _PATTERNS["doubtful_option"].search(word)
-            ):
-                return "an option that may switch something off"
-        if _PATTERNS["negative"].search(word):
+        runs_module = word == "-m" and "python" in words[max(0, words.index(word) - 1)]
+        is_option = word.startswith("-") and word != "--" and not runs_module
+        is_plain = _PATTERNS["long_option"].match(word) and not _PATTERNS["doubtful_option"].search(word)
+        if (is_option and not is_plain) or _PATTERNS["negative"].search(word):
             return "an option that may switch something off"
     if any(word.startswith("-") and _PATTERNS["doubtful_option"].search(word) for word in before - after):
         return "an option that was dropped"
@@ -76,9 +73,10 @@ NO_LESSON = "the model sees no lesson in it"
 _COMMAND_CHARS = 160
 _NOTE_CHARS = 200
 _SOURCES = 50
+PreparedRepair = tuple[RepairedCommand, Record, bool]
 
 
-def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[tuple[RepairedCommand, Record, bool]]:
+def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[PreparedRepair]:
     """Return the repairs that show something, what each would become, and whether it shows that at once.
 
     It does if the output names what was changed, and nothing else was edited in between that may have helped.
@@ -94,9 +92,7 @@ def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[
     return prepared
 
 
-def record_repairs(
-    tx: Transaction, session: str, prepared: Sequence[tuple[RepairedCommand, Record, bool]]
-) -> list[Record]:
+def record_repairs(tx: Transaction, session: str, prepared: Sequence[PreparedRepair]) -> list[Record]:
     """Count each repair once for its observation; return the observations that changed. A deleted one stays away."""
     changed: dict[str, Record] = {}
     for repair, draft, is_telling in prepared:
@@ -109,14 +105,9 @@ def record_repairs(
             continue
         sessions = list(dict.fromkeys([*metadata["sessions"], session]))[-_SOURCES:]
         sources = [*metadata["sources"], source][-_SOURCES:]
-        body = dress_observation(
-            {
-                **record.body,
-                "failures": record.body["failures"] + repair.failures,
-                "successes": record.body["successes"] + 1,
-                "metadata": {**metadata, "sources": sources, "sessions": sessions},
-            }
-        )
+        counts = {"failures": record.body["failures"] + repair.failures, "successes": record.body["successes"] + 1}
+        metadata = {**metadata, "sources": sources, "sessions": sessions}
+        body = dress_observation({**record.body, **counts, "metadata": metadata})
         is_shown = is_telling or len(sessions) > 1 or record.status is Status.ACTIVE
         status = Status.ACTIVE if is_shown and not body["concern"] else Status.CANDIDATE
         if existing is None:
@@ -166,7 +157,7 @@ def count_times(number: int) -> str:
 
 def find_observation(tx: Transaction, draft: Record) -> Record | None:
     """Return the stored observation with the key of a draft, or None."""
-    where = Where(kinds={OBSERVATION}, projects={tx.engine.project}, keys={draft.key})
+    where = tx.engine.where(OBSERVATION, keys={draft.key})
     return next(iter(tx.scan(where, 1)), None)
 
 
@@ -177,6 +168,19 @@ def explain_observation(tx: Transaction, record: Record, note: str) -> None:
         tx.update(record, body=dress_observation(body))
     else:
         tx.update(record, body={**body, "concern": body["concern"] or NO_LESSON}, status=Status.CANDIDATE)
+
+
+def accept_observation(tx: Transaction, record: Record, reach: Reach = Reach.PROJECT) -> Record:
+    """Make an observation a rule that a person states; return the rule."""
+    body, id = record.body, f"accepted:{record.id}"
+    text = f"Run `{body['worked']}` instead of `{body['failed']}`"
+    rule = Teaching(id, text, reach, RuleSource.NOTE, body["trigger"], said=body["line"], at=tx.engine.clock())
+    rule = rule._replace(prefer=tuple(body["prefer"]), avoid=tuple(body["avoid"]))
+    [taught] = learn_rules(tx, prepare_rules(tx.engine, [rule]))
+    tx.add_history(tx.update(record, status=Status.RETIRED), "accepted", before={"status": str(record.status)})
+    # A note by a person is never refused.
+    assert taught.record is not None
+    return taught.record
 
 
 def delete_observation(engine: Engine, record: Record) -> None:

@@ -29,11 +29,12 @@ from ..reading.port import Pair
 from ..text import STOP, digest, fingerprint, shorten, stem, stems, words
 from ..types.kinds import KINDS, MemoryType, Result, quoted_why
 from ..types.query import Where, plain
-from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, cosine
+from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, Vector, cosine
 from ..types.speech import quote_output
 from .admit import draft_record, embed_records, make_record, place_of
 from .context import Engine
 from .evidence import WORKS, believe, choose_lesson, success_rate
+from .facts import find_rejected
 from .search import find_near
 from .transaction import LESSONS, Transaction, lesson_key, of_owner, strategy_of, write
 
@@ -47,7 +48,6 @@ _NEAR = 8
 _LABEL_WORDS = 60
 _SIGNS = ".,;:!?"
 _FEW_WORDS = 6
-_MAX_MERGES = 8  # So often a group is followed to the one that it was merged into.
 _WAYS = (("up", "down"), ("on", "off"), ("in", "out"))
 # Tasks this close are of one sort; below the other, of two; in between words decide.
 _ALIKE, _UNLIKE = 0.65, 0.5
@@ -69,10 +69,15 @@ def draft_group(engine: Engine, source: Record, user: str) -> Record:
 
 def is_of_task(approach: Record, record: Record) -> bool:
     """Return whether a group, or the lesson formed from it, is about the same sort of task as an approach."""
-    mine, theirs, body = approach.vectors[1:2], record.vectors[1:2], record.body
-    alike = cosine(mine[0], theirs[0]) if mine and theirs and len(mine[0]) == len(theirs[0]) else None
+    body, alike = record.body, find_closest(approach.vectors[1:2], record.vectors[1:2])
     task = body["task"] if record.kind == "strategy" else body["condition"]
     return same_task(approach.body["task"], task, alike, approach.body["task_type"], body["task_type"])
+
+
+def find_closest(vectors: Iterable[Vector], others: Sequence[Vector]) -> float | None:
+    """Return the greatest cosine of any two that can be compared; None if there are none."""
+    cosines = [cosine(one, other) for one in vectors for other in others if len(one) == len(other)]
+    return max(cosines, default=None)
 
 
 def same_task(task: str, other: str, alike: float | None, task_type: str = "", other_type: str = "") -> bool:
@@ -126,16 +131,20 @@ def lesson_id(group: Record, kind: str) -> str:
     return f"{KINDS[kind].prefix}_{group.id.split('_', 1)[1]}"
 
 
-def marker_id(engine: Engine, approach: Record) -> str:
-    """Return the id of the marker that counts the strategy groups of an agent and user."""
-    return f"mrk_groups_{fingerprint(engine.project, approach.agent, *filter(None, (approach.user,)))}"
+def list_related(engine: Engine, record: Record, limit: int) -> list[Record]:
+    """Return the lessons that an outcome counts for, or the outcomes that a lesson was learned from, newest first."""
+    kinds = LESSONS if record.kind == MemoryType.OUTCOME else (MemoryType.OUTCOME,)
+    # They share a strategy group, which is the first link of each.
+    group = record.links[:1] if record.kind in (MemoryType.OUTCOME, *LESSONS) else ()
+    return list(engine.store.scan(engine.where(*kinds, linked=group), limit))
 
 
 def find_or_make_group(tx: Transaction, approach: Record) -> Record:
     """Return the group that an approach counts for: one that is surely of this strategy, or a new one."""
     engine, strategy = tx.engine, approach.body["strategy"]
-    # Read before the search: it says as of when the search found nothing.
-    marker = tx.find(marker_id(engine, approach))
+    # It counts the groups of an agent and user. Read before the search: it says as of when that found nothing.
+    marker_id = f"mrk_groups_{fingerprint(engine.project, approach.agent, *filter(None, (approach.user,)))}"
+    marker = tx.find(marker_id)
     where = of_owner(engine, approach, "strategy")
     fresh = _find_new(tx, approach, "strategy")
     exact = tx.see(engine.store.scan(replace(where, keys={approach.key})))
@@ -145,7 +154,7 @@ def find_or_make_group(tx: Transaction, approach: Record) -> Record:
     if group is None:
         group = tx.put(approach)
         count = {"value": marker.body["value"] + 1 if marker else 1}
-        tx.set_marker(marker_id(engine, approach), count, agent=approach.agent, user=approach.user)
+        tx.set_marker(marker_id, count, agent=approach.agent, user=approach.user)
         for word in stems(strategy) | stems(approach.body["task"]):
             tx.unindexed.setdefault((approach.agent, approach.user, word), []).append(group.id)
     return group
@@ -176,13 +185,16 @@ def _pick_same(tx: Transaction, approach: Record, groups: Iterable[Record]) -> R
 
 def follow_merges(read: Callable[[list[str]], list[Record]], groups: Iterable[Record]) -> list[Record]:
     """Return the groups that count now: each one that was merged is replaced by the one that took its place."""
-    current: dict[str, Record] = {}
-    for group in groups:
-        for _ in range(_MAX_MERGES):
-            later = read([group.superseded_by]) if group.status is Status.SUPERSEDED else []
-            group = later[0] if later else group
-        current[group.id] = group
-    return list(current.values())
+    current = ([group, *list_survivors(read, group)][-1] for group in groups)
+    return list({group.id: group for group in current}.values())
+
+
+def list_survivors(read: Callable[[list[str]], list[Record]], record: Record) -> list[Record]:
+    """Return the record that took the place of another, the one that took its place, and so on."""
+    survivors: dict[str, Record] = {}
+    while record.superseded_by not in ("", *survivors) and (later := read([record.superseded_by])):
+        survivors[later[0].id] = record = later[0]
+    return list(survivors.values())
 
 
 # -- outcomes
@@ -264,20 +276,8 @@ def record_outcomes(tx: Transaction, prepared: Sequence[OutcomeDraft]) -> list[R
     """Record prepared outcomes, in order; return each as it is stored."""
     engine, outcomes = tx.engine, []
     for one in prepared:
-        receipt = tx.find(one.receipt) if one.receipt else None
-        if receipt is not None:
-            if receipt.body["arguments"] != one.arguments:
-                raise ValidationError(
-                    f"idempotency_key {one.key!r} was already used with other arguments; "
-                    "pass the same arguments to repeat the call, or a new key to record another outcome"
-                )
-            outcome = tx.find(receipt.body["outcome"])
-            if outcome is None:
-                raise NotFoundError(
-                    f"outcome {receipt.body['outcome']!r} was recorded for this call and has been deleted since; it is "
-                    "not recorded again. Pass another idempotency_key to record it as a new outcome"
-                )
-            outcomes.append(outcome)
+        if repeated := find_repeated(tx, one.receipt, one.arguments, one.key):
+            outcomes.append(repeated)
             continue
         retrieval = one.record.body["retrieval"]
         # Asked in this order: a note leaves its place only after it was stored.
@@ -287,12 +287,35 @@ def record_outcomes(tx: Transaction, prepared: Sequence[OutcomeDraft]) -> list[R
                 raise NotFoundError(
                     f"there is no retrieval {retrieval!r}; pass the id that a retrieval returned, or leave it out"
                 )
-        outcome = _record_outcome(tx, one)
-        if one.receipt:
-            body = {"arguments": one.arguments, "outcome": outcome.id}
-            tx.put(make_record(engine, "receipt", body, id=one.receipt, **place_of(outcome)))
-        outcomes.append(outcome)
+        outcomes.append(put_receipt(tx, one.receipt, one.arguments, _record_outcome(tx, one)))
     return outcomes
+
+
+def find_repeated(tx: Transaction, receipt_id: str, arguments: str, key: str | None = None) -> Record | None:
+    """Return what an earlier call with the same receipt stored; None without one. Other arguments are an error."""
+    receipt = tx.find(receipt_id) if receipt_id else None
+    if receipt is None:
+        return None
+    if receipt.body["arguments"] != arguments:
+        raise ValidationError(
+            f"idempotency_key{f' {key!r}' if key else ''} was already used with other arguments; "
+            "pass the same arguments to repeat the call, or a new key"
+        )
+    record = tx.find(receipt.body["outcome"])
+    if record is None:
+        raise NotFoundError(
+            f"{receipt.body['outcome']!r} was stored by this call and has been deleted since; it is not stored again. "
+            "Pass another idempotency_key to store it as a new one"
+        )
+    return record
+
+
+def put_receipt(tx: Transaction, receipt_id: str, arguments: str, record: Record) -> Record:
+    """Store the receipt, if there is one, by which a repeated call is recognised; return the record of the call."""
+    if receipt_id:
+        body = {"arguments": arguments, "outcome": record.id}
+        tx.put(make_record(tx.engine, "receipt", body, id=receipt_id, **place_of(record)))
+    return record
 
 
 def _record_outcome(tx: Transaction, one: OutcomeDraft) -> Record:
@@ -336,9 +359,8 @@ def settle_lessons(tx: Transaction, group: Record, approach: Record, now: dateti
 
     `approach` is what changed the evidence; the group itself, when its words may have changed.
     """
-    settings = tx.engine.settings
-    least = tx.engine.scopes.of(group.agent).min_occurrences_for_heuristic or settings.min_occurrences_for_heuristic
-    verdict = choose_lesson(group.evidence, now, least, settings.min_failures_for_anti_pattern)
+    least = count_needed(tx.engine, group.agent), tx.engine.settings.min_failures_for_anti_pattern
+    verdict = choose_lesson(group.evidence, now, *least)
     ids = {kind: lesson_id(group, kind) for kind in LESSONS}
     # With its first result there can be no lesson yet.
     is_first = group.evidence.results == 1 and tx.is_new(group)
@@ -346,7 +368,7 @@ def settle_lessons(tx: Transaction, group: Record, approach: Record, now: dateti
     has_turned = False
     for kind, id in ids.items():
         if id in lessons:
-            has_turned |= _update_lesson(tx, lessons[id], group, approach, verdict, now)
+            has_turned |= update_lesson(tx, lessons[id], group, approach, verdict, now)
         elif verdict is kind:
             words = {"strategy": group.body["strategy"], "condition": label_of(group)}
             # It may have been deleted: this one, or one in the same words that another group had.
@@ -362,11 +384,16 @@ def settle_lessons(tx: Transaction, group: Record, approach: Record, now: dateti
     return has_turned
 
 
+def count_needed(engine: Engine, agent: str) -> int:
+    """Return how many results of an agent make a heuristic, if they mostly worked."""
+    return engine.scope(agent).min_occurrences_for_heuristic or engine.settings.min_occurrences_for_heuristic
+
+
 def _describe_results(group: Record) -> str:
     return f"{group.evidence.successes} of {group.evidence.results} worked"
 
 
-def _update_lesson(
+def update_lesson(
     tx: Transaction, lesson: Record, group: Record, approach: Record, verdict: str | None, now: datetime
 ) -> bool:
     """Move a lesson's evidence and standing; return whether its status changed."""
@@ -376,7 +403,9 @@ def _update_lesson(
     is_settled = status in (Status.SUPERSEDED, Status.RETIRED) or (body.get("put_away") and not is_active)
     if not is_settled:
         is_unrefuted = verdict is None and is_active and is_stated
-        status = Status.ACTIVE if verdict == lesson.kind or is_unrefuted else Status.ARCHIVED
+        # What waits for a person goes on waiting, unless it is proven.
+        other = status if status is Status.CANDIDATE else Status.ARCHIVED
+        status = Status.ACTIVE if verdict == lesson.kind or is_unrefuted else other
     changes: dict[str, Any] = {"evidence": lesson.evidence.with_results_of(group.evidence), "status": status}
     # What somebody stated or edited stays as they wrote it.
     if not is_stated and (status is Status.ACTIVE or approach is group):
@@ -473,7 +502,8 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
     """Store the lesson of a group as it is stated now; return its id."""
     id, weight = lesson_id(group, draft.kind), draft.provenance.weight
     existing = tx.find(id)
-    if existing is not None and existing.provenance.weight > weight:
+    is_rejected = not draft.provenance.is_persons and id in find_rejected(tx, {id})
+    if existing is not None and (is_rejected or existing.provenance.weight > weight):
         # A less trusted source may confirm this lesson, not overrule it.
         tx.update(existing)
         return id

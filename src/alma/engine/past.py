@@ -3,8 +3,8 @@
 The past store is read like any other, so a retrieval in the past is the same retrieval on other records. Records whose
 words or filtered fields changed since are restored when the store is opened; counts are restored when a record is read.
 
-A fact that was replaced counts as known until the time at which the later one began, also if that was learned later:
-`valid_to` decides, not the time of the change.
+A fact that was added later for an earlier time counts from that time on, and what it replaced ends there: `valid_to`
+decides, not the time of the change. What another memory replaced counts as known until that change.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from heapq import nlargest
 
 from ..errors import ReadOnlyError
 from ..text import stem, words
-from ..types.kinds import EVERYWHERE
-from ..types.query import Hit, Where
-from ..types.record import Record, Status, Vector, cosine
-from .changes import CHANGESET, REWRITTEN, TRACKED, restore_fields, reword_past
+from ..types.query import Hit, Where, rank_nearest
+from ..types.record import Record, Status, Vector
+from .changes import CHANGESET, INSTANT, REWRITTEN, TRACKED, restore_fields, reword_past
 from .context import Engine
 from .search import by_words, read_snapshot
-
-_INSTANT = timedelta(microseconds=1)
 
 
 class PastStore:
@@ -33,7 +30,7 @@ class PastStore:
 
     def __init__(self, engine: Engine, moment: datetime) -> None:
         self._engine, self._store, self._moment = engine, engine.store, moment
-        self._later = Where(kinds={CHANGESET}, projects={engine.project, EVERYWHERE}, created_from=moment + _INSTANT)
+        self._later = engine.within(CHANGESET, created_from=moment + INSTANT)
         rewritten = replace(self._later, tagged={REWRITTEN})
         ids = {id for one in self._store.scan(rewritten) for id, was in one.body["was"].items() if was is not None}
         replaced = replace(Where(projects=self._later.projects), statuses={Status.SUPERSEDED}, valid_at=moment)
@@ -75,9 +72,7 @@ class PastStore:
         """Return the records whose vectors were nearest, best first."""
         hits = self._store.nearest(vector, self._narrow(where), limit + len(self._restored))
         hits = [hit for hit in hits if hit.id not in self._restored]
-        for one in filter(where.accepts, self._restored.values()):
-            scores = [cosine(vector, other) for other in one.vectors if len(other) == len(vector)]
-            hits += [Hit(one.id, max(scores))] if scores else []
+        hits += rank_nearest(vector, filter(where.accepts, self._restored.values()), limit)
         return sorted(hits, key=lambda hit: (-hit.score, hit.id))[:limit]
 
     def match(self, query: str, where: Where, limit: int) -> list[Hit]:
@@ -96,7 +91,7 @@ class PastStore:
     def _narrow(self, where: Where) -> Where:
         if where.kinds is None or not TRACKED.issuperset(where.kinds):
             return where
-        end = self._moment + _INSTANT
+        end = self._moment + INSTANT
         return replace(where, created_to=end if where.created_to is None else min(end, where.created_to))
 
     def _restore(self, records: Iterable[Record]) -> Iterator[Record]:
@@ -117,12 +112,13 @@ class PastStore:
 
     def _settle(self, record: Record, past: Record) -> Record:
         """Return a restored record with the text and vectors of its body, and replaced only if it was by then."""
-        if record.status is Status.SUPERSEDED and record.valid_to is not None:
-            if record.valid_to <= self._moment:
-                past = replace(past, status=record.status, valid_to=record.valid_to, superseded_by=record.superseded_by)
-            else:
-                status = Status.ACTIVE if past.status is Status.SUPERSEDED else past.status
-                past = replace(past, status=status, valid_to=None, superseded_by="")
+        end, later = record.valid_to, record.superseded_by
+        if past.status is Status.SUPERSEDED and past.valid_to is not None and past.valid_to > self._moment:
+            past = replace(past, status=Status.ACTIVE, valid_to=None, superseded_by="")
+        elif past.status is not record.status is Status.SUPERSEDED and end is not None and end <= self._moment:
+            changesets = self._store.scan(replace(self._later, linked={later}))
+            if any(one.body["was"].get(later, ...) is None for one in changesets):
+                past = replace(past, status=record.status, valid_to=end, superseded_by=later)
         return reword_past(self._engine, record, past)
 
 

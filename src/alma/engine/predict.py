@@ -26,9 +26,9 @@ from ..reading.port import Pair
 from ..text import fingerprint, passages, stems, words
 from ..types.kinds import MemoryType, Result
 from ..types.query import Where, visible_users
-from ..types.record import Origin, Record, Status, Vector, cosine
+from ..types.record import Origin, Record, Status, Vector
 from .context import Engine
-from .outcomes import are_contrary, follow_merges, lesson_id, same_task
+from .outcomes import are_contrary, find_closest, follow_merges, lesson_id, same_task
 from .search import find_neighbours, has_vectors
 from .transaction import strategy_of
 
@@ -248,13 +248,9 @@ def _sum_effects(tried: Sequence[_Tried]) -> float:
         ease = _average(((one.trial.task, one.age, one.over - skill[one.strategy]) for one in tried), _EASE)
     # How much better the strategy does than others, everywhere; its kin count a little. And how much better other
     # strategies do on this task than elsewhere.
-    everywhere = _average(
-        (
-            ("", one.age if one.trial.own else one.age * _KIN * one.trial.kin, one.over - ease[one.trial.task])
-            for one in tried
-        ),
-        _SKILL,
-    ).get("", 0.0)
+    weighed = ((one, one.age if one.trial.own else one.age * _KIN * one.trial.kin) for one in tried)
+    rows = (("", weight, one.over - ease[one.trial.task]) for one, weight in weighed)
+    everywhere = _average(rows, _SKILL).get("", 0.0)
     others = [one for one in tried if not one.trial.own]
     near = ((one, _STRANGER + (1.0 - _STRANGER) * one.trial.kin) for one in others)
     rows = (("", one.age * weigh_likeness(one.trial.alike) * kin, one.over - skill[one.strategy]) for one, kin in near)
@@ -295,7 +291,7 @@ _CONTRARY_FROM = 0.65  # From here on tasks would count as alike, and it is wort
 _RELATED = 0.7  # From here on it is worth asking whether one strategy is the opposite of the other.
 _NEGATIONS = frozenset("not no never without don doesn avoid skip".split())
 _DAY = 86_400.0
-_STATED_VALUES = {MemoryType.HEURISTIC: 1.0, MemoryType.ANTI_PATTERN: 0.0}
+_STATED_VALUES: dict[str, float] = {MemoryType.HEURISTIC: 1.0, MemoryType.ANTI_PATTERN: 0.0}
 
 
 @dataclass(slots=True)
@@ -328,14 +324,9 @@ class TaskContext:
 
     def where(self, kind: str) -> Where:
         """Return the filter for active records of a kind that count for this task."""
-        return Where(
-            kinds={kind},
-            projects={self.engine.project},
-            agents={self.agent},
-            users=visible_users(self.user),
-            statuses={Status.ACTIVE},
-            created_to=self.before if kind == MemoryType.OUTCOME else None,
-        )
+        end = self.before if kind == MemoryType.OUTCOME else None
+        users = visible_users(self.user)
+        return self.engine.where(kind, agents={self.agent}, users=users, statuses={Status.ACTIVE}, created_to=end)
 
     def find_near(self, where: Where, limit: int) -> list[Record]:
         """Return the records nearest to the task."""
@@ -369,13 +360,7 @@ class TaskContext:
         # before the one of the task.
         pieces = len(passages(task, encoder.embedder.passage_chars))
         is_outcome = record.kind == MemoryType.OUTCOME
-        return _find_closest(self.vectors, record.vectors[:pieces] if is_outcome else record.vectors[1:2])
-
-
-def _find_closest(vectors: Iterable[Vector], others: Sequence[Vector]) -> float | None:
-    """Return the greatest cosine of any two that can be compared."""
-    cosines = [cosine(one, other) for one in vectors for other in others if len(one) == len(other)]
-    return max(cosines, default=None)
+        return find_closest(self.vectors, record.vectors[:pieces] if is_outcome else record.vectors[1:2])
 
 
 _fingerprint = lru_cache(maxsize=4096)(fingerprint)
@@ -438,7 +423,7 @@ def survey_strategy(context: TaskContext, strategy: str) -> StrategyEvidence:
     for lesson in lessons:
         if lesson.provenance.origin is Origin.USER:
             # A person's word about the strategy: as good as a few trials until there are some.
-            words, value = (strategy_of(lesson.body), lesson.body["condition"]), _STATED_VALUES[MemoryType(lesson.kind)]
+            words, value = (strategy_of(lesson.body), lesson.body["condition"]), _STATED_VALUES[lesson.kind]
             days, alike = context.count_days(lesson.updated_at), _compare_lesson(context, lesson)
             trials.append(Trial(lesson.id, *words, value, days, alike, own=True, kin=1.0, said=True))
     return StrategyEvidence(
@@ -460,10 +445,8 @@ def _find_groups(context: TaskContext, strategy: str) -> list[Record]:
     if len(exact) > _GROUPS:
         own = [record for record in context.outcomes.values() if _fingerprint(record.body["strategy"]) == key]
         own.sort(key=lambda record: -_compare_outcome(context, record))
-        names = list(dict.fromkeys(name for record in own for name in record.links))[:_GROUPS]
-        missing = [name for name in names if name not in exact]
-        exact |= {group.id: group for group in (store.get(missing) if missing else ())}
-        exact = {name: exact[name] for name in dict.fromkeys((*names, *exact)) if name in exact}
+        names = list(dict.fromkeys(name for record in own for name in record.links[:1]))[:_GROUPS]
+        exact = {group.id: group for group in (*store.get(names), *exact.values())}
     if exact:
         return follow_merges(store.get, exact.values())[:_GROUPS]
     [vector] = context.embed_strategies([strategy])
@@ -486,7 +469,7 @@ def _find_lessons(context: TaskContext, groups: Sequence[Record]) -> list[Record
     names = [lesson_id(group, kind) for group in groups for kind in _STATED_VALUES]
     lessons = [
         record
-        for record in (context.engine.store.get(names) if names else ())
+        for record in context.engine.store.get(names)
         if record.status is Status.ACTIVE and (context.before is None or record.created_at < context.before)
     ]
     return sorted(lessons, key=lambda record: -_compare_lesson(context, record))
@@ -519,7 +502,7 @@ def _measure_kin(context: TaskContext, strategy: str, record: Record) -> float:
         return 1.0
     [vector] = context.embed_strategies([strategy])
     is_comparable = vector is not None and record.embedder == context.engine.embedder_name
-    alike = (_find_closest([vector or b""], record.vectors[-1:]) if is_comparable else None) or 0.0
+    alike = (find_closest([vector or b""], record.vectors[-1:]) if is_comparable else None) or 0.0
     if alike >= _RELATED:
         is_negated, is_other_negated = (not _NEGATIONS.isdisjoint(words(one)) for one in (other, strategy))
         if is_negated != is_other_negated or are_contrary(other, strategy):

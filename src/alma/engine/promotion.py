@@ -6,11 +6,9 @@ retrieval lets through for the agents of the team. The agent that it came from s
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..errors import ScopeError, ValidationError
 from ..types.kinds import PROMOTED_FROM, MemoryType, Result
-from ..types.query import PROJECT_WIDE, Where, is_space
+from ..types.query import PROJECT_WIDE, is_space
 from ..types.record import Record, Status
 from .admit import author_of
 from .conflicts import check_conflicts
@@ -24,7 +22,7 @@ _HOW = "run `alma promote`, or use a token with the scope 'approve'"
 
 
 def promote_memory(engine: Engine, memory_id: str, to: str, team: str | None = None) -> Record:
-    """Let a team or the whole project read a memory of an agent, or take that back (`to` is "agent")."""
+    """Let a team or the whole project read a memory of an agent, or reverse that (`to` is "agent")."""
 
     def step(tx: Transaction) -> Record:
         record = read_memory(tx, memory_id)
@@ -72,8 +70,8 @@ def check_promotion(tx: Transaction, record: Record) -> str:
 
 def _count_sources(tx: Transaction, lesson: Record) -> dict[str, int]:
     """Return how many agents, users and sessions the outcomes have that confirm a lesson."""
-    place: dict[str, Any] = {"projects": {lesson.project}, "linked": set(lesson.links), "statuses": {Status.ACTIVE}}
-    outcomes = tx.scan(Where(kinds={MemoryType.OUTCOME}, **place), _MAX_OUTCOMES)
+    where = tx.engine.where(MemoryType.OUTCOME, linked=set(lesson.links), statuses={Status.ACTIVE})
+    outcomes = tx.scan(where, _MAX_OUTCOMES)
     is_success = lesson.kind == MemoryType.HEURISTIC
     confirming = [one for one in outcomes if (one.body["outcome"] == Result.SUCCESS) is is_success]
     return {name: len({getattr(one, name) for one in confirming} - {""}) for name in ("agent", "user", "session")}

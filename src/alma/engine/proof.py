@@ -16,9 +16,10 @@ from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Record, to_json
 from .context import Engine
+from .transaction import is_learned
 
 _ENDINGS = ("", "-wal", "-shm", "-journal")
-_DERIVED = ("changeset", "change", "delivery")  # What repeats the words of other records.
+_DERIVED = ("changeset", "change", "delivery", "strategy", "comparison")  # What repeats the words of other records.
 _SIZE = 12  # So many bytes has a piece: too many to be met by chance.
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _LONG_WORD = re.compile(rf"\w{{{_SIZE},}}")
@@ -50,15 +51,21 @@ class ErasureProof:
 
 def list_pieces(record: Record) -> Iterator[str]:
     """Yield pieces of all texts of a record as files hold them: in UTF-8 and as JSON, long words in lower case too."""
-    if record.kind in _DERIVED:
+    if _is_derived(record):
         return
-    values = [record.id, record.user, record.session, record.key, record.text, record.body, record.tags, record.links]
+    # The text of a record joins lines that may stand apart elsewhere.
+    texts = [record.id, record.user, record.session, record.key, *record.text.splitlines()]
+    values = [*texts, record.body, record.tags, record.links]
     for escaped in _STRING.findall(json.dumps(values, ensure_ascii=False)):
         text = json.loads(f'"{escaped}"')
         for form in {text, escaped, json.dumps(text)[1:-1], *_LONG_WORD.findall(text.casefold())}:
             data = _to_bytes(form)
             last = len(data) - _SIZE
             yield from (data[at : at + _SIZE] for at in (*range(0, last, _SIZE), last) if last >= 0)
+
+
+def _is_derived(record: Record) -> bool:
+    return record.kind in _DERIVED or is_learned(record)
 
 
 def _to_bytes(text: str) -> str:
@@ -70,28 +77,24 @@ def _blank_texts(value: Any) -> Any:
     """Return a JSON value with empty texts; names stay."""
     if isinstance(value, Mapping):
         return {name: _blank_texts(one) for name, one in value.items()}
-    return (
-        [_blank_texts(one) for one in value]
-        if isinstance(value, list | tuple)
-        else ""
-        if isinstance(value, str)
-        else value
-    )
+    if isinstance(value, list | tuple):
+        return [_blank_texts(one) for one in value]
+    return "" if isinstance(value, str) else value
 
 
 def prove_erased(engine: Engine, user: str, pieces: Collection[str]) -> ErasureProof:
-    """Look for a user's id, and for those pieces that no remaining record has, in the records and files of a store."""
+    """Look for a user's id, and for pieces that nobody else stated or recorded, in the records and files of a store."""
     id, path = _to_bytes(user), getattr(engine.store, "path", None)
     files = [file for ending in _ENDINGS if path and (file := Path(f"{path}{ending}")).exists()]
     asked = json.dumps({"files": list(map(str, files)), "pieces": list(pieces), "id": id})
     unchecked = ["exports and backups that were made before"]
     found: dict[str, dict[str, int]] = {}
     try:
-        command = [sys.executable, "-I", "-c", _FIND]
-        ran = subprocess.run(command, input=asked, capture_output=True, text=True, check=True) if files else None
-        found = dict(
-            zip((file.name for file in files), map(json.loads, ran.stdout.splitlines() if ran else ()), strict=True)
-        )
+        if files:
+            command = [sys.executable, "-I", "-c", _FIND]
+            ran = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
+            answers = map(json.loads, ran.stdout.splitlines())
+            found = dict(zip((file.name for file in files), answers, strict=True))
     except (OSError, subprocess.SubprocessError) as error:
         unchecked.append(f"the bytes of {path}: {error}")
     if not files:
@@ -101,15 +104,16 @@ def prove_erased(engine: Engine, user: str, pieces: Collection[str]) -> ErasureP
     traces, owned = {piece for one in found.values() for piece in one if piece not in known}, Counter[str]()
     for record in engine.store.scan(Where()):
         owned[record.project] += record.user == user
-        if record.kind in _DERIVED:
+        if _is_derived(record):
             # Its words excuse nothing: they may be those of the erased user.
-            record = replace(record, body=_blank_texts(record.body))
+            record = replace(record, body=_blank_texts(record.body), text="")
         values = to_json(replace(record, vectors=()))
         plain = f"{json.dumps(values, ensure_ascii=False)}{record.text}"
         texts = {plain, json.dumps(values), *_LONG_WORD.findall(plain.casefold())} if traces else ()
         for text in map(_to_bytes, texts):
             traces.difference_update(text[at : at + _SIZE] for at in range(len(text)))
-            traces -= {id} if re.search(rf"(?<!\w){re.escape(id)}(?!\w)", text) else set()
+            # Word indexes hold the words of others in lower case.
+            traces -= {id} if re.search(rf"(?<!\w){re.escape(id)}(?!\w)", f"{text}\n{text.casefold()}") else set()
     counts = {file: sum(one[piece] for piece in traces & one.keys()) for file, one in found.items()}
     left = [f"{count} records in project {project!r}" for project, count in owned.items() if count]
     left += [f"{count} places in {file}" for file, count in counts.items() if count]

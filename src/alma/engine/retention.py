@@ -19,16 +19,17 @@ from ..errors import ConfigError, ModelError, ModelUnavailableError
 from ..ports import Model
 from ..text import digest
 from ..types.kinds import MemoryType
-from ..types.query import Where
+from ..types.query import split_batches
 from ..types.record import LIVE, Record, Status
 from ..types.times import from_iso, to_iso
 from .changes import CHANGESET, REWRITTEN
 from .consolidate import open_reader, reconcile
 from .context import Engine
 from .episodes import find_turns
+from .events import DELIVERY
 from .evidence import age_days, memory_strength
 from .gists import compress_conversation, find_long_conversations
-from .transaction import T, Transaction, scan_records, split_batches, write
+from .transaction import T, Transaction, scan_records, write
 from .upkeep import Progress, ignore_progress
 
 # What was said outlives what was made of it.
@@ -82,11 +83,10 @@ class UpkeepRun:
 
     def split(self, items: Sequence[T], size: int = 256) -> Iterator[Sequence[T]]:
         """Yield the items in batches until it has to stop, and report progress after each; a dry run gets none."""
-        for number, batch in enumerate(() if self.dry_run else split_batches(items, size), 1):
+        for batch in () if self.dry_run else split_batches(items, size, self.progress):
             if self.should_stop():
                 return
             yield batch
-            self.progress(min(number * size, len(items)), len(items))
 
     def archive(self, due: Sequence[Reasoned], size: int = 256) -> list[str]:
         """Archive memories for a reason each, and return their ids. What changed since it was read stays."""
@@ -109,7 +109,7 @@ class UpkeepRun:
 
     def find_faded(self, unused_days: float, below: float, agents: set[str] | None = None) -> Iterator[Reasoned]:
         """Yield what was not used for so many days and has less strength, each with the reason to archive it."""
-        where = Where(kinds=_FADING, projects={self.engine.project}, agents=agents, statuses=LIVE)
+        where = self.engine.where(*_FADING, agents=agents, statuses=LIVE)
         for record in self.engine.store.scan(where):
             days, strength = age_days(record, self.now), self.measure_strength(record)
             if days >= unused_days and strength < below:
@@ -149,6 +149,9 @@ def prune_notes(run: UpkeepRun) -> list[str]:
     before = run.now - timedelta(days=settings.history_days)
     changesets = scan_records(engine, CHANGESET, created_to=before) if settings.history_days else []
     expired = [note.id for note in notes if note.id not in needed]
+    for batch in split_batches(expired.copy()):
+        # A delivery repeats the question of the retrieval.
+        expired += [one.id for one in scan_records(engine, DELIVERY, linked=set(batch))]
     expired += [one.id for one in changesets if REWRITTEN not in one.tags and None not in one.body["was"].values()]
     deleted = expired if run.dry_run else []
     for ids in run.split(expired):
@@ -167,16 +170,20 @@ def archive_faded(run: UpkeepRun) -> list[str]:
 
 
 def archive_over_quota(run: UpkeepRun) -> list[str]:
-    """Archive the weakest memories and conversations beyond their quotas, and what a person stated last."""
+    """Archive the weakest memories and conversations beyond their quotas.
+
+    Outcomes go first, as strategies and lessons keep their counts, and what a person stated goes last.
+    """
     settings, ids = run.engine.settings.upkeep, list[str]()
     # Conversations are archived with all their turns, so few of them in one transaction.
     for kinds, noun, most, size in (
         (_FADING, "memories", settings.max_memories, 256),
         ((MemoryType.EPISODE,), "conversations", settings.max_conversations, 8),
     ):
-        where = Where(kinds=kinds, projects={run.engine.project}, statuses={Status.ACTIVE})
+        where = run.engine.where(*kinds, statuses={Status.ACTIVE})
         active = [one for one in run.engine.store.scan(where) if one.id not in run.archived]
-        active.sort(key=lambda one: (is_persons_own(one), run.measure_strength(one), one.created_at, one.id))
+        order = {one.id: (is_persons_own(one), one.kind != MemoryType.OUTCOME) for one in active}
+        active.sort(key=lambda one: (*order[one.id], run.measure_strength(one), one.created_at, one.id))
         reason = f"over the quota of {most:,} {noun}"
         ids += run.archive([(one, reason) for one in active[: max(0, len(active) - most)]], size)
     return ids
@@ -207,16 +214,17 @@ def compress_conversations(run: UpkeepRun) -> list[str]:
 
 
 def merge_duplicates(run: UpkeepRun) -> list[str]:
-    """Merge memories that say the same and supersede outdated ones; without a model, only certain duplicates."""
+    """Merge memories that say the same, and end outdated or deleted ones; without a model, only certain duplicates."""
     try:
         model = run.open_model()
-        done = reconcile(run.engine, open_reader(model) if model else None, dry_run=run.dry_run)
+        reader = open_reader(model) if model else None
+        done = reconcile(run.engine, reader, dry_run=run.dry_run, excluded=run.archived)
     except ConfigError as error:
         run.problems.append(f"duplicates were not merged: {error}")
         return []
     if done.problem and model is not None:
         run.problems.append(f"{done.waiting} pairs were not compared: {done.problem}")
-    return [*(source for merge in done.merged for source in merge.sources), *done.superseded]
+    return [*(source for merge in done.merged for source in merge.sources), *done.superseded, *done.held_back]
 
 
 STEPS: dict[str, Callable[[UpkeepRun], list[str]]] = {

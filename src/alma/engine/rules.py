@@ -1,4 +1,4 @@
-"""Rules: what a person's corrections and notes teach, how a rule reads, and what a person does to it.
+"""Rules: what a person's corrections and notes teach, and what a person does to a rule.
 
 A rule that is taught again is the same rule, said once more: a candidate becomes active when it is said in a form that
 leaves no doubt, and what held for one session holds for the project when others need it too. What was said of one
@@ -22,88 +22,18 @@ from typing import Any, NamedTuple
 from ..errors import NotFoundError, ValidationError
 from ..reading.local import LocalReader
 from ..reading.port import Pair
-from ..text import content_words, is_common, normalise, shorten, stem, stems
+from ..text import is_common, normalise, shorten, stems
 from ..types.kinds import EVERYWHERE, KINDS, LASTING, MACHINE_TAUGHT, MemoryType, Reach, RuleSource
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from ..types.speech import is_quoted_output, quote_output
 from .admit import author_of, clean, draft_record, embed_records, key_of, reword
 from .context import Engine
 from .erase import erase_memory
 from .events import DELIVERY
+from .facts import find_rejected, find_survivors
+from .rule_lines import dress_rule
 from .search import by_meaning, by_words
 from .transaction import Transaction, of_owner, write
-
-LINE_CHARS = 400
-_NAME_CHARS = 40
-_TRIGGER_CHARS = 100
-_TRIGGER_WORDS = 14
-_LEADS = frozenset(
-    "when whenever before after if unless until while during once in inside within for on at with without under".split()
-)
-_SUBJECTS = frozenset("you i we they it he she somebody someone anybody claude".split())
-_PREDICATES = frozenset(
-    """is are was were has have does fail fails break breaks hang hangs crash crashes change changes pass passes start
-    starts end ends run runs exist exists ask asks say says need needs use uses""".split()
-)
-_ACTIVITY = re.compile(r"[a-z]*[aeiouy][a-z]*ing")
-_ANY_WORK = frozenset(map(stem, ("using", "doing", "making", "working")))
-# A phrase that ends with one of these words is cut off: "when using", "running tests without".
-_OPEN_ENDED = frozenset(
-    """a an the this that these those my your our its to of in on at by for from with without into about and or but
-    nor so as than because since when if while before after until unless using doing making having being getting is
-    are was were be not no""".split()
-)
-_SENTENCE_END = re.compile(r"[.!?;:…]\s|[!?;:…]$|\n")
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-_PAIRS = (("(", ")"), ("[", "]"), ("{", "}"), ("“", "”"))
-
-
-def format_line(body: Mapping[str, Any]) -> str:
-    """Return the rule as one line of Markdown that cannot break out of its list."""
-    # Loaded here: its patterns take a while to compile.
-    from .escape import escape
-
-    rule, why = escape(str(body["rule"])), str(body["why"])
-    if why and body.get("source") in MACHINE_TAUGHT and not is_quoted_output(why):
-        why = quote_output(why)
-    why = escape(why)
-    occasion = escape(describe_occasion(str(body["trigger"]), str(body["rule"])))
-    when = f"**{occasion}:** " if occasion else ""
-    because = f" *Why:* {why}" if why and why.lower() not in rule.lower() else ""
-    colleague = str(body.get("metadata", {}).get("shared_by", ""))
-    sharer = f" (shared by {escape(shorten(colleague, _NAME_CHARS))})" if colleague else ""
-    if len(when + rule + because + sharer) > LINE_CHARS and is_quoted_output(why):
-        # Cut in two, a quotation would not end where it should.
-        because = ""
-    return shorten(f"{when}{rule}{because}", LINE_CHARS - len(sharer)) + sharer
-
-
-def describe_occasion(trigger: str, rule: str) -> str:
-    """Return the trigger as the phrase in front of its rule ("When committing"), without a colon.
-
-    It is empty when the phrase would not read well, or when the rule already says it.
-    """
-    phrase = " ".join(trigger.split()).rstrip(" ,.:;")
-    words = [word.lower() for word in _WORD.findall(phrase)]
-    topics = stems(phrase) - _ANY_WORK
-    if (
-        not words
-        or len(phrase) > _TRIGGER_CHARS
-        or len(words) > _TRIGGER_WORDS
-        or words[-1] in _OPEN_ENDED
-        or _SENTENCE_END.search(trigger.strip().rstrip(",.:;"))
-        or any(phrase.count(quote) % 2 for quote in '`"')
-        or any(phrase.count(opening) != phrase.count(closing) for opening, closing in _PAIRS)
-        or (topics and topics <= stems(rule))
-    ):
-        return ""
-    if words[0] in _LEADS or not words[0].isascii():
-        return phrase[0].upper() + phrase[1:]
-    is_activity = phrase[0].isalpha() and _ACTIVITY.fullmatch(words[0]) is not None
-    is_clause = len(words) > 1 and (words[0] in _SUBJECTS or not _PREDICATES.isdisjoint(words[1:]))
-    return f"{'When' if is_activity or is_clause else 'For'} {phrase}"
-
 
 AGENT = "claude-code"  # Whom the rules of a coding agent belong to.
 RULE_CHARS = 600
@@ -119,13 +49,6 @@ _ASKING = re.compile(r"\A(?:please\s+|always\s+)+", re.IGNORECASE)
 _FIELDS = ("rule", "trigger", "why", "prefer", "avoid", "source")
 _BY_PERSON = ("edited", "accepted", "restored")
 _LEAST_QUOTE = 12  # A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule.
-
-
-def dress_rule(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body with the line that hosts are shown, and the words and names that make it relevant."""
-    names = [str(name).lower() for name in (*body["prefer"], *body["avoid"])]
-    rule_stems = [stem(word) for word in content_words(f"{body['trigger']} {body['rule']}") if not is_common(word)]
-    return {**body, "line": format_line(body), "cues": list(dict.fromkeys((*names, *rule_stems)))[:24]}
 
 
 def is_old_fix(record: Record) -> bool:
@@ -282,11 +205,17 @@ def learn_rules(tx: Transaction, prepared: Sequence[tuple[Teaching, Record]]) ->
 
 def _learn_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Taught:
     project = tx.engine.project
-    exact = tx.scan(replace(_describe_similar(tx.engine, draft, project), keys={draft.key}))
+    tx.watch_keys([draft.key])
+    where = replace(_describe_similar(tx.engine, draft, project), keys={draft.key})
+    exact = tx.scan(where)
+    if draft.provenance.is_persons:
+        exact += find_survivors(tx, where).values()
     joined = next((rule for rule in exact if rule.session in ("", draft.session)), None)
     if joined is not None:
         # It is known in these very words: nothing like it needs to be looked for.
         return _repeat_rule(tx, teaching, draft, joined, None)
+    if not draft.provenance.is_persons and (rejected := find_rejected(tx, {draft.key})):
+        return Taught(teaching, rejected[draft.key], "known")
     similar = find_similar_rules(tx, draft, project)
     same = [rule for rule in similar if rule.key == draft.key or same_rule(draft.body, rule.body)]
     joined = _pick_joined(teaching, draft, same)
@@ -299,10 +228,10 @@ def _learn_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Taught:
     status = Status.ACTIVE if teaching.sure else Status.CANDIDATE
     project = EVERYWHERE if teaching.reach is Reach.ALWAYS else tx.engine.project
     record = tx.put(replace(draft, project=project, status=status, links=teaching.episodes))
+    tx.claim_keys([draft.key])
     is_active = record.status is Status.ACTIVE
-    return Taught(
-        teaching, record, "made", supersede_rules(tx, record, similar, teaching.supersedes) if is_active else ()
-    )
+    ended = supersede_rules(tx, record, similar, teaching.supersedes) if is_active else ()
+    return Taught(teaching, record, "made", ended)
 
 
 def _pick_joined(teaching: Teaching, draft: Record, same: Sequence[Record]) -> Record | None:
@@ -366,8 +295,7 @@ def _repeat_rule(
     tx.add_history(fresh, verb, shorten(clean(teaching.said or teaching.rule), _CHARS["said"]), before)
     reaches_further = (rule.session, rule.project) != (fresh.session, fresh.project)
     is_ending = rule.status is not Status.ACTIVE or reaches_further or teaching.supersedes
-    is_active = fresh.status is Status.ACTIVE
-    if not is_active or not is_ending:
+    if fresh.status is not Status.ACTIVE or not is_ending:
         return Taught(teaching, fresh, verb)
     similar = find_similar_rules(tx, fresh, tx.engine.project) if similar is None else similar
     return Taught(teaching, fresh, verb, supersede_rules(tx, fresh, similar, teaching.supersedes))
@@ -421,18 +349,23 @@ def change_rule(
     `words` holds new values of `rule`, `trigger` and `why`. `session` is where a rule of reach once or session holds.
     """
     fields = {name: " ".join(str(clean(value)).split()) for name, value in (words or {}).items()}
-    for name, text in fields.items():
-        if len(text) > _CHARS[name]:
-            raise ValidationError(f"the {name} has {len(text):,} characters; shorten it to at most {_CHARS[name]:,}")
-        if name == "rule" and not text:
-            raise ValidationError("a rule cannot be empty; delete it instead")
+    check_lengths(fields)
+    if not fields.get("rule", "rule"):
+        raise ValidationError("a rule cannot be empty; delete it instead")
 
     def step(tx: Transaction) -> tuple[Record, list[Record]]:
         record = _get_rule(tx, rule_id)
         own = reach or Reach(record.body["reach"])
-        return _change_rule(tx, record, verb, fields, own, status or record.status, session)
+        return apply_rule_change(tx, record, verb, fields, own, status or record.status, session)
 
     return write(engine, step)
+
+
+def check_lengths(fields: Mapping[str, Any]) -> None:
+    """Raise ValidationError if a text of a rule is too long."""
+    for name, most in _CHARS.items():
+        if len(fields.get(name, "")) > most:
+            raise ValidationError(f"the {name} has {len(fields[name]):,} characters; shorten it to at most {most:,}")
 
 
 def restore_rule(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
@@ -446,8 +379,7 @@ def restore_rule(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
         record = _get_rule(tx, rule_id)
         body, lines = record.body, [one.body for one in reversed(tx.read_history(rule_id))]
         if record.status not in LIVE:
-            statuses = (one["before"].get("status") for one in lines)
-            before = {"status": next((one for one in statuses if one in LIVE), Status.ACTIVE)}
+            before: dict[str, Any] = {"status": tx.find_live_status(record) or Status.ACTIVE}
             if record.status is Status.SUPERSEDED and not body.get("put_away"):
                 before["reach"] = body["reach"] if body["reach"] in LASTING else Reach.PROJECT
         else:
@@ -457,7 +389,7 @@ def restore_rule(engine: Engine, rule_id: str) -> tuple[Record, list[Record]]:
         if not fields and (str(reach), status) == (body["reach"], record.status):
             raise ValidationError("this rule has no change to undo")
         session, project = before.get("session", record.session), before.get("project", "")
-        return _change_rule(tx, record, "restored", fields, reach, status, session, project)
+        return apply_rule_change(tx, record, "restored", fields, reach, status, session, project)
 
     return write(engine, step)
 
@@ -476,7 +408,7 @@ def _get_rule(tx: Transaction, rule_id: str) -> Record:
     return record
 
 
-def _change_rule(
+def apply_rule_change(
     tx: Transaction,
     record: Record,
     verb: str,
@@ -486,6 +418,7 @@ def _change_rule(
     session: str,
     project: str = "",
 ) -> tuple[Record, list[Record]]:
+    """Change a rule for a person, in a transaction; return it and the rules that it replaces from now on."""
     # Loaded here: what reads rules takes longer to load than all of alma.
     from ..reading.local_rules import find_choice
 
@@ -496,15 +429,16 @@ def _change_rule(
     body: dict[str, Any] = {**record.body, **fields, "reach": str(reach), "put_away": status not in LIVE}
     changes: dict[str, Any] = {"project": EVERYWHERE if reach is Reach.ALWAYS else own, "session": session}
     if fields:
+        body["wordings"] = {} if "rule" in fields else body.get("wordings", {})
         if "rule" in fields and "prefer" not in fields:
             prefer, avoid = find_choice(body["rule"])
             body |= {"prefer": list(prefer), "avoid": list(avoid)}
         if "why" in fields and "source" not in fields and body["source"] in MACHINE_TAUGHT:
             # The reason is no longer what a program printed.
             body["source"] = str(RuleSource.NOTE)
-        body = dress_rule(body)
         changes |= reword(tx.engine, record, body)
-        changes["provenance"] = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
+        if "rule" in fields or record.provenance.is_persons:
+            changes["provenance"] = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
     if status is Status.ACTIVE:
         tx.accepted.add(record.id)
     fresh = tx.update(record, status=status, superseded_by="", valid_to=None, **{"body": body, **changes})

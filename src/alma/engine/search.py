@@ -93,5 +93,4 @@ def find_near(engine: Engine, vector: Vector | None, query: str, where: Where, l
 
 def find_neighbours(engine: Engine, vector: Vector | None, query: str, where: Where, limit: int) -> list[Record]:
     """Return the records that `find_near` finds, for a closer look at each."""
-    ids = find_near(engine, vector, query, where, limit)
-    return engine.store.get(ids) if ids else []
+    return engine.store.get(find_near(engine, vector, query, where, limit))

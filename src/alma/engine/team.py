@@ -21,7 +21,8 @@ from .coding_sessions import weakens_safety
 from .context import Engine
 from .escape import find_suspicion
 from .observations import OBSERVATION, draft_observation
-from .rules import Teaching, contradicts, dress_rule, find_similar_rules, is_old_fix, prepare_rules, same_rule
+from .rule_lines import dress_rule
+from .rules import Teaching, contradicts, find_similar_rules, is_old_fix, prepare_rules, same_rule
 from .transaction import Transaction, write
 
 TEAM = "team"
@@ -73,7 +74,7 @@ def replace_copies(engine: Engine, team_rules: Sequence[TeamRule]) -> None:
     stated = {one.id for one in missing if one.body["metadata"]["sources"]}
 
     def step(tx: Transaction) -> None:
-        where = Where(kinds=SHARED_KINDS, projects={engine.project, EVERYWHERE}, keys={one.key for one in drafts})
+        where = engine.within(*SHARED_KINDS, keys={one.key for one in drafts})
         # A candidate here hides nothing: the team has decided on it.
         own = {one.key for one in tx.scan(where) if TEAM not in one.tags and one.status is not Status.CANDIDATE}
         own |= tx.find_tombstones(one.key for one in drafts).keys()

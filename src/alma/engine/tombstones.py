@@ -32,6 +32,7 @@ RESEMBLES = "resembles"  # Says in the metadata of a candidate why it waits.
 # Outcomes are events: the same one may happen again.
 GUARDED = frozenset((*MemoryType, "turn", "observation")) - {MemoryType.OUTCOME}
 MOST_COMPARED = 1000  # So many of the newest tombstones are compared by their sketches.
+_MOST_SKETCHES = 8  # So many other wordings does a tombstone recognise that its own sketch does not.
 _WORD_BITS, _NEAR_WORDS = 256, 0.70
 _MEANING_BITS, _NEAR_MEANING = 128, 1.00
 _LEAST_WORDS, _MOST_WORDS = 4, 20  # A shorter text is one feature; of a longer one the longest words count.
@@ -131,12 +132,12 @@ class Tombstones:
         self._sketches: defaultdict[tuple[str, ...], list[tuple[str, Sketch]]] = defaultdict(list)
         for stone in stones:
             place = (stone.body.get("kind", ""), stone.agent, stone.user, str(stone.body.get("salt")))
-            # Imported ones may hold anything.
-            with suppress(KeyError, TypeError, ValueError):
-                marks, words, meaning, embedder = stone.body["sketch"]
-                self._sketches[place].append(
-                    (stone.id, Sketch(list(marks), int(words, 16), int(meaning, 16), embedder))
-                )
+            for one in (stone.body.get("sketch"), *read_others(stone).values()):
+                # Imported ones may hold anything.
+                with suppress(TypeError, ValueError):
+                    marks, words, meaning, embedder = one
+                    sketch = Sketch(list(marks), int(words, 16), int(meaning, 16), embedder)
+                    self._sketches[place].append((stone.id, sketch))
 
     def find(self, tx: Transaction, record: Record, key: str) -> tuple[list[Record], list[Record]]:
         """Return the tombstones of the record or its key, and those of memories like it in kind, agent and user."""
@@ -164,7 +165,9 @@ def hold_back(tx: Transaction, record: Record, key: str) -> Record:
     before = tx.find(record.id) if tx.is_changed(record.id) else tx.read_stored(record.id)
     if before and (before.status, before.text, before.project) == (record.status, record.text, record.project):
         return record
-    same, like = tx.tombstones.find(tx, record, key)
+    stones = tx.tombstones.find(tx, record, key)
+    # What a revert brings back was there after older deletions, too.
+    same, like = ([one for one in some if not tx.reverts or one.created_at > tx.reverts.created_at] for some in stones)
     metadata = record.body.get("metadata", {})
     fresh = {name: value for name, value in metadata.items() if name != RESEMBLES}
     # What was said before the deletion does not take it back.
@@ -177,3 +180,25 @@ def hold_back(tx: Transaction, record: Record, key: str) -> Record:
         fresh[RESEMBLES] = "a deleted memory"
         record = replace(record, status=Status.CANDIDATE)
     return record if fresh == metadata else replace(record, body={**record.body, "metadata": fresh})
+
+
+def read_others(stone: Record) -> dict[str, Any]:
+    """Return, by the ids of memories, the sketches of other wordings that a tombstone recognises."""
+    others = stone.body.get("others")
+    # An imported one may hold anything.
+    return others if isinstance(others, dict) else {}
+
+
+def hold_back_reworded(tx: Transaction, record: Record, stones: Sequence[Record]) -> None:
+    """Let an active memory wait that says the same as a deleted one; the tombstones recognise it from now on."""
+    for stone in stones:
+        salt, others = stone.body.get("salt"), read_others(stone)
+        # Tombstones of earlier versions have no salt.
+        sketch = sketch_record(tx.engine, record, salt) if salt and len(others) < _MOST_SKETCHES else None
+        if sketch:
+            tx.update(stone, body={**stone.body, "others": {**others, record.id: sketch.to_json()}})
+    metadata = {**record.body.get("metadata", {}), RESEMBLES: "a deleted memory"}
+    body = {**record.body, "metadata": metadata}
+    # Nobody states it anew, so it is not dated anew.
+    fresh = tx.update(record, status=Status.CANDIDATE, body=body, updated_at=record.updated_at)
+    tx.add_history(fresh, "held back", "it says the same as a deleted memory", {"status": str(record.status)})

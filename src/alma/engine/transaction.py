@@ -14,19 +14,20 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
+from zlib import crc32
 
 from ..errors import BusyError, ConflictError, EmbedderMismatchError, ScopeError
-from ..text import fingerprint
-from ..types.kinds import EVERYWHERE, KINDS, MemoryType
+from ..text import digest, fingerprint
+from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
-from ..types.record import Record, Status, Trust
+from ..types.record import LIVE, Origin, Record, Status, Trust
 from .admit import author_of, clean, draft_record, embed_records, make_record, place_of, reword
-from .changes import make_changesets
+from .changes import MADE, make_changesets
 from .context import Engine
 from .events import derive_events, make_deliveries
 from .tombstones import MOST_COMPARED, Tombstones, hash_key, hold_back
@@ -34,6 +35,7 @@ from .tombstones import MOST_COMPARED, Tombstones, hash_key, hold_back
 T = TypeVar("T")
 
 _PATIENCE_SECONDS = 60.0
+_COUNTERS = 64  # More would let fewer processes run into each other, and take more space.
 EMBEDDER_MARKER = "mrk_embedder"
 SALT_MARKER = "mrk_salts"
 LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
@@ -49,7 +51,8 @@ class Transaction:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.is_erasing = False  # Then no former values are stored: they are what is erased.
-        self.reverts = ""  # The change that this one takes back.
+        self.reverts: Record | None = None  # The first changeset of the change that this one reverts.
+        self.change_id = ""  # The id of this change, once its changesets are made.
         self.accepted: set[str] = set()  # Ids of records that a person makes active, even if they were deleted.
         self.erased: list[Record] = []  # What the caller erases once this is stored.
         # Ids of new records by the words that find them: the store cannot find them yet.
@@ -172,12 +175,16 @@ class Transaction:
 
     def find_changes(self, ids: Collection[str]) -> list[Record]:
         """Return the lines of history that belong to these records or quote them, newest first."""
-        projects = {self.engine.project, EVERYWHERE}
-        return self.scan(Where(kinds={"change"}, projects=projects, linked=set(ids))) if ids else []
+        return self.scan(self.engine.within("change", linked=set(ids))) if ids else []
 
     def read_history(self, id: str) -> list[Record]:
         """Return what happened to a record, oldest first."""
         return [one for one in self.find_changes([id]) if one.body["record"] == id][::-1]
+
+    def find_live_status(self, record: Record) -> Status | None:
+        """Return the status of a record, or the last one before it in which it was in use; None if it never was."""
+        past = (line.body["before"].get("status") for line in reversed(self.read_history(record.id)))
+        return next((Status(one) for one in (record.status, *past) if one in LIVE), None)
 
     def supersede(
         self, record: Record, later: Record, why: str, moment: datetime | None = None, verb: str = "", **changes: Any
@@ -203,6 +210,21 @@ class Transaction:
             return self.update(marker, body=body)
         return self.put(make_record(self.engine, "marker", body, id=id, **fields))
 
+    # -- the same memory, added by two processes at once
+
+    def watch_keys(self, keys: Iterable[str]) -> None:
+        """Begin to look for memories with these keys: see `claim_keys`."""
+        self.get([self._name_counter(key) for key in keys])
+
+    def claim_keys(self, keys: Iterable[str]) -> None:
+        """Add memories with these keys; this meets a conflict if another process did so since `watch_keys`."""
+        for id in sorted({self._name_counter(key) for key in keys}):
+            self.set_marker(id, {})
+
+    def _name_counter(self, key: str) -> str:
+        """Return the id of the marker whose version counts the additions of such keys; many keys share one."""
+        return f"mrk_added_{digest(self.engine.project, size=8)}_{crc32(key.encode()) % _COUNTERS}"
+
     # -- deleted memories
 
     @cached_property
@@ -211,7 +233,7 @@ class Transaction:
         project, marker = self.engine.project, self.find(SALT_MARKER)
         version, tombstones = self.engine.tombstones.get(project, (0, None))
         if marker is None or self.is_changed(marker.id) or marker.version != version or tombstones is None:
-            where = Where(kinds={"tombstone"}, projects={project, EVERYWHERE}, statuses={Status.ACTIVE})
+            where = self.engine.within("tombstone", statuses={Status.ACTIVE})
             tombstones = Tombstones(self.scan(where, MOST_COMPARED), self.read_salts())
             if marker is not None and not self.is_changed(marker.id):
                 self.engine.tombstones[project] = marker.version, tombstones
@@ -228,11 +250,9 @@ class Transaction:
         by_hash = {key: key for key in keys if key}
         if not by_hash:
             return {}
-        for marker in self.get([SALT_MARKER]):
-            for salt in marker.body["value"]:
-                by_hash |= {hash_key(salt, key): key for key in set(by_hash.values())}
-        projects = {self.engine.project, EVERYWHERE}
-        where = Where(kinds={"tombstone"}, projects=projects, keys=set(by_hash), statuses={Status.ACTIVE})
+        for salt in self.read_salts():
+            by_hash |= {hash_key(salt, key): key for key in set(by_hash.values())}
+        where = self.engine.within("tombstone", keys=set(by_hash), statuses={Status.ACTIVE})
         return {by_hash[stone.key]: stone for stone in self.scan(where)}
 
     def is_buried(self, key: str) -> bool:
@@ -245,26 +265,20 @@ class Transaction:
         by_key = {one.id for one in records if key_of_deleted(one) in stones}
         return by_key | self.find_deleted(one.id for one in records)
 
-    def find_deleted(self, ids: Iterable[str]) -> set[str]:
-        """Return those ids that belong to a deleted memory."""
+    def find_deleted(self, ids: Iterable[str], *, ever: bool = False) -> set[str]:
+        """Return those ids that belong to a deleted memory; with `ever` also if somebody stated it again since."""
         names = {tombstone_id(id): id for id in ids}
-        return {names[stone.id] for stone in self.get(names) if stone.status is Status.ACTIVE}
+        return {names[stone.id] for stone in self.get(names) if ever or stone.status is Status.ACTIVE}
 
 
 def scan_records(engine: Engine, kind: str, limit: int | None = None, **conditions: Any) -> list[Record]:
     """Return the stored records of a kind, newest first; the conditions are those of `Where`."""
-    return list(engine.store.scan(Where(kinds={kind}, projects={engine.project}, **conditions), limit))
-
-
-def split_batches(items: Sequence[T], size: int = 256) -> Iterator[Sequence[T]]:
-    """Yield the items, so many at a time."""
-    return (items[start : start + size] for start in range(0, len(items), size))
+    return list(engine.store.scan(engine.where(kind, **conditions), limit))
 
 
 def of_owner(engine: Engine, record: Record, kind: str, **conditions: Any) -> Where:
     """Return the filter for records of a kind that have the agent and the user of this one."""
-    place = {"projects": {engine.project}, "agents": {record.agent}, "users": {record.user}}
-    return Where(kinds={kind}, **{**place, **conditions})
+    return replace(engine.where(kind, agents={record.agent}, users={record.user}), **conditions)
 
 
 def tombstone_id(record_id: str) -> str:
@@ -277,6 +291,11 @@ def key_of_deleted(record: Record) -> str:
     if record.kind in LESSONS and record.key in ("", record.id):
         return lesson_key(record.kind, author_of(record), record.user, record.body)
     return record.key or record.id
+
+
+def is_learned(record: Record) -> bool:
+    """Return whether a record is a lesson that outcomes taught, and that nobody stated or edited."""
+    return record.kind in LESSONS and record.provenance.origin is Origin.OUTCOME
 
 
 def lesson_key(kind: str, agent: str, user: str, body: Mapping[str, Any]) -> str:
@@ -299,13 +318,13 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
     while True:
         tx = Transaction(engine)
         result = step(tx)
-        records = list(tx._changed.values())
+        records = tx.changed
         if not records and not tx.erased:
             return result
         if not engine.may_approve:
             _refuse_promotion(tx)
         if not tx.is_erasing:
-            records = list({one.id: one for one in (*records, *make_changesets(tx, tx.reverts))}.values())
+            records = list({one.id: one for one in (*records, *make_changesets(tx))}.values())
         events = derive_events(tx, records) if engine.events.has_listeners else []
         records += make_deliveries(engine, events) if events else []
         # The first vectors decide which embedder a store speaks; later ones must agree.
@@ -323,6 +342,8 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
                 engine.notes.settle(notes)
             if events:
                 engine.events.publish(events)
+            if tx.change_id and (made := MADE.get()) is not None:
+                made.append(tx.change_id)
             return result
         except ConflictError as conflict:
             if time.monotonic() > deadline:

@@ -7,9 +7,9 @@ file twice changes nothing: records are matched by id, the newer version wins, a
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -17,17 +17,19 @@ from itertools import islice
 from typing import Any
 
 from ..errors import ValidationError, describe_parse_error
-from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType
-from ..types.query import Where
-from ..types.record import LIVE, Evidence, Origin, Record, Status, Trust, from_json, to_json
+from ..types.kinds import EVERYWHERE, KINDS, MEMORY_KINDS, READABLE_KINDS, MemoryType
+from ..types.query import Where, split_batches
+from ..types.record import COUNTS, LIVE, Evidence, Origin, Record, Status, Trust, from_json, to_json
 from ..types.times import now, to_iso
 from .admit import clean
 from .changes import CHANGESET, check_changeset, name_call, strip_changeset
 from .context import Engine
+from .episodes import list_sources
 from .erase import recount_group
 from .tombstones import Tombstones
-from .transaction import SALT_MARKER, Transaction, split_batches, write
+from .transaction import LESSONS, SALT_MARKER, Transaction, is_learned, write
 from .upkeep import MUTE, Progress, ignore_progress, reindex
+from .validate import is_deeper
 from .view import to_memory
 
 FORMAT = 1
@@ -47,7 +49,7 @@ _LONGEST_ID = 256
 _MOST = 2**53
 _LAST_SECOND = 253_402_300_799  # Of the year 9999.
 _DEEPEST = 200
-_COUNTS = [field.name for field in fields(Evidence) if field.type == "int"]
+_MAX_MERGES = 8  # So often a strategy group is followed to the one that it was merged into.
 _TRUST = (Trust.UNTRUSTED, Trust.LEARNED, Trust.TRUSTED)
 
 
@@ -67,18 +69,15 @@ class ImportTrust(StrEnum):
 def export_lines(engine: Engine, *, vectors: bool = True, progress: Progress = ignore_progress) -> Iterator[str]:
     """Yield the project of an engine and what holds in all projects, oldest first, a JSON text a line."""
     kinds = [name for name in KINDS if name not in HERE_ONLY]
-    where = Where(kinds=kinds, projects={engine.project, EVERYWHERE})
+    where = engine.within(*kinds)
     ids = [record.id for record in engine.store.scan(where)][::-1]
     moment = to_iso(engine.clock())
     yield _encode(
         {"alma": "export", "format": FORMAT, "project": engine.project, "records": len(ids), "exported_at": moment}
     )
-    done = 0
-    for batch in split_batches(ids):
+    for batch in split_batches(ids, progress=progress):
         for record in engine.store.get(batch):
             yield _encode(to_json(record if vectors else replace(record, **MUTE)))
-        done += len(batch)
-        progress(done, len(ids))
     yield _encode(END)
 
 
@@ -174,11 +173,7 @@ def parse_record(line: str, data: Any, projects: Collection[str], now: datetime)
     is_version = type(data["version"]) is int and 0 < data["version"] < _MOST
     _check(is_version, "version must be a whole number from 1")
     _check(data["created_at"] and data["updated_at"], "created_at and updated_at are required")
-    level: list[Any] = [data["body"]]
-    for _ in range(_DEEPEST):
-        inner = [one for outer in level for one in (outer.values() if isinstance(outer, dict) else outer)]
-        level = [one for one in inner if isinstance(one, dict | list)]
-    _check(not level, f"body is nested deeper than {_DEEPEST} levels")
+    _check(not is_deeper(data["body"], _DEEPEST), f"body is nested deeper than {_DEEPEST} levels")
     if "\\ud" in line.lower():
         # Half a character is valid in JSON and nowhere else.
         json.dumps(data, ensure_ascii=False).encode("utf-8")
@@ -190,7 +185,7 @@ def parse_record(line: str, data: Any, projects: Collection[str], now: datetime)
     _check(is_id, f"id must be 1 to {_LONGEST_ID} visible characters")
     names_of_projects = " and ".join(sorted(projects))
     _check(record.project in projects, f"its project is {record.project!r}, but the file contains {names_of_projects}")
-    is_counted = all(0 <= getattr(evidence, name) < _MOST for name in _COUNTS)
+    is_counted = all(0 <= getattr(evidence, name) < _MOST for name in COUNTS)
     _check(is_counted, "the counts of its evidence must be 0 or more")
     is_dated = all(0 <= at <= _LAST_SECOND and 0 <= worth <= 1 for at, worth in evidence.recent)
     _check(is_dated, "each recent result of its evidence must be a time in seconds and a value from 0 to 1")
@@ -223,10 +218,11 @@ def import_records(
     total: int,
     *,
     trust: ImportTrust = ImportTrust.OWN,
+    orphans: Collection[str] = (),
     dry_run: bool = False,
     progress: Progress = ignore_progress,
 ) -> ImportResult:
-    """Import valid records. The import can be stopped at any moment and started again.
+    """Import valid records, without `orphans`. The import can be stopped at any moment and started again.
 
     A dry run changes nothing and returns the counts of an import.
     """
@@ -235,7 +231,7 @@ def import_records(
     left = iter(records)
     regrouped: set[str] = set()
     while batch := [_fit_record(engine, record, trust) for record in islice(left, _BATCH)]:
-        step = partial(_import_batch, records=batch, trust=trust)
+        step = partial(_import_batch, records=batch, trust=trust, orphans=orphans)
         regrouped |= _find_other_groups(engine, batch) if trust is ImportTrust.OWN else set()
         with name_call("import"):
             counts += step(Transaction(engine)) if dry_run else write(engine, step)
@@ -255,6 +251,32 @@ def _find_other_groups(engine: Engine, records: Sequence[Record]) -> set[str]:
     """
     versions = {record.id: record.version for record in records if record.kind == "strategy"}
     return {one.id for one in engine.store.get(list(versions)) if one.version != versions[one.id]}
+
+
+def find_orphans(engine: Engine, records: Iterable[Record]) -> set[str]:
+    """Return the ids of strategy groups in a file, and of their lessons, that only deleted memories had formed."""
+    sources: defaultdict[str, set[str]] = defaultdict(set)
+    merged: dict[str, str] = {}
+    for record in records:
+        if record.links and record.kind in (MemoryType.OUTCOME, *LESSONS) and not is_learned(record):
+            sources[record.links[0]].add(record.id)
+        elif record.kind == "strategy" and record.superseded_by:
+            merged[record.id] = record.superseded_by
+    for group, survivor in [*merged.items()] * _MAX_MERGES:
+        sources[group] |= sources.get(survivor, set())
+    ids = sorted({id for some in sources.values() for id in some})
+    deleted = {id for batch in split_batches(ids) for id in Transaction(engine).find_deleted(batch, ever=True)}
+    groups = [group for group, some in sources.items() if some and some <= deleted]
+    orphans = {*groups} - {one.id for one in engine.store.get(groups)}
+    return orphans | {group.replace("str", KINDS[kind].prefix, 1) for group in orphans for kind in LESSONS}
+
+
+def _is_orphan(record: Record, gone: Collection[str]) -> bool:
+    """Return whether a record is nothing without memories that are gone, such as a turn or a line of history."""
+    subjects = [id in gone for id in (*record.links, *list_sources(record))]
+    if record.kind in ("entity", "relation"):
+        return bool(subjects) and all(subjects)
+    return record.kind in ("turn", "change", "comparison") and any(subjects)
 
 
 def find_claims(engine: Engine, records: Iterable[Record]) -> list[Record]:
@@ -305,7 +327,9 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
     return replace(record, provenance=source, status=waiting if is_rule else record.status)
 
 
-def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust) -> Counter[str]:
+def _import_batch(
+    tx: Transaction, records: Sequence[Record], trust: ImportTrust, orphans: Collection[str]
+) -> Counter[str]:
     """Store those records that are new or newer; return what became of all of them, as fields of `ImportResult`."""
     if trust is ImportTrust.OWN:
         # What was deleted here is left out below; an own export is taken in as it is.
@@ -313,7 +337,10 @@ def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust
     newest = {record.id: record for record in sorted(records, key=lambda one: one.version)}
     stored = {record.id: record for record in tx.get(newest, as_stored=True)}
     memories = [record for record in newest.values() if record.kind != "tombstone"]
-    deleted = tx.find_buried(memories)
+    deleted = tx.find_buried(memories) | set(orphans)
+    parts = [one for one in memories if one.kind not in MEMORY_KINDS]
+    subjects = {id for one in parts for id in (*one.links, *list_sources(one), *one.body.get("was", ()))}
+    gone = tx.find_deleted(subjects, ever=True) | set(orphans)
     alone = [record for record in memories if record.kind in _ALONE and record.key]
     projects, keys = {record.project for record in alone}, {record.key for record in alone}
     where = Where(kinds=set(_ALONE), projects=projects, keys=keys, statuses=LIVE)
@@ -324,7 +351,6 @@ def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust
     for record in newest.values():
         if record.kind == CHANGESET:
             # What the records were before: nothing that a person counts.
-            gone = tx.find_deleted(record.body["was"])
             links = tuple(id for id in record.links if id not in gone)
             if record.id not in stored and trust is ImportTrust.OWN and links:
                 tx.put(replace(record, body=strip_changeset(record.body, gone, ()), links=links), exact=True)
@@ -335,7 +361,7 @@ def _import_batch(tx: Transaction, records: Sequence[Record], trust: ImportTrust
             counts["left_out"] += 1
         elif existing is not None and (trust is not ImportTrust.OWN or record.version <= existing.version):
             counts["known"] += 1
-        elif record.id in deleted and not (existing and existing.text == record.text):
+        elif _is_orphan(record, gone) or (record.id in deleted and not (existing and existing.text == record.text)):
             counts["erased"] += 1
         elif existing is None and twin != record.id:
             counts["known"] += 1

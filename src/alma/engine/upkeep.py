@@ -13,11 +13,11 @@ from typing import Any
 
 from ..errors import ConflictError, StorageError
 from ..types.kinds import KINDS
-from ..types.query import Where
+from ..types.query import Where, split_batches
 from ..types.record import Record
 from .admit import embed_records
 from .context import Engine
-from .transaction import EMBEDDER_MARKER, find_embedder_marker, make_embedder_marker, split_batches
+from .transaction import EMBEDDER_MARKER, find_embedder_marker, make_embedder_marker
 
 _BATCH = 256
 MUTE: dict[str, Any] = {"vectors": (), "embedder": ""}
@@ -44,8 +44,7 @@ def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
     moved, name = 0, engine.embedder_name
     before: list[str] = []
     while (todo := find_stale(engine)) and todo != before:
-        done = 0
-        for ids in split_batches(todo, _BATCH):
+        for ids in split_batches(todo, _BATCH, progress):
             stale = [one for one in engine.store.get(ids) if _is_stale(engine, one)]
             fresh = embed_records(engine, [replace(one, **MUTE, version=one.version + 1) for one in stale])
             # Not through a transaction, which would refuse the vectors of another embedder.
@@ -56,8 +55,6 @@ def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:
                     # Somebody changed one of them; the next round meets it again.
                     with suppress(ConflictError):
                         engine.store.put([record])
-            done += len(ids)
-            progress(done, len(todo))
         moved += len(todo)
         before = todo
     if todo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -16,7 +16,6 @@ from ..types.record import SOURCES, Origin, Provenance, Trust, find_source
 MAX_TEXT = 100_000
 MAX_NAME = 200
 MAX_METADATA = 65_536
-MAX_TOP_K = 1_000
 _EARLIEST, _LATEST = 1000, 2999
 _LARGEST = sys.float_info.max
 _VALUE_CHARS = 60
@@ -32,7 +31,7 @@ E = TypeVar("E", bound=StrEnum)
 def text(name: str, value: object, most: int = MAX_TEXT) -> str:
     """Return a text that is not empty, not too long and has no control characters, or raise ValidationError."""
     checked = string(name, value)
-    if not checked.strip(_INVISIBLE):
+    if is_blank(checked):
         raise ValidationError(f"{name} is empty; pass some text")
     if len(checked) > most:
         raise ValidationError(
@@ -178,18 +177,16 @@ def names(label: str, value: Iterable[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name(f"{label}[{at}]", item) for at, item in enumerate(items(label, value, "names"))))
 
 
-def items(label: str, value: object, what: str = "") -> list[Any]:
+def items(label: str, value: object, what: str = "", describe: Callable[[object], str] = format_value) -> list[Any]:
     """Return the items of any iterable except text and mappings, or raise ValidationError."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ValidationError(f"{label} must be a list{what and f' of {what}'}, not {format_value(value)}")
+        raise ValidationError(f"{label} must be a list{what and f' of {what}'}, not {describe(value)}")
     return list(value)
 
 
 def many(label: str, value: object) -> list[Any]:
     """Return a list of values, or raise ValidationError."""
-    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise ValidationError(f"{label} must be a list of objects, not {describe_type(value)}")
-    return list(value)
+    return items(label, value, "objects", describe_type)
 
 
 def mapping(label: str, value: object) -> Mapping[str, Any]:
@@ -199,20 +196,29 @@ def mapping(label: str, value: object) -> Mapping[str, Any]:
     return value
 
 
-def metadata(value: Mapping[str, Any] | None) -> dict[str, Any]:
+def is_deeper(value: object, levels: int) -> bool:
+    """Return whether the values of a JSON value are nested deeper than so many levels."""
+    level = [value]
+    for _ in range(levels + 1):
+        inner = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [one for some in inner for one in some]
+    return bool(level)
+
+
+def metadata(label: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return metadata as plain JSON values, or raise ValidationError if it is not JSON or too long."""
     if value is None:
         return {}
-    mapping("metadata", value)
+    mapping(label, value)
     try:
         encoded = json.dumps(value, allow_nan=False, ensure_ascii=False)
         encoded.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         reason = "NaN and infinity are not allowed" if "JSON compliant" in str(error) else str(error)
-        raise ValidationError(f"metadata must contain only JSON values: {reason}") from None
+        raise ValidationError(f"{label} must contain only JSON values: {reason}") from None
     if len(encoded) > MAX_METADATA:
         raise ValidationError(
-            f"metadata takes {len(encoded):,} characters as JSON; at most {MAX_METADATA:,} are allowed"
+            f"{label} takes {len(encoded):,} characters as JSON; at most {MAX_METADATA:,} are allowed"
         )
     decoded: dict[str, Any] = json.loads(encoded)
     return decoded

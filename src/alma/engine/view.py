@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime
-from typing import TypedDict
+from typing import TypedDict, TypeVar, cast
 
-from ..ports import Countable
+from ..ports import Countable, Watchable
 from ..types.kinds import KINDS, MEMORY_KINDS, Memory
 from ..types.query import Where, visible_users
 from ..types.record import LIVE, Record, Status
 from ..types.slice import MemorySlice
 from .context import Engine
 from .evidence import believe
+
+T = TypeVar("T")
+_MOST_ANSWERS = 1000
 
 
 def to_memory(record: Record, now: datetime) -> Memory:
@@ -49,14 +51,11 @@ class Stats(TypedDict):
 
 def stats(engine: Engine, agent: str | None = None, user: str | None = None) -> Stats:
     """Count what is stored; with a user, what that user sees."""
-    where = Where(
-        projects={engine.project},
-        agents=None if agent is None else {agent},
-        users=None if user is None else visible_users(user),
-    )
+    agents, users = None if agent is None else {agent}, None if user is None else visible_users(user)
+    where = engine.where(*MEMORY_KINDS, "turn", "retrieval", agents=agents, users=users)
     by_type: dict[str, int] = dict.fromkeys(MEMORY_KINDS, 0)
     by_status, by_agent, others = Counter[str](), Counter[str](), Counter[str]()
-    counts = count_records(engine, replace(where, kinds={*MEMORY_KINDS, "turn", "retrieval"}))
+    counts = recall(engine, ("stats", engine.project, agent, user), lambda: count_records(engine, where))
     for (kind, name, status), number in counts.items():
         if kind not in by_type:
             others[kind] += number
@@ -76,6 +75,20 @@ def stats(engine: Engine, agent: str | None = None, user: str | None = None) -> 
         retrieval_count=others["retrieval"],
         embedder=engine.embedder_name or "none (words only)",
     )
+
+
+def recall(engine: Engine, key: Hashable, compute: Callable[[], T]) -> T:
+    """Return what was computed before for this key, unless something was written to the store since."""
+    if not isinstance(engine.store, Watchable):
+        return compute()
+    revision = engine.store.revision()
+    if key in engine.answers and engine.answers[key][0] == revision:
+        return cast(T, engine.answers[key][1])
+    answer = compute()
+    if len(engine.answers) >= _MOST_ANSWERS:
+        engine.answers.clear()
+    engine.answers[key] = revision, answer
+    return answer
 
 
 def count_records(engine: Engine, where: Where) -> Mapping[tuple[str, str, str], int]:

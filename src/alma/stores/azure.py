@@ -16,7 +16,8 @@ from typing import Any
 
 from ..errors import ConfigError, MissingExtraError, StorageError, UnavailableError, unknown
 from ..forks import hold_at_fork
-from .documents import ROWS, Condition, Document, split_batches
+from ..types.query import split_batches
+from .documents import ROWS, Condition, Document
 from .service import BoundedConditionalDocuments, BoundedStore, make_error, name_part, split_by_size
 
 try:

@@ -17,7 +17,8 @@ from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from ..errors import ConfigError, MissingExtraError, StorageError, UnavailableError
-from .documents import ROWS, Condition, Document, DocumentStore, lock_folder, split_batches
+from ..types.query import split_batches
+from .documents import ROWS, Condition, Document, DocumentStore, lock_folder
 
 os.environ["ANONYMIZED_TELEMETRY"] = "False"
 try:
@@ -125,10 +126,12 @@ class ChromaDocuments:
         options = {"n_results": limit, "where": _make_filter(conditions), "include": ["metadatas", "distances"]}
         answer: Any = self._call(collection.query, [list(vector)], **options)
         single = {name: answer[name][0] for name in ("ids", "metadatas")}
-        return [
-            (document, 1.0 - distance)
-            for document, distance in zip(_list_documents(single), answer["distances"][0], strict=True)
-        ]
+        scores = [1.0 - distance for distance in answer["distances"][0]]
+        nearest = list(zip(_list_documents(single), scores, strict=True))
+        if len(nearest) < limit:
+            # Among many equal vectors the index does not find everything. The rest is added, as far away.
+            nearest += [(one, -1.0) for one in self.find(space, conditions) if one.key not in single["ids"]]
+        return nearest
 
     def close(self) -> None:
         """Close the client and unlock the folder."""

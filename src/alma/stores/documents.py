@@ -27,14 +27,14 @@ from itertools import groupby, islice
 from math import ceil, floor
 from pathlib import Path
 from secrets import token_hex
-from typing import NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 from ..errors import BusyError, ConflictError, CorruptStoreError, StorageError
 from ..files import make_private_folder, try_lock
 from ..forks import hold_at_fork
-from ..types.query import Hit, Where
-from ..types.record import Record, Vector, cosine, from_json, to_json, unit
-from .memory import own_record, refuse_version
+from ..types.query import Hit, Where, rank_nearest, split_batches
+from ..types.record import Record, Vector, from_json, to_json, unit
+from .memory import keep_latest, own_record
 
 ROWS = 0  # The space of rows; that of passages is the dimension of their vectors.
 _BEGINNING, _END = -(2**36), 2**38  # Before and after all moments, in seconds: where a time of validity is open.
@@ -192,13 +192,18 @@ def write_passages(documents: Documents, records: Iterable[Record]) -> None:
 def remove_passages(documents: Documents, records: Iterable[Record], keep: Iterable[Record] = ()) -> None:
     """Remove the passages of these records, except those of the records to keep."""
     needed = {key for record in keep for key in name_passages(record)}
+    for space, keys in list_passages(records).items():
+        if unneeded := [key for key in keys if key not in needed]:
+            documents.remove(space, unneeded)
+
+
+def list_passages(records: Iterable[Record]) -> dict[int, list[str]]:
+    """Return the keys of the passages of these records, by space."""
     spaces = defaultdict(list)
     for record in records:
         for key, vector in name_passages(record).items():
-            if key not in needed:
-                spaces[len(vector)].append(key)
-    for space, keys in spaces.items():
-        documents.remove(space, keys)
+            spaces[len(vector)].append(key)
+    return spaces
 
 
 def compare_passages(documents: Documents, records: Iterable[Record]) -> tuple[list[str], dict[int, list[str]]]:
@@ -224,11 +229,7 @@ def describe_problems(documents: Documents, records: Iterable[Record]) -> list[s
 
 def has_passages(documents: Documents, records: Iterable[Record]) -> bool:
     """Return whether all passages of these records exist."""
-    spaces = defaultdict(set)
-    for record in records:
-        for key, vector in name_passages(record).items():
-            spaces[len(vector)].add(key)
-    return all(len(documents.read(space, list(keys))) == len(keys) for space, keys in spaces.items())
+    return all(len(documents.read(space, keys)) == len(keys) for space, keys in list_passages(records).items())
 
 
 def copy_passages(documents: Documents, records: Iterable[Record], get: Read) -> tuple[int, dict[int, list[str]]]:
@@ -268,10 +269,7 @@ def find_nearest(documents: Documents, vector: Vector, where: Where, limit: int,
             passages, is_complete = [(one, 0.0) for one in documents.find(len(vector), conditions)], True
         ids = {json.loads(passage.content) for passage, _ in passages} - seen
         seen |= ids
-        for record in get(list(ids)):
-            cosines = [cosine(vector, other) for other in record.vectors if len(other) == len(vector)]
-            if cosines and where.accepts(record):
-                scores[record.id] = max(cosines)
+        scores.update(rank_nearest(vector, filter(where.accepts, get(list(ids))), len(ids)))
         hits = nsmallest(limit, (Hit(*item) for item in scores.items()), key=lambda hit: (-hit.score, hit.id))
         if is_complete or (len(hits) == limit and passages[-1][1] < hits[-1].score - _CLEARLY):
             return hits
@@ -317,13 +315,8 @@ class DocumentStore:
         with self._open(to_write=True) as documents:
             rows = {row.key: row for row in documents.read(ROWS, _make_keys(one.id for one in fresh))}
             stored = {key: decode_record(row) for key, row in rows.items()}
-            changed: dict[str, Record] = {}
-            for record in fresh:
-                key = make_key(record.id)
-                present = changed.get(key) or stored.get(key)
-                if present is not None and record.version <= present.version:
-                    raise refuse_version(record, present.version)
-                changed[key] = record
+            latest = keep_latest(fresh, {record.id: record.version for record in stored.values()})
+            changed = {make_key(id): record for id, record in latest.items()}
             if not changed:
                 return
             write_passages(documents, changed.values())
@@ -461,14 +454,6 @@ def lock_folder(folder: Path) -> ExitStack:
     if lock is None:
         raise BusyError(f"another process uses {folder}; {DocumentStore.limits['many writers']}, or a server's url")
     return lock
-
-
-T = TypeVar("T")
-
-
-def split_batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Yield the items in batches of at most this size."""
-    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def decode_record(row: Document) -> Record:

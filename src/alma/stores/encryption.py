@@ -14,16 +14,14 @@ from binascii import Error as Base64Error
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from heapq import nsmallest
 from importlib import import_module
 from itertools import islice
 from typing import Any
 
 from ..errors import ConfigError, CorruptStoreError, MissingExtraError
 from ..ports import Store
-from ..types.query import Hit, Where
-from ..types.record import Record, Vector, cosine
+from ..types.query import Hit, Where, rank_nearest
+from ..types.record import Record, Vector
 from ..types.storage import EncryptionSettings
 from .memory import ROWS_NOTE, refuse_record
 from .wrappers import Wrapper
@@ -70,6 +68,7 @@ class EncryptedStore(Wrapper):
             raise MissingExtraError("cryptography", "encryption", "An encrypted store") from None
         self._ciphers: dict[str, Any] = {name: aead.AESGCM(key) for name, key in zip(names, keys, strict=True)}
         self._newest = names[0]
+        self._invalid_tag: type[Exception] = import_module("cryptography.exceptions").InvalidTag
 
     def put(self, records: Sequence[Record]) -> None:
         """Store new or newer records, all or none."""
@@ -91,11 +90,7 @@ class EncryptedStore(Wrapper):
         """Return the records whose vectors are nearest, best first."""
         if not where.fields:
             return self._store.nearest(vector, where, limit)
-        hits = []
-        for record in self.scan(where):
-            scores = [cosine(vector, other) for other in record.vectors if len(other) == len(vector)]
-            hits += [Hit(record.id, max(scores))] if scores else []
-        return nsmallest(limit, hits, key=lambda hit: (-hit.score, hit.id))
+        return rank_nearest(vector, self.scan(where), limit)
 
     def _count(self, where: Where) -> Mapping[tuple[str, str, str], int]:
         if where.fields:
@@ -140,11 +135,6 @@ class EncryptedStore(Wrapper):
         content = json.loads(data)
         provenance = replace(record.provenance, source=content["source"])
         return replace(record, text=content["text"], provenance=provenance, body=content["body"])
-
-    @cached_property
-    def _invalid_tag(self) -> type[Exception]:
-        error: type[Exception] = import_module("cryptography.exceptions").InvalidTag
-        return error
 
 
 def _bind_content(record: Record) -> bytes:

@@ -6,16 +6,18 @@ import copy
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from heapq import nlargest, nsmallest
+from functools import lru_cache
+from heapq import nlargest
+from typing import Any, TypeVar
 
 from ..errors import ConflictError, StorageError, ValidationError
 from ..forks import hold_at_fork
-from ..types.query import Hit, Where
-from ..types.record import Record, Vector, cosine, to_json
-from ..types.times import utc
+from ..types.query import Hit, Where, rank_nearest
+from ..types.record import NONE, Evidence, Provenance, Record, Status, Vector, to_json
+from ..types.times import from_micros, utc
 
 ROWS_NOTE = "mrk_vectors"
 """The id of the marker that names the rows whose vectors are in another database. It is never encrypted."""
@@ -36,13 +38,8 @@ class DictStore(ABC):
         """Store new or newer records, all or none."""
         fresh = [own_record(record) for record in records]
         with self._open(to_write=True) as stored:
-            changed: dict[str, Record] = {}
-            for record in fresh:
-                present = changed.get(record.id) or stored.get(record.id)
-                if present is not None and record.version <= present.version:
-                    raise refuse_version(record, present.version)
-                changed[record.id] = record
-            if changed:
+            versions = {record.id: stored[record.id].version for record in fresh if record.id in stored}
+            if changed := keep_latest(fresh, versions):
                 self._keep(changed)
 
     def get(self, ids: Sequence[str]) -> list[Record]:
@@ -67,13 +64,8 @@ class DictStore(ABC):
 
     def nearest(self, vector: Vector, where: Where, limit: int) -> list[Hit]:
         """Return the records whose vectors are nearest, best first."""
-        hits = []
         with self._open() as stored:
-            for record in stored.values():
-                scores = [cosine(vector, other) for other in record.vectors if len(other) == len(vector)]
-                if scores and where.accepts(record):
-                    hits.append(Hit(record.id, max(scores)))
-        return nsmallest(limit, hits, key=lambda hit: (-hit.score, hit.id))
+            return rank_nearest(vector, filter(where.accepts, stored.values()), limit)
 
 
 class MemoryStore(DictStore):
@@ -116,6 +108,22 @@ class MemoryStore(DictStore):
                     stored[id] = record
 
 
+T = TypeVar("T")
+
+
+def keep_latest(records: Iterable[Record], versions: Mapping[str, int]) -> dict[str, Record]:
+    """Return the last of the records by id; raise ConflictError for one that is not newer than that before it.
+
+    `versions` are the versions that are stored.
+    """
+    versions, latest = dict(versions), {}
+    for record in records:
+        if record.id in versions and record.version <= versions[record.id]:
+            raise refuse_version(record, versions[record.id])
+        versions[record.id], latest[record.id] = record.version, record
+    return latest
+
+
 def refuse_version(record: Record, version: int) -> ConflictError:
     """Return the error for a record whose version is not newer than the stored one."""
     return ConflictError(
@@ -144,6 +152,23 @@ def own_record(record: Record) -> Record:
         return replace(record, body=json.loads(text)["body"])
     except (TypeError, ValueError) as problem:
         raise refuse_record(record, problem) from problem
+
+
+@lru_cache(maxsize=4096)
+def _load_provenance(text: str) -> Provenance:
+    return Provenance.from_json(json.loads(text))
+
+
+def decode_columns(columns: dict[str, Any]) -> None:
+    """Decode the times, the status and the JSON in the columns of a record, where they are."""
+    for name in ("created_at", "updated_at", "valid_from", "valid_to"):
+        if columns[name] is not None:
+            columns[name] = from_micros(columns[name])
+    columns["status"] = Status(columns["status"])
+    columns["body"] = json.loads(columns["body"])
+    columns["provenance"] = _load_provenance(columns["provenance"])
+    evidence = columns["evidence"]
+    columns["evidence"] = NONE if evidence == "{}" else Evidence.from_json(json.loads(evidence))
 
 
 def copy_record(record: Record) -> Record:

@@ -16,7 +16,8 @@ from typing import Any
 
 from ..errors import ConfigError, MissingExtraError, StorageError, UnavailableError
 from ..forks import hold_at_fork
-from .documents import ROWS, Condition, Document, split_batches
+from ..types.query import split_batches
+from .documents import ROWS, Condition, Document
 from .service import BoundedDocuments, BoundedStore, make_error, name_part, split_by_size
 
 try:
@@ -86,7 +87,10 @@ class PineconeDocuments:
 
     def write(self, space: int, documents: Sequence[Document]) -> None:
         """Add documents, or replace those with the same keys."""
-        vectors = (_make_vector(document) for document in documents)
+        vectors: Iterator[dict[str, Any]] = (
+            {"id": one.key, "values": [*one.vector] or [1.0], "metadata": {**one.fields, "_content": one.content}}
+            for one in documents
+        )
         for batch in split_by_size(vectors, _BATCH, _BATCH_BYTES):
             self._upsert(space, batch)
 
@@ -221,10 +225,6 @@ class PineconeDocuments:
             raise UnavailableError(text) from None
         except pinecone.PineconeError as error:
             raise make_error("Pinecone", 400, str(error), self._api_key) from None
-
-
-def _make_vector(one: Document) -> dict[str, Any]:
-    return {"id": one.key, "values": [*one.vector] or [1.0], "metadata": {**one.fields, "_content": one.content}}
 
 
 def _make_document(vector: Any) -> Document:

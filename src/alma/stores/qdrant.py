@@ -19,7 +19,8 @@ from uuid import NAMESPACE_OID, uuid5
 
 from ..errors import BusyError, ConfigError, MissingExtraError, StorageError, UnavailableError
 from ..retry import BACKOFF, call_with_retries
-from .documents import NAMED, NUMBERED, ROWS, Condition, Document, DocumentStore, lock_folder, split_batches
+from ..types.query import split_batches
+from .documents import NAMED, NUMBERED, ROWS, Condition, Document, DocumentStore, lock_folder
 
 try:
     from qdrant_client import QdrantClient, models
@@ -83,15 +84,25 @@ class QdrantDocuments:
         )
         return [int(space) for space in spaces if space.isdecimal() and int(space) != ROWS]
 
-    def write(self, space: int, documents: Sequence[Document]) -> None:
-        """Add or replace documents."""
-        self._upsert(space, documents)
+    def write(self, space: int, documents: Sequence[Document], condition: models.Filter | None = None) -> None:
+        """Add or replace documents; with a condition, replace only those that meet it."""
+        name = self._find_collection(space) or self._create_collection(space)
+        for batch in split_batches(documents, _BATCH):
+            points = [
+                models.PointStruct(
+                    id=id,
+                    vector=list(one.vector) if space != ROWS else {},
+                    payload={**one.fields, "document": one.key, "content": one.content},
+                )
+                for id, one in zip(_make_ids([one.key for one in batch]), batch, strict=True)
+            ]
+            self._call(self._client.upsert, name, points, wait=True, update_filter=condition)
 
     def replace_rows(self, rows: Sequence[tuple[Document, str]]) -> list[str]:
         """Write the rows whose stored stamp is the expected one; return the keys of the others."""
         # Stamps are unique, so that one filter serves for all rows; a point that does not exist is always inserted.
         condition = Condition("stamp", tuple({"", *(expected for _, expected in rows)}))
-        self._upsert(ROWS, [row for row, _ in rows], self._make_filter([condition]))
+        self.write(ROWS, [row for row, _ in rows], self._make_filter([condition]))
         stored: dict[str, Any] = {row.key: row.fields["trail"] for row in self.read(ROWS, [one.key for one, _ in rows])}
         return [one.key for one, _ in rows if one.key in stored and one.fields["stamp"] not in stored[one.key]]
 
@@ -142,31 +153,15 @@ class QdrantDocuments:
         with self._guard:
             self._stack.close()
 
-    def _upsert(self, space: int, documents: Sequence[Document], condition: models.Filter | None = None) -> None:
-        name = self._find_collection(space) or self._create_collection(space)
-        for batch in split_batches(documents, _BATCH):
-            points = [
-                models.PointStruct(
-                    id=id,
-                    vector=list(one.vector) if space != ROWS else {},
-                    payload={**one.fields, "document": one.key, "content": one.content},
-                )
-                for id, one in zip(_make_ids([one.key for one in batch]), batch, strict=True)
-            ]
-            self._call(self._client.upsert, name, points, wait=True, update_filter=condition)
-
-    def _name_collection(self, space: int) -> str:
-        return f"{self._collection}-{space}"
-
     def _find_collection(self, space: int) -> str:
         """Return the name of the collection of a space; empty if there is none yet."""
-        name = self._name_collection(space)
+        name = f"{self._collection}-{space}"
         if name not in self._known and self._call(self._client.collection_exists, name):
             self._known.add(name)
         return name if name in self._known else ""
 
     def _create_collection(self, space: int) -> str:
-        name = self._name_collection(space)
+        name = f"{self._collection}-{space}"
         vectors: Any = {} if space == ROWS else models.VectorParams(size=space, distance=models.Distance.COSINE)
         try:
             self._call(self._client.create_collection, name, vectors_config=vectors)

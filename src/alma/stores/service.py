@@ -19,7 +19,8 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 from ..errors import BusyError, StorageError, UnavailableError
-from .documents import ROWS, Condition, Conditional, Document, Documents, DocumentStore, split_batches
+from ..types.query import split_batches
+from .documents import ROWS, Condition, Conditional, Document, Documents, DocumentStore
 
 PIECES = -1  # The space of pieces. They have no vectors.
 _ANYTHING = "*"  # Stands for the value of a field that is too long to be searched.
@@ -134,12 +135,6 @@ class BoundedDocuments:
         current = {key for row in self._inner.find(ROWS, []) for key in _name_pieces(row)}
         return [piece.key for piece in self._inner.find(PIECES, []) if piece.key not in current]
 
-    def remove_leftovers(self) -> int:
-        """Remove pieces that no row names, and return how many there were."""
-        keys = self.find_leftovers()
-        self._inner.remove(PIECES, keys)
-        return len(keys)
-
     def _shorten_fields(self, fields: Fields) -> Fields:
         """Replace the longest values until the rest fits."""
         short = dict(fields)
@@ -164,7 +159,9 @@ class BoundedStore(DocumentStore):
     def repair(self) -> int:
         """Complete or remove what a crash left behind, and return how much it was. Nobody else may write meanwhile."""
         with self._open(to_write=True):
-            return super().repair() + self._bounded.remove_leftovers()
+            count, keys = super().repair(), self._bounded.find_leftovers()
+            self._bounded.remove(PIECES, keys)
+            return count + len(keys)
 
 
 class ConditionalDocuments(Documents, Conditional, Protocol):

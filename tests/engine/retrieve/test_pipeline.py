@@ -111,6 +111,16 @@ class TestTheSlice:
         [kept] = alma.engine.store.scan(Where(kinds={"retrieval"}))
         assert (kept.id, kept.links, kept.body["shown"]) == (seen.retrieval_id, (name,), [name])
 
+    @pytest.mark.parametrize(
+        "task", ["use the password:\n{}", "password: {}\nrun the tests", "x" * 480 + " password: {}"]
+    )
+    def test_the_note_of_a_retrieval_has_no_secret(self, alma: ALMA, task: str) -> None:
+        # A secret is recognised before its line breaks go and it is cut, or only once it is on one line.
+        secret = "Tr0ub4" + "dor&3x" * 3
+        alma.retrieve(task.format(secret), "dev")
+        [kept] = alma.engine.store.scan(Where(kinds={"retrieval"}))
+        assert secret[:8] not in kept.body["task"]
+
     def test_retrievals_are_not_kept_when_not_wanted(self, open_alma: Any) -> None:
         alma = open_alma(settings=Settings(keep_retrievals=False))
         assert alma.retrieve("x", "dev").retrieval_id is None

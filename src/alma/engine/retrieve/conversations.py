@@ -426,31 +426,30 @@ def _choose_episodes(
         # Found by its words as a whole, or by its time: its beginning tells what it is about.
         excerpt += [] if excerpt else [turn_id(episode, number) for number in range(_EXCERPT_TURNS)]
     ids = [*excerpts, *(id for excerpt in excerpts.values() for id in excerpt)]
-    turns_by_id = {record.id: record for record in context.engine.store.get(ids)}
+    records = {record.id: record for record in context.engine.store.get(ids)}
     where = context.where("turn")
+    shown = {id: record for id, record in records.items() if where.accepts(record)}
     # A conversation may have begun before the time that is asked for.
     whole = replace(context.where("episode"), created_from=None, created_to=None)
     chosen = []
     for one in episodes:
-        if one.id in turns_by_id and whole.accepts(turns_by_id[one.id]):
-            excerpt_turns = [
-                turns_by_id[id] for id in excerpts[one.id] if id in turns_by_id and where.accepts(turns_by_id[id])
-            ]
-            if not excerpt_turns and (gist := turns_by_id[one.id].body.get("gist")):
+        record = records.get(one.id)
+        if record is not None and whole.accepts(record):
+            excerpt_turns = [shown[id] for id in excerpts[one.id] if id in shown]
+            if not excerpt_turns and (gist := record.body.get("gist")):
                 lines = context.engine.store.get([turn_id(one.id, number) for number in range(*gist)])
                 excerpt_turns = [line for line in lines if where.accepts(line)]
-            chosen.append((one, turns_by_id[one.id], excerpt_turns[:_EXCERPT_TURNS]))
+            chosen.append((one, record, excerpt_turns[:_EXCERPT_TURNS]))
     return chosen
 
 
 def _choose_turns(context: RetrievalContext, turns: Sequence[RankedHit]) -> list[Chosen]:
-    among = turns[: 2 * context.top_k]
-    turns_by_id = {record.id: record for record in context.engine.store.get([one.id for one in among])}
-    where = context.where("turn")
-    chosen = [one for one in among if one.id in turns_by_id and where.accepts(turns_by_id[one.id])]
+    among = {one.id: one for one in turns[: 2 * context.top_k]}
+    records = filter(context.where("turn").accepts, context.engine.store.get(list(among)))
+    chosen = [(among[record.id], record, [record]) for record in records]
     if context.mode.recency:
-        chosen.sort(key=lambda one: -(one.score + _measure_recency(context, turns_by_id[one.id].created_at)))
-    return [(one, turns_by_id[one.id], [turns_by_id[one.id]]) for one in chosen[: context.top_k]]
+        chosen.sort(key=lambda one: -(one[0].score + _measure_recency(context, one[1].created_at)))
+    return chosen[: context.top_k]
 
 
 def _prefer_recent(context: RetrievalContext, ranked: Sequence[RankedHit]) -> list[RankedHit]:

@@ -18,7 +18,7 @@ from ...reading.port import Pair
 from ...reading.questions import find_names
 from ...text import content_words, name_key, shorten, stem, stems, words
 from ...types.events import EventType
-from ...types.kinds import EVERYWHERE, Heuristic, MemoryType, Similar, last_stated
+from ...types.kinds import Heuristic, MemoryType, Similar, last_stated
 from ...types.query import Hit, Where, plain, visible_users
 from ...types.record import Record, Status, Vector, cosine
 from ...types.slice import Explanation, MemorySlice
@@ -29,7 +29,7 @@ from ..outcomes import is_of_task
 from ..past import look_back
 from ..rules import is_old_fix
 from ..search import by_meaning, by_words, find_closeness, read_snapshot
-from ..transaction import strategy_of, write
+from ..transaction import LESSONS, strategy_of, write
 from ..view import render_slice, to_memory
 from .conversations import add_conversations
 from .rank import (
@@ -63,8 +63,7 @@ _SLICE_FIELDS = {
 }
 _STANDING = (MemoryType.RULE, MemoryType.USER_PREFERENCE)
 # The kinds that belong to a sort of task.
-_TYPED = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME)
-_LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
+_TYPED = (*LESSONS, MemoryType.OUTCOME)
 _SAME_TEXT = 0.985
 _MAX_STANDING, _MAX_STANDING_RULES = 200, 24
 _MIN_POOL, _MIN_LESSONS = 24, 12
@@ -128,13 +127,7 @@ def find_rules(engine: Engine, session: str, prompt: str, limit: int) -> list[Re
 
     They are ranked as in a retrieval, and fewer of them pass: in front of a person silence is better.
     """
-    where = Where(
-        kinds={MemoryType.RULE},
-        projects={engine.project, EVERYWHERE},
-        users={""},
-        sessions={"", session},
-        statuses={Status.ACTIVE},
-    )
+    where = engine.within(MemoryType.RULE, users={""}, sessions={"", session}, statuses={Status.ACTIVE})
     [vectors] = engine.encode([(prompt[:_PROMPT_CHARS],)])
     pool = _find_pool(engine, prompt, vectors, where, _RULE_POOL)
     # To a model of English all texts in other letters look alike: there, words must agree as well.
@@ -179,7 +172,7 @@ def _choose_typed(context: RetrievalContext, pool: Sequence[Candidate], lookalik
     for kind in _SLICE_FIELDS:
         matching = [item for item in ranked[kind] if not item.explanation.standing]
         chosen[kind] = _take_diverse(matching, context.top_k)
-        if kind in FIELDS and chosen[kind]:
+        if kind in FIELDS:
             chosen[kind] = _order_lookalikes(context, chosen[kind], pool, lookalikes, context.top_k)
     chosen[MemoryType.DOMAIN_KNOWLEDGE] += _find_linked_facts(context, chosen[MemoryType.DOMAIN_KNOWLEDGE])
     preferences = _put_newest_first(ranked[MemoryType.USER_PREFERENCE])
@@ -188,8 +181,7 @@ def _choose_typed(context: RetrievalContext, pool: Sequence[Candidate], lookalik
     standing = [item for item in preferences if item.explanation.standing][:budget]
     shown_ids = {item.record.id for item in (*matching, *standing)}
     preferences = [item for item in preferences if item.record.id in shown_ids]
-    if preferences:
-        preferences = _order_lookalikes(context, preferences, pool, lookalikes, len(preferences))
+    preferences = _order_lookalikes(context, preferences, pool, lookalikes, len(preferences))
     rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing][: budget - len(standing)]
     values: dict[str, Any] = {}
     for name, items in [("preferences", preferences), *((_SLICE_FIELDS[kind], chosen[kind]) for kind in chosen)]:
@@ -307,7 +299,7 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
     ]
     matching = [candidate.record for candidate, _, is_match in passing if is_match]
     expected: Mapping[str, float] = {}
-    if any(record.kind in _LESSONS and record.evidence.recent for record in matching):
+    if any(record.kind in LESSONS and record.evidence.recent for record in matching):
         # Loaded here because a process that has no lessons to show does without it.
         from ..predict import forecast_lessons
 
@@ -484,7 +476,7 @@ def _find_aliases(context: RetrievalContext, names: Sequence[str]) -> dict[str, 
 
 
 def _list_entities(context: RetrievalContext, **conditions: Collection[str]) -> list[Record]:
-    where = Where(kinds={"entity"}, projects={context.engine.project}, statuses={Status.ACTIVE}, **conditions)  # type: ignore[arg-type]
+    where = context.engine.where("entity", statuses={Status.ACTIVE}, **conditions)
     return list(context.engine.store.scan(where, _MAX_ENTITIES))
 
 
@@ -508,7 +500,7 @@ def _add_similar(
     What the reader could not tell to be the same strategy is counted apart, and shown together.
     """
     engine, readable = context.engine, context.where("heuristic")
-    where = Where(kinds={"strategy"}, projects=readable.projects, agents=readable.agents, users=readable.users)
+    where = engine.where("strategy", agents=readable.agents, users=readable.users)
     hits = by_meaning(engine, context.vectors, where, _SIMILAR_POOL)
     groups = [group for group in engine.store.get([hit.id for hit in hits]) if len(group.vectors) >= 2]
     shown_ids = {link for item in scored for link in item.record.links}
@@ -520,11 +512,9 @@ def _add_similar(
             if own is None or group.id in shown_ids or group.user != item.record.user or not group.evidence.results:
                 continue
             alike = cosine(own.vectors[0], group.vectors[0])
-            types = own.body["task_type"], group.body["task_type"]
-            is_same_sort = (
-                types[0] == types[1] if all(types) else cosine(own.vectors[1], group.vectors[1]) >= _SIMILAR_TASK
-            )
-            if alike >= _SIMILAR_STRATEGY and is_same_sort:
+            mine, theirs = own.body["task_type"], group.body["task_type"]
+            alike_tasks = float(mine == theirs) if mine and theirs else cosine(own.vectors[1], group.vectors[1])
+            if alike >= _SIMILAR_STRATEGY and alike_tasks >= _SIMILAR_TASK:
                 results = group.evidence
                 similar.append((-alike, Similar(group.body["strategy"], results.successes, results.results)))
         best = sorted(similar, key=lambda one: one[0])[:_MAX_SIMILAR]
@@ -537,7 +527,7 @@ def _find_opposed(engine: Engine, lessons: Sequence[Record]) -> tuple[tuple[str,
 
     Lessons for different sorts of tasks are not opposed to each other.
     """
-    good, bad = ([one for one in lessons if one.kind == kind and one.evidence.results] for kind in _LESSONS)
+    good, bad = ([one for one in lessons if one.kind == kind and one.evidence.results] for kind in LESSONS)
     if not good or not bad:
         return ()
     groups = {group.id: group for group in engine.store.get([one.links[0] for one in good if one.links])}
@@ -608,7 +598,7 @@ def explain_retrieval(engine: Engine, record: Record, request: Request) -> Why:
         place = _find_place(choose_memories(context), record)
         if place is not None:
             return Why(record.id, True, place[0], place[1].reason, place[1])
-        reason = next(_list_obstacles(context, record), "")
+        reason = next(list_obstacles(context, record), "")
         place = None if reason else _find_place(choose_memories(broad), record)
     if place is not None:
         reason = f"other memories rank higher; in a broad search it is number {place[0]}"
@@ -627,17 +617,17 @@ def _find_place(memories: MemorySlice, record: Record) -> tuple[int, Explanation
     return next(((rank, one) for rank, one in places if one.memory_id == record.id), None)
 
 
-def _list_obstacles(context: RetrievalContext, record: Record) -> Iterator[str]:
+def list_obstacles(context: RetrievalContext, record: Record) -> Iterator[str]:
     """Yield what keeps a memory out, however near it is."""
     where, user = context.where(record.kind), context.request.user
     is_hidden = where.users is not None and record.user not in where.users
     if where.statuses is not None and record.status not in where.statuses:
         statuses = ", ".join(sorted(map(str, where.statuses)))
         yield f"its status is {str(record.status)!r}, and only {statuses} are retrieved"
-    if record.kind == MemoryType.USER_PREFERENCE and is_hidden:
-        yield f"it is a preference of {record.user!r}, and the task is for {user or 'no user'!r}"
-    elif is_hidden:
-        yield f"it belongs to the user {record.user!r}, and the task is for {user or 'no user'!r}"
+    if is_hidden:
+        is_preference = record.kind == MemoryType.USER_PREFERENCE
+        owner = f"is a preference of {record.user!r}" if is_preference else f"belongs to the user {record.user!r}"
+        yield f"it {owner}, and the task is for {user or 'no user'!r}"
     elif where.agents is not None and record.agent not in where.agents:
         yield f"it belongs to the agent {record.agent!r}, whose memories {context.request.agent!r} does not read"
     if where.sessions is not None and record.session not in where.sessions:

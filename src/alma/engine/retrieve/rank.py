@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from ...reading.local import load_vocabulary
 from ...text import content_words, stem, words
-from ...types.kinds import MemoryType, last_stated
+from ...types.kinds import KINDS, MemoryType, last_stated, list_wordings
 from ...types.record import Origin, Record, cosines
 from ...types.slice import Explanation, Factor
 from ..admit import explicit_key
@@ -192,11 +192,21 @@ def read_relevance(engine: Engine, query: str, pool: Sequence[Candidate]) -> lis
     near = {one.record.id: measure_nearness(one) for one in pool if can_judge(one, query)}
     odds = {one.record.id: model.known if one.is_known else model.unknown for one in pool}
     relevance = {id: odds[id].judge(nearness) for id, nearness in near.items()}
-    by_id = {one.record.id: one.text or one.record.text for one in pool}
+    texts = {one.record.id: _list_texts(one) for one in pool}
     promising = sorted(relevance, key=lambda id: (-relevance[id], id))[:MAX_READ]
-    for id, score in zip(promising, engine.read_pairs([(query, by_id[id]) for id in promising]), strict=True):
-        relevance[id] = odds[id].judge(near[id], score.relevance)
+    pairs = [(id, (query, text)) for id in promising for text in texts[id]]
+    scores: dict[str, float] = {}
+    for (id, _), score in zip(pairs, engine.read_pairs([pair for _, pair in pairs]), strict=True):
+        scores[id] = max(scores.get(id, -math.inf), score.relevance)
+    relevance |= {id: odds[id].judge(near[id], score) for id, score in scores.items()}
     return [one._replace(relevance=relevance.get(one.record.id)) for one in pool]
+
+
+def _list_texts(candidate: Candidate) -> list[str]:
+    """Return what is read of a candidate: one of its wordings may answer what the others do not."""
+    record, others = candidate.record, list_wordings(candidate.record.body)
+    own = KINDS[record.kind].text({**record.body, "wordings": {}}) if others else record.text
+    return [candidate.text or own, *others]
 
 
 def measure_nearness(candidate: Candidate) -> float:
@@ -209,7 +219,7 @@ def can_judge(candidate: Candidate, query: str) -> bool:
     """Return whether an embedder that reads pairs can judge a candidate: it hardly knows scripts other than Latin."""
     record = candidate.record
     is_readable = candidate.is_known or (_is_latin(query) and _is_latin(record.text))
-    is_short = len(candidate.text or record.text) <= _MAX_READ_CHARS
+    is_short = max(map(len, _list_texts(candidate))) <= _MAX_READ_CHARS
     return is_readable and is_short and is_stated(record) and candidate.cosine is not None
 
 
@@ -308,7 +318,7 @@ def explain_score(
 
 
 # The kinds that have look-alikes, and the field with their words.
-FIELDS = {
+FIELDS: dict[str, str] = {
     MemoryType.DOMAIN_KNOWLEDGE: "fact",
     MemoryType.USER_PREFERENCE: "preference",
     MemoryType.ANTI_PATTERN: "pattern",
@@ -440,7 +450,7 @@ def _order(record: Record) -> tuple[datetime, datetime]:
 
 def read_words(record: Record) -> str:
     """Return the main text of a record."""
-    return str(record.body[FIELDS[MemoryType(record.kind)]])
+    return str(record.body[FIELDS[record.kind]])
 
 
 def _compare_vectors(older: Record, others: Sequence[Record]) -> Sequence[float | None]:
@@ -457,9 +467,7 @@ def measure_likeness(
     engine: Engine, older: Record, newer: Record, alike: float | None, least: Likeness
 ) -> float | None:
     """Return how alike two records of one kind and user are; None unless they seem to be about the same thing."""
-    if alike is not None and alike < _FAR:
-        return None
-    if _have_different_keys(older, newer):
+    if (alike is not None and alike < _FAR) or _have_different_keys(older, newer):
         return None
     first, second = read_words(older), read_words(newer)
     if alike is None or not engine.knows(first) or not engine.knows(second):

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ...reading.questions import Question, Window, find_windows, read_question
-from ...types.kinds import EVERYWHERE, MemoryType
+from ...types.kinds import MemoryType
 from ...types.query import Where, visible_users
 from ...types.record import Record, Status, Vector
 from ..context import Engine, Settings, Weights
@@ -108,9 +108,9 @@ class RetrievalContext(NamedTuple):
         request = self.request
         past = self.past if kind in _REPLACEABLE else None
         is_rule = kind == MemoryType.RULE
-        return Where(
-            kinds={kind},
-            projects={self.engine.project, EVERYWHERE} if is_rule else {self.engine.project},
+        select = self.engine.within if is_rule else self.engine.where
+        return select(
+            kind,
             # What was said for one session holds in no other.
             sessions={""} if is_rule else None,
             # Preferences belong to a user and to no agent.

@@ -203,9 +203,8 @@ def _rank_rows(vector: Vector, rows: Sequence[PassageRow]) -> list[Hit]:
 def _is_certain(hits: list[Hit], limit: int, last: float, vector: Vector) -> bool:
     """Return whether no row beyond the last one could be among the best."""
     margin = _ROUNDING if len(vector) <= 1024 else _COARSE_ROUNDING
-    if not any(vector):
-        return len(hits) == limit  # All scores are 0, and the rows come by their ids.
-    return len(hits) == limit and hits[-1].score > 1.0 - last + margin
+    # Of a zero vector all scores are 0, and the rows come by their ids.
+    return len(hits) == limit and (not any(vector) or hits[-1].score > 1.0 - last + margin)
 
 
 # --- words

@@ -7,14 +7,13 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...errors import ALMAError, ConfigError, CorruptStoreError
-from ...types.query import Hit, Where
-from ...types.record import NONE, Evidence, Provenance, Record, Status, Vector
-from ...types.times import from_micros, to_micros
-from ..memory import refuse_record, refuse_version
+from ...types.query import Hit, Where, split_batches
+from ...types.record import NONE, Record, Vector
+from ...types.times import to_micros
+from ..memory import decode_columns, refuse_record, refuse_version
 from . import schema, search
 from .database import Connection, PostgresDatabase, escape_text, restore_text
 from .schema import NAMES, TIMES, prepare_schema
@@ -24,7 +23,6 @@ _log = logging.getLogger("alma.stores.postgres")
 
 _PAGE = 256
 _BATCH = 500  # So many records are sent with one statement.
-_MOST_CACHED = 4096
 _FIRST_ANALYSIS = 1000
 
 _TYPES = {
@@ -146,8 +144,8 @@ class PostgresStore:
             for rows in rounds:
                 # Always in the order of ids, so that two writers do not wait for each other.
                 ordered = [rows[name] for name in sorted(rows)]
-                for start in range(0, len(ordered), _BATCH):
-                    _write_rows(connection, self._db.tenant, ordered[start : start + _BATCH])
+                for batch in split_batches(ordered, _BATCH):
+                    _write_rows(connection, self._db.tenant, batch)
             self._announce(connection)
 
         if rounds:
@@ -191,8 +189,7 @@ class PostgresStore:
         ids = [name for (name,) in self._db.fetch(query, (*clause.params, limit))]
 
         def read_pages() -> Iterator[Record]:
-            for start in range(0, len(ids), _PAGE):
-                page = ids[start : start + _PAGE]
+            for page in split_batches(ids, _PAGE):
                 by_id = {record.id: record for record in map(_decode_row, self._fetch(page)) if where.accepts(record)}
                 # It may have been deleted or changed since the scan began.
                 yield from (by_id[name] for name in map(restore_text, page) if name in by_id)
@@ -235,8 +232,8 @@ class PostgresStore:
         problems = self._db.read(lambda connection: schema.find_problems(connection, self._db.tenant))
         query = "SELECT id FROM record WHERE tenant = %s"
         names = [name for (name,) in self._db.fetch(query, (self._db.tenant,))]
-        for start in range(0, len(names), _PAGE):
-            for row in self._fetch(names[start : start + _PAGE]):
+        for page in split_batches(names, _PAGE):
+            for row in self._fetch(page):
                 try:
                     _decode_row(row)
                 except CorruptStoreError as error:
@@ -262,7 +259,7 @@ class PostgresStore:
         """Close the store."""
         self._db.close()
 
-    def _fetch(self, names: list[str]) -> list[tuple[Any, ...]]:
+    def _fetch(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
         select = f"{_SELECT}t.tenant = %s AND t.id = ANY(%s::text[])"
         return self._db.fetch(select, (self._db.tenant, names), binary=True)
 
@@ -323,7 +320,7 @@ def _encode_array(names: Sequence[str]) -> str:
     return "{" + ",".join([f'"{name}"' for name in quoted]) + "}"
 
 
-def _write_rows(connection: Connection, tenant: str, rows: list[EncodedRecord]) -> None:
+def _write_rows(connection: Connection, tenant: str, rows: Sequence[EncodedRecord]) -> None:
     columns = map(list, zip(*(row.values for row in rows), strict=True))
     stored = {name for (name,) in connection.execute(_UPSERT, (tenant, *columns))}
     for row in rows:
@@ -347,11 +344,6 @@ def _write_rows(connection: Connection, tenant: str, rows: list[EncodedRecord]) 
 # --- reading
 
 
-@lru_cache(maxsize=_MOST_CACHED)
-def _load_provenance(text: str) -> Provenance:
-    return Provenance.from_json(json.loads(text))
-
-
 def _decode_row(row: tuple[Any, ...]) -> Record:
     *values, vectors = row
     fields = dict(zip(_TYPES, values, strict=True))
@@ -359,15 +351,9 @@ def _decode_row(row: tuple[Any, ...]) -> Record:
     try:
         for name in ("id", *NAMES, "superseded_by", "text"):
             fields[name] = restore_text(fields[name])
-        for name in (*TIMES, "updated_at"):
-            fields[name] = None if fields[name] is None else from_micros(fields[name])
         for name in ("links", "tags"):
             fields[name] = tuple(map(restore_text, fields[name]))
-        fields["status"] = Status(fields["status"])
-        fields["body"] = json.loads(fields["body"])
-        fields["provenance"] = _load_provenance(fields["provenance"])
-        text = fields["evidence"]
-        fields["evidence"] = NONE if text == "{}" else Evidence.from_json(json.loads(text))
+        decode_columns(fields)
         if count != len(vectors or ()):
             raise ValueError("vectors are missing")
         return Record(**fields, vectors=tuple(map(decode_vector, vectors or ())))

@@ -16,7 +16,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -447,10 +447,13 @@ MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create_tables]
 
 def read_version(db: sqlite3.Connection, path: Path) -> int:
     """Return the version of the file, 0 for a new one; raise if it is not ours or newer than this version."""
-    (application,), (version,) = (
-        db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
-    )
-    if application == 0 and version == 0 and not db.execute("SELECT 1 FROM sqlite_master").fetchone():
+    # Read together: another process may be creating the tables.
+    with nullcontext() if db.in_transaction else _transaction(db, "BEGIN"):
+        (application,), (version,) = (
+            db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
+        )
+        is_empty = not db.execute("SELECT 1 FROM sqlite_master").fetchone()
+    if application == 0 and version == 0 and is_empty:
         return 0
     if application != APPLICATION_ID:
         raise CorruptStoreError(f"{path} is not an alma database; choose another path for the store")

@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import lru_cache
 from heapq import nlargest
 from itertools import product
 from operator import attrgetter
@@ -19,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import BusyError, CorruptStoreError, ReadOnlyError
 from ...types.kinds import KINDS
-from ...types.query import Hit, Where
-from ...types.record import NONE, Evidence, Provenance, Record, Status, Vector
-from ...types.times import from_micros, to_micros
-from ..memory import refuse_record, refuse_version
+from ...types.query import Hit, Where, split_batches
+from ...types.record import NONE, Record, Vector
+from ...types.times import to_micros
+from ..memory import decode_columns, keep_latest, refuse_record
 from . import database, search, vectors
 from .database import Database, Progress
 
@@ -40,13 +39,11 @@ CONTENT = (
     *("version", "updated_at", "valid_from", "valid_to", "superseded_by"),
     *("v_hash", "evidence", "provenance", "text", "body"),
 )
-_TIMES = ("created_at", "updated_at", "valid_from", "valid_to")
-# The column of a side table, and the field of a record that it holds.
 _DAMAGED = "a record is damaged; run `alma doctor`, or restore a backup"
+# The column of a side table, and the field of a record that it holds.
 _SIDES = {"link": ("target", "links"), "tag": ("name", "tags")}
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_STATUSES = {str(status): status for status in Status}
 
 
 class StoredRow(NamedTuple):
@@ -138,8 +135,7 @@ class SQLiteStore:
             numbers = _find_newest(db, where, limit)
 
         def read_pages() -> Iterator[Record]:
-            for start in range(0, len(numbers), _PAGE):
-                page = numbers[start : start + _PAGE]
+            for page in split_batches(numbers, _PAGE):
                 with self._db.read() as db:
                     records = _read_rows(db, page)
                 # It may have been deleted or changed since the scan began.
@@ -267,14 +263,8 @@ def _find_stored(db: sqlite3.Connection, ids: Collection[str]) -> list[StoredRow
 def _plan_changes(db: sqlite3.Connection, rows: list[Row]) -> list[RowChange]:
     """Return the rows to write; raise ConflictError for a version that is not newer."""
     stored = {one.id: one for one in _find_stored(db, [row.record.id for row in rows])}
-    versions = {id: one.version for id, one in stored.items()}
-    latest: dict[str, Row] = {}
-    for row in rows:
-        record = row.record
-        if record.id in versions and record.version <= versions[record.id]:
-            raise refuse_version(record, versions[record.id])
-        versions[record.id] = record.version
-        latest[record.id] = row
+    keep_latest((row.record for row in rows), {id: one.version for id, one in stored.items()})
+    latest = {row.record.id: row for row in rows}
     get_scope, columns = attrgetter(*SCOPE), ", ".join(SCOPE)
     scopes = dict.fromkeys((get_scope(row.record) for row in latest.values()), 0)
     db.executemany(f"INSERT OR IGNORE INTO scope ({columns}) VALUES (?, ?, ?, ?, ?)", scopes)
@@ -386,11 +376,6 @@ def _to_row(record: Record) -> Row:
     return Row(record, v_hash, place, content)
 
 
-@lru_cache(maxsize=256)
-def _load_provenance(text: str) -> Provenance:
-    return Provenance.from_json(json.loads(text))
-
-
 _FIELDS = (*SCOPE, "id", *PLACE, *(name for name in CONTENT if name != "v_hash"))
 _QUALIFIED = ", ".join(f"s.{name}" if name in SCOPE else f"r.{name}" for name in _FIELDS)
 _SELECT = (
@@ -422,12 +407,5 @@ def _read_side(db: sqlite3.Connection, table: str, wanted_json: str) -> dict[int
 
 def _to_record(row: list[Any], links: tuple[str, ...], tags: tuple[str, ...], codes: tuple[Vector, ...]) -> Record:
     fields = dict(zip(_FIELDS, row, strict=True))
-    for name in _TIMES:
-        if fields[name] is not None:
-            fields[name] = from_micros(fields[name])
-    fields["status"] = _STATUSES[fields["status"]]
-    fields["body"] = json.loads(fields["body"])
-    fields["provenance"] = _load_provenance(fields["provenance"])
-    text = fields["evidence"]
-    fields["evidence"] = NONE if text == "{}" else Evidence.from_json(json.loads(text))
+    decode_columns(fields)
     return Record(**fields, links=links, tags=tags, vectors=codes)
