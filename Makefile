@@ -11,13 +11,14 @@ READY_DOCS = $(VENV)/.ready-docs
 # Tests wait about as much as they compute, so run two per processor.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
-.PHONY: help setup demo docs test test-fast check bench bench-promises bench-simulation bench-year bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
+.PHONY: help setup demo docs test test-hosts test-fast check bench bench-promises bench-simulation bench-year bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
 	bench-locomo bench-learning gate scoreboard house format test-all clean
 
 help:
 	@echo "make demo       install alma and watch it learn, on a scratch database"
 	@echo "make test       run all tests"
 	@echo "make test-fast  run the tests that need no server, host or generated history"
+	@echo "make test-hosts install all supported coding agents and run the tests in them"
 	@echo "make check      check formatting, lint and types"
 	@echo "make format     format the code and apply lint fixes"
 	@echo "make docs       build the documentation site"
@@ -77,10 +78,14 @@ docs: $(READY_DOCS)
 	@echo "Built build/site; open build/site/index.html"
 
 test: setup
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not alone"
+	$(BIN)/python -m pytest -m alone
+
+test-hosts: setup
+	ALMA_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts
 
 test-fast: setup
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" --ignore tests/http/test_document.py
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not alone" --ignore tests/http/test_document.py
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -15,7 +15,6 @@ from typing import Any
 
 from alma import ALMA
 from alma.engine.consolidate import reconcile
-from alma.errors import NotFoundError
 from alma.reading.port import UNSURE, Comparer, Pair, Relation, Verdict
 from alma.text import normalise
 from alma.types.kinds import AntiPattern, FeedbackSignal, Heuristic, Memory
@@ -28,7 +27,8 @@ EVERYTHING = 1_000_000
 _TEXT_FIELDS = ("fact", "preference", "rule", "pattern", "strategy")
 _DAYS_OF_WEEK = 7
 
-Table = dict[tuple[str, str], Relation]
+Table = dict[tuple[str, str, bool], Relation]
+"""How pairs of texts relate; the second time, with their details named."""
 Truth = tuple[str, str]
 """The id of a meaning or strategy, and the owner of the memory."""
 
@@ -39,18 +39,18 @@ class TableComparer:
     def __init__(self, table: Table) -> None:
         self._table = table
         self.known = 0
-        self.unknown: set[tuple[str, str]] = set()
+        self.unknown: dict[tuple[str, str, bool], Pair] = {}
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         """Return one relation for each pair. All but `replaces` hold in both directions."""
         relations = []
         for pair in pairs:
-            relation = self._table.get((pair.first, pair.second))
-            turned = self._table.get((pair.second, pair.first))
+            key = (pair.first, pair.second, any(pair[3:]))
+            relation, turned = self._table.get(key), self._table.get((pair.second, pair.first, key[2]))
             if relation is None and turned is not None and turned.verdict is not Verdict.REPLACES:
                 relation = turned
             if relation is None:
-                self.unknown.add((pair.first, pair.second))
+                self.unknown[key] = pair
             self.known += relation is not None
             relations.append(relation or UNSURE)
         return relations
@@ -266,14 +266,12 @@ class YearReplay:
         """Delete every memory in use that says this, as a person would who looks it up."""
         for event in events:
             truth = (event.truth, f"{event.agent}/{event.user}")
-            for id in [id for id, known in self.ledger.stated.items() if known == truth]:
-                try:
-                    if self.alma.get(id).status in ("active", "candidate"):
-                        self.alma.delete(id)
-                        self.ledger.deleted.add(id)
-                except NotFoundError:
-                    # Deleting a memory deletes what was merged into it.
-                    self.ledger.deleted.add(id)
+            ids = [id for id, known in self.ledger.stated.items() if known == truth]
+            for record in self.alma.engine.store.get(ids):
+                # Deleting a memory deletes what was merged into it.
+                if record.status in ("active", "candidate") and self.alma.engine.store.get([record.id]):
+                    self.alma.delete(record.id)
+            self.ledger.deleted |= {*ids} - {one.id for one in self.alma.engine.store.get(ids)}
             self.ledger.deleted_meanings[truth] = self.ledger.texts.pop(truth, set())
 
     # -- the state of the memory
@@ -312,7 +310,7 @@ class YearReplay:
             else:
                 stated.append((truth, owner_of(one)))
         arrived = [truth for truth, texts in self.ledger.texts.items() for _ in texts]
-        groups = {"stated": stated, "equal texts merged": arrived, "strategies": lessons}
+        groups = {"all": stated + lessons, "stated": stated, "equal texts merged": arrived, "strategies": lessons}
         return {
             f"{name}, {part}": share_of_twins([one for one in truths if self.find_part(one[0]) == part])
             for name, truths in groups.items()

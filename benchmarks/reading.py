@@ -4,8 +4,9 @@
     python -m benchmarks.reading score --data FOLDER --answers answers.jsonl
     python -m benchmarks.reading local --data FOLDER
 
-FOLDER holds any of corrections.jsonl, turns.jsonl, tool_failures.jsonl, conflicts.jsonl, families.jsonl and
-memories.jsonl. `score` also scores the local reader on the same rows; `local` scores only the local reader.
+FOLDER holds any of corrections.jsonl, turns.jsonl, tool_failures.jsonl, conflicts.jsonl, families.jsonl,
+details.jsonl, memories.jsonl and gists.jsonl. `score` also scores the local reader on the same rows; `local` scores
+only the local reader.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from importlib.util import find_spec
 from itertools import combinations
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from alma.engine.gists import is_supported
 from alma.errors import ModelUnavailableError
 from alma.models.registry import Recorded
 from alma.reading.local import LocalReader
 from alma.reading.local_rules import is_worth_reading
+from alma.reading.losses import find_losses
 from alma.reading.model import ModelReader
 from alma.reading.port import Pair, PairKind, Repair, Role, RuleProposal, SpokenTurn, Verdict
 
@@ -226,6 +229,26 @@ def score_families(reader: ModelReader | None, rows: Sequence[Row]) -> Iterator[
         yield f"  {name}: same F1 {f1} on {len(pairs)} pairs; merged wrongly: {wrong or 'none'}"
 
 
+def compare_details(reader: Any, rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """Return (answer, label) for each pair of texts whose details seem to compete."""
+    labels: dict[Pair, str] = {}
+    for row in rows:
+        first, second = row["first"], row["second"]
+        details = [tuple(find_losses(*two, is_read=True)) for two in ((second, first), (first, second))]
+        about = PairKind.ACTION if row["kind"] == "strategy" else PairKind.FACT
+        labels |= {Pair(first, second, about, *details): row["label"]} if any(details) else {}
+    pairs = sorted(labels)
+    return [(str(verdict), labels[pair]) for pair, verdict in zip(pairs, compare_all(reader, pairs), strict=True)]
+
+
+def score_details(reader: ModelReader | None, rows: Sequence[Row]) -> Iterator[str]:
+    answers = compare_details(reader, rows) if reader else []
+    wrong = dict(Counter(label for answer, label in answers if answer == "same" != label))
+    f1 = describe([(label == "same", answer == "same") for answer, label in answers], _f1) if answers else "–"
+    always = always_yes([(label == "same", True) for _, label in answers]) if answers else 0.0
+    yield f"  model: same F1 {f1} on {len(answers)} pairs (always: {always:.3f}); merged wrongly: {wrong or 'none'}"
+
+
 def find_memories(reader: Any, rows: Sequence[Row]) -> list[tuple[bool, bool]]:
     """Return (expected, answered) for each row and for each wrong proposal. An answer needs topic, words and key."""
     answers: list[tuple[bool, bool]] = []
@@ -258,13 +281,59 @@ def score_memories(reader: ModelReader | None, rows: Sequence[Row]) -> Iterator[
         yield f"                R {describe(answers, _recall)}"
 
 
+class GistAnswers(NamedTuple):
+    """Which lines of the gists the turns support, and which questions the gists and a baseline answer."""
+
+    supported: list[bool]
+    answered: list[bool]
+    baseline: list[bool]
+    chars: float
+
+
+def answer_from_gists(reader: ModelReader, rows: Sequence[Row]) -> GistAnswers:
+    """Ask each conversation's questions of the supported lines of its gist.
+
+    The baseline has the longest turns of the conversation, as many as have no more characters than the gist.
+    """
+    result, sizes = GistAnswers([], [], [], 0.0), []
+    for row in rows:
+        texts = [turn["text"] for turn in row["turns"]]
+        try:
+            [gist] = reader.write_gists([[SpokenTurn(Role.USER, one["text"], one["speaker"]) for one in row["turns"]]])
+        except ModelUnavailableError as error:
+            _MISSING.append(str(error))
+            continue
+        support = [is_supported(line, texts) for line in gist]
+        kept = " ".join(line.text for line, is_right in zip(gist, support, strict=True) if is_right)
+        longest, size = "", len(kept)
+        for text in sorted(texts, key=len, reverse=True):
+            longest += f" {text}" if len(longest) + len(text) < size else ""
+        result.supported.extend(support)
+        for source, answers in ((kept, result.answered), (longest, result.baseline)):
+            answers += [any(one.casefold() in source.casefold() for one in it["answers"]) for it in row["keep"]]
+        sizes.append(size / sum(map(len, texts)))
+    return result._replace(chars=sum(sizes) / max(1, len(sizes)))
+
+
+def score_gists(reader: ModelReader | None, rows: Sequence[Row]) -> Iterator[str]:
+    found = answer_from_gists(reader, rows) if reader else GistAnswers([], [], [], 0.0)
+    if not found.answered:
+        yield "  no gists without a model"
+        return
+    answered, baseline = (describe([(True, one) for one in part], _recall) for part in (found.answered, found.baseline))
+    yield f"  model: answered {answered} of {len(found.answered)} questions (longest turns, equal length: {baseline})"
+    yield f"         {sum(found.supported)} of {len(found.supported)} lines are supported; length {found.chars:.2f}"
+
+
 SCORES: dict[str, Callable[[ModelReader, Sequence[Row]], Iterator[str]]] = {
     "corrections.jsonl": score_rules,
     "turns.jsonl": score_rules,
     "tool_failures.jsonl": score_repairs,
     "conflicts.jsonl": score_conflicts,
     "families.jsonl": score_families,
+    "details.jsonl": score_details,
     "memories.jsonl": score_memories,
+    "gists.jsonl": score_gists,
 }
 
 
@@ -274,7 +343,9 @@ LOCAL_SCORES: dict[str, Callable[[Sequence[Row]], Iterator[str]]] = {
     "tool_failures.jsonl": lambda rows: score_repairs(LocalReader(), rows),
     "conflicts.jsonl": lambda rows: score_conflicts(None, rows),
     "families.jsonl": lambda rows: score_families(None, rows),
+    "details.jsonl": lambda rows: score_details(None, rows),
     "memories.jsonl": lambda rows: score_memories(None, rows),
+    "gists.jsonl": lambda rows: score_gists(None, rows),
 }
 
 

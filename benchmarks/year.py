@@ -3,6 +3,7 @@
     python -m benchmarks.year --without --plot              compare a year with and without upkeep, and plot both
     python -m benchmarks.year --dump prompts.jsonl          write the prompts about look-alike memories for a model
     python -m benchmarks.year --answers answers.jsonl       compare look-alikes with a model's recorded answers
+    python -m benchmarks.year --answers … --dump …          also write the prompts about pairs that have no answer yet
 
 The events and their ground truth come from `benchmarks._year_world`; its texts were written by hand, and a random half
 of them is held out. The upkeep runs once a week. Every acknowledged write is counted here, not by the memory.
@@ -20,20 +21,21 @@ import json
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from alma.engine.conflicts import read_pair
 from alma.engine.consolidate import list_unresolved, split_pairs
-from alma.engine.prompt import count_tokens
 from alma.errors import ALMAError, ModelUnavailableError
 from alma.models.registry import Recorded
 from alma.reading.model import ModelReader
-from alma.reading.port import Relation, Verdict
-from alma.text import normalise
+from alma.reading.port import Pair, Relation, Verdict
+from alma.text import count_tokens, normalise
 from alma.types.kinds import AntiPattern, Heuristic, Memory
+from alma.types.query import split_batches
 
 from . import _report
 from ._plot import line_chart, stack_charts
@@ -45,7 +47,7 @@ EVENTS = 200_000
 DUMP_EVENTS = 1_200
 """The distinct statements do not depend on the number of events, so a short year asks about the same pairs."""
 FIGURE = Path(__file__).parent.parent / "docs" / "explanation" / "figures" / "year.svg"
-_EXAMPLES = 5
+_EXAMPLES, _PAIRS_PER_PROMPT = 5, 40
 
 
 # -- the end of the year
@@ -125,8 +127,11 @@ def measure_returns(replay: YearReplay, memories: Mapping[str, Memory]) -> Figur
     """
     active: dict[Truth, set[str]] = defaultdict(set)
     live: set[Truth] = set()
+    held: list[Truth] = []
     for one in memories.values():
         truth = (replay.find_truth(one), owner_of(one))
+        if one.status == "candidate" and "resembles" in getattr(one, "metadata", {}):
+            held.append(truth)
         if one.status == "active":
             active[truth].add(normalise(read_text(one)))
         if one.status in ("active", "candidate"):
@@ -141,6 +146,8 @@ def measure_returns(replay: YearReplay, memories: Mapping[str, Memory]) -> Figur
         "meanings deleted by a person": len(deleted),
         "deleted, back in the same words": sum(bool(active[truth] & texts) for truth, texts in deleted.items()),
         "deleted, back in other words": sum(bool(active[truth] - texts) for truth, texts in deleted.items()),
+        "held back, and deleted": sum(truth in deleted for truth in held),
+        "held back, but never deleted": sum(truth not in deleted for truth in held),
         "updates": len(updated),
         "updates whose old value is still in use": sum(bool(active[truth]) for truth in outdated),
     }
@@ -194,6 +201,7 @@ def run_year(
     *,
     has_upkeep: bool = True,
     table: Table | None = None,
+    dump: Path | None = None,
     tick: Callable[[int], None] = lambda done: None,
 ) -> Figures:
     """Replay a year into a fresh SQLite memory and measure it."""
@@ -205,11 +213,13 @@ def run_year(
             figures = measure_year(replay)
     notes = [f"in {number} weeks: {problem}" for problem, number in replay.problems.most_common(_EXAMPLES)]
     if comparer is not None:
-        same = sum(replay.find_meaning(first) == replay.find_meaning(second) for first, second in comparer.unknown)
+        same = sum(replay.find_meaning(first) == replay.find_meaning(second) for first, second, _ in comparer.unknown)
         notes.append(
             f"{comparer.known:,} pairs were compared by recorded answers; {len(comparer.unknown):,} have no answer, "
             f"of which {same:,} say the same"
         )
+        if dump is not None:
+            write_prompts(comparer.unknown.values(), ModelReader(Recorded(None, dump)))
     return {
         "name": "with upkeep" if has_upkeep else "without upkeep",
         "notes": notes,
@@ -234,8 +244,16 @@ def ask_about_pairs(texts: YearTexts, reader: ModelReader) -> Table:
                 pairs = [read_pair(pair) for pair in batch]
                 with suppress(ModelUnavailableError):
                     relations = reader.compare(pairs)
-                    table |= {(pair.first, pair.second): one for pair, one in zip(pairs, relations, strict=True)}
+                    table |= {(*pair[:2], False): one for pair, one in zip(pairs, relations, strict=True)}
     return table
+
+
+def write_prompts(pairs: Iterable[Pair], reader: ModelReader) -> None:
+    """Write the prompts about pairs, those about details after the others, as many pairs in one as are asked about."""
+    for _, group in groupby(sorted(pairs, key=lambda pair: (any(pair[3:]), pair)), key=lambda pair: any(pair[3:])):
+        for batch in split_batches(list(group), _PAIRS_PER_PROMPT):
+            with suppress(ModelUnavailableError):
+                reader.compare(batch)
 
 
 def join_answers(prompts: Path, answers: Path) -> Table:
@@ -247,7 +265,7 @@ def join_answers(prompts: Path, answers: Path) -> Table:
         for pair in json.loads(row["text"])["pairs"]:
             if one := answered.get(pair["n"]):
                 relation = Relation(Verdict(one["relation"]), one["probability"])
-                table[pair["old"], pair["new"]] = relation
+                table[pair["old"], pair["new"], "only_old" in pair] = relation
     return table
 
 
@@ -313,7 +331,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = read_options(argv)
     try:
         texts = load_year(options.data)
-        if options.dump:
+        if options.dump and not options.answers:
             ask_about_pairs(texts, ModelReader(Recorded(None, options.dump)))
             print(f"the prompts were written to {options.dump}")
             return 0
@@ -325,7 +343,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         runs = []
         for has_upkeep in (True, False) if options.without else (True,):
             with _report.progress("a year", options.events, options.json) as tick:
-                runs.append(run_year(texts, options.events, has_upkeep=has_upkeep, table=table, tick=tick))
+                run = run_year(texts, options.events, has_upkeep=has_upkeep, table=table, dump=options.dump, tick=tick)
+                runs.append(run)
     except ALMAError as error:
         print(f"year: {error}", file=sys.stderr)
         return 2
@@ -350,7 +369,13 @@ def read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--events", type=int, default=EVENTS, metavar="N")
     parser.add_argument("--data", type=Path, default=DATA, metavar="FILE", help="other texts of the same format")
     parser.add_argument("--without", action="store_true", help="also run the year without upkeep")
-    parser.add_argument("--dump", type=Path, metavar="FILE", help="write the prompts about look-alikes, and end")
+    parser.add_argument(
+        "--dump",
+        type=Path,
+        metavar="FILE",
+        help="write the prompts about look-alikes, and end; "
+        "with --answers, those about pairs that have no answer, after the run",
+    )
     parser.add_argument("--answers", type=Path, metavar="FILE", help="a model's recorded answers to these prompts")
     parser.add_argument("--prompts", type=Path, metavar="FILE", help="the dumped prompts, if they have changed since")
     parser.add_argument("--plot", type=Path, nargs="?", const=FIGURE, metavar="FILE", help=f"(default: {FIGURE.name})")

@@ -59,6 +59,7 @@ SLOW = """
     hooks/test_attendance.py hooks/test_identity.py hooks/test_network.py hooks/test_reading.py hooks/test_run.py
     hooks/test_program_output.py hooks/test_sessions.py hooks/test_wake.py hooks/test_worker.py
     hooks/test_worker_service.py
+    hosts
     http/test_client.py http/test_tokens.py
     http/test_connections.py http/test_document.py http/test_load.py http/test_serving.py http/test_slow_requests.py
     ingestion/test_bad_input.py ingestion/test_ingest.py ingestion/test_memory.py

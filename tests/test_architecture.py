@@ -34,6 +34,7 @@ FEATURES = {
     "graph",
     "harness",
     "ingestion",
+    "inspection",
     "progress",
     "rulefiles",
     "session",
@@ -99,11 +100,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "memory",
         "app",
     },
+    "inspection": {*DECLARING, "schema", "engine", "ports", "types", "errors", "memory"},
     "rulefiles": {"opening", "reading", "engine", "ports", "types", "errors", "memory", "app"},
     # How a feature comes by a memory that it was not given.
     "opening": {"engine", "ports", "types", "errors", "memory", "app"},
     # Files that people write, and sockets that others may reach: shared by the doors.
     "jsonc": {"errors"},
+    "toml": {"errors"},
     "listening": {"errors"},
     "connections": {"listening", "errors"},
     # What can be done with a memory, how it is described to others and written as JSON.
@@ -136,15 +139,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
-    "hooks": {"ignore", "app", "coding", "config", "memory", "engine", "models", "ports", "types", "errors"},
+    "hooks": {"ignore", "opening", "app", "coding", "config", "memory", "engine", "models", "ports", "types", "errors"},
     "mcp": {
-        *("jsonc", "files", "listening", "connections", "files", "trust_register"),
+        *("jsonc", "toml", "files", "listening", "connections", "trust_register"),
         *("operations", "schema", "projects", "app", "config", "memory", "types", "errors"),
         "upkeep",
     },
     "http": {
         *("listening", "connections", "files", "trust_register", "app", "config", "memory", "types", "errors"),
-        *("operations", "schema", "words", "remote", "projects", "tracing", "events"),
+        *("operations", "schema", "words", "remote", "projects", "tracing", "events", "inspection"),
     },
     "tracing": {"memory", "errors"},
     # Events of a memory, and their deliveries.
@@ -163,13 +166,13 @@ for _feature in FEATURES:
 # Inside the engine, too: a module imports those of its own step and of earlier ones.
 ENGINE_STEPS = (
     {"evidence", "redact", "validate", "context", "escape"},
-    {"admit", "changes", "events", "tombstones", "transaction", "view"},
-    {"search", "past"},
+    {"admit", "changes", "events", "rule_lines", "tombstones", "transaction", "view"},
+    {"search", "past", "pages"},
     {"episodes", "facts", "outcomes"},
     {"erase", "proof", "rules", "predict", "retrieve"},
     {"conflicts", "edit", "gists", "observations", "coding_sessions", "prompt"},
     {"upkeep", "consolidate", "promotion", "transfer", "team"},
-    {"history", "retention"},
+    {"history", "retention", "explanations"},
 )
 # Only these may look inside a memory: faces go through its operations.
 MAY_REACH_ENGINE = FEATURES | {"engine", "memory", "models", "hooks", "app"}
@@ -338,6 +341,11 @@ def test_the_plugin_uses_hooks_and_what_is_below_them() -> None:
         "app",
         "doctor",
         "jsonc",
+        "toml",
+        # What git tracks, and which stores were created here.
+        "trust_register",
+        # Only to open the dashboard.
+        "http",
     } | BASE
     for file in sorted((SOURCE.parent / "claude_smart").glob("*.py")):
         for name, _ in imports(file, SOURCE.parent):

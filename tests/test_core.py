@@ -416,11 +416,11 @@ class TestSingleMemories:
         assert found.occurrence_count == 3
 
     def test_nothing_of_a_deleted_fact_is_left(self, alma: ALMA) -> None:
-        made = alma.add_domain_knowledge("dev", "staff", "Alice earns 77123")
+        made = alma.add_domain_knowledge("dev", "staff", "Alice earns 77123 q-francs")
         alma.update(made.id, fact="Alice works here")
         alma.delete(made.id)
         kept = list(alma.engine.store.scan(Where()))
-        assert "77123" not in repr(kept)
+        assert "q-francs" not in repr(kept)
         assert "Alice" not in repr(kept)
 
     def test_deleting_erases(self, alma: ALMA) -> None:
@@ -516,8 +516,8 @@ class TestUpkeep:
 
 class TestAsyncFace:
     def test_every_public_method_is_there_with_the_same_arguments(self) -> None:
-        for name, method in inspect.getmembers(ALMA, inspect.isfunction):
-            if not name.startswith("_"):
+        for name, method in inspect.getmembers(ALMA, callable):
+            if not name.startswith("_") and not inspect.ismethod(method):
                 face = getattr(AsyncALMA, name)
                 # A decorator is no call to wait for.
                 assert inspect.iscoroutinefunction(face) is (name != "learns"), name

@@ -126,7 +126,7 @@ def test_two_memories_that_wait_for_a_decision_are_a_conflict() -> None:
     assert [(one.type, one.record) for one in events] == [("superseded", facts[0])]
 
 
-def test_what_is_taken_back_is_an_event_of_its_own(alma: ALMA) -> None:
+def test_what_is_undone_is_an_event_of_its_own(alma: ALMA) -> None:
     fact = alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
     events = listen(alma)
     alma.update(fact.id, fact="Staging is db2")
@@ -398,6 +398,54 @@ def test_a_deleted_outcome_takes_its_words_out_of_what_waits_about_its_lesson(al
     assert {one.body["event"]["type"] for one in outbox} == {"deleted"}
     assert {first.id, lesson} <= {one.body["event"]["record"] for one in outbox}
     assert WORD not in str(outbox)
+
+
+def ask_about(alma: ALMA, user: str | None = None) -> str:
+    """Retrieve with a word in the question, and return the id of the memory that it shows."""
+    fact = alma.add_domain_knowledge("dev", "music", "The piano is in the cellar", user_id=user)
+    shown = alma.retrieve(f"Is the piano of {WORD} in the cellar?", "dev", user)
+    assert [one.id for one in shown] == [fact.id]
+    assert WORD in str(read_outbox(alma))
+    return fact.id
+
+
+def test_the_question_leaves_the_outbox_with_a_memory_that_it_showed(alma: ALMA) -> None:
+    with_webhook(alma)
+    alma.delete(ask_about(alma))
+    assert WORD not in str(read_outbox(alma))
+
+
+def test_the_question_leaves_the_outbox_with_its_user(alma: ALMA) -> None:
+    with_webhook(alma)
+    ask_about(alma, "ana")
+    alma.erase_user("ana")
+    assert WORD not in str(read_outbox(alma))
+
+
+def test_the_question_leaves_the_outbox_with_the_note_of_its_retrieval(alma: ALMA, clock: Clock) -> None:
+    with_webhook(alma)
+    ask_about(alma)
+    clock.pass_days(31)
+    alma.upkeep()
+    assert WORD not in str(read_outbox(alma))
+
+
+def test_a_question_that_waits_to_be_written_is_not_written_after_its_user_was_erased(
+    alma: ALMA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_webhook(alma)
+    store = type(alma.engine.store)
+
+    def refuse(*arguments: Any) -> None:
+        raise BusyError("another process is writing")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "put", refuse)
+        alma.retrieve(f"Where is {WORD}?", "dev", "ana")
+    assert alma.engine.notes.waiting
+    alma.erase_user("ana")
+    alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
+    assert WORD not in str(list(alma.engine.store.scan(Where())))
 
 
 def test_a_delivery_is_neither_exported_nor_imported(alma: ALMA) -> None:

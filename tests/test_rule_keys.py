@@ -19,13 +19,13 @@ def test_the_same_key_adds_and_counts_once(alma: ALMA) -> None:
 
 def test_a_key_belongs_to_one_rule_of_one_project(alma: ALMA) -> None:
     alma.add_rule("dev", RULE, idempotency_key="k1")
-    with pytest.raises(ValidationError, match="already used for another rule"):
+    with pytest.raises(ValidationError, match="already used with other arguments"):
         alma.add_rule("dev", "never use yarn", idempotency_key="k1")
 
 
 def test_a_deleted_rule_is_not_added_again(alma: ALMA) -> None:
     alma.delete(alma.add_rule("dev", RULE, idempotency_key="k1").id)
-    with pytest.raises(NotFoundError, match="was deleted; pass another key"):
+    with pytest.raises(NotFoundError, match="deleted since; it is not stored again"):
         alma.add_rule("dev", RULE, idempotency_key="k1")
     assert alma.add_rule("dev", RULE, idempotency_key="k2").rule == RULE
 

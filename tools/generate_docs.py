@@ -28,6 +28,7 @@ from alma.types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
+    "docs/how-to/coding-agents.md",
     "docs/reference/claude-smart.md",
     "docs/reference/cli.md",
     "docs/reference/config.md",
@@ -63,6 +64,26 @@ def smart_settings() -> str:
 
     rows = [f"| `{name}` | `{default}` |" for name, default in DEFAULTS.items()]
     return "\n".join(["| setting | default |", "|---|---|", *rows]) + "\n"
+
+
+def hosts() -> str:
+    """Return every coding agent, what is written for it, and when it is shown rules."""
+    from alma.hooks.hosts import NOT_RUN, can_show
+    from claude_smart.adapters import build_files
+    from claude_smart.targets import TARGETS
+
+    moments = {"SessionStart": "start of a session", "UserPromptSubmit": "prompts", "PreToolUse": "tool calls"}
+    rows = ["| agent | `--host` | files | rules are shown at | tested in the agent |", "|---|---|---|---|---|"]
+    for name, target in TARGETS.items():
+        files = [f"`~/{path}`" for path in build_files(name, "", "")]
+        shown = [text for event, text in moments.items() if can_show(name, event)]
+        if name == "claude":
+            files = ["`~/.claude/settings.json`"]
+        elif name == "aider":
+            files, shown = ["`.aider.conf.yml`", "`.aider.claude-smart.md`"], ["start of a session"]
+        tested = "no, written from its documentation" if name in NOT_RUN else "yes"
+        rows.append(f"| {target.title} | `{name}` | {', '.join(files)} | {', '.join(shown)} | {tested} |")
+    return "\n".join(rows) + "\n"
 
 
 def _subparsers(parser: argparse.ArgumentParser, before: str = "") -> list[tuple[str, argparse.ArgumentParser]]:
@@ -149,8 +170,8 @@ def tree() -> str:
 def methods() -> str:
     """Return every public method of `ALMA` with its signature and description."""
     out = []
-    for name, member in inspect.getmembers(ALMA):
-        if name.startswith("_") or not (inspect.isfunction(member) or inspect.ismethod(member)):
+    for name, member in inspect.getmembers(ALMA, callable):
+        if name.startswith("_"):
             continue
         out.append(f"### {name}\n\n```text\n{name}{_signature(member)}\n```\n\n{_explain(member)}".strip())
     return "\n\n".join(out) + "\n"
@@ -271,6 +292,7 @@ def stores() -> str:
 
 
 PARTS: dict[str, Callable[[], str]] = {
+    "hosts": hosts,
     "commands": commands,
     "smart_commands": smart_commands,
     "smart_settings": smart_settings,

@@ -33,62 +33,22 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 
 # Importing alma costs nothing until a name is used: short-lived processes pay for what they need.
-_HOMES = {
-    "ALMA": "alma.memory",
-    "AsyncALMA": "alma.aio",
-    "ALMAError": "alma.errors",
-    "Agent": "alma.harness",
-    "Context": "alma.harness",
-    "Harness": "alma.harness",
-    "MemorySchema": "alma.harness",
-    "Setting": "alma.harness",
-    "create_harness": "alma.harness",
-    "AntiPattern": "alma.types",
-    "DomainKnowledge": "alma.types",
-    "Episode": "alma.types",
-    "FeedbackSignal": "alma.types",
-    "Heuristic": "alma.types",
-    "Memory": "alma.types",
-    "MemorySlice": "alma.types",
-    "MemoryType": "alma.types",
-    "Outcome": "alma.types",
-    "Rule": "alma.types",
-    "Turn": "alma.types",
-    "UserPreference": "alma.types",
-}
+_HARNESS = ("Agent", "Context", "Harness", "MemorySchema", "Setting", "create_harness")
+_HOMES = {"ALMA": "memory", "ALMAError": "errors", "AsyncALMA": "aio", **dict.fromkeys(_HARNESS, "harness")}
 
 __all__ = [
-    "ALMA",
-    "ALMAError",
-    "Agent",
-    "AntiPattern",
-    "AsyncALMA",
-    "Context",
-    "DomainKnowledge",
-    "Episode",
-    "FeedbackSignal",
-    "Harness",
-    "Heuristic",
-    "Memory",
-    "MemorySchema",
-    "MemorySlice",
-    "MemoryType",
-    "Outcome",
-    "Rule",
-    "Setting",
-    "Turn",
-    "UserPreference",
-    "__version__",
-    "create_harness",
-]
+    "ALMA", "ALMAError", "Agent", "AntiPattern", "AsyncALMA", "Context", "DomainKnowledge", "Episode",
+    "FeedbackSignal", "Harness", "Heuristic", "Memory", "MemorySchema", "MemorySlice", "MemoryType", "Outcome",
+    "Rule", "Setting", "Turn", "UserPreference", "__version__", "create_harness",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'alma' has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(f"alma.{_HOMES.get(name, 'types')}"), name)
     globals()[name] = value
     return value
 

@@ -7,8 +7,10 @@ from typing import Any, Literal, overload
 from . import words
 from .engine import upkeep
 from .engine.consolidate import MAX_PAIRS, Consolidation
-from .engine.edit import FeedbackReport
+from .engine.edit import FeedbackReport, Reviewed
+from .engine.explanations import TaskExplanation
 from .engine.history import Difference, RevertedChange, TurningPoint
+from .engine.pages import MemoryPage, Order
 from .engine.retention import Forgotten as Forgotten
 from .engine.retention import UpkeepReport
 from .engine.retrieve.pipeline import Why
@@ -29,7 +31,6 @@ from .types.kinds import (
 )
 from .types.record import Status
 from .types.slice import MemorySlice
-from .words import Author, Health
 
 class AsyncALMA:
     alma: ALMA
@@ -191,15 +192,27 @@ class AsyncALMA:
         status: words.StatusName | Status | None = None,
         tags: Iterable[str] | None = None,
         source: words.Source = "user",
+        expected_version: words.Version = None,
         **field_values: Any,
     ) -> Memory: ...
+    async def review(
+        self,
+        action: Literal["approve", "reject", "archive", "restore", "apply_here", "apply_everywhere", "make_rule"],
+        ids: Iterable[str] | None = None,
+        selection: Mapping[str, Any] | None = None,
+        expected_count: int | None = None,
+        expected_versions: words.Versions = None,
+    ) -> Reviewed: ...
+    async def merge(
+        self, ids: Iterable[str], into: str, text: str = "", expected_versions: words.Versions = None
+    ) -> Reviewed: ...
     async def promote(
         self, memory_id: words.MemoryId, to: Literal["agent", "team", "project"], team: str | None = None
     ) -> Memory: ...
     async def delete(self, memory_id: words.MemoryId) -> None: ...
     async def erase_user(self, user_id: str, progress: upkeep.Progress = upkeep.ignore_progress) -> dict[str, int]: ...
     async def history(self, memory_id: str) -> list[dict[str, Any]]: ...
-    async def blame(self, text: str) -> list[Author]: ...
+    async def blame(self, text: str) -> list[words.Author]: ...
     async def diff(self, since: datetime | str, until: words.Moment = None) -> list[Difference]: ...
     async def undo(self, memory_id: str | None = None, dry_run: words.DryRun = False) -> RevertedChange: ...
     async def revert(self, change: str, dry_run: words.DryRun = False) -> RevertedChange: ...
@@ -217,11 +230,32 @@ class AsyncALMA:
         query: str,
         memory_type: words.TypeOf = None,
         agent: words.AnyAgent = None,
-        user_id: str | None = None,
+        user_id: words.Viewer = None,
         status: words.StatusOf = "active",
         limit: int = 10,
         fields: words.Fields = None,
     ) -> Matches: ...
+    async def browse(
+        self,
+        types: words.Types = None,
+        statuses: words.Statuses = None,
+        words: str = "",
+        order: Order | None = None,
+        agent: words.AnyAgent = None,
+        user_id: words.OnlyUser = None,
+        trust: Iterable[Literal["trusted", "learned", "untrusted"]] | None = None,
+        fields: words.Fields = None,
+        limit: int = 25,
+        cursor: str | None = None,
+    ) -> MemoryPage: ...
+    async def explain_task(
+        self,
+        task: words.Task,
+        agent: words.Agent,
+        user_id: words.User = None,
+        as_of: words.Moment = None,
+        max_tokens: words.MaxTokens = 2000,
+    ) -> TaskExplanation: ...
     async def explain(
         self, memory_id: words.MemoryId, task: words.Task, agent: words.Agent, user_id: words.User = None
     ) -> Why: ...
@@ -251,7 +285,7 @@ class AsyncALMA:
     async def consolidate(self, dry_run: bool = False, limit: int = MAX_PAIRS) -> Consolidation: ...
     reconcile = consolidate
 
-    async def conflicts(self) -> Conflicts: ...
+    async def conflicts(self, limit: int = 1000) -> Conflicts: ...
     async def resolve_conflict(
         self,
         conflict_id: str,
@@ -259,11 +293,11 @@ class AsyncALMA:
         older_scope: str = "",
         newer_scope: str = "",
     ) -> Memories: ...
-    async def get_stats(self, agent: words.AnyAgent = None, user_id: str | None = None) -> Stats: ...
+    async def get_stats(self, agent: words.AnyAgent = None, user_id: words.Viewer = None) -> Stats: ...
     async def playbook(
         self, agent: words.AnyAgent = None, max_tokens: int = 4000, user_id: words.User = None
     ) -> str: ...
-    async def health(self) -> Health: ...
+    async def health(self) -> words.Health: ...
     async def reindex(self, progress: upkeep.Progress = upkeep.ignore_progress) -> int: ...
     async def vacuum(self) -> None: ...
     async def upkeep(

@@ -16,7 +16,6 @@ from .engine.context import Engine, EventHub
 from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA
-from .models.budget import Usage, usage
 from .ports import Clock, Limited, Model, Store
 from .stores.encryption import EncryptedStore, read_keys
 from .stores.wrappers import CachedStore, ReadOnlyStore, RetryingStore
@@ -104,11 +103,6 @@ def _open_model(settings: ModelSettings, engine: Engine) -> Model | None:
     from .models.registry import open_model  # Loaded on first use.
 
     return open_model(settings, engine, os.environ)
-
-
-def model_usage(alma: ALMA, config: Config, *, days: int = 30) -> Usage:
-    """Return the model calls recorded in this store, and what is left of today's budget."""
-    return usage(alma.engine, config.model, days=days)
 
 
 def open_default(project_id: str | None = None) -> ALMA:

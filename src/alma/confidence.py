@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from . import words
 from .engine import validate
 from .engine.evidence import FAILS, WORKS
-from .engine.predict import TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
+from .engine.predict import SIMILAR, TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
 from .engine.transaction import scan_records
 from .errors import ValidationError
 from .memory import ALMA
@@ -28,7 +28,6 @@ _SURELY_WORKS, _SURE = 0.75, 0.5
 _SURELY_FAILS, _UNSURE = 0.25, 0.5
 _SOURCES = 8
 _TELLING = 0.01
-_SIMILAR = 0.55  # Tasks at least this similar count as similar.
 _THE_SAME = 0.9
 _PROVEN = 3
 _CITED = 5
@@ -220,10 +219,10 @@ class _Look:
         # The most similar tasks first.
         tried = [one for one in self.survey.trials if not one.said]
         tried.sort(key=lambda one: (-one.alike, one.days, one.id))
-        self.own = [one for one in tried if one.own and one.alike >= _SIMILAR]
-        self.elsewhere = [one for one in tried if one.own and one.alike < _SIMILAR]
-        self.others = [one for one in tried if not one.own and one.alike >= _SIMILAR]
-        self.said = [one for one in self.survey.trials if one.said and one.alike >= _SIMILAR]
+        self.own = [one for one in tried if one.own and one.alike >= SIMILAR]
+        self.elsewhere = [one for one in tried if one.own and one.alike < SIMILAR]
+        self.others = [one for one in tried if not one.own and one.alike >= SIMILAR]
+        self.said = [one for one in self.survey.trials if one.said and one.alike >= SIMILAR]
         self.latest = sorted(self.own, key=lambda one: (one.days, one.id))
 
     def make_signal(self, heuristic: Heuristic | None = None) -> ConfidenceSignal:

@@ -54,8 +54,7 @@ class Config:
     storage_dir: Path = Path(".alma")
     db_name: str = "alma.db"
     storage_options: Mapping[str, object] = field(default_factory=dict)
-    vectors: str = ""
-    """A vector database for the vectors of the records; empty: they are in the store."""
+    vectors: str = ""  # A vector database for the vectors of the records; empty: they are in the store.
     vector_options: Mapping[str, object] = field(default_factory=dict)
     read_only: bool = False
     cache: CacheSettings | None = None
@@ -68,8 +67,7 @@ class Config:
     webhooks: tuple[WebhookSettings, ...] = ()
     agents: tuple[MemoryScope, ...] = ()
     teams: tuple[Team, ...] = ()
-    default_agent: str | None = None
-    """The default of --agent on the command line."""
+    default_agent: str | None = None  # The default of --agent on the command line.
     settings: Settings = field(default_factory=Settings)
 
     @property
@@ -269,6 +267,12 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         )
     if not isinstance(webhooks := top.get("webhooks") or [], list):
         raise ConfigError("webhooks must be a list, each item with `url` and `secret_env`")
+    receivers = tuple(
+        WebhookSettings(**_read_section(f"webhooks[{number}]", item, WebhookSettings.__slots__))
+        for number, item in enumerate(webhooks)
+    )
+    if len({one.id for one in receivers}) < len(receivers):
+        raise ConfigError("two webhooks have the same url; join them, with the events of both")
     return _build(
         Config,
         "",
@@ -280,10 +284,7 @@ def _build_config(top: Mapping[str, Any], file: Path) -> Config:
         encryption=_build_encryption(top.get("encryption"), base),
         **{name: _build_options(name, top.get(name), base) for name in _OPTIONS},
         model=_build_model(top.get("model"), base),
-        webhooks=tuple(
-            WebhookSettings(**_read_section(f"webhooks[{number}]", item, WebhookSettings.__slots__))
-            for number, item in enumerate(webhooks)
-        ),
+        webhooks=receivers,
         agents=tuple(agents.values()),
         teams=_build_teams(top.get("teams")),
         settings=Settings(weights=weights, upkeep=upkeep, **retrieval, **learning),

@@ -132,13 +132,10 @@ def limit_connections(seconds: float, total: int) -> type[H11Protocol]:
 
 
 class _LimitedProtocol(H11Protocol):
-    seconds: float
-    """From the connection, or from the first byte of a further request, to the end of its headers."""
+    seconds: float  # From the connection, or from the first byte of a further request, to the end of its headers.
     total: int
-    open: Counter[str]
-    """How many connections each address has now."""
-    _phase = ""
-    """The part of a request that is awaited: headers, body, or nothing."""
+    open: Counter[str]  # How many connections each address has now.
+    _phase = ""  # The part of a request that is awaited: headers, body, or nothing.
     _timer: asyncio.TimerHandle | None = None
     _address = ""
 

@@ -28,7 +28,7 @@ from . import words
 from .engine import validate
 from .engine.context import Engine
 from .engine.escape import escape
-from .engine.prompt import count_tokens, quote_data
+from .engine.prompt import quote_data
 from .engine.retrieve.pipeline import retrieve
 from .engine.transaction import scan_records
 from .errors import ValidationError
@@ -36,7 +36,7 @@ from .memory import ALMA, build_request
 from .operations import About, Effect, Group
 from .session import describe_reason, describe_rule, rank_memories
 from .session.handoff import find_latest
-from .text import shorten
+from .text import count_tokens, shorten
 from .types.kinds import MemoryType
 from .types.query import visible_users
 from .types.record import QUOTED, Record, Status

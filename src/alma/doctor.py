@@ -57,8 +57,7 @@ class Check:
     """The result of one check."""
 
     name: str
-    state: str
-    """ok, warning or failed."""
+    state: str  # ok, warning or failed.
     detail: str
     fix: str = ""
 
@@ -280,16 +279,14 @@ def _check_round_trip(config: Config) -> Iterator[Finding]:
     """Learn three outcomes on a temporary store, and check that the heuristic is in the prompt."""
     task, strategy = "Restart the web server", "Drain the connections first"
     with tempfile.TemporaryDirectory(prefix="alma-doctor-") as folder:
-        plain = replace(config, project_id="doctor", storage_dir=Path(folder), read_only=False, vectors="")
-        options = {name: value for name, value in plain.storage_options.items() if name != "read_only"}
-        # Nothing is written to a database of others: there, the rest of alma is checked on a store in memory.
-        is_local = plain.storage in stores.IN_A_FILE
-        plain = replace(
-            plain, storage=plain.storage if is_local else "memory", storage_options=options if is_local else {}
-        )
+        options = {name: value for name, value in config.storage_options.items() if name != "read_only"}
+        plain = replace(config, storage_dir=Path(folder), storage_options=options, read_only=False, vectors="")
+        if plain.storage not in stores.IN_A_FILE:
+            # Nothing is written to a database of others: there, the rest of alma is checked on a store in memory.
+            plain = replace(plain, storage="memory", storage_options={})
         store = open_store(plain)
         embedder = embedders.create(plain.embedding_provider, dim=plain.embedding_dim, options=plain.embedding)
-        with ALMA(store, embedder, project_id=plain.project_id) as alma:
+        with ALMA(store, embedder, project_id="doctor") as alma:
             outcome = {"agent": "doctor", "task": task, "outcome": "success", "strategy_used": strategy}
             alma.learn_many([outcome] * 3)
             memories = alma.retrieve(task, "doctor")

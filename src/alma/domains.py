@@ -144,9 +144,7 @@ class DomainSchema:
 
     def allows(self, category: str) -> bool:
         """Return whether memories of this category may be learned; case and surrounding spaces are ignored."""
-        if plain(category) in map(plain, self.excluded_categories):
-            return False
-        return not self.learning_categories or plain(category) in map(plain, self.learning_categories)
+        return MemoryScope(self.name, self.learning_categories, self.excluded_categories).is_allowed(category)
 
     def entity_type(self, name: str) -> EntityType:
         """Return the entity type with this name; raise ValidationError if there is none."""
@@ -160,7 +158,7 @@ class DomainSchema:
 
         Raises ValidationError for a type or attribute that is not in the schema.
         """
-        kind, checked = self.entity_type(type_), validate.metadata(attributes)
+        kind, checked = self.entity_type(type_), validate.metadata("attributes", attributes)
         for name, value in checked.items():
             if name not in kind.attributes:
                 raise ValidationError(unknown(f"attribute of {kind.name!r}", name, kind.attributes))
@@ -220,7 +218,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "relationship_types": partial(_read_rows, RelationshipType),
     "learning_categories": _read_names,
     "excluded_categories": _read_names,
-    "metadata": lambda _, value: validate.metadata(value),
+    "metadata": validate.metadata,
 }
 
 
@@ -577,8 +575,7 @@ class Domain:
     description: str
     preset: bool  # Whether it comes with alma and was not changed.
     in_use: bool  # Whether this project follows it.
-    schema: DomainSchema | None = None
-    """The whole schema, if it was requested by name."""
+    schema: DomainSchema | None = None  # The whole schema, if it was requested by name.
 
 
 @dataclass(frozen=True, slots=True)

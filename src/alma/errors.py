@@ -16,6 +16,7 @@ ALMAError
  │   └─ OverBudgetError         today's budget is used up; the model was not asked
  └─ StorageError            the store failed
      ├─ ConflictError       another process wrote a newer version; read again and retry
+     │   └─ StaleVersionError   you saw an older version; `present` is what there is now
      ├─ BusyError           the store stayed locked by others for too long
      ├─ UnavailableError    the database cannot be reached; whether a write was stored may be unknown
      ├─ ReadOnlyError       the store cannot be written
@@ -119,6 +120,14 @@ class ConflictError(StorageError):
     """Another process wrote a newer version; read again and retry."""
 
     neutral = ""
+
+
+class StaleVersionError(ConflictError):
+    """The caller saw an older version, or another number of memories; `present` is what there is now."""
+
+    def __init__(self, message: str, present: object = None) -> None:
+        super().__init__(message)
+        self.present = present
 
 
 class BusyError(StorageError):

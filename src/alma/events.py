@@ -39,7 +39,6 @@ from .errors import ConfigError, NotFoundError
 from .memory import ALMA
 from .operations import About, Effect, Group
 from .types.events import DEFAULT_EVENTS, EventType, MemoryEvent, WebhookSettings
-from .types.kinds import EVERYWHERE
 from .types.query import Where
 from .types.record import Record, Status, new_id
 from .types.times import from_micros, to_iso, to_micros
@@ -170,7 +169,8 @@ def hold_lease(engine: Engine, webhook: WebhookSettings, holder: str, seconds: f
     def step(tx: Transaction) -> bool:
         now, marker = to_micros(engine.clock()), tx.find(f"mrk_webhook_{webhook.id}")
         owner, until = marker.body["value"] if marker else (holder, now)
-        if owner != holder and until > now:
+        # One that ends later than any lease was taken before the clock was set back.
+        if owner != holder and now < until <= now + 2e6 * (webhook.timeout + _MARGIN):
             return False
         tx.set_marker(f"mrk_webhook_{webhook.id}", {"value": [holder, now + int(seconds * 1e6)]}, project="")
         return True
@@ -200,7 +200,8 @@ def _deliver(webhook: WebhookSettings, engine: Engine, progress: Progress, is_ov
         waiting, now = list_waiting(engine, webhook), to_micros(engine.clock())
         for number, one in enumerate(waiting, 1):
             record = one.body["event"]["record"]
-            if record in blocked or one.body["next_at"] > now:
+            # As with a lease: a pause is not longer.
+            if record in blocked or now < one.body["next_at"] <= now + 2e6 * _LONGEST_PAUSE:
                 blocked.add(record)
                 continue
             if is_over() or not hold(webhook.timeout + _MARGIN):
@@ -240,7 +241,7 @@ def _record_failure(engine: Engine, webhook: WebhookSettings, delivery: Record, 
                 tx.update(current, body={**current.body, **noted}, status=status)
 
     write(engine, step)
-    if delivery.links and not engine.store.get(delivery.links):
+    if len(engine.store.get(delivery.links)) < len(delivery.links):
         # The memory was erased between the reading and the writing of its delivery.
         engine.store.delete([delivery.id])
     return "dead" if status is Status.RETIRED else "failed"
@@ -253,13 +254,15 @@ def deliver_pending(
     """Send the events that wait to the configured webhooks. `alma serve` does so by itself.
 
     Returns how many were sent, failed (they are sent again later), are dead after their last attempt, and still wait.
-    `busy` is the number of webhooks that another process is sending to.
+    `busy` is the number of webhooks that another process is sending to. If a webhook has no secret, the error names it
+    after the others were sent their events.
     """
     engine, webhooks = alma.engine, alma.engine.events.webhooks
     deliver = partial(_deliver, engine=engine, progress=progress, is_over=is_over)
     # In threads: a receiver that hangs must not keep the others waiting.
     with ThreadPoolExecutor(max(1, len(webhooks))) as pool:
-        counts = sum(pool.map(deliver, webhooks), Counter[str]())
+        runs = [pool.submit(deliver, webhook) for webhook in webhooks]
+    counts = sum((run.result() for run in runs), Counter[str]())
     return {name: counts[name] for name in ("sent", "failed", "dead", "waiting", "busy")}
 
 
@@ -298,12 +301,9 @@ class Delivery:
     """An event on its way to a webhook."""
 
     id: str
-    webhook: str
-    """The address without its path; empty if it is not configured any more."""
-    event: str
-    """The type of the event."""
-    state: str
-    """waiting or dead; of a test: accepted or refused."""
+    webhook: str  # The address without its path; empty if it is not configured any more.
+    event: str  # The type of the event.
+    state: str  # waiting or dead; of a test: accepted or refused.
     error: str
     record: str = ""
     attempts: int = 1
@@ -321,7 +321,7 @@ def _describe_deliveries(engine: Engine, records: Iterable[Record]) -> list[Deli
 
 def _select_deliveries(engine: Engine, state: str | None) -> Where:
     statuses = {status for status, name in _STATES.items() if state in (None, name)}
-    return Where(kinds={DELIVERY}, projects={engine.project, EVERYWHERE}, statuses=statuses)
+    return engine.within(DELIVERY, statuses=statuses)
 
 
 @operation(Effect.READS, for_models=False)

@@ -210,8 +210,7 @@ class FileChange:
     path: Path
     before: bytes | None
     after: bytes | None
-    mode: int = PRIVATE
-    """The permissions of a new file; one that exists keeps its own."""
+    mode: int = PRIVATE  # The permissions of a new file; one that exists keeps its own.
 
     def __bool__(self) -> bool:
         return self.before != self.after
@@ -295,3 +294,16 @@ def read_content(path: Path) -> bytes | None:
         raise ALMAError(
             f"{path} cannot be read ({error.strerror}); check its permissions. Nothing was changed"
         ) from error
+
+
+def decode_settings(path: Path, content: bytes | None) -> str:
+    """Return the text of a settings file; empty without one. Raise ConfigError if it is not valid UTF-8."""
+    try:
+        return (content or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not valid UTF-8 ({error}); fix the file first. Nothing was changed") from error
+
+
+def read_settings_text(path: Path) -> str:
+    """Return the text of a settings file; empty if there is none."""
+    return decode_settings(path, read_content(path))

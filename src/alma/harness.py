@@ -147,9 +147,8 @@ class MemorySchema:
 
     def allows(self, category: str, scope: MemoryScope) -> bool:
         """Return whether the agent may learn a category in this domain."""
-        declared = {plain(one) for one in (*self.categories, *scope.can_learn)}
-        excluded = plain(category) in map(plain, self.excluded)
-        return not excluded and scope.is_allowed(category) and (not self.categories or plain(category) in declared)
+        declared = (*self.categories, *scope.can_learn) if self.categories else ()
+        return scope.is_allowed(category) and MemoryScope(self.domain, declared, self.excluded).is_allowed(category)
 
     def category(self, name: str, scope: MemoryScope) -> str:
         """Return a category as the domain spells it. Raise ValidationError that lists the valid ones."""
@@ -296,9 +295,8 @@ class Harness(OwnsMemory):
         except (StorageError, EmbeddingError) as error:
             problem = f"cannot read the memories: {error}"
             _LOG.warning("%s", problem)
-        knowledge, retrieval = ("", None)
-        if memories is not None:
-            knowledge, retrieval = memories.to_prompt(schema.max_tokens), memories.retrieval_id
+        knowledge = "" if memories is None else memories.to_prompt(schema.max_tokens)
+        retrieval = None if memories is None else memories.retrieval_id
         prompt = build_prompt(self.setting, self.agent, context, knowledge)
         waiting = RunResult(success=None, prompt=prompt, memories=memories, retrieval_id=retrieval, problem=problem)
         usual = f"Use {name}" if executor and (name := find_name(executor)) else "Do it without a named strategy"
@@ -554,8 +552,8 @@ def learns(
         # For a remote memory, the server checks with each outcome whether the agent may learn.
         name = alma.engine.agent(agent)
         allow(alma.engine, name, task_type or "")
-    common = {"agent": name, "task_type": task_type, "user_id": user_id}
-    learn = functools.partial(_learn_call, alma, common, success)
+    record = functools.partial(record_outcome, alma, agent=name, task_type=task_type, user_id=user_id)
+    learn = functools.partial(_learn_call, record, success)
 
     def decorate(function: Callable[P, R]) -> Callable[P, Any]:
         describe = _make_describer(function, {"task": task, "strategy": strategy})
@@ -570,7 +568,7 @@ def learns(
                 if reraise:
                     raise
                 return None
-            learn(words, began, value)
+            learn(words, began, value, None)
             return value
 
         @functools.wraps(function)
@@ -585,7 +583,7 @@ def learns(
                 if reraise:
                     raise
                 return None
-            await asyncio.to_thread(learn, words, began, value)
+            await asyncio.to_thread(learn, words, began, value, None)
             return value
 
         # A callable object is async when its `__call__` is.
@@ -596,13 +594,7 @@ def learns(
 
 
 def _learn_call(
-    alma: ALMA,
-    common: Mapping[str, Any],
-    judge: Judge | None,
-    words: Mapping[str, str],
-    began: float,
-    value: Any,
-    error: Exception | None = None,
+    record: Executor, judge: Judge | None, words: Mapping[str, str], began: float, value: Any, error: Exception | None
 ) -> None:
     # A call with wrong arguments says nothing about the task.
     if not words:
@@ -614,7 +606,7 @@ def _learn_call(
         _LOG.warning("nothing was learned: %s", problem)
         return
     failed = {"error_message": describe_error(error)} if error else {}
-    record_outcome(alma, **common, **words, **failed, outcome=str(result), duration_ms=took)
+    record(**words, **failed, outcome=str(result), duration_ms=took)
 
 
 def _make_describer(

@@ -22,7 +22,7 @@ _SPACE = " \t\r\n"
 
 
 class _Member(NamedTuple):
-    key: str
+    key: str | int  # The name of a member, or the place of an item.
     start: int
     value: int
     end: int
@@ -31,12 +31,10 @@ class _Member(NamedTuple):
 class _Object(NamedTuple):
     start: int
     members: list[_Member]
-    end: int
-    """Where the closing brace is."""
-    bare: str
-    """The whole text without remarks."""
+    end: int  # Where the closing brace is.
+    bare: str  # The whole text without remarks.
 
-    def find(self, key: str) -> _Member | None:
+    def find(self, key: str | int) -> _Member | None:
         # Of two members with one name the later counts, as for every reader.
         return next((one for one in reversed(self.members) if one.key == key), None)
 
@@ -75,16 +73,40 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     return text[: member.value] + _format(value, text, outer, _find_indent(text, member.start)) + text[member.end :]
 
 
-def drop(text: str, path: Sequence[str]) -> str:
-    """Return the text without the member at the end of these keys; as it is when there is none."""
+def append(text: str, path: Sequence[str], item: Any) -> str:
+    """Return the text with this item at the end of the array at the end of these keys."""
     outer = _read_object(text)
     for key in path[:-1]:
         member = outer.find(key)
-        if member is None or text[member.value] != "{":
+        assert member is not None
+        outer = _read_object(text, member.value)
+    member = outer.find(path[-1])
+    if member is None or text[member.value] != "[":
+        raise ConfigError(f"`{path[-1]}` must be a JSON array; nothing was changed")
+    inside = outer.bare[member.value + 1 : member.end - 1].rstrip(_SPACE)
+    at = member.value + 1 + len(inside)
+    is_one_line = "\n" not in text[member.value : member.end]
+    indent = _find_indent(text, member.start) + ("" if is_one_line else _find_unit(text))
+    lines = json.dumps(item, indent=None if is_one_line else _find_unit(text), ensure_ascii=False)
+    space = (" " if inside else "") if is_one_line else _find_newline(text) + indent
+    return f"{text[:at]}{',' if inside else ''}{space}{lines.replace(chr(10), _find_newline(text) + indent)}{text[at:]}"
+
+
+def drop(text: str, path: Sequence[str | int]) -> str:
+    """Return the text without the member at the end of these keys; as it is when there is none.
+
+    A number is the place of an item in an array.
+    """
+    outer = _read_object(text)
+    for key in path[:-1]:
+        member = outer.find(key)
+        if member is None or text[member.value] not in "{[":
             return text
         outer = _read_object(text, member.value)
     while (member := outer.find(path[-1])) is not None:
         text = _remove_member(text, outer, outer.members.index(member))
+        if isinstance(path[-1], int):
+            break
         outer = _read_object(text, outer.start)
     return text
 
@@ -104,8 +126,9 @@ def _hide_remarks(text: str) -> str:
 
 
 def _read_object(text: str, start: int | None = None) -> _Object:
-    """Return where the members of an object are; by default of the one that the text is."""
-    bare, decoder, members = _hide_remarks(text), json.JSONDecoder(), []
+    """Return where the members of an object or an array are; by default of the one that the text is."""
+    bare, decoder = _hide_remarks(text), json.JSONDecoder()
+    members: list[_Member] = []
 
     def skip_space(at: int) -> int:
         while bare[at] in _SPACE:
@@ -114,9 +137,12 @@ def _read_object(text: str, start: int | None = None) -> _Object:
 
     start = skip_space(0) if start is None else start
     at = skip_space(start + 1)
-    while bare[at] != "}":
-        key, end = decoder.raw_decode(bare, at)
-        value = skip_space(skip_space(end) + 1)
+    while bare[at] not in "}]":
+        key: str | int = len(members)
+        value = at
+        if bare[start] == "{":
+            key, end = decoder.raw_decode(bare, at)
+            value = skip_space(skip_space(end) + 1)
         _, end = decoder.raw_decode(bare, value)
         members.append(_Member(key, at, value, end))
         at = skip_space(end)

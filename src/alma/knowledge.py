@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from . import words
@@ -37,8 +38,7 @@ class IngestPlan:
 
     root: str
     bytes: int
-    formats: dict[str, int]
-    """Number of files by format."""
+    formats: dict[str, int]  # Number of files by format.
     files: tuple[Planned, ...]
     skipped: list[FileProblem]
 
@@ -66,8 +66,7 @@ class Ingested:
     counts: dict[str, int]
     """Number of new memories by kind, and of: files, conversations, messages, known, waiting, unchanged, skipped,
     damaged."""
-    files: dict[str, str]
-    """The files that were read, with their formats."""
+    files: dict[str, str]  # The files that were read, with their formats.
     skipped: list[FileProblem]
     damaged: list[FileProblem]
     left_out: dict[str, int]
@@ -130,12 +129,13 @@ class DayOfUse:
     day: str
     calls: int
     failed: int
-    dropped: int
-    """Answers that did not match the requested schema."""
+    dropped: int  # Answers that did not match the requested schema.
     tokens_in: int
     tokens_out: int
     cost: float
     models: list[ModelUse]
+    purposes: dict[str, dict[str, float]]
+    """The same figures for each question that a model was asked, such as find_rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +153,10 @@ class ModelUsage:
 
     provider: str
     model: str
-    limits: DailyBudget
-    """Limits per day."""
-    left: DailyBudget
-    """What is left today."""
-    days: list[DayOfUse]
-    """Newest first."""
+    limits: DailyBudget  # Limits per day.
+    left: DailyBudget  # What is left today.
+    resets_at: datetime  # When the limits of the next day begin.
+    days: list[DayOfUse]  # Newest first.
 
 
 @operation(Effect.READS)
@@ -167,4 +165,6 @@ def usage(alma: ALMA, days: Annotated[int, About("number of days to show", least
     report = read_usage(alma.engine, alma.model_settings or ModelSettings(), days=days)
     days_used = [copy_fields(DayOfUse, one, models=by_model(one)) for one in report.days]
     budgets = {name: copy_fields(DailyBudget, getattr(report, name)) for name in ("limits", "left")}
-    return copy_fields(ModelUsage, report, days=days_used, **budgets)
+    tomorrow = alma.engine.clock().astimezone(UTC).date() + timedelta(days=1)
+    resets_at = datetime.combine(tomorrow, time.min, UTC)
+    return copy_fields(ModelUsage, report, days=days_used, resets_at=resets_at, **budgets)

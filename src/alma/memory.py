@@ -13,12 +13,14 @@ from . import words
 from .engine import conflicts, edit, episodes, erase, retention, transaction, upkeep, validate
 from .engine import history as past
 from .engine.conflicts import MemoryConflict
-from .engine.consolidate import MAX_PAIRS, Consolidation, open_reader
+from .engine.consolidate import MAX_PAIRS, Consolidation, merge_memories, open_reader
 from .engine.consolidate import reconcile as compare_lookalikes
 from .engine.context import Encoder, Engine, Settings
-from .engine.edit import FeedbackReport
-from .engine.history import Difference, RevertedChange, Revision, TurningPoint
+from .engine.edit import FeedbackReport, Reviewed
+from .engine.explanations import TaskExplanation, explain_candidates
+from .engine.history import Change, Difference, RevertedChange, TurningPoint
 from .engine.outcomes import build_outcome, learn_outcomes
+from .engine.pages import MemoryPage, Order, Selection, read_page
 from .engine.promotion import promote_memory
 from .engine.retention import Forgotten as Forgotten
 from .engine.retention import UpkeepReport
@@ -29,12 +31,12 @@ from .engine.rules import RULE_CHARS
 from .engine.view import Stats, render_slice, stats, to_memory
 from .errors import StorageError, ValidationError
 from .opening import Closeable
-from .operations import OPERATIONS, About, Effect, Group, describe_methods
+from .operations import OPERATIONS, About, Effect, Group
 from .ports import Clock, Embedder, Model, Store
 from .schema import TYPES
 from .types import times
 from .types.kinds import (
-    EVERYWHERE,
+    KINDS,
     MEMORY_KINDS,
     AntiPattern,
     DomainKnowledge,
@@ -49,9 +51,8 @@ from .types.kinds import (
     UserPreference,
 )
 from .types.query import MemoryScope, Scopes, Team, Where, visible_users
-from .types.record import Record, Status
+from .types.record import LIVE, Record, Status
 from .types.slice import MemorySlice
-from .words import Author, Change, Health, Match, Text, to_changes, to_deleted, to_erased, to_forgotten, to_retrieved
 
 if TYPE_CHECKING:
     from .remote import RemoteALMA
@@ -62,14 +63,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 ListOf = list[M]
 Memories = list[Memory]
-Matches = list[Match]
+Matches = list[words.Match]
 Conflicts = list[MemoryConflict]
 Rows = Iterable[Mapping[str, Any]]
 
 operation = Group("memories")
 many = Group("many")
 _PLAYBOOK = 200
-_CHANGE = ("verb", "why", "before", "by", "after")
 _BY_AGENT = {"source": words.AGENT}
 _RECORDED = {MemoryType.OUTCOME: "learn or learn_many", MemoryType.EPISODE: "add_episode or add_episodes"}
 
@@ -159,9 +159,13 @@ class ALMA(Closeable):
         if self.engine.encoder is not None:
             self.engine.encoder.embedder.close()
 
+    def _show(self, records: Iterable[Record], kind: type[M]) -> ListOf[M]:
+        now = self.engine.clock()
+        return [memory for record in records if isinstance(memory := to_memory(record, now), kind)]
+
     # -- the loop: retrieve, learn
 
-    @operation(Effect.READS, answer=to_retrieved)
+    @operation(Effect.READS, answer=words.to_retrieved)
     def retrieve(
         self,
         task: words.Task,
@@ -229,7 +233,7 @@ class ALMA(Closeable):
             is an error. With a `user_id`, the outcome and the lessons formed from it belong to that user; with
             `shared`, it counts toward the heuristics and anti-patterns that all users see instead.
         """
-        return _views(self.engine, learn_outcomes(self.engine, [build_outcome(self.engine, locals())]), Outcome)[0]
+        return self._show(learn_outcomes(self.engine, [build_outcome(self.engine, locals())]), Outcome)[0]
 
     @many(Effect.ADDS, for_models=False)
     def learn_many(
@@ -237,7 +241,7 @@ class ALMA(Closeable):
     ) -> list[Outcome]:
         """Record several outcomes in order: all of them or none."""
         drafts = [build_outcome(self.engine, OPERATIONS["learn"].complete(one)) for one in outcomes]
-        return _views(self.engine, learn_outcomes(self.engine, drafts), Outcome) if drafts else []
+        return self._show(learn_outcomes(self.engine, drafts), Outcome) if drafts else []
 
     def learns(
         self,
@@ -295,7 +299,7 @@ class ALMA(Closeable):
 
     def _keep(self, conversations: list[dict[str, Any]]) -> list[Episode]:
         drafts = [episodes.build_conversation(self.engine, one) for one in conversations]
-        return _views(self.engine, episodes.record_conversations(self.engine, drafts), Episode) if drafts else []
+        return self._show(episodes.record_conversations(self.engine, drafts), Episode) if drafts else []
 
     # -- stated memories
 
@@ -425,7 +429,7 @@ class ALMA(Closeable):
             text is already stored.
         """
         proposals = [edit.build_proposal(self.engine, *_read_row(one)) for one in memories]
-        return _views(self.engine, edit.add_memories(self.engine, proposals), Memory)
+        return self._show(edit.add_memories(self.engine, proposals), Memory)
 
     batch_save_outcomes = learn_many
 
@@ -460,7 +464,7 @@ class ALMA(Closeable):
         if not isinstance(memory, memory_type):
             raise ValidationError(f"{memory_id} is of type {type(memory).__name__}, not {memory_type.__name__}")
         if isinstance(memory, Episode):
-            return replace(memory, turns=tuple(_views(self.engine, episodes.list_turns(self.engine, record), Turn)))
+            return replace(memory, turns=tuple(self._show(episodes.list_turns(self.engine, record), Turn)))
         return memory
 
     @operation(Effect.CHANGES, idempotent=True, defaults=_BY_AGENT)
@@ -473,29 +477,21 @@ class ALMA(Closeable):
         status: Annotated[words.StatusName | Status | None, About("the new status")] = None,
         tags: Annotated[Iterable[str] | None, About("tags; replace the current ones", check=validate.names)] = None,
         source: words.Source = "user",
+        expected_version: words.Version = None,
         **field_values: Any,
     ) -> Memory:
         """Change a memory's fields, status or tags. Call this when a memory is wrong or outdated.
 
-        Only a person may reword a rule, activate a candidate or change what a person stated. Returns the changed
-        memory.
+        Only a person may reword a rule, activate a candidate or change what a person stated.
 
         Notes:
-            Previous values stay in its history. Fields may be passed directly: `alma.update(id, fact="…")`. `source`
-            is who makes the change.
+            Previous values stay in its history. Fields may be passed directly: `alma.update(id, fact="…")`. An empty
+            text clears an optional field. `source` is who makes the change.
         """
         values = {**(fields or {}), **field_values}
         if not values and status is None and tags is None:
             raise ValidationError("nothing to update: pass a field, a status or tags")
-        edit.check_fields(self.engine, memory_id, values)
-        changes: dict[str, Any] = {}
-        for name, value in values.items():
-            if name == "metadata":
-                changes[name] = validate.metadata(value)
-            elif name == "better_alternative":
-                changes[name] = validate.optional_text(name, value) or ""
-            else:
-                changes[name] = validate.text(name, value)
+        changes = edit.check_fields(self.engine, memory_id, values)
         record = edit.update_memory(
             self.engine,
             memory_id,
@@ -503,14 +499,64 @@ class ALMA(Closeable):
             None if status is None else Status(status),
             None if tags is None else tuple(tags),
             validate.provenance("source", source or "user"),
+            expected_version,
         )
         return to_memory(record, self.engine.clock())
+
+    @operation(Effect.CHANGES, for_models=False)
+    def review(
+        self,
+        action: Annotated[
+            Literal["approve", "reject", "archive", "restore", "apply_here", "apply_everywhere", "make_rule"],
+            About("the decision"),
+        ],
+        ids: Annotated[Iterable[str] | None, About("ids of the memories", check=validate.names)] = None,
+        selection: Annotated[
+            Mapping[str, Any] | None, About("instead of ids: a filter with the arguments of `browse`")
+        ] = None,
+        expected_count: Annotated[
+            int | None, About("how many memories were seen; required with a selection", least=0)
+        ] = None,
+        expected_versions: words.Versions = None,
+    ) -> Reviewed:
+        """Approve, reject, archive or restore memories: all of them or none, as one change that `revert` undoes.
+
+        Approved candidates become active. Rejected ones are archived and do not come back by themselves. `apply_here`
+        and `apply_everywhere` let rules apply in their project only, or in all projects; a rule of one session then
+        outlives it. `make_rule` turns observations of repaired commands into rules.
+
+        Notes:
+            If another number of memories matches, or one has another version, nothing changes and `StaleVersionError`
+            says what there is now. At most 1,000 memories at once.
+        """
+        if (ids is None) is (selection is None):
+            raise ValidationError("pass either ids or a selection")
+        if selection is not None and expected_count is None:
+            raise ValidationError("a selection requires expected_count: how many memories you saw")
+        chosen = list(ids or ()) if selection is None else self._select(OPERATIONS["browse"].complete(selection))
+        if not isinstance(chosen, Selection) and not 1 <= len(chosen) <= edit.MAX_REVIEWED:
+            raise ValidationError(f"pass 1 to {edit.MAX_REVIEWED:,} ids, not {len(chosen):,}")
+        return edit.review_memories(self.engine, action, chosen, expected_count, expected_versions)
+
+    @operation(Effect.CHANGES, for_models=False)
+    def merge(
+        self,
+        ids: Annotated[Iterable[str], About("ids of the memories that say the same", check=validate.names)],
+        into: Annotated[str, About("the id of the memory that stays", check=validate.name)],
+        text: Annotated[str, About("its new wording (default: its own)")] = "",
+        expected_versions: words.Versions = None,
+    ) -> Reviewed:
+        """Merge memories into one of them, which keeps its words or gets new ones. Counts are added.
+
+        The others are superseded and stay in history; `revert` undoes the merge. Only a person may merge.
+        """
+        return merge_memories(self.engine, list(ids), into, text, expected_versions)
 
     @operation(Effect.CHANGES, idempotent=True, for_models=False)
     def promote(
         self,
         memory_id: words.MemoryId,
-        to: Annotated[Literal["agent", "team", "project"], About("who may read it; agent takes a promotion back")],
+        to: Annotated[Literal["agent", "team", "project"], About("who may read it; agent reverses a promotion")],
         team: Annotated[str | None, About("which team, if its agent is in several", check=validate.name)] = None,
     ) -> Memory:
         """Let the agents of a team, or all agents of the project, read a memory of one agent.
@@ -524,7 +570,7 @@ class ALMA(Closeable):
         """
         return to_memory(promote_memory(self.engine, memory_id, to, team), self.engine.clock())
 
-    @operation(Effect.ERASES, answer=to_deleted)
+    @operation(Effect.ERASES, answer=words.to_deleted)
     def delete(self, memory_id: words.MemoryId) -> None:
         """Delete a memory permanently. It is not relearned. Only a person may delete what a person stated.
 
@@ -534,7 +580,7 @@ class ALMA(Closeable):
         """
         edit.delete_memory(self.engine, memory_id)
 
-    @operation(Effect.ERASES, idempotent=True, answer=to_erased)
+    @operation(Effect.ERASES, idempotent=True, answer=words.to_erased)
     def erase_user(
         self,
         user_id: Annotated[str, About("the user's id", check=validate.name)],
@@ -551,26 +597,20 @@ class ALMA(Closeable):
         """
         return erase.erase_user(self.engine, user_id, progress)
 
-    @operation(Effect.READS, answer=to_changes)
+    @operation(Effect.READS, answer=words.to_changes)
     def history(
         self, memory_id: Annotated[str, About("the id of a memory or work item", check=validate.name)]
     ) -> list[dict[str, Any]]:
         """List the changes to a memory or work item, oldest first."""
-        record = edit.find_memory(self.engine, memory_id, "work_item")
-        if record.kind != "work_item":
-            return [_to_line(one) for one in past.list_revisions(self.engine, record)]
-        lines = [
-            {"at": one.created_at} | {name: one.body[name] for name in _CHANGE if name in one.body}
-            for one in edit.list_history(self.engine, memory_id)
-        ]
-        return [{"at": record.created_at, "verb": "created", "why": "", "before": {}}, *lines]
+        changes = past.list_revisions(self.engine, edit.find_memory(self.engine, memory_id, "work_item"))
+        return [{name: getattr(one, name) for name in Change.__slots__} for one in changes]
 
     @operation(Effect.READS, for_models=False)
-    def blame(self, text: Annotated[str, About("words of a memory, such as a line of a prompt")]) -> list[Author]:
+    def blame(self, text: Annotated[str, About("words of a memory, such as a line of a prompt")]) -> list[words.Author]:
         """Find where a text comes from: the memories that hold it, and the change that brought it in."""
         authors = past.find_authors(self.engine, text)
         now = self.engine.clock()
-        return [Author(to_memory(record, now), Change(**_to_line(one))) for record, one in authors]
+        return [words.Author(to_memory(record, now), one) for record, one in authors]
 
     @operation(Effect.READS, for_models=False)
     def diff(
@@ -585,16 +625,17 @@ class ALMA(Closeable):
     def undo(
         self,
         memory_id: Annotated[
-            str | None, About("only changes of this memory (default: any)", check=validate.name)
+            str | None, About("only changes of this memory, or of this conflict (default: any)", check=validate.name)
         ] = None,
         dry_run: words.DryRun = False,
     ) -> RevertedChange:
-        """Take back the last change that was not taken back yet. Deleted memories cannot be restored.
+        """Undo the last change that was not undone yet. If that was a deletion, nothing is undone.
 
         Notes:
-            Undoing is a change of its own: pass its id to `revert` to redo.
+            Undoing is a change of its own: pass its id to `revert` to redo. A deletion cannot be undone; the error
+            names the change before it, for `revert`.
         """
-        if memory_id is not None:
+        if memory_id is not None and not memory_id.startswith(KINDS["comparison"].prefix):
             edit.find_memory(self.engine, memory_id)
         return past.undo_last(self.engine, memory_id, dry_run=dry_run)
 
@@ -604,11 +645,11 @@ class ALMA(Closeable):
         change: Annotated[str, About("the id of a change, from `history`", check=validate.name)],
         dry_run: words.DryRun = False,
     ) -> RevertedChange:
-        """Take back one change, all or nothing, and keep later ones.
+        """Undo one change, all or nothing, and keep later ones.
 
         Notes:
-            Counts are subtracted. If a text or status was changed again since, nothing is reverted and the error names
-            the later change.
+            Counts are subtracted. If a text or status was changed again since, or the key of a memory has a newer
+            value, nothing is reverted and the error names the later change or value.
         """
         return past.revert_change(self.engine, change, dry_run=dry_run)
 
@@ -633,9 +674,7 @@ class ALMA(Closeable):
         query: Annotated[str, About("words to search for, or a description")],
         memory_type: words.TypeOf = None,
         agent: words.AnyAgent = None,
-        user_id: Annotated[
-            str | None, About("only memories this user can see (default: all users)", check=validate.name)
-        ] = None,
+        user_id: words.Viewer = None,
         status: words.StatusOf = "active",
         limit: Annotated[int, About("maximum results", least=1, most=1000)] = 10,
         fields: words.Fields = None,
@@ -649,7 +688,57 @@ class ALMA(Closeable):
         where = self._where(memory_type, agent, users, status, fields=fields)
         hits = find_memories(self.engine, query, where, limit)
         now = self.engine.clock()
-        return [Match(to_memory(one.record, now), round(one.score, 4), one.explanation.reason) for one in hits]
+        return [words.Match(to_memory(one.record, now), round(one.score, 4), one.explanation.reason) for one in hits]
+
+    @operation(Effect.READS, for_models=False)
+    def browse(
+        self,
+        types: words.Types = None,
+        statuses: words.Statuses = None,
+        words: Annotated[str, About("only memories with one of these words")] = "",
+        order: Annotated[
+            Order | None, About("how to order them (default: newest first, or best match first with words)")
+        ] = None,
+        agent: words.AnyAgent = None,
+        user_id: words.OnlyUser = None,
+        trust: Annotated[
+            Iterable[Literal["trusted", "learned", "untrusted"]] | None, About("only memories with this trust")
+        ] = None,
+        fields: words.Fields = None,
+        limit: Annotated[int, About("maximum results per page", least=1, most=100)] = 25,
+        cursor: Annotated[str | None, About("the `next` of the page before", check=validate.name)] = None,
+    ) -> MemoryPage:
+        """List memories in pages, each with its version, trust, results and how often it was shown.
+
+        Pass `next` as `cursor` to continue. Pages neither repeat nor skip memories while others are added.
+
+        Notes:
+            Orders other than newest look at the newest 2,000 memories that match, and words at the 200 best matches;
+            `is_partial` says if there are more. Long texts are cut: see `is_cut`.
+        """
+        selection = self._select(locals())
+        return read_page(self.engine, selection, order or ("best" if words else "newest"), limit, cursor)
+
+    def _select(self, arguments: Mapping[str, Any]) -> Selection:
+        """Return the selection that the arguments of `browse` describe."""
+        types, statuses, user, trust = (arguments[one] for one in ("types", "statuses", "user_id", "trust"))
+        users = None if user is None else {user}
+        where = self._where(None, arguments["agent"], users, None, fields=arguments["fields"])
+        kinds = {one for one in where.kinds or () if types is None or one in types}
+        where = replace(where, kinds=kinds, statuses=LIVE if statuses is None else set(statuses) or None)
+        return Selection(where, arguments["words"], None if trust is None else frozenset(trust))
+
+    @operation(Effect.READS, for_models=False)
+    def explain_task(
+        self,
+        task: words.Task,
+        agent: words.Agent,
+        user_id: words.User = None,
+        as_of: Annotated[words.Moment, About("explain what was known at this time")] = None,
+        max_tokens: words.MaxTokens = 2000,
+    ) -> TaskExplanation:
+        """Explain which memories a task is shown and which not, with scores and reasons. Nothing is recorded."""
+        return explain_candidates(self.engine, build_request(self.engine, locals()), max_tokens)
 
     def _where(
         self,
@@ -661,10 +750,9 @@ class ALMA(Closeable):
         fields: Mapping[str, Any] | None = None,
     ) -> Where:
         kinds, values = words.match_fields(MEMORY_KINDS if memory_type is None else (memory_type,), fields)
-        return Where(
-            kinds=kinds,
+        return self.engine.within(
+            *kinds,
             fields=values,
-            projects={self.engine.project, EVERYWHERE},
             agents=None if agent is None else {self.engine.agent(agent)},
             users=None if users is None else set(users),
             statuses=None if status is None else {Status(status)},
@@ -681,7 +769,7 @@ class ALMA(Closeable):
             raise ValidationError(
                 f"{memory_id!r} is of type {record.kind}, but only memories can be explained: {', '.join(MEMORY_KINDS)}"
             )
-        return explain_retrieval(self.engine, record, Request(task=task, agent=self.engine.agent(agent), user=user_id))
+        return explain_retrieval(self.engine, record, build_request(self.engine, locals()))
 
     # -- feedback
 
@@ -717,7 +805,7 @@ class ALMA(Closeable):
 
     # -- upkeep
 
-    @operation(Effect.CHANGES, idempotent=True, answer=to_forgotten)
+    @operation(Effect.CHANGES, idempotent=True, answer=words.to_forgotten)
     def forget(
         self,
         agent: words.AnyAgent = None,
@@ -749,9 +837,9 @@ class ALMA(Closeable):
     reconcile = consolidate
 
     @operation(Effect.READS, for_models=False)
-    def conflicts(self) -> Conflicts:
+    def conflicts(self, limit: Annotated[int, About("maximum results", least=1, most=10_000)] = 1000) -> Conflicts:
         """List memories that contradict each other and wait for a person's decision, oldest first."""
-        return conflicts.list_conflicts(self.engine)
+        return conflicts.list_conflicts(self.engine)[:limit]
 
     @operation(Effect.CHANGES, for_models=False)
     def resolve_conflict(
@@ -767,20 +855,18 @@ class ALMA(Closeable):
         becomes the trigger of a rule or the beginning of a fact: "In staging: …". Returns both memories.
         """
         records = conflicts.resolve_conflict(self.engine, conflict_id, keep, older_scope, newer_scope)
-        return _views(self.engine, records, Memory)
+        return self._show(records, Memory)
 
     @operation(Effect.READS, "stats")
     def get_stats(
         self,
         agent: words.AnyAgent = None,
-        user_id: Annotated[
-            str | None, About("only memories this user can see (default: all users)", check=validate.name)
-        ] = None,
+        user_id: words.Viewer = None,
     ) -> Stats:
         """Count memories by type, status and agent."""
         return stats(self.engine, None if agent is None else self.engine.agent(agent), user_id)
 
-    @operation(Effect.READS, answer=Text)
+    @operation(Effect.READS, answer=words.Text)
     def playbook(
         self,
         agent: words.AnyAgent = None,
@@ -797,7 +883,7 @@ class ALMA(Closeable):
 
         def newest(kind: type[M]) -> list[M]:
             records = self.engine.store.scan(replace(where, kinds={TYPES[kind]}), _PLAYBOOK)
-            memories = _views(self.engine, records, kind)
+            memories = self._show(records, kind)
             return memories if kind is Rule else sorted(memories, key=lambda one: (-one.confidence, one.id))
 
         learned = MemorySlice(
@@ -811,7 +897,7 @@ class ALMA(Closeable):
         return learned.to_prompt(max_tokens)
 
     @operation(Effect.READS)
-    def health(self) -> Health:
+    def health(self) -> words.Health:
         """Check that the memory is open, readable and searchable. `problems` lists what is wrong."""
         from alma import __version__
 
@@ -824,7 +910,7 @@ class ALMA(Closeable):
         except StorageError as error:
             # Callers over the network must not learn where the store is.
             problems.append(f"{error.neutral or error}; run `alma doctor` for details")
-        return Health(
+        return words.Health(
             ok=not problems,
             version=__version__,
             project_id=self.project_id,
@@ -884,9 +970,7 @@ class ALMA(Closeable):
         self,
         memory_type: words.TypeOf = None,
         agent: words.AnyAgent = None,
-        user_id: Annotated[
-            str | None, About("only this user's own memories (default: all users)", check=validate.name)
-        ] = None,
+        user_id: words.OnlyUser = None,
         status: words.StatusOf = "active",
         tag: Annotated[str | None, About("only memories with this tag", check=validate.name)] = None,
         limit: Annotated[int, About("maximum results", least=1, most=1_000_000)] = 50,
@@ -899,10 +983,7 @@ class ALMA(Closeable):
             every status.
         """
         where = self._where(memory_type, agent, None if user_id is None else {user_id}, status, tag, fields)
-        return _views(self.engine, self.engine.store.scan(where, limit), Memory)
-
-
-describe_methods(ALMA)
+        return self._show(self.engine.store.scan(where, limit), Memory)
 
 
 # -- requests for the engine
@@ -938,12 +1019,3 @@ def _read_row(row: Any) -> tuple[MemoryType, dict[str, Any]]:
     rest = {name: value for name, value in row.items() if name != "type"}
     operation = OPERATIONS[f"add_{kind.removeprefix('user_').removeprefix('domain_')}"]
     return kind, operation.complete({**rest, "source": rest.get("source") or "user_stated"})
-
-
-def _to_line(revision: Revision) -> dict[str, Any]:
-    return {name: getattr(revision, name) for name in Revision.__slots__ if name != "record"}
-
-
-def _views(engine: Engine, records: Iterable[Record], kind: type[M]) -> list[M]:
-    now = engine.clock()
-    return [memory for record in records if isinstance(memory := to_memory(record, now), kind)]

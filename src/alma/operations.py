@@ -38,13 +38,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, StrEnum
-from functools import cached_property, wraps
+from functools import cached_property, update_wrapper
 from importlib import import_module
 from os import PathLike
+from types import MethodType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .engine import validate
 from .engine.changes import act_as as act_as
+from .engine.changes import collect_changes as collect_changes
 from .engine.changes import name_call
 from .errors import ValidationError, unknown
 from .schema import Schema, describe_answer, describe_type, list_options, strict_object
@@ -63,6 +65,7 @@ MODULES = {
     "graph": ("alma.graph.graph", "alma.graph.builder"),
     "rules": ("alma.rulefiles.exchange",),
     "events": ("alma.events",),
+    "inspection": ("alma.inspection",),
 }
 """The groups in the order of the documentation, and the modules that declare the operations of each."""
 GROUPS = tuple(MODULES)
@@ -80,47 +83,32 @@ DEEPEST = 64
 class Effect(StrEnum):
     """What an operation does to the memory."""
 
-    READS = "reads"
-    """Notes about a retrieval do not count as a change."""
+    READS = "reads"  # Notes about a retrieval do not count as a change.
     ADDS = "adds"
     CHANGES = "changes"
-    ERASES = "erases"
-    """Deletes something permanently."""
+    ERASES = "erases"  # Deletes something permanently.
 
 
 class About(NamedTuple):
     """The description of a parameter, and its valid values."""
 
     text: str
-    choices: tuple[str, ...] = ()
-    """By default those of a `Literal` or an enumeration in its type."""
+    choices: tuple[str, ...] = ()  # By default those of a `Literal` or an enumeration in its type.
     check: Callable[[str, Any], Any] | None = None
     """Checks and converts a value, given the parameter's name; by default its type decides."""
     least: float | None = None
-    most: float | None = None
-    """Limits of a number; `most` is also the maximum length of a text."""
-    raw: bool = False
-    """The body checks the text itself, as functions do whose first parameter is the memory."""
-    local: bool = False
-    """A path on the machine of the memory; remote callers may not pass one."""
-    uri: bool = False
-    """It may also be a URI, which is not opened."""
-    is_rule_file: Callable[[Any], bool] | None = None
-    """A local path that must be a rule file of a coding agent."""
-    is_root: bool = False
-    """A local path that defaults to the repository around the current folder."""
-    vouches: bool = False
-    """True declares outside content as a person's own, which only a person may do."""
-    shown_as: str = ""
-    """The name in interfaces, if it differs from the method's."""
-    json: Any = None
-    """The type in interfaces, if Python callers may pass more."""
-    is_required: bool = False
-    """Required in interfaces, although optional in Python."""
-    for_python: bool = False
-    """Not offered by interfaces."""
-    example: Any = None
-    """An example for the OpenAPI document."""
+    most: float | None = None  # Limits of a number; `most` is also the maximum length of a text.
+    raw: bool = False  # The body checks the text itself, as functions do whose first parameter is the memory.
+    local: bool = False  # A path on the machine of the memory; remote callers may not pass one.
+    uri: bool = False  # It may also be a URI, which is not opened.
+    is_rule_file: Callable[[Any], bool] | None = None  # A local path that must be a rule file of a coding agent.
+    is_root: bool = False  # A local path that defaults to the repository around the current folder.
+    vouches: bool = False  # True declares outside content as a person's own, which only a person may do.
+    shown_as: str = ""  # The name in interfaces, if it differs from the method's.
+    json: Any = None  # The type in interfaces, if Python callers may pass more.
+    is_required: bool = False  # Required in interfaces, although optional in Python.
+    for_python: bool = False  # Not offered by interfaces.
+    example: Any = None  # An example for the OpenAPI document.
 
 
 def take_as_given(label: str, value: Any) -> Any:
@@ -132,13 +120,11 @@ class Parameter(NamedTuple):
     """A parameter of an operation as JSON callers see it."""
 
     name: str
-    type: Any
-    """The JSON type: lists, objects, strings, numbers."""
+    type: Any  # The JSON type: lists, objects, strings, numbers.
     about: About
     needed: bool
     default: Any = None
-    takes_null: bool = False
-    """Whether null is a value. If not, null means that the argument is left out."""
+    takes_null: bool = False  # Whether null is a value. If not, null means that the argument is left out.
 
     def describe_missing(self, of: str = "") -> str:
         """Return the message for a missing argument."""
@@ -192,16 +178,11 @@ class Operation:
     """The method, or a function whose first parameter is the memory. It takes checked arguments."""
     effect: Effect
     group: str
-    owner: Callable[[Any], Any] = lambda alma: alma
-    """Returns the object whose method it is, for an open memory."""
-    idempotent: bool = False
-    """Whether repeating a call has no further effect."""
-    for_models: bool = True
-    """Whether it is offered to models. Batch operations are not: they would only add noise."""
-    on_files: bool = False
-    """Whether it works on local files; then remote callers cannot use it."""
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Defaults that differ from the method's."""
+    owner: Callable[[Any], Any] = lambda alma: alma  # Returns the object whose method it is, for an open memory.
+    idempotent: bool = False  # Whether repeating a call has no further effect.
+    for_models: bool = True  # Whether it is offered to models. Batch operations are not: they would only add noise.
+    on_files: bool = False  # Whether it works on local files; then remote callers cannot use it.
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # Defaults that differ from the method's.
     answer: Callable[..., Any] | None = None
     """Converts the method's result for interfaces: a function, or a class with one field."""
 
@@ -266,15 +247,7 @@ class Operation:
         Lenient where the meaning is clear: null for an argument that has a default, 5.0 for 5. `defaults` fill in
         missing arguments. `of` names the operation in messages where it is not obvious.
         """
-        level: list[Any] = [arguments]
-        for _ in range(DEEPEST + 1):
-            level = [
-                inner
-                for one in level
-                if isinstance(one, dict | list)
-                for inner in (one.values() if isinstance(one, dict) else one)
-            ]
-        if level:
+        if validate.is_deeper(arguments, DEEPEST):
             raise ValidationError(f"the arguments are nested deeper than {DEEPEST} levels")
         valid = {one.name: one for one in self.parameters}
         filled = {name: value for name, value in (defaults or {}).items() if name in valid and valid[name].needed}
@@ -411,41 +384,56 @@ class Group:
             if function.__code__.co_varnames[:1] == (MEMORY,):
                 return function
 
-            @wraps(function)
-            def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-                bound = operation.signature.bind(self, *args, **kwargs)
-                if call_elsewhere := getattr(self, "call_elsewhere", None):
-                    return call_elsewhere(operation, bound)
-                for name, value in list(bound.arguments.items()):
-                    one = operation.own_parameters.get(name)
-                    if one is None:
-                        continue
-                    if value is None and one.needed:
-                        raise ValidationError(one.describe_missing())
-                    if value is None and not one.takes_null:
-                        del bound.arguments[name]
-                    else:
-                        bound.arguments[name] = one.check(value)
-                with name_call(operation.name):
-                    return function(*bound.args, **bound.kwargs)
-
-            call.operation = operation  # type: ignore[attr-defined]
-            return call  # type: ignore[return-value]
+            return OperationMethod(operation)  # type: ignore[return-value]
 
         return declare
 
 
-def describe_methods(owner: type) -> None:
-    """Let `help()` show the operations of a class with plain types and parameter descriptions."""
-    for member in vars(owner).values():
-        one = getattr(member, "operation", None)
-        if isinstance(one, Operation) and one.own_parameters:
-            hints, signature = get_type_hints(one.function), inspect.signature(one.function)
-            places = [two.replace(annotation=hints.get(two.name, two.empty)) for two in signature.parameters.values()]
-            member.__signature__ = signature.replace(parameters=places, return_annotation=hints["return"])
-            lines = [f"    {name}: {parameter.about.text}" for name, parameter in one.own_parameters.items()]
-            notes = _NOTES + one.notes if one.notes else ""
-            member.__doc__ = "\n".join([one.description, "", "Args:", *lines]) + notes
+class OperationMethod:
+    """A method that checks its arguments. For `help()` it has plain types and the descriptions of its parameters.
+
+    They are read when they are asked for: reading all annotations at once would slow down the import of alma.
+    """
+
+    def __init__(self, operation: Operation) -> None:
+        update_wrapper(self, operation.function, ("__module__", "__name__", "__qualname__", "__annotations__"), ())
+        self.operation = operation
+
+    def __get__(self, instance: object | None, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __call__(self, instance: Any, /, *args: Any, **kwargs: Any) -> Any:
+        operation = self.operation
+        bound = operation.signature.bind(instance, *args, **kwargs)
+        if call_elsewhere := getattr(instance, "call_elsewhere", None):
+            return call_elsewhere(operation, bound)
+        for name, value in list(bound.arguments.items()):
+            one = operation.own_parameters.get(name)
+            if one is None:
+                continue
+            if value is None and one.needed:
+                raise ValidationError(one.describe_missing())
+            if value is None and not one.takes_null:
+                del bound.arguments[name]
+            else:
+                bound.arguments[name] = one.check(value)
+        with name_call(operation.name):
+            return operation.function(*bound.args, **bound.kwargs)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override]
+        one = self.operation
+        if not one.own_parameters:
+            return one.function.__doc__ or ""
+        lines = [f"    {name}: {parameter.about.text}" for name, parameter in one.own_parameters.items()]
+        notes = _NOTES + one.notes if one.notes else ""
+        return "\n".join([one.description, "", "Args:", *lines]) + notes
+
+    @cached_property
+    def __signature__(self) -> inspect.Signature:
+        hints, signature = get_type_hints(self.operation.function), self.operation.signature
+        places = [one.replace(annotation=hints.get(one.name, one.empty)) for one in signature.parameters.values()]
+        return signature.replace(parameters=places, return_annotation=hints["return"])
 
 
 def _read_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:

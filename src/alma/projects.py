@@ -22,7 +22,7 @@ from .engine.retention import UpkeepRun, run_upkeep
 from .errors import ScopeError, ValidationError
 from .events import deliver_in_background
 from .operations import Operation, Parameter
-from .ports import Countable, Searchable, Store, Vacuumable
+from .ports import Countable, Searchable, Store, Vacuumable, Watchable
 from .types.kinds import EVERYWHERE
 from .types.query import Hit, Scopes, Where
 from .types.record import RELAYED, Record, Vector, find_source
@@ -139,6 +139,7 @@ class Projects:
             scopes=Scopes(engine.scopes.agents, teams=engine.scopes.teams),
             settings=self._settings or engine.settings,
             may_approve=may_approve,
+            answers={},
         )
         return apply_stored_schema(alma)
 
@@ -167,6 +168,8 @@ class Fence:
             self.match = lambda words, where, limit: store.match(words, self._within(where), limit)
         if isinstance(store, Countable):
             self.count = lambda where: store.count(self._within(where))
+        if isinstance(store, Watchable):
+            self.revision = store.revision
         if isinstance(store, Vacuumable):
             self.vacuum = store.vacuum
 
@@ -188,7 +191,7 @@ class Fence:
                     for each in (one, old)
                 )
             if not is_allowed:
-                raise self._refusal(f"memory {one.id!r} also belongs to projects outside your scope")
+                raise self._refuse(one)
         self._store.put(records)
 
     def get(self, ids: Sequence[str]) -> list[Record]:
@@ -199,7 +202,7 @@ class Fence:
         """Delete records. Raise ScopeError for records of other projects."""
         for one in self._store.get(ids):
             if one.project not in self._projects and (one.project, one.kind) != (EVERYWHERE, DELIVERY):
-                raise self._refusal(f"memory {one.id!r} also belongs to projects outside your scope")
+                raise self._refuse(one)
         return self._store.delete(ids)
 
     def scan(self, where: Where, limit: int | None = None) -> Iterator[Record]:
@@ -219,8 +222,11 @@ class Fence:
         projects = self._readable if where.projects is None else self._readable & set(where.projects)
         return replace(where, projects=projects)
 
-    def _refusal(self, what: str) -> ScopeError:
-        return ScopeError(f"{what}; the token may only use: {', '.join(sorted(self._projects))}")
+    def _refuse(self, record: Record) -> ScopeError:
+        names = ", ".join(sorted(self._projects))
+        return ScopeError(
+            f"memory {record.id!r} also belongs to projects outside your scope; the token may only use: {names}"
+        )
 
 
 def _is_shared_schema(record: Record) -> bool:
@@ -238,12 +244,14 @@ _NO_ROOTS = "this server may not use files; start it with --root FOLDER to allow
 _URI = re.compile(r"\s*(?:(?!file:)[A-Za-z][A-Za-z0-9+.-]+://|urn:)", re.IGNORECASE)
 
 
-def _sign_rule(row: Any, caller: str) -> Any:
-    """Return a row of `add_many`, signed if it is a rule. The operation refuses rows that are invalid."""
-    metadata = row.get("metadata") or {} if isinstance(row, Mapping) else None
-    if not isinstance(metadata, Mapping) or row.get("type") != "rule":
+def _limit_row(row: Any, may_approve: bool, caller: str) -> Any:
+    """Return a row of `add_many` as its caller may pass it. The operation refuses rows that are invalid."""
+    if not isinstance(row, Mapping):
         return row
-    return {**row, "metadata": {**metadata, "shared_by": caller}}
+    metadata = row.get("metadata") or {}
+    if caller and row.get("type") == "rule" and isinstance(metadata, Mapping):
+        row = {**row, "metadata": {**metadata, "shared_by": caller}}
+    return row if may_approve else {**row, "source": _relay_source(row.get("source") or AGENT)}
 
 
 def limit_call(
@@ -257,17 +265,11 @@ def limit_call(
     allowed = dict(arguments)
     if caller and operation.name == "add_rule":
         allowed["metadata"] = {**(allowed.get("metadata") or {}), "shared_by": caller}
-    if caller and operation.name == "add_many":
-        allowed["memories"] = [_sign_rule(one, caller) for one in allowed["memories"]]
+    if operation.name == "add_many":
+        allowed["memories"] = [_limit_row(one, may_approve, caller) for one in allowed["memories"]]
     if not may_approve:
         if "source" in allowed:
             allowed["source"] = _relay_source(allowed["source"])
-        if operation.name == "add_many":
-            memories = allowed["memories"]
-            allowed["memories"] = [
-                {**one, "source": _relay_source(one.get("source") or AGENT)} if isinstance(one, Mapping) else one
-                for one in memories
-            ]
         for one in operation.parameters:
             if one.about.vouches and allowed.get(one.name):
                 raise ScopeError(
@@ -278,7 +280,7 @@ def limit_call(
                 allowed[one.name] = False
     paths = [one for one in operation.parameters if one.about.local]
     if roots is not None:
-        return allowed | _confine_paths(operation, paths, allowed, roots) if paths else allowed
+        return allowed | _confine_paths(operation, paths, allowed, roots)
     for one in paths:
         value = allowed.get(one.name)
         for path in value if isinstance(value, list) else [value]:

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 
 from . import errors
 from .engine.erase import UserErasure
+from .engine.history import Change
 from .engine.upkeep import Progress, ignore_progress
 from .engine.view import render_slice
 from .errors import ALMAError, BusyError, ConfigError, MissingExtraError, StorageError, ValidationError
@@ -27,7 +28,7 @@ from .operations import Operation, describe_unknown, operations
 from .schema import RESULT, TYPES, decode, plain
 from .types.query import visible_users
 from .types.slice import MemorySlice
-from .words import Change, Deleted, ErasedUser, ForgottenMemories, RetrievedMemories, Text, copy_fields
+from .words import Deleted, ErasedUser, ForgottenMemories, RetrievedMemories, Text, copy_fields
 
 if TYPE_CHECKING:
     import httpx
@@ -74,8 +75,8 @@ def connect(
     """
     try:
         parts = urlsplit(str(url))
-        is_valid = str(url).isprintable() and parts.scheme in ("http", "https") and parts.port != 0
-        host = parts.hostname if is_valid else None
+        is_valid = str(url).isprintable() and parts.port != 0 and not parts.username
+        host = parts.hostname if is_valid and parts.scheme in ("http", "https") else None
     except ValueError:
         host = None
     if not host:
@@ -154,7 +155,7 @@ class RemoteALMA(ALMA):
         if len(names) < len(values) or not arguments.keys().isdisjoint(names):
             raise ValidationError(f"{operation}: too many arguments, or one was passed twice; pass them by name")
         arguments |= zip(names, values, strict=True)
-        answer = self._ask(listed[operation], _to_json(arguments))
+        answer = self.post(operation, _to_json(arguments), may_repeat=listed[operation].idempotent)
         return decode(listed[operation].returns, answer[RESULT] if answer.keys() == {RESULT} else answer)
 
     def call_elsewhere(self, operation: Operation, bound: BoundArguments) -> Any:
@@ -195,8 +196,8 @@ class RemoteALMA(ALMA):
             )
         return answer
 
-    def _ask(self, operation: Operation, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the server's answer as JSON. Raise ALMAError if it refuses or cannot be reached."""
+    def post(self, name: str, arguments: dict[str, Any], *, may_repeat: bool = False) -> dict[str, Any]:
+        """Return the server's answer to a request as JSON. Raise ALMAError if it refuses or cannot be reached."""
         import httpx
 
         if self._http.is_closed:
@@ -209,11 +210,11 @@ class RemoteALMA(ALMA):
         has_keys = isinstance(calls, list) and all(
             isinstance(one, dict) and one.get("idempotency_key") for one in calls
         )
-        may_repeat = operation.idempotent or has_keys
+        may_repeat = may_repeat or has_keys
         for left in reversed(range(_TRIES)):
             pause = _PAUSE * (_TRIES - left)
             try:
-                with self._http.stream("POST", f"/v1/{operation.name}", content=body) as response:
+                with self._http.stream("POST", f"/v1/{name}", content=body) as response:
                     answer, kind = self._read_answer(response)
             except httpx.TransportError as error:
                 was_sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
@@ -227,7 +228,10 @@ class RemoteALMA(ALMA):
                 # A request over the limit was refused before it was processed.
                 if not left or not (kind == "RateLimited" or (may_repeat and response.status_code == 503)):
                     message = answer.get("detail") or f"{response.url} answered {response.status_code}"
-                    raise _find_error(kind, response.status_code)(message)
+                    refusal = _find_error(kind, response.status_code)(message)
+                    if isinstance(refusal, errors.StaleVersionError):
+                        refusal.present = answer.get("present")
+                    raise refusal
                 seconds = response.headers.get("retry-after", "")
                 pause = min(_LONGEST_PAUSE, float(seconds)) if seconds.isdecimal() else pause
             time.sleep(pause)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # Hooks load this module, and have no time for `typing`.
+    from collections.abc import Callable
     from typing import Any
 
 _PIECE = re.compile(r"[^\W_]+")
@@ -180,15 +182,20 @@ def passages(text: str, most: int) -> list[str]:
     return [*pieces, rest] if rest else pieces
 
 
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with all its texts changed, names of members included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [map_texts(one, change) for one in value]
+    if isinstance(value, dict):
+        return {change(key): map_texts(one, change) for key, one in value.items()}
+    return value
+
+
 def replace_surrogates(value: Any) -> Any:
     """Return a JSON value without halves of surrogate pairs, which no file can hold."""
-    if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, list):
-        return [replace_surrogates(one) for one in value]
-    if isinstance(value, dict):
-        return {replace_surrogates(key): replace_surrogates(one) for key, one in value.items()}
-    return value
+    return map_texts(value, partial(_SURROGATE.sub, "\ufffd"))
 
 
 def split_unspaced(text: str) -> str:
@@ -210,3 +217,8 @@ def index_unspaced(text: str) -> str:
 def name_key(name: str) -> str:
     """Return a name as it is compared: case, width and white space make no difference."""
     return " ".join((name if name.isascii() else _make_compatible(name)).split()).casefold()
+
+
+def count_tokens(text: str) -> int:
+    """Return a conservative estimate of a text's tokens: one for every 3.5 bytes."""
+    return math.ceil(len(text.encode("utf-8", "replace")) / 3.5)

@@ -14,19 +14,17 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from .engine import transaction, transfer, view
+from .engine.outcomes import count_needed, list_related
 from .engine.transfer import ImportResult, ImportTrust
 from .engine.upkeep import ignore_progress
-from .errors import (
-    ValidationError,
-)
+from .errors import ValidationError
 from .files import make_new_file, refuse_folder
 from .memory import ALMA
 from .ports import Copyable, Repairable, Vacuumable
-from .types.kinds import KINDS, Episode, Memory, MemoryType, Outcome
+from .types.kinds import KINDS, Episode, Memory, Outcome
 from .types.query import Where
 from .types.record import Evidence, Provenance, Record, Status
 
-_LESSONS = (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN)
 _LESSON_VERBS = ("formed", "restored", "faded", "withdrawn")
 _RELATED = 5
 
@@ -53,15 +51,9 @@ def read_background(alma: ALMA, memory_id: str) -> tuple[Evidence, Provenance, l
     of a turn.
     """
     [record] = alma.engine.store.get([memory_id])
-    related: list[Memory] = []
-    if record.links and record.kind == "turn":
-        conversation = alma.get(record.links[0])
-        related = [replace(conversation, turns=()) if isinstance(conversation, Episode) else conversation]
-    elif record.links:
-        # They share a strategy group, which is the first link of each.
-        kinds = _LESSONS if record.kind == MemoryType.OUTCOME else (MemoryType.OUTCOME,)
-        where = Where(kinds=kinds, projects={alma.project_id}, linked=record.links[:1])
-        related = [alma.get(one.id) for one in alma.engine.store.scan(where, _RELATED)]
+    related = [alma.get(one.id) for one in list_related(alma.engine, record, _RELATED)]
+    if record.kind == "turn":
+        related = [replace(alma.get(record.links[0], Episode), turns=())]
     return record.evidence, record.provenance, related
 
 
@@ -80,8 +72,7 @@ class Tally:
 
     successes: int
     results: int
-    needed: int
-    """So many results make a heuristic, if they mostly worked."""
+    needed: int  # So many results make a heuristic, if they mostly worked.
 
 
 def find_groups(alma: ALMA, outcomes: Sequence[Outcome]) -> list[str]:
@@ -92,7 +83,7 @@ def find_groups(alma: ALMA, outcomes: Sequence[Outcome]) -> list[str]:
 
 def find_lessons(alma: ALMA, outcomes: Sequence[Outcome], since: datetime) -> list[Lesson]:
     """Return what the lessons of these outcomes' strategies went through since then, oldest first."""
-    where = Where(kinds=_LESSONS, projects={alma.project_id}, linked=find_groups(alma, outcomes))
+    where = alma.engine.where(*transaction.LESSONS, linked=find_groups(alma, outcomes))
     lessons = [
         (line["at"], Lesson(line["verb"], line["why"], alma.get(record.id)))
         for record in alma.engine.store.scan(where)
@@ -105,15 +96,12 @@ def find_lessons(alma: ALMA, outcomes: Sequence[Outcome], since: datetime) -> li
 def count_results(alma: ALMA, outcome: Outcome) -> Tally:
     """Return how often the strategy of an outcome worked, and how many results a heuristic needs."""
     [group] = alma.engine.store.get(find_groups(alma, [outcome]))
-    scope = alma.engine.scope(outcome.agent)
-    needed = scope.min_occurrences_for_heuristic or alma.engine.settings.min_occurrences_for_heuristic
-    return Tally(group.evidence.successes, group.evidence.results, needed)
+    return Tally(group.evidence.successes, group.evidence.results, count_needed(alma.engine, outcome.agent))
 
 
 def count_records(alma: ALMA, kind: str) -> int:
     """Count the active records of a kind in this project."""
-    where = Where(kinds={kind}, projects={alma.project_id}, statuses={Status.ACTIVE})
-    return sum(view.count_records(alma.engine, where).values())
+    return sum(view.count_records(alma.engine, alma.engine.where(kind, statuses={Status.ACTIVE})).values())
 
 
 def read_embedders(alma: ALMA) -> tuple[str, str]:
@@ -210,7 +198,10 @@ def import_from(
         if trusted is None and confirm is not None:
             claims = transfer.find_claims(engine, read_records())
             trust = ImportTrust.OWN if claims and confirm(claims) else trust
-        result = transfer.import_records(engine, read_records(), total, trust=trust, dry_run=dry_run, progress=progress)
+        orphans = transfer.find_orphans(engine, read_records())
+        result = transfer.import_records(
+            engine, read_records(), total, trust=trust, orphans=orphans, dry_run=dry_run, progress=progress
+        )
         if trust is not ImportTrust.OWN or not result.known:
             return result, project, 0
         # Those of an earlier import that did not trust the file: a record that is held is not replaced by the same.

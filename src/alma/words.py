@@ -9,6 +9,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 from .engine import validate
+from .engine.history import Change
 from .engine.proof import ErasureProof
 from .errors import ValidationError, unknown
 from .operations import About, Parameter, read_parameter
@@ -27,7 +28,7 @@ SignalName = Literal["used", "ignored", "thumbs_up", "thumbs_down"]
 def check_type(label: str, value: object) -> MemoryType:
     """Return the memory type of a name or a memory class."""
     name = TYPES.get(value, value) if isinstance(value, type) else value
-    return MemoryType(validate.one_of("type", name, tuple(MemoryType)))
+    return validate.choice("type", name, MemoryType)
 
 
 def check_types(label: str, value: object) -> list[MemoryType]:
@@ -35,14 +36,14 @@ def check_types(label: str, value: object) -> list[MemoryType]:
     return [check_type(label, one) for one in validate.items(label, value, "names")]
 
 
+def check_statuses(label: str, value: object) -> list[Status]:
+    """Return the statuses of a list of names, or raise ValidationError."""
+    return [validate.choice("status", one, Status) for one in validate.items(label, value, "names")]
+
+
 def check_source(label: str, value: object) -> str:
     """Return the name of a source as passed, "" for a blank one; ValidationError for an unknown one."""
     return validate.provenance(label, value).source if validate.optional_text(label, value) else ""
-
-
-def check_metadata(label: str, value: Any) -> dict[str, Any]:
-    """Return metadata as plain JSON values, or raise ValidationError."""
-    return validate.metadata(value)
 
 
 Agent = Annotated[str, About("the agent's name", check=validate.name, example="dev")]
@@ -57,7 +58,7 @@ Owner = Annotated[
 ]
 Task = Annotated[str, About("the task, in a sentence or more", example="Deploy the API")]
 Tags = Annotated[Iterable[str] | None, About("tags", check=validate.names, example=["deploy"])]
-Metadata = Annotated[Mapping[str, Any] | None, About("your own JSON object", check=check_metadata)]
+Metadata = Annotated[Mapping[str, Any] | None, About("your own JSON object", check=validate.metadata)]
 Limit = Annotated[int, About("maximum results")]
 MemoryId = Annotated[str, About("the memory's id", check=validate.name, example="h_01m7hnn9m5400rc1dqvrg758qq")]
 TypeOf = Annotated[TypeName | MemoryType | type[Memory] | None, About("only this type", check=check_type)]
@@ -66,12 +67,20 @@ OutcomeOf = Annotated[OutcomeName | Result, About("the result")]
 Mode = Annotated[ModeName, About("how broadly to search")]
 Signal = Annotated[SignalName | FeedbackSignal, About("the rating")]
 StatusOf = Annotated[StatusName | Status | None, About("only this status; null for any")]
+Statuses = Annotated[
+    Iterable[StatusName | Status] | None,
+    About("only these statuses (default: active and candidate); an empty list for all", check=check_statuses),
+]
 Moment = datetime | str | None
+Version = Annotated[int | None, About("its version")]
+Versions = Annotated[dict[str, int] | None, About("the versions that were seen, by id; all must still hold")]
+Viewer = Annotated[str | None, About("only memories this user can see (default: all users)", check=validate.name)]
+OnlyUser = Annotated[str | None, About("only this user's own memories (default: all users)", check=validate.name)]
 DryRun = Annotated[bool, About("only report what would change")]
 Source = Annotated[
     str,
     About(
-        "source: user (a person said it), agent (you), tool (program output), content (file, mail) or import",
+        "user (a person said it), agent (you), tool (program output), content (file, mail) or import",
         check=check_source,
     ),
 ]
@@ -129,17 +138,14 @@ class RetrievedMemories:
 
     query: str
     agent: str
-    retrieval_id: str | None
-    """Pass it to `learn` when an outcome was reached with the help of these memories."""
+    retrieval_id: str | None  # Pass it to `learn` when an outcome was reached with the help of these memories.
     retrieval_time_ms: float
     total_items: int
     memories: list[Memory]
-    explanations: list[Explanation]
-    """Why each memory was retrieved, in the same order."""
+    explanations: list[Explanation]  # Why each memory was retrieved, in the same order.
     standing_rules: list[Rule] = field(default_factory=list)
     """Active rules that do not match the task; the prompt includes them."""
-    prompt: str
-    """All memories as Markdown for a prompt; empty if nothing is relevant."""
+    prompt: str  # All memories as Markdown for a prompt; empty if nothing is relevant.
 
 
 def to_retrieved(memories: MemorySlice, max_tokens: MaxTokens = 2000) -> RetrievedMemories:
@@ -159,8 +165,7 @@ class Match:
     """A memory that a search found, and its score."""
 
     memory: Memory
-    score: float
-    """Relevance, 0 to 1."""
+    score: float  # Relevance, 0 to 1.
     reason: str
 
 
@@ -183,31 +188,8 @@ class ErasedUser:
     """How much was erased for a user."""
 
     user_id: str
-    counts: dict[str, int]
-    """Number of deleted memories of each kind."""
+    counts: dict[str, int]  # Number of deleted memories of each kind.
     proof: ErasureProof
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One entry of the history of a memory or a work item."""
-
-    at: datetime
-    verb: str
-    why: str
-    before: dict[str, Any]
-    by: str = ""
-    """Who made the change: an agent, an interface such as cli, or a token's name; empty if unknown."""
-    after: dict[str, Any] = field(default_factory=dict)
-    """The values of a work item after the change."""
-    change: str = ""
-    """The id that `revert` takes; empty for work items and for changes that earlier versions recorded."""
-    call: str = ""
-    """The operation that made the change."""
-    episodes: tuple[str, ...] = ()
-    """The conversations that a new memory was learned from."""
-    reverts: str = ""
-    """The change that this one took back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +217,7 @@ class Health:
     version: str
     project_id: str
     memories: int
-    embedder: str
-    """Its name; empty if search uses words only."""
+    embedder: str  # Its name; empty if search uses words only.
     problems: list[str]
 
 

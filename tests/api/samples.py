@@ -27,6 +27,8 @@ class World:
     file: str
     folder: str
     change: str
+    rule: str
+    other_fact: str
 
 
 def world(alma: ALMA, folder: str) -> World:
@@ -35,8 +37,8 @@ def world(alma: ALMA, folder: str) -> World:
     alma.learn(AGENT, TASK, "failure", "Rolling update", error_message="timeout")
     # An agent may change what an agent noted, and not what a person said.
     fact = alma.add_domain_knowledge(AGENT, "deployment", "The deploy window is 9 to 17 h", source="agent")
-    alma.add_domain_knowledge(AGENT, "people", "Alice from Acme Corp reviewed the PR that Bob submitted.")
-    alma.add_rule(AGENT, "Use tabs instead of spaces")
+    other_fact = alma.add_domain_knowledge(AGENT, "people", "Alice from Acme Corp reviewed the PR that Bob submitted.")
+    rule = alma.add_rule(AGENT, "Use tabs instead of spaces")
     [heuristic] = alma.list("heuristic")
     tracker = ProgressTracker(alma.project_id, alma)
     item = tracker.create_work_item(title="Rotate the signing keys", agent=AGENT)
@@ -55,7 +57,9 @@ def world(alma: ALMA, folder: str) -> World:
     with open(file, "w", encoding="utf-8") as out:
         out.write("all well")
     change = alma.history(fact.id)[0]["change"]
-    return World(fact.id, heuristic.id, item.id, other.id, finished.id, session, file, folder, change)
+    return World(
+        fact.id, heuristic.id, item.id, other.id, finished.id, session, file, folder, change, rule.id, other_fact.id
+    )
 
 
 Arguments = Callable[[World], dict[str, Any]]
@@ -94,6 +98,16 @@ SAMPLES: dict[str, Arguments] = {
     "consolidate": lambda w: {"limit": 10},
     "conflicts": lambda w: {},
     "resolve_conflict": lambda w: {"conflict_id": "cmp_", "keep": "newer"},
+    "browse": lambda w: {"types": ["heuristic"], "words": "deploy", "limit": 5},
+    "explain_task": lambda w: {"task": TASK, "agent": AGENT},
+    "inspect": lambda w: {"memory_id": w.heuristic},
+    "inbox": lambda w: {},
+    "browse_sessions": lambda w: {},
+    "browse_observations": lambda w: {},
+    "show_session": lambda w: {"session": "standup-7"},
+    "list_changes": lambda w: {"since": "2026-01-01", "limit": 100},
+    "overview": lambda w: {},
+    "configuration": lambda w: {},
     "stats": lambda w: {},
     "playbook": lambda w: {},
     "health": lambda w: {},
@@ -181,6 +195,8 @@ SAMPLES: dict[str, Arguments] = {
     "list_deliveries": lambda w: {"state": "dead"},
     "retry_deliveries": lambda w: {},
     "test_webhooks": lambda w: {},
+    "review": lambda w: {"action": "archive", "ids": [w.heuristic]},
+    "merge": lambda w: {"ids": [w.fact, w.other_fact], "into": w.fact},
 }
 
 BEFORE: dict[str, str] = {
@@ -193,5 +209,6 @@ BEFORE: dict[str, str] = {
     "import_rules": "export_rules",
     "conflicts": "add_many",
     "resolve_conflict": "add_many",
+    "show_session": "add_episode",
 }
 """What must have been called before, with its own sample."""

@@ -266,10 +266,10 @@ def test_recorded_answers_merge_what_says_the_same(
 
 
 def test_the_table_answers_in_both_directions_but_for_replacements() -> None:
-    comparer = TableComparer({("a", "b"): SAME, ("c", "d"): REPLACES})
+    comparer = TableComparer({("a", "b", False): SAME, ("c", "d", False): REPLACES})
     pairs = [Pair("a", "b"), Pair("b", "a"), Pair("c", "d"), Pair("d", "c"), Pair("a", "d")]
     assert comparer.compare(pairs) == [SAME, SAME, REPLACES, UNSURE, UNSURE]
-    assert (comparer.known, comparer.unknown) == (3, {("d", "c"), ("a", "d")})
+    assert (comparer.known, comparer.unknown) == (3, {("d", "c", False): pairs[3], ("a", "d", False): pairs[4]})
 
 
 def test_a_lost_outcome_and_a_lost_statement_are_noticed(few: YearTexts, tmp_path: Path) -> None:

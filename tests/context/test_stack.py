@@ -10,10 +10,10 @@ from alma import ALMA
 from alma.context import MemoryStack
 from alma.engine.admit import draft_record
 from alma.engine.context import Engine
-from alma.engine.prompt import count_tokens
 from alma.errors import ScopeError, ValidationError
 from alma.session import SessionManager
 from alma.stores.memory import MemoryStore
+from alma.text import count_tokens
 from alma.types.query import MemoryScope
 from alma.types.record import Record
 

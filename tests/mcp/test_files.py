@@ -10,9 +10,9 @@ import pytest
 from mcp_types import CallToolResult
 
 from alma import ALMA
-from alma.engine.prompt import count_tokens
 from alma.mcp.tools import CORE_NAMES
 from alma.operations import operations
+from alma.text import count_tokens
 from mcp import Client
 
 from .conftest import Place, Site, Talk

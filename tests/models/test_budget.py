@@ -3,16 +3,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from alma.engine.context import Engine
 from alma.errors import ModelOutputError, ModelTimeoutError, ModelUnavailableError, OverBudgetError
-from alma.models.budget import Budgeted, BudgetLimits, Day, meter, most_tokens, reserve, settle
+from alma.models.budget import Budgeted, BudgetLimits, Day, meter, most_tokens, reserve, settle, usage
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.testing import FrozenClock
-from alma.types.asking import Answer, Prompt
+from alma.types.asking import Answer, ModelSettings, Prompt
 from alma.types.query import Where
 
 PROMPT = Prompt(system="do", text="something", schema={"type": "object"}, max_tokens=100)
@@ -51,7 +52,8 @@ def test_what_was_used_is_metered(engine):
     model.ask(PROMPT)
     took = {"failed": 0, "dropped": 0, "tokens_in": 200, "tokens_out": 40, "cost": 0.02}
     counted = Day(TODAY, calls=2, tokens_in=200, tokens_out=40, cost=0.02)
-    assert meter(engine) == [replace(counted, models={"fake:small": 2}, used={"fake:small": took})]
+    purposes = {"other": {"calls": 2, **took}}
+    assert meter(engine) == [replace(counted, models={"fake:small": 2}, used={"fake:small": took}, purposes=purposes)]
     assert meter(engine)[0].tokens == 240
     assert str(meter(engine)[0]) == "2026-01-02  2 calls  200 tokens in, 40 out, $0.0200  fake:small 2"
 
@@ -143,6 +145,18 @@ def test_projects_share_one_budget(engine):
     reserve(engine, limits, "m", 1)
     with pytest.raises(OverBudgetError):
         reserve(replace(engine, project="another"), limits, "m", 1)
+
+
+@pytest.mark.parametrize(
+    ("days", "expected"), [(1, [0]), (7, [0, 6]), (30, [0, 6]), (90, [0, 6, 40]), (10**9, [0, 6, 40])]
+)
+def test_usage_is_of_the_last_days_whether_or_not_a_model_was_asked_on_them(engine, clock, days, expected):
+    now = clock.moment
+    for ago in (40, 6, 0):
+        clock.moment = now - timedelta(days=ago)
+        reserve(engine, BudgetLimits(), "fake", 10)
+    used = usage(engine, ModelSettings(), days=days).days
+    assert [one.day for one in used] == [(now - timedelta(days=ago)).date().isoformat() for ago in expected]
 
 
 RACE = """

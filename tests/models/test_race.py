@@ -11,10 +11,10 @@ import time
 import pytest
 import yaml
 
-from alma.app import model_usage, open_memory
+from alma.app import open_memory
 from alma.config import load
 from alma.engine.context import Engine
-from alma.models.budget import meter
+from alma.models.budget import meter, usage
 from alma.stores.sqlite import SQLiteStore
 
 RACERS, TRIES = 5, 6
@@ -154,5 +154,5 @@ def test_who_is_killed_in_the_middle_has_spent_what_was_set_aside(configured, se
     assert len(service.seen) == 1
     config = load(file)
     with open_memory(config) as alma:
-        left = model_usage(alma, config).left
+        left = usage(alma.engine, config.model).left
     assert (left.tokens, left.cost) == (4000 - day.aside_tokens, pytest.approx(4.0 - day.aside_cost))

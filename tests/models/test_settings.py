@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from alma import ALMA
-from alma.app import model_usage, open_memory
+from alma.app import open_memory
 from alma.config import load
 from alma.errors import ConfigError, OverBudgetError
-from alma.models.budget import by_model
+from alma.models.budget import by_model, usage
 from alma.models.claude_cli import ClaudeCLI
 from alma.stores.memory import MemoryStore
 from alma.types.asking import Answer, BudgetLimits, ModelSettings, Prices
@@ -156,7 +156,7 @@ def test_claude_code_can_be_the_model(write, monkeypatch):
         from alma.types.asking import Prompt
 
         alma.model.ask(Prompt(system="s", text="t", schema={"type": "object"}))
-        assert model_usage(alma, config).left.cost == pytest.approx(0.99)
+        assert usage(alma.engine, config.model).left.cost == pytest.approx(0.99)
     assert asked == ["claude-cli:sonnet"]
 
 
@@ -188,7 +188,7 @@ def test_usage_tells_each_model_and_what_is_left(write, service, reply, prompt):
     }
     config = load(write(section))
     with open_memory(config) as alma:
-        empty = model_usage(alma, config)
+        empty = usage(alma.engine, config.model)
         assert (empty.days, empty.left.calls, empty.today.calls) == ((), 10, 0)
         alma.model.ask(prompt)
         service.said = "nonsense"
@@ -197,7 +197,7 @@ def test_usage_tells_each_model_and_what_is_left(write, service, reply, prompt):
         service.script = [reply({}, status=503)]
         with pytest.raises(Exception, match="503"):
             alma.model.ask(prompt)
-        found = model_usage(alma, config)
+        found = usage(alma.engine, config.model)
     [used] = by_model(found.today)
     cost = 2 * (100 * 10e-6 + 20 * 50e-6)
     assert asdict(used) == {
@@ -219,4 +219,4 @@ def test_usage_needs_no_key_and_no_model(write, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     config = load(write(OPENAI))
     with open_memory(config) as alma:
-        assert model_usage(alma, config).left.calls == 100
+        assert usage(alma.engine, config.model).left.calls == 100

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from benchmarks.reading import (
     Count,
+    answer_from_gists,
     compare_conflicts,
+    compare_details,
     compare_families,
     find_memories,
     find_rules,
@@ -52,6 +54,19 @@ def test_strategies_are_told_apart(reader: ModelReader) -> None:
     pairs = compare_families(reader, read_rows(WRITTEN / "families.jsonl"))
     assert Count.of((label == "same", is_same) for label, is_same in pairs).f1 >= 0.95
     assert not any(is_same for label, is_same in pairs if label == "opposite")
+
+
+def test_details_that_differ_are_told_from_those_in_other_words(reader: ModelReader) -> None:
+    answers = compare_details(reader, read_rows(WRITTEN / "details.jsonl"))
+    assert Count.of((label == "same", answer == "same") for answer, label in answers).f1 >= 0.9
+    assert not any(answer == "same" for answer, label in answers if label != "same")
+
+
+def test_gists_answer_what_their_conversations_answered(reader: ModelReader) -> None:
+    found = answer_from_gists(reader, read_rows(WRITTEN / "gists.jsonl"))
+    assert sum(found.answered) >= 0.95 * len(found.answered)
+    assert sum(found.baseline) < 0.85 * len(found.baseline), "the longest turns, as many as the gist is long"
+    assert sum(found.supported) >= 0.95 * len(found.supported)
 
 
 def test_the_local_reader_merges_nothing_that_differs() -> None:

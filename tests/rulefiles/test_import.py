@@ -61,6 +61,18 @@ def test_each_part_of_an_item_can_be_edited(exported: Any) -> None:
     assert rules["Use pnpm instead of npm"].why == ""
 
 
+def test_the_rule_of_an_agent_stays_the_agents_unless_its_text_is_edited(desk: Any) -> None:
+    id = desk.rule("Run the linter", trigger="committing", source="agent")
+    desk.alma.update(id, status="active")
+    desk.export()
+    desk.edit("**When committing:**", "**When pushing:**")
+    desk.import_()
+    assert (desk.alma.get(id).trigger, desk.alma.get(id).origin) == ("When pushing", "agent")
+    desk.edit("Run the linter", "Run the formatter")
+    desk.import_()
+    assert (desk.alma.get(id).rule, desk.alma.get(id).origin) == ("Run the formatter", "user")
+
+
 def test_a_new_item_is_a_rule_by_a_person(exported: Any) -> None:
     exported.edit(END, f"* **When releasing:** Tag the commit\n  and push the tag. _Why:_ The build needs it.\n{END}")
     report = exported.import_()

@@ -135,15 +135,18 @@ def test_where_there_is_no_code_nothing_is_told(tmp_path: Path) -> None:
 
 
 def test_a_huge_tree_is_looked_at_only_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codebase, "_ENTRIES", 50)
     for number in range(30):
         (tmp_path / f"d{number}").mkdir()
-        for other in range(10):
+        for other in range(1 + number % 2):
             (tmp_path / f"d{number}" / f"{other}.py").write_text("")
+    monkeypatch.setattr(codebase, "_ENTRIES", 40)
     state = codebase.orient(tmp_path)
     assert state is not None
     assert not state["complete"]
-    assert sum(state["languages"].values()) == 50
+    assert sum(state["languages"].values()) == 40
+    folders = list(state["layout"]["folders"].values())
+    assert len(folders) == 20
+    assert folders == sorted(folders, reverse=True)
     assert "large" in (codebase.summarise_code(state) or "")
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from alma import ALMA
 from alma.domains import get_sales_schema
-from alma.engine.prompt import count_tokens
 from alma.errors import ConfigError, ModelUnavailableError, ScopeError, ValidationError
 from alma.models.client import check
 from alma.progress import ProgressTracker
 from alma.session import InitializationResult, SessionInitializer, SessionManager
+from alma.text import count_tokens
 from alma.types.asking import Answer, Prompt
 from alma.types.query import MemoryScope
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alma import ALMA
-from alma.engine.prompt import count_tokens
 from alma.errors import ValidationError
 from alma.progress import ProgressSummary, Status, WorkItem
 from alma.session import LastOutcome, Session, SessionHandoff, SessionManager
 from alma.session.handoff import write_reload
+from alma.text import count_tokens
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LABELS = (

@@ -22,16 +22,6 @@ from .extractor import (
 from .learner import AutoLearner, Kept, keep
 
 __all__ = [
-    "AutoLearner",
-    "Extracted",
-    "Extraction",
-    "Kept",
-    "Kind",
-    "Voice",
-    "extract_conversation",
-    "extract_text",
-    "find_known_memories",
-    "from_conversation",
-    "from_text",
-    "keep",
-]
+    "AutoLearner", "Extracted", "Extraction", "Kept", "Kind", "Voice", "extract_conversation", "extract_text",
+    "find_known_memories", "from_conversation", "from_text", "keep",
+]  # fmt: skip

@@ -352,6 +352,3 @@ def _read_content(content: object) -> str:
     if isinstance(content, Sequence) and not isinstance(content, bytes | bytearray):
         return "\n".join(filter(None, map(_read_content, content)))
     return ""
-
-
-# -- learning

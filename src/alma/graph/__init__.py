@@ -16,22 +16,7 @@ from .graph import Graph, GraphStore
 Card = EntityProfile  # The former name.
 
 __all__ = [
-    "Built",
-    "Card",
-    "Direction",
-    "Entity",
-    "EntityExtractor",
-    "EntityProfile",
-    "Graph",
-    "GraphStats",
-    "GraphStore",
-    "Neighbour",
-    "Path",
-    "Relationship",
-    "Subgraph",
-    "Suggestion",
-    "about",
-    "build",
-    "create_graph_store",
-    "update",
-]
+    "Built", "Card", "Direction", "Entity", "EntityExtractor", "EntityProfile", "Graph", "GraphStats",
+    "GraphStore", "Neighbour", "Path", "Relationship", "Subgraph", "Suggestion", "about", "build",
+    "create_graph_store", "update",
+]  # fmt: skip

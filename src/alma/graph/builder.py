@@ -192,8 +192,7 @@ class Built:
     entities: int  # Entities that were added.
     relationships: int  # Relationships that were added.
     ended: int  # Relationships and entities that ended or were removed with their record.
-    reader: str = "local"
-    """The reader that was used, and whether the model failed."""
+    reader: str = "local"  # The reader that was used, and whether the model failed.
 
 
 def build(
@@ -346,13 +345,10 @@ class EntityProfile:
     """One entity: its current relationships, those that have ended, and the facts that mention it."""
 
     entity: Entity
-    now: tuple[Neighbour, ...]
-    """Its current relationships."""
+    now: tuple[Neighbour, ...]  # Its current relationships.
     ended: tuple[Relationship, ...]
-    facts: tuple[Memory, ...] = ()
-    """Facts that mention it."""
-    text: str = ""
-    """The profile as a few dated lines."""
+    facts: tuple[Memory, ...] = ()  # Facts that mention it.
+    text: str = ""  # The profile as a few dated lines.
 
     def __str__(self) -> str:
         return self.text

@@ -64,7 +64,7 @@ def _check_item(value: Item, kind: type[Item]) -> Item:
         raise ValidationError(f"expected an alma.graph.{kind.__name__}, not {type(value).__name__}")
     changes: dict[str, Any] = {
         "type": check_type("type", value.type),
-        "attributes": clean(validate.metadata(value.attributes)),
+        "attributes": clean(validate.metadata("attributes", value.attributes)),
         "sources": validate.names("sources", value.sources),
         "confidence": validate.number("confidence", value.confidence, 0.0, 1.0),
     }
@@ -310,7 +310,15 @@ class Graph(Closeable):
     def suggest_merges(self, limit: int = 20) -> list[Suggestion]:
         """Return pairs of entities that may be the same, most likely first."""
         most = validate.whole("limit", limit, 1, _MAX_LIMIT)
-        return _suggest_merges(self.rows.find(Entity, RowFilter(), _COMPARED))[:most]
+        entities = self.rows.find(Entity, RowFilter(), _COMPARED)
+        suggestions: dict[tuple[str, str], Suggestion] = {}
+        for one, other, why, score in (*_compare_spelling(entities), *_compare_people(entities)):
+            # The one with the longer name is the one to keep.
+            keep, gone = sorted((one, other), key=lambda each: (-len(each.name), each.id))
+            is_alike = one.type == other.type or THING in (one.type, other.type)
+            if one.id != other.id and is_alike:
+                suggestions.setdefault((keep.id, gone.id), Suggestion(keep, gone, why, score))
+        return sorted(suggestions.values(), key=lambda each: (-each.score, each.keep.id, each.other.id))[:most]
 
     @operation(Effect.READS, "graph_stats")
     def stats(
@@ -657,17 +665,6 @@ thomas tom tommy|timothy tim|victoria vicky|vincent vince|walter walt|william bi
 _LEGAL = frozenset("inc inc. corp corp. corporation ltd ltd. llc gmbh ag co co. company plc sa bv group".split())
 _PLAIN = re.compile(r"[^\w]+|_")
 _SURE, _LIKELY, _PERHAPS = 0.9, 0.7, 0.4
-
-
-def _suggest_merges(entities: Sequence[Entity]) -> list[Suggestion]:
-    """Return pairs that may be the same entity, most likely first; the one with the longer name is the one to keep."""
-    suggestions: dict[tuple[str, str], Suggestion] = {}
-    for one, other, why, score in (*_compare_spelling(entities), *_compare_people(entities)):
-        keep, gone = sorted((one, other), key=lambda each: (-len(each.name), each.id))
-        is_alike = one.type == other.type or THING in (one.type, other.type)
-        if one.id != other.id and is_alike:
-            suggestions.setdefault((keep.id, gone.id), Suggestion(keep, gone, why, score))
-    return sorted(suggestions.values(), key=lambda each: (-each.score, each.keep.id, each.other.id))
 
 
 def _compare_spelling(entities: Sequence[Entity]) -> Iterator[tuple[Entity, Entity, str, float]]:

@@ -20,7 +20,7 @@ from ..errors import StorageError
 from ..text import digest
 from ..types.graph import Direction, Entity, Relationship, end_tags
 from ..types.kinds import KINDS
-from ..types.query import Where
+from ..types.query import Where, split_batches
 from ..types.record import Record, Status, new_id
 from ..types.times import from_micros, to_micros
 
@@ -86,8 +86,7 @@ Attempt = Callable[[RowReader], tuple[T, GraphChange]]
 class Rows(RowReader, Protocol):
     """Reads and writes the rows of a graph: the interface of a backend."""
 
-    place: str
-    """Identifies where the rows are stored: equal for all who see the same rows."""
+    place: str  # Identifies where the rows are stored: equal for all who see the same rows.
 
     def change(self, attempt: Attempt[T]) -> T:
         """Write the change that `attempt` computes from the rows and return its result.
@@ -252,8 +251,8 @@ class RecordRows(Rows):
             return result
 
         result = write(self._engine, step)
-        for start in range(0, len(removed), _MANY):
-            self._engine.store.delete(removed[start : start + _MANY])
+        for batch in split_batches(removed, _MANY):
+            self._engine.store.delete(batch)
         return result
 
     def _put(self, tx: Transaction, change: GraphChange, read: dict[str, Record]) -> list[str]:

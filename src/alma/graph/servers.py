@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import MissingExtraError, StorageError
 from ..files import make_private_folder
-from ..types.graph import Direction, Entity, Relationship
+from ..types.graph import Direction, Entity
 from ..types.times import to_micros
 from .rows import (
     TABLES,
@@ -241,7 +241,10 @@ class CypherRows(RowReader):
 
     def write(self, change: GraphChange) -> None:
         """Write a change in the transaction that the queries run in."""
-        tables = [[self._make_row(one) for one in some] for some in (change.entities, change.relationships)]
+        tables = [
+            [{**list_columns(one), "pk": self._place(one.id), "project": self._project} for one in some]
+            for some in (change.entities, change.relationships)
+        ]
         for row in tables[1]:
             row |= {"first": self._place(row["subject"]), "second": self._place(row["object"])}
             row["valid_from"] = _ALWAYS if row["valid_from"] is None else row["valid_from"]
@@ -262,9 +265,6 @@ class CypherRows(RowReader):
     def _run_parts(self, query: str, name: str, values: Sequence[Any], **more: Any) -> Table:
         starts = range(0, len(values), _BATCH)
         return [row for start in starts for row in self._run(query, {name: values[start : start + _BATCH], **more})]
-
-    def _make_row(self, one: Entity | Relationship) -> dict[str, Any]:
-        return {**list_columns(one), "pk": self._place(one.id), "project": self._project}
 
     def _place(self, id: str) -> str:
         return f"{self._project}\x1f{id}"

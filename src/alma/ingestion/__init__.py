@@ -23,18 +23,6 @@ from .intake import (
 )
 
 __all__ = [
-    "Damage",
-    "Format",
-    "IngestResult",
-    "Plan",
-    "Planned",
-    "Progress",
-    "Skipped",
-    "Wanted",
-    "ingest",
-    "ingest_conversation",
-    "ingest_conversations",
-    "ingest_directory",
-    "ingest_file",
-    "plan",
-]
+    "Damage", "Format", "IngestResult", "Plan", "Planned", "Progress", "Skipped", "Wanted", "ingest",
+    "ingest_conversation", "ingest_conversations", "ingest_directory", "ingest_file", "plan",
+]  # fmt: skip

@@ -52,15 +52,10 @@ _USER_NAMES = re.compile(r"(?i)\b(?:user|human|me|you|person|owner|operator|admi
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
 _HEADING = re.compile(r"(?m)^(?=#{1,6}\s|=+ \S)")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
-_LISTS: Mapping[Kind, str] = {
-    Kind.OUTCOME: "outcomes",
+_LISTS: Mapping[Kind, str] = {kind: f"{kind}s" for kind in Kind} | {
     Kind.PREFERENCE: "user_preferences",
     Kind.CORRECTION: "rules",
-    Kind.DECISION: "domain_knowledge",
-    Kind.FACT: "domain_knowledge",
-    Kind.ANTI_PATTERN: "anti_patterns",
-    Kind.HEURISTIC: "heuristics",
-    Kind.WORK_ITEM: "work_items",
+    **dict.fromkeys((Kind.DECISION, Kind.FACT), "domain_knowledge"),
 }
 
 

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
+from ..coding.events import as_dicts
 from ..text import replace_surrogates
 
 LIMIT = 16 * 1024 * 1024  # The longest line or value that is read, in characters.
@@ -78,28 +79,6 @@ def parse_json(text: str) -> tuple[Any, str]:
 
 
 # -- values of foreign JSON
-
-
-def as_dict(value: object) -> JsonObject:
-    """Return a value if it is an object, otherwise an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_dicts(value: object) -> list[JsonObject]:
-    """Return the objects in a value if it is a list, otherwise an empty list."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def get_dict(values: JsonObject, *path: str) -> JsonObject:
-    """Return the object at a path of members; empty if there is none."""
-    for name in path:
-        values = as_dict(values.get(name))
-    return values
-
-
-def get_dicts(values: JsonObject, *names: str) -> list[JsonObject]:
-    """Return the objects in the first of these members that contains any."""
-    return next((dicts for name in names if (dicts := as_dicts(values.get(name)))), [])
 
 
 def get_text(values: JsonObject, *names: str) -> str:

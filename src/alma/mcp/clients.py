@@ -9,16 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .. import jsonc
+from .. import jsonc, toml
 from ..errors import ConfigError
-from ..files import FileChange, apply_changes, read_content, resolve_link
+from ..files import FileChange, apply_changes, decode_settings, read_content, resolve_link
 from . import name_missing_extra
 
 NAME = "alma"
@@ -39,73 +37,6 @@ def find_settings(*names: str) -> Path:
     return locate(*default).joinpath(*names)
 
 
-# -- TOML: one table is added at the end or removed, and every other byte stays the same
-# `_verify_change` refuses a change if the file uses a syntax that is not handled here.
-
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_HEADER = re.compile(r"^[ \t]*\[\[?[^\n]*$", re.MULTILINE)
-_KEY = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'|([A-Za-z0-9_-]+)")
-
-
-def load_toml(text: str, name: str) -> dict[str, Any]:
-    """Parse TOML. Raise ConfigError if it is invalid."""
-    try:
-        return tomllib.loads(text.removeprefix("\ufeff").replace("\r\n", "\n"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{name} is not valid TOML ({error}); fix it first. Nothing was changed") from error
-
-
-def put_table(text: str, path: Sequence[str], value: Mapping[str, Any]) -> str:
-    """Return the text with this table at its end, replacing an existing one."""
-    rest = drop_table(text, path)
-    newline = "\r\n" if "\r\n" in text else "\n"
-    lines = [f"[{'.'.join(map(_format_key, path))}]"]
-    lines += [f"{_format_key(key)} = {_format_value(one)}" for key, one in value.items()]
-    if rest and not rest.endswith("\n"):
-        rest += newline
-    return f"{rest}{newline if rest.strip() else ''}{newline.join(lines)}{newline}"
-
-
-def drop_table(text: str, path: Sequence[str]) -> str:
-    """Return the text without this table and its subtables."""
-    end = len(text)
-    for header in reversed(list(_HEADER.finditer(text))):
-        block, before = text[header.start() : end], text[: header.start()]
-        end = header.start()
-        inner = header[0].strip().lstrip("[").partition("]")[0]
-        keys = [one[1] or one[2] or one[3] or "" for one in _KEY.finditer(inner)]
-        if keys[: len(path)] != list(path):
-            continue
-        # Comments after the last line of the table belong to the next table.
-        size = last = 0
-        for line in block.splitlines(keepends=True):
-            size += len(line)
-            if line.strip() and not line.strip().startswith("#"):
-                last = size
-        # Remove the empty line before it too.
-        for gap in ("\r\n\r\n", "\n\n"):
-            if before.endswith(gap):
-                before = before[: -len(gap) // 2]
-                break
-        text = before + text[header.start() + last :]
-        end = len(before)
-    return text
-
-
-def _format_key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_format_key(key)} = {_format_value(one)}" for key, one in value.items()) + " }"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_format_value, value))}]"
-    if isinstance(value, bool | str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return str(value)
-
-
 class Form(NamedTuple):
     """How the settings files of a client are read and changed."""
 
@@ -116,7 +47,7 @@ class Form(NamedTuple):
 
 
 JSON = Form(jsonc.load, jsonc.put, jsonc.drop, "{}\n")
-TOML = Form(load_toml, put_table, drop_table, "")
+TOML = Form(toml.load, toml.put, toml.drop, "")
 
 
 # -- clients
@@ -126,14 +57,11 @@ class McpClient(NamedTuple):
     """An MCP client and where it stores its settings."""
 
     title: str
-    holder: str
-    """The key of its servers."""
-    project: str | None
-    """Its file in a project; None if it has no project settings."""
+    holder: str  # The key of its servers.
+    project: str | None  # Its file in a project; None if it has no project settings.
     find_user_file: Callable[[], Path] | None = None
     """None if the file in the home folder has the same name as in a project."""
-    fields: Mapping[str, Any] = {}
-    """Further fields of an entry."""
+    fields: Mapping[str, Any] = {}  # Further fields of an entry.
     form: Form = JSON
 
     def file(self, scope: str) -> Path:
@@ -180,9 +108,7 @@ CLIENTS: Mapping[str, McpClient] = {
 
 def install(client: McpClient, scope: str, command: Sequence[str]) -> FileChange:
     """Return the change that adds the server or updates its entry. Nothing is written yet."""
-    path = resolve_link(client.file(scope))
-    before = read_content(path)
-    text, data, old = _read_settings(client, path, before)
+    path, before, text, data, old = _read_settings(client, scope)
     entry = {**old, **client.fields, "command": command[0], "args": list(command[1:])}
     if entry == old:
         return FileChange(path, before, before)
@@ -195,9 +121,7 @@ def install(client: McpClient, scope: str, command: Sequence[str]) -> FileChange
 
 def uninstall(client: McpClient, scope: str) -> FileChange:
     """Return the change that removes the server. An empty table or file is removed with it."""
-    path = resolve_link(client.file(scope))
-    before = read_content(path)
-    text, data, entry = _read_settings(client, path, before)
+    path, before, text, data, entry = _read_settings(client, scope)
     if not entry:
         return FileChange(path, before, before)
     after = client.form.drop(text, (client.holder, NAME))
@@ -209,12 +133,12 @@ def uninstall(client: McpClient, scope: str) -> FileChange:
     return FileChange(path, before, after.encode() if after.strip() not in ("", "{}") else None)
 
 
-def _read_settings(client: McpClient, path: Path, content: bytes | None) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Return the text of a file, its content, and our entry in it."""
-    try:
-        text = content.decode("utf-8") if content and content.strip() else client.form.empty
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 ({error}); fix it first. Nothing was changed") from error
+def _read_settings(client: McpClient, scope: str) -> tuple[Path, bytes | None, str, dict[str, Any], dict[str, Any]]:
+    """Return the settings file for a scope, its bytes, its text, its values, and our entry among them."""
+    path = resolve_link(client.file(scope))
+    content = read_content(path)
+    text = decode_settings(path, content)
+    text = text if text.strip() else client.form.empty
     data = client.form.load(text, str(path))
     servers = data.get(client.holder, {})
     entry = servers.get(NAME, {}) if isinstance(servers, dict) else None
@@ -222,7 +146,7 @@ def _read_settings(client: McpClient, path: Path, content: bytes | None) -> tupl
         raise ConfigError(
             f"`{client.holder}` in {path} must be a table with one table for each server. Nothing was changed"
         )
-    return text, data, entry
+    return path, content, text, data, entry
 
 
 def _verify_change(client: McpClient, path: Path, text: str, expected: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import anyio
 import anyio.from_thread
@@ -61,6 +61,7 @@ FindRoots = Callable[[], Sequence[str | PathLike[str]]]
 _LOG = logging.getLogger("alma.mcp")
 _AT_ONCE = 16
 """Maximum number of concurrent calls; others wait."""
+_LISTS: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
 _BETWEEN_REPORTS = 0.1
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[][{}]|[^][{}"]+')
 
@@ -226,12 +227,7 @@ def build(
         title=TITLE,
         instructions=INSTRUCTIONS,
         lifespan=handlers.open,
-        cache_hints={
-            "tools/list": fresh,
-            "prompts/list": fresh,
-            "resources/list": fresh,
-            "resources/templates/list": fresh,
-        },
+        cache_hints=dict.fromkeys(_LISTS, fresh),
         get_tool_input_schema=lambda name: (
             handlers.tools[name].definition.input_schema if name in handlers.tools else None
         ),
@@ -332,8 +328,7 @@ def build_app(server: Server[Any], token: str, hosts: list[str], origins: list[s
 
 
 def serve_http(server: Server[Any], options: McpOptions) -> None:
-    """Serve until interrupted. Raise ConfigError if the server cannot start."""
-    listening.check_options(options)
+    """Serve until interrupted. Raise ConfigError if the server cannot start. Options are checked before."""
     token = os.environ.get(TOKEN_VARIABLE)
     if token:
         _check_token(token, f"${TOKEN_VARIABLE}")

@@ -44,8 +44,7 @@ class OperationTool:
     operation: Operation
     defaults: Mapping[str, Any]
     roots: Roots
-    may_approve: bool
-    """Whether a person reviews the calls and may declare outside content as their own."""
+    may_approve: bool  # Whether a person reviews the calls and may declare outside content as their own.
     describes_result: bool = False
     """Whether to list the schema of the result, which takes more room than the rest of the definition."""
 
@@ -167,8 +166,7 @@ class Page(NamedTuple):
     title: str
     about: str
     mime: str
-    render: Callable[[ALMA, str], Any]
-    """Takes the memory and the value of the variable, or ''."""
+    render: Callable[[ALMA, str], Any]  # Takes the memory and the value of the variable, or ''.
 
 
 def _render_playbook(alma: ALMA, agent: str) -> str:
@@ -271,8 +269,7 @@ class PromptTemplate(NamedTuple):
 
     title: str
     about: str
-    arguments: Mapping[str, tuple[str, bool]]
-    """The description of each argument, and whether it is required."""
+    arguments: Mapping[str, tuple[str, bool]]  # The description of each argument, and whether it is required.
     text: str
 
 

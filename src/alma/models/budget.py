@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import timedelta
+from functools import partial
 from typing import NamedTuple
 
 from ..engine.context import Engine
@@ -24,6 +26,7 @@ Spent = tuple[int, int, float]  # Tokens in, tokens out, US dollars.
 NOTHING: Spent = (0, 0, 0.0)
 
 TAG = "usage"
+_OTHER = "other"  # The purpose of a prompt without a name.
 _OVERHEAD = 2000  # Tokens that a host and our own wording add to a prompt.
 
 
@@ -43,6 +46,8 @@ class Day:
     models: Mapping[str, int] = field(default_factory=dict)  # How many calls went to which model.
     # What each took: failed, dropped, tokens_in, tokens_out, cost.
     used: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # The same for each question that was asked, with the number of calls.
+    purposes: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
     def tokens(self) -> int:
@@ -71,13 +76,14 @@ class Budget(NamedTuple):
         tokens = most_tokens(prompt)
         cost = self.prices.of(tokens - prompt.max_tokens, prompt.max_tokens) if self.prices else None
         reserved = reserve(self.engine, self.limits, model, tokens, cost)
+        finish = partial(settle, self.engine, reserved, purpose=prompt.version.partition(" ")[0])
         try:
             answer = ask()
         except BaseException as error:
             spent = error.spent if isinstance(error, ModelError) else None
-            settle(self.engine, reserved, spent, failed=True, dropped=isinstance(error, ModelOutputError))
+            finish(spent, failed=True, dropped=isinstance(error, ModelOutputError))
             raise
-        settle(self.engine, reserved, (answer.tokens_in, answer.tokens_out, answer.cost) if answer.metered else None)
+        finish((answer.tokens_in, answer.tokens_out, answer.cost) if answer.metered else None)
         return answer
 
 
@@ -105,17 +111,12 @@ def reserve(engine: Engine, limits: BudgetLimits, model: str, tokens: int, cost:
     aside = 0.0 if limits.cost is None else limits.cost_of_a_call if cost is None else cost
 
     def add(now: Day) -> Day:
-        for name, limit, used, more, text in (
-            ("calls", limits.calls, now.calls, 1, "{:,} of {:,} calls"),
-            (
-                "tokens",
-                limits.tokens,
-                now.tokens + now.aside_tokens,
-                tokens,
-                "{:,} of {:,} tokens; this call needs {:,}",
-            ),
-            ("cost", limits.cost, now.cost + now.aside_cost, aside, "${:.4f} of ${:.2f}; this call needs ${:.4f}"),
+        for name, used, more, text in (
+            ("calls", now.calls, 1, "{:,} of {:,} calls"),
+            ("tokens", now.tokens + now.aside_tokens, tokens, "{:,} of {:,} tokens; this call needs {:,}"),
+            ("cost", now.cost + now.aside_cost, aside, "${:.4f} of ${:.2f}; this call needs ${:.4f}"),
         ):
+            limit = getattr(limits, name)
             if limit is not None and used + more > limit:
                 over = text.format(used, limit, more)
                 message = (
@@ -136,7 +137,13 @@ def reserve(engine: Engine, limits: BudgetLimits, model: str, tokens: int, cost:
 
 
 def settle(
-    engine: Engine, reserved: Reserved, spent: Spent | None, *, failed: bool = False, dropped: bool = False
+    engine: Engine,
+    reserved: Reserved,
+    spent: Spent | None,
+    *,
+    failed: bool = False,
+    dropped: bool = False,
+    purpose: str = "",
 ) -> None:
     """Replace a reservation by what was spent; where that is not known, it stays reserved."""
     day, model, aside_tokens, aside_cost = reserved
@@ -146,13 +153,18 @@ def settle(
         aside_tokens, aside_cost = 0, 0.0
 
     def add(now: Day) -> Day:
-        before = now.used.get(model, {})
+        before, asked = now.used.get(model, {}), now.purposes.get(purpose or _OTHER, {})
+        counted = {"calls": 1, **took}
         return replace(
             now,
             **{name: getattr(now, name) + value for name, value in took.items()},
             aside_tokens=max(0, now.aside_tokens - aside_tokens),
             aside_cost=max(0.0, now.aside_cost - aside_cost),
             used={**now.used, model: {name: before.get(name, 0) + value for name, value in took.items()}},
+            purposes={
+                **now.purposes,
+                purpose or _OTHER: {name: asked.get(name, 0) + value for name, value in counted.items()},
+            },
         )
 
     _change_day(engine, day, add)
@@ -207,9 +219,10 @@ class Usage:
 
 
 def usage(engine: Engine, settings: ModelSettings, *, days: int = 30) -> Usage:
-    """Return the last days on which a model was asked. Needs no key and opens no model."""
+    """Return what was used in the last days, as far as a model was asked. Needs no key and opens no model."""
     used = meter(engine)
-    date = engine.clock().date().isoformat()
+    dates = [(engine.clock() - timedelta(days=ago)).date().isoformat() for ago in (0, min(days, 10_000) - 1)]
+    date = dates[0]
     today = next((day for day in used if day.day == date), Day(date))
     limits = settings.budget
     # A reservation is not left: it may be spent already.
@@ -218,7 +231,9 @@ def usage(engine: Engine, settings: ModelSettings, *, days: int = 30) -> Usage:
         tokens=None if limits.tokens is None else max(0, limits.tokens - today.tokens - today.aside_tokens),
         cost=None if limits.cost is None else max(0.0, limits.cost - today.cost - today.aside_cost),
     )
-    return Usage(settings.provider, settings.model or "", limits, today, left, tuple(used[:days]))
+    return Usage(
+        settings.provider, settings.model or "", limits, today, left, tuple(one for one in used if one.day >= dates[1])
+    )
 
 
 def by_model(day: Day) -> list[ModelUse]:

@@ -21,6 +21,8 @@ from ..codec import decode_record
 from ..engine import validate
 from ..engine.admit import clean
 from ..engine.context import Engine
+from ..engine.history import Change as ItemChange
+from ..engine.history import list_revisions
 from ..engine.search import by_words
 from ..engine.transaction import Transaction, scan_records, write
 from ..engine.view import count_records
@@ -32,7 +34,6 @@ from ..text import fingerprint
 from ..types import times
 from ..types.query import Where
 from ..types.record import Record
-from ..words import Change as ItemChange
 from . import items as work
 from .items import (
     LEASE_SECONDS,
@@ -61,7 +62,6 @@ T = TypeVar("T")
 _LOG = "progress_log"
 _MAX_LIMIT = 1_000_000
 _SHOWN = 5
-_DEFAULTS = {"item_type": "task", "priority": 50}
 
 operation = Group("work", lambda alma: ProgressTracker(alma=alma, project_id=alma.project_id))
 
@@ -154,7 +154,7 @@ class ProgressTracker(OwnsMemory):
         fields = {name: value for name, value in locals().items() if name not in ("self", "item", "project_id")}
         if isinstance(item, str):
             raise ValidationError(f"item must be a WorkItem, not text; to create one by its title, pass title={item!r}")
-        if item is not None and any(value and value != _DEFAULTS.get(name) for name, value in fields.items()):
+        if item is not None and any(value and value != getattr(work.NEW, name) for name, value in fields.items()):
             raise ValidationError("pass a WorkItem or its fields, not both")
         return self.create_work_items([fields if item is None else item], project_id=project_id)[0]
 
@@ -368,10 +368,7 @@ class ProgressTracker(OwnsMemory):
 
     def history(self, item_id: str) -> list[ItemChange]:
         """Return the changes of a work item with their time and author, oldest first."""
-        engine, record = self._find_item(item_id)
-        lines = scan_records(engine, "change", linked={record.id})[::-1]
-        changes = [decode_record(ItemChange, line, {"at": "created_at"}) for line in lines]
-        return [ItemChange(record.created_at, "created", "", {}), *changes]
+        return list_revisions(*self._find_item(item_id))
 
     # -- claims
 
@@ -485,9 +482,11 @@ class ProgressTracker(OwnsMemory):
         engine, who = self._engine(project_id), self.engine.agent(agent)
         item = None if current_item_id is None else self._find_item(current_item_id)[1].id
         # When the session began: from its record, or else from its first log.
-        records = (*_find_session(engine, who, session_id), *scan_records(engine, _LOG, sessions={session_id})[-1:])
+        place = ("session", engine.project, who)
+        sessions = [one for one in engine.store.get([session_id]) if (one.kind, one.project, one.agent) == place]
+        records = (*sessions, *scan_records(engine, _LOG, sessions={session_id})[-1:])
         if not records:
-            _refuse_misspelt(engine, who, session_id)
+            refuse_misspelt(engine, who, session_id)
         begun = (one.body.get("started_at") or one.body.get("session_start") for one in records)
         start = times.from_iso(next(filter(None, begun), None)) or engine.clock()
         since = Where(projects={engine.project}, agents={who}, created_from=start)
@@ -559,13 +558,7 @@ class ProgressTracker(OwnsMemory):
         return write(engine, step)
 
 
-def _find_session(engine: Engine, agent: str, session_id: str) -> list[Record]:
-    """Return the session with this id, if this agent has one."""
-    place = ("session", engine.project, agent)
-    return [one for one in engine.store.get([session_id]) if (one.kind, one.project, one.agent) == place]
-
-
-def _refuse_misspelt(engine: Engine, agent: str, session_id: str) -> None:
+def refuse_misspelt(engine: Engine, agent: str, session_id: str) -> None:
     """Raise NotFoundError for an unknown session id, unless the agent has no session at all.
 
     A program that names its sessions itself has no session records; there the first log makes the name known.

@@ -32,7 +32,6 @@ from enum import StrEnum
 from types import SimpleNamespace
 from typing import Annotated, Any
 
-from .. import words
 from ..codec import decode_record
 from ..engine import validate
 from ..engine.admit import clean
@@ -75,11 +74,8 @@ class Strategy(StrEnum):
 
 
 RELATIONS = ("parent_id", "blocks", "blocked_by")
-AHEAD = (
-    Status.PENDING,
-    Status.IN_PROGRESS,
-    Status.REVIEW,
-)  # Statuses that an item with unfinished blockers cannot have.
+# Statuses that an item with unfinished blockers cannot have.
+AHEAD = (Status.PENDING, Status.IN_PROGRESS, Status.REVIEW)
 TRANSITIONS = {
     Status.PENDING: "in_progress blocked review done failed".split(),
     Status.IN_PROGRESS: "pending blocked review done failed".split(),
@@ -127,7 +123,7 @@ class WorkItem:
     tags: tuple[str, ...] = ()
     created_at: datetime = field(default_factory=times.now)
     updated_at: datetime = field(default_factory=times.now)
-    metadata: Annotated[Mapping[str, Any], About("", check=words.check_metadata)] = field(default_factory=dict)
+    metadata: Annotated[Mapping[str, Any], About("", check=validate.metadata)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +191,7 @@ LOG_NAMES = {
 FIELDS = "title description item_type priority estimate_minutes tags metadata".split()
 CREATABLE = [*FIELDS, *"""agent parent_id tests id project_id status notes blocks blocked_by test_results tests_passing
 started_at completed_at time_spent_ms attempt_count""".split()]  # fmt: skip
-_NEW = WorkItem(title="")
+NEW = WorkItem(title="")
 _FIELDS = dict(Operation("work item", WorkItem, Effect.ADDS, idempotent=True, group="work").own_parameters)
 # `Operation` skips the first parameter of a method, and here that is the id.
 _FIELDS["id"] = _FIELDS["project_id"]._replace(name="id")
@@ -215,7 +211,7 @@ def check_fields(fields: Body) -> dict[str, Any]:
 
 # A work item that can be changed: the fields of its stored body (times as text), its id, agent, tags and `archived`.
 Item = SimpleNamespace
-_BLANK = {name: getattr(_NEW, name, None) for name in KINDS[KIND].fields} | {"held": False, "metadata": {}}
+_BLANK = {name: getattr(NEW, name, None) for name in KINDS[KIND].fields} | {"held": False, "metadata": {}}
 
 
 def _read_fields(record: Record) -> dict[str, Any]:

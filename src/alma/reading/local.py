@@ -1,10 +1,10 @@
 """A reader that needs no model. It recognises the same text in a light rewording and is unsure about everything else.
 
 Two texts are the same when their words match one by one, in order. Articles, punctuation, capitalisation, contractions,
-common abbreviations and British spelling make no difference. In an action ("Ran the tests") neither do the tense of
-its verbs and plurals. A leading clause ("Before merging, …") or adverb may also stand at the end. Numbers, options,
-operators, quoted text, paths and identifiers must be equal to the letter. Every other word counts, so a negation, an
-opposite, a swapped direction or an extra detail keeps two texts apart.
+common abbreviations and British spelling make no difference. In an action ("Ran the tests") neither does the tense of
+its verbs. A leading clause ("Before merging, …") or adverb may also stand at the end. Numbers, options, operators,
+quoted text, paths and identifiers must be equal to the letter. Every other word counts, so a negation, an opposite, a
+swapped direction, a plural ("http", "https") or an extra detail keeps two texts apart.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..ports import PairReader
+from ..text import STOP, normalise
 from .port import (
     UNSURE,
     Entities,
@@ -212,6 +213,13 @@ def _is_same(pair: Pair) -> bool:
     )
 
 
+def has_same_words(pair: Pair) -> bool:
+    """Return whether two texts certainly say the same: but for case, punctuation and "the", they are equal."""
+    pieces = [[one.strip(_OPENING + _CLOSING) for one in normalise(text).split()] for text in pair[:2]]
+    first, second = ([one for one in text if one != "the"] for text in pieces)
+    return first == second and _is_same(pair)
+
+
 @lru_cache(maxsize=4096)
 def _read_orders(text: str, about: PairKind) -> tuple[_Tokens, ...]:
     """Return the tokens of a text in each order that means the same: as written, and with a leading clause last."""
@@ -255,7 +263,7 @@ def _read_clauses(text: str, about: PairKind) -> list[_Tokens]:
             clauses[-1].add_literal("?")
         if not _BREAKS.isdisjoint(core[ending:]) and ending:
             clauses.append(_Clause(about, clauses[0].shouting))
-    return [tuple(clause.tokens) for clause in clauses if clause.tokens]
+    return [tuple(clause.list_tokens()) for clause in clauses if clause.tokens]
 
 
 class _Clause:
@@ -300,12 +308,25 @@ class _Clause:
         else:
             self.add_literal(piece)
 
+    def list_tokens(self) -> Iterator[_Token]:
+        """Yield the tokens without articles. Not every "a" or "The" is one: "option a", "The Times"."""
+        articles, surfaces = _vocabulary("articles"), ["", *(token.surface for token in self.tokens), ""]
+        for at, token in enumerate(self.tokens):
+            before, own, after = surfaces[at : at + 3]
+            is_plain = self.shouting or own.islower() or not before
+            follows = before.casefold() in ("", *STOP - articles) or (self._is_action and at == 1)
+            is_article = own.casefold() in articles and is_plain and (follows or own.casefold() == "the")
+            leads_name = after.casefold() in ("", *STOP) or (after[:1].isupper() and not after.isupper())
+            if not is_article or leads_name:
+                yield token
+
     def _add_word(self, word: str) -> None:
         lower = word.casefold()
         is_acronym = word.isupper() and len(word) > 1 and not self.shouting
         if (is_acronym and lower in _vocabulary("homographs")) or (word[0].islower() and word != lower):
             self.add_literal(word)
-        elif lower in _vocabulary("articles") and (word != "A" or not self.tokens or self.shouting):
+        elif lower in _vocabulary("articles"):
+            self.tokens.append(_Token(word, frozenset({lower})))
             self._in_command = False
         elif self._in_command and lower not in _vocabulary("markers") and lower not in _vocabulary("joins"):
             self.add_literal(word)
@@ -323,13 +344,9 @@ class _Clause:
         return True
 
     def _append_word(self, word: str, lower: str) -> None:
-        is_name = word[0].isupper() and not self._expects_verb and not self.shouting
         has_inner_capital = word[1:] != word[1:].lower() and not self.shouting and not word[:-1].isupper()
-        if not self._is_action or is_name or has_inner_capital:
-            forms = {_vocabulary("present").get(lower, _americanise(lower))}
-        else:
-            forms = set(_list_forms(lower, self._expects_verb))
-        self.tokens.append(_Token(word, frozenset(forms)))
+        is_verb = self._is_action and self._expects_verb and not has_inner_capital
+        self.tokens.append(_Token(word, frozenset(_list_forms(lower, is_verb))))
         self._in_command = word in _vocabulary("programs")
         is_adverb = lower in _vocabulary("adverbs") or lower.endswith("ly")
         self._expects_verb = lower in _vocabulary("joins") or (self._expects_verb and is_adverb)
@@ -345,24 +362,22 @@ def _expand_contraction(word: str, lower: str) -> list[str]:
 
 
 def _list_forms(word: str, is_verb: bool) -> Iterator[str]:
-    """Yield what a word of an action may be a form of: its singular, and for a verb its present tense."""
-    present, irregular = _vocabulary("present"), _vocabulary("irregular")
-    yield present.get(word, _americanise(word))
-    if word in irregular and (is_verb or irregular[word] in ("be", "have", "do")):
-        yield irregular[word]
-    if word.endswith("ies") and len(word) > 4:
+    """Yield what a word may be a form of: for a verb of an action also its present tense."""
+    yield _vocabulary("present").get(word, _americanise(word))
+    if not is_verb:
+        return
+    if word in _vocabulary("irregular"):
+        yield _vocabulary("irregular")[word]
+    if word.endswith(("ies", "ied")) and len(word) > 4:
         yield word[:-3] + "y"
     elif word.endswith("s") and len(word) > 3 and not word.endswith(("ss", "us", "is", "as", "os")):
         yield _americanise(word[:-1])
         if word.endswith(("ses", "xes", "zes", "ches", "shes")):
             yield word[:-2]
-    if not is_verb:
-        return
-    if word.endswith("ied") and len(word) > 4:
-        yield word[:-3] + "y"
     for ending in ("ed", "ing"):
         root = word.removesuffix(ending)
-        if root == word or len(root) < 2 or not re.search("[aeiouy]", root):
+        # "Seed" is no form of "see".
+        if root == word or len(root) < 2 or word.endswith("eed") or not re.search("[aeiouy]", root):
             continue
         yield from (_americanise(root), _americanise(root + "e"))
         if len(root) > 2 and root[-1] == root[-2]:

@@ -52,8 +52,7 @@ class _Statement:
     is_rejection: bool = False
     is_explained: bool = False
     """Whether it says "because", "we", "always" or "in this repo", rejects what it replaces, or gives a reason."""
-    is_complete: bool = True
-    """Whether the line is nothing but the rule and its reason."""
+    is_complete: bool = True  # Whether the line is nothing but the rule and its reason.
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ _TURN_CHARS = 2_000
 _BEFORE_CHARS = 600
 _OUTPUT_CHARS = 800
 _MAX_KNOWN = 60
+_LEAST = 0.001  # A probability of 0 stands for a pair that the model left out.
 _UNKNOWN_NAME = "names something that was not there"
 _SPACE = re.compile(r"\s+")
 _JOINT = re.compile(r"[-/]|(?<=[^\W\d])\.(?=[^\W\d])|(?<=\d)(?:st|nd|rd|th)\b")
@@ -128,14 +129,16 @@ class ModelReader(Reader):
 
     def compare(self, pairs: Sequence[Pair]) -> list[Relation]:
         """Return how the texts of each pair relate."""
-        entries = [
-            {"n": n, "about": str(pair.about), "old": pair.first[:_TURN_CHARS], "new": pair.second[:_TURN_CHARS]}
-            for n, pair in enumerate(pairs)
-        ]
+        entries: dict[str, list[dict[str, Any]]] = {"compare": [], "details": []}
+        for n, pair in enumerate(pairs):
+            texts = {"old": pair.first[:_TURN_CHARS], "new": pair.second[:_TURN_CHARS]}
+            details = {"only_old": pair.only_first, "only_new": pair.only_second} if any(pair[3:]) else {}
+            entries["details" if details else "compare"].append({"n": n, "about": str(pair.about), **texts, **details})
         relations: dict[int, Relation] = {}
-        for _, item in self._ask_batches("compare", "pairs", 40, "pairs", entries):
-            probability = min(1.0, max(0.0, float(item["probability"])))
-            relations[item["n"]] = Relation(Verdict(item["relation"]), probability)
+        for name, batch in entries.items():
+            for _, item in self._ask_batches(name, "pairs", 40, "pairs", batch):
+                probability = min(1.0, max(_LEAST, float(item["probability"])))
+                relations[item["n"]] = Relation(Verdict(item["relation"]), probability)
         return [relations.get(n, UNSURE) for n in range(len(pairs))]
 
     def explain_repairs(self, repairs: Sequence[Repair]) -> list[Observation]:

@@ -33,21 +33,28 @@ class PairKind(StrEnum):
 
 
 class Pair(NamedTuple):
-    """Two texts to compare. `second` is the newer one."""
+    """Two texts to compare. `second` is the newer one.
+
+    With details that only one of them has, the question is whether the other says these too, in other words.
+    """
 
     first: str
     second: str
     about: PairKind = PairKind.ACTION
+    only_first: tuple[str, ...] = ()
+    only_second: tuple[str, ...] = ()
 
 
 class Relation(NamedTuple):
     """How the second text of a pair relates to the first.
 
-    `probability` is how likely the verdict is true. An unsure reader gives 0: callers keep both texts apart.
+    `probability` is how likely the verdict is true. 0 means that the reader gave no answer.
+    `is_checked` is whether the details that only one of them has were compared one by one.
     """
 
     verdict: Verdict
     probability: float
+    is_checked: bool = False
 
     @property
     def is_same(self) -> bool:
@@ -157,8 +164,7 @@ class Task(NamedTuple):
 
     title: str
     description: str = ""
-    after: tuple[int, ...] = ()
-    """The indexes of the tasks that must be done before."""
+    after: tuple[int, ...] = ()  # The indexes of the tasks that must be done before.
 
 
 class TaskPlan(NamedTuple):

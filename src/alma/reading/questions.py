@@ -68,17 +68,12 @@ _NAME = re.compile(rf"(?P<quote>{_QUOTE})|(?P<code>{_CODE})|(?P<proper>{_PROPER}
 class Question(NamedTuple):
     """What a query asks for."""
 
-    text: str
-    """The words to search for."""
-    several: bool
-    """It asks for more than one memory: a count, a list, a comparison."""
+    text: str  # The words to search for.
+    several: bool  # It asks for more than one memory: a count, a list, a comparison.
     names: tuple[str, ...]
-    personal: bool
-    """It asks about what the person did, has or said."""
-    idle: bool
-    """It holds no word to search for, as "thanks" and "go on"."""
-    parts: tuple[str, ...]
-    """The things it asks about, where it names several."""
+    personal: bool  # It asks about what the person did, has or said.
+    idle: bool  # It holds no word to search for, as "thanks" and "go on".
+    parts: tuple[str, ...]  # The things it asks about, where it names several.
 
 
 def read_question(prompt: str) -> Question:
@@ -181,8 +176,7 @@ class Window(NamedTuple):
 
     start: datetime
     end: datetime
-    soft: bool
-    """Whether the wording is vague, so that times just outside the window also match."""
+    soft: bool  # Whether the wording is vague, so that times just outside the window also match.
     place: tuple[int, int]
     leads: frozenset[str] = frozenset()
     is_relative: bool = False

@@ -30,7 +30,8 @@ from ..engine.context import Engine
 from ..engine.evidence import memory_strength
 from ..engine.retrieve.pipeline import retrieve
 from ..engine.retrieve.request import Request
-from ..engine.rules import describe_occasion, is_old_fix
+from ..engine.rule_lines import describe_occasion
+from ..engine.rules import is_old_fix
 from ..engine.transaction import scan_records, write
 from ..engine.view import to_memory
 from ..errors import ValidationError
@@ -76,11 +77,12 @@ _HEURISTICS = 5
 _ORIENT_SECONDS = 0.4  # A session must start quickly; `orient_to_codebase` has more time.
 
 
-operation = Group(
-    "sessions",
-    # The process that calls an operation may exit at once, and the session continues.
-    lambda alma: SessionManager(alma=alma, project_id=alma.project_id, workspace=None, held=False),
-)
+def open_manager(alma: ALMA) -> SessionManager:
+    """Return the manager of operations: the process that calls one may exit at once, and the session continues."""
+    return SessionManager(alma=alma, project_id=alma.project_id, workspace=None, held=False)
+
+
+operation = Group("sessions", open_manager)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -110,7 +110,7 @@ def _count_files(root: Path) -> tuple[dict[str, Any], dict[str, int], bool]:
     Files near the top are counted first, so that a limit leaves out the deep ones.
     """
     folders, languages, files = Counter[str](), Counter[str](), list[str]()
-    deadline, number = time.monotonic() + _WALK_SECONDS, 0
+    deadline, number, is_complete = time.monotonic() + _WALK_SECONDS, 0, True
     waiting: list[tuple[str, ...]] = [()]
     for parts in waiting:
         try:
@@ -119,7 +119,9 @@ def _count_files(root: Path) -> tuple[dict[str, Any], dict[str, int], bool]:
             continue
         for entry in entries:
             if number >= _ENTRIES or time.monotonic() > deadline:
-                return {"folders": dict(folders), "files": files[:_SHOWN]}, dict(languages), False
+                is_complete = False
+                waiting.clear()
+                break
             ending = os.path.splitext(entry.name)[1].lower()
             if entry.is_dir(follow_symlinks=False):
                 is_skipped = entry.name in _SKIPPED or entry.name.startswith(".")
@@ -130,7 +132,7 @@ def _count_files(root: Path) -> tuple[dict[str, Any], dict[str, int], bool]:
                 files += [] if parts else [entry.name]
                 languages.update([_LANGUAGES[ending]] if ending in _LANGUAGES else [])
     layout = {"folders": dict(folders.most_common(_SHOWN)), "files": files[:_SHOWN]}
-    return layout, dict(languages.most_common()), True
+    return layout, dict(languages.most_common()), is_complete
 
 
 def find_test_commands(root: Path) -> list[dict[str, str]]:

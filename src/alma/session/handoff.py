@@ -26,11 +26,10 @@ from ..engine import validate
 from ..engine.admit import clean
 from ..engine.context import Engine
 from ..engine.escape import escape
-from ..engine.prompt import count_tokens
 from ..engine.transaction import Transaction, scan_records
 from ..errors import NotFoundError, ValidationError
-from ..progress import ProgressSummary, WorkItem
-from ..text import normalise, shorten
+from ..progress import ProgressSummary, WorkItem, refuse_misspelt
+from ..text import count_tokens, normalise, shorten
 from ..types.kinds import Heuristic, Outcome
 from ..types.query import visible_users
 from ..types.record import Record, Status, unit
@@ -45,7 +44,6 @@ _MAX_ACTIONS = 20
 _ITEM_CHARS = 300
 _MAX_TESTS = 50
 _GOAL_CHARS = 1000
-_SHOWN = 5
 _OPEN = 100
 _OUTCOMES = 50
 _HANDOFFS = 20
@@ -264,9 +262,9 @@ def find_session(engine: Engine, agent: str, id: str) -> Record:
             return record
         if (record.kind, record.project) == ("session", engine.project):
             raise NotFoundError(f"session {id!r} belongs to agent {record.agent!r}, not to {agent!r}")
-    latest = [f"{one.id} ({one.body['state']})" for one in scan_records(engine, "session", _SHOWN, agents={agent})]
-    hint = f"Its latest sessions: {', '.join(latest)}." if latest else "It has no session yet: start one."
-    raise NotFoundError(f"{agent!r} has no session {id!r} in project {engine.project!r}. {hint}")
+    refuse_misspelt(engine, agent, id)
+    place = f"in project {engine.project!r}"
+    raise NotFoundError(f"{agent!r} has no session {id!r} {place}. It has no session yet: start one.")
 
 
 def note_session(tx: Transaction, agent: str, id: str, notes: Body, owner: Body | None) -> Record:

@@ -27,7 +27,7 @@ from ..types.kinds import KINDS, Memory
 from ..types.query import MemoryScope
 from ..types.record import new_id
 from ..words import copy_fields
-from . import Engagement, Folder, SessionManager, codebase, find_engagement, require_folder
+from . import Engagement, Folder, SessionManager, codebase, find_engagement, open_manager, require_folder
 from .handoff import AwaitableSelf, InitializationResult, Orientation, SessionContext
 
 _LOG = logging.getLogger("alma")
@@ -77,12 +77,7 @@ def _show_initialized(result: InitializationResult, max_tokens: words.MaxTokens 
     )
 
 
-def _open_initializer(alma: Any) -> SessionInitializer:
-    manager = SessionManager(alma=alma, project_id=alma.project_id, workspace=None, held=False)
-    return SessionInitializer(alma, session_manager=manager, workspace=None)
-
-
-operation = Group("sessions", _open_initializer)
+operation = Group("sessions", lambda alma: SessionInitializer(alma, session_manager=open_manager(alma), workspace=None))
 
 
 class SessionInitializer:

@@ -545,11 +545,7 @@ class StoreContract(Room):
 CONDITIONS: dict[str, Any] = {
     "kind": "outcome",
     "project": "q",
-    "agent": "x",
-    "user": "x",
-    "session": "x",
-    "key": "x",
-    "embedder": "x",
+    **dict.fromkeys(("agent", "user", "session", "key", "embedder"), "x"),
     "status": Status.ARCHIVED,
     "links": ("l1", "l2"),
     "tags": ("t1", "t2"),

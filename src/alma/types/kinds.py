@@ -69,6 +69,7 @@ class Kind(NamedTuple):
     passages: Callable[[Body], tuple[str, ...]] = lambda body: ()
     decode: Decode | None = None
     editable: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()  # The texts that may be empty.
     # The fields by which a memory is recognised when it is added again; without any, each one is new.
     unique: tuple[str, ...] = ()
     # The optional fields of an explicit key: within the first unique field, a key has one active value.
@@ -118,7 +119,6 @@ def declare(
     *,
     searched: str = "",
     unique: str = "",
-    passage_chars: int = 0,
     text: Callable[[Body], str] | None = None,
     passages: Callable[[Body], tuple[str, ...]] | None = None,
     extra_text: Callable[[Body], str] | None = None,
@@ -126,14 +126,14 @@ def declare(
 ) -> Kind:
     """Return a kind. `more` names what the body holds beside the memory's fields, separated by spaces.
 
-    A kind without a memory names its `searched` and `unique` fields; with `passage_chars` the beginnings of the
-    searched ones are embedded, each short enough to be one passage, so that vectors and fields correspond.
-    `extra_text` is searched after the fields; `text` and `passages` replace what the fields say.
+    A kind without a memory names its `searched` and `unique` fields. `extra_text` is searched after the fields; `text`
+    and `passages` replace what the fields say.
     """
     marked: dict[str, dict[str, Any]] = {}
     for part in fields(memory) if memory else ():
         if "stored" in part.metadata and part.name != "metadata":
-            marked[part.metadata["stored"] or part.name] = dict(part.metadata)
+            optional = {"optional": True} if part.default == "" else {}
+            marked[part.metadata["stored"] or part.name] = {**part.metadata, **optional}
     marked |= {one: {} for one in more.split()}
     for mark, names in (("searched", searched), ("unique", unique)):
         for number, one in enumerate(names.split()):
@@ -143,24 +143,32 @@ def declare(
         return tuple(one for one in marked if mark in marked[one])
 
     search = sorted(select("searched"), key=lambda one: marked[one]["searched"])
-    embed = search if passage_chars else [one for one in search if "embedded" in marked[one]]
+    embed = [one for one in search if "embedded" in marked[one]]
     return Kind(
         name,
         prefix,
         tuple(marked),
         text or _join_fields(search, extra_text),
-        passages or (lambda body: tuple(str(body[one])[: passage_chars or None] for one in embed if body.get(one))),
+        # The vector of a memory's own words is the last.
+        passages or (lambda body: (*list_wordings(body), *(str(body[one]) for one in embed if body.get(one)))),
         _make_decoder(memory) if memory else None,
         editable=select("editable"),
+        optional=select("optional"),
         unique=select("unique"),
         keys=select("key"),
         passing=passing,
     )
 
 
+def list_wordings(body: Body) -> list[str]:
+    """Return the other wordings of a memory, which it took over from those that were merged into it."""
+    return [text for text, _ in body.get("wordings", {}).values()]
+
+
 def _join_fields(names: list[str], extra_text: Callable[[Body], str] | None) -> Callable[[Body], str]:
     def join(body: Body) -> str:
         lines = [str(body[name]) for name in names if body.get(name)]
+        lines += list_wordings(body)
         extra = extra_text(body) if extra_text else ""
         text = "\n".join([*lines, extra] if extra else lines)
         return text if text.isascii() else index_unspaced(text)
@@ -234,7 +242,7 @@ def last_stated(record: Record) -> datetime:
 
 def _find_last_result(record: Record) -> datetime:
     recent = record.evidence.recent
-    return from_micros(recent[-1][0] * 1_000_000) if recent else record.updated_at
+    return from_micros(round(recent[-1][0] * 1_000_000)) if recent else record.updated_at
 
 
 def _measure_success(record: Record) -> float:
@@ -246,6 +254,18 @@ def _read_metadata(record: Record) -> dict[str, Any]:
     """Return the caller's metadata, with the agent that a promoted memory came from."""
     author = record.body.get(PROMOTED_FROM)
     return {**record.body.get("metadata", {}), **({PROMOTED_FROM: author} if author else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """Other words of a memory that was merged into another, and where it came from."""
+
+    text: str
+    origin: str
+
+
+def _read_wordings(record: Record) -> tuple[Wording, ...]:
+    return tuple(Wording(text, origin) for text, origin in record.body.get("wordings", {}).values())
 
 
 _COUNT = re.compile(r"failed \d+ of \d+ times")
@@ -289,6 +309,8 @@ class Memory:
     updated_at: datetime = record_field("updated_at")
     tags: tuple[str, ...] = record_field("tags", default=())
     metadata: Mapping[str, Any] = stored_field(default_factory=dict, derive=_read_metadata)
+    # What memories that were merged into it say in other words.
+    wordings: tuple[Wording, ...] = derived_field(_read_wordings, default=())
     # When retrieved: the id of a newer memory that seems to be about the same thing; the newest, if several do.
     newer: str = ""
 
@@ -369,7 +391,7 @@ class AntiPattern(Memory):
     pattern: str = stored_field(searched=2, embedded=True, editable=True)
     condition: str = stored_field(searched=1, embedded=True, editable=True, default="")
     why_bad: str = stored_field(searched=3, editable=True, derive=quoted_why)
-    better_alternative: str = stored_field(editable=True)
+    better_alternative: str = stored_field(editable=True, default="")
     occurrence_count: int = record_field("evidence.failures", default=0)
     # How often it was tried; 0 if unknown, as in a memory that a server sent.
     trial_count: int = record_field("evidence.results", default=0, internal=True)
@@ -446,12 +468,19 @@ _ALL = (
         unique="failed worked",
     ),
     # A strategy group gathers the results of one way of doing one sort of task, whatever they say; the heuristic or
-    # anti-pattern formed from it has the group's evidence and links to it.
+    # anti-pattern formed from it has the group's evidence and links to it. Its wordings are the tasks of groups that
+    # were merged into it. Each passage is short enough for one vector, so that vectors and fields correspond.
     declare(
-        "strategy", "str", more="strategy task task_type errors label", searched="strategy task", passage_chars=600
+        "strategy",
+        "str",
+        more="strategy task task_type errors label",
+        searched="strategy task",
+        passages=lambda body: tuple(
+            text[:600] for text in (body["strategy"], body["task"], *list_wordings(body)) if text
+        ),
     ),
     # What a reader found out about two memories that look alike, and what was decided; linked to both.
-    declare("comparison", "cmp", more="verdict probability decision by at"),
+    declare("comparison", "cmp", more="verdict probability is_checked decision by at rejected"),
     # A conversation and its turns. The turns are what is searched; the episode holds what its people said in one piece,
     # because a conversation about something says it here and there.
     declare(
@@ -509,10 +538,10 @@ _ALL = (
     declare("receipt", "rcp", more="arguments outcome"),
     declare("change", "chg", more="record verb why before"),
     # The former values of everything that one write changed for one agent and user; its key names the write.
-    declare("changeset", "chs", more="call by was reverts undone"),
+    declare("changeset", "chs", more="call by was reverts undone made_in"),
     # An event on its way to a webhook, which is its key: ACTIVE while it waits, RETIRED when it is given up.
     declare("delivery", "dlv", more="event attempts next_at error", passing=True),
-    declare("tombstone", "tom", more="record kind salt sketch"),
+    declare("tombstone", "tom", more="record kind salt sketch others made_in"),
     declare("marker", "mrk", more="value"),
 )
 

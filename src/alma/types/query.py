@@ -1,13 +1,16 @@
-"""The scopes of agents, their teams, the filter for queries to a store, and the hits that it returns."""
+"""The scopes of agents, their teams, the filter and the batches of queries to a store, and the hits that it returns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, NamedTuple
+from heapq import nsmallest
+from typing import Any, NamedTuple, TypeVar
 
-from .record import Record
+from .record import Record, Vector, cosine
+
+T = TypeVar("T")
 
 
 def plain(name: str) -> str:
@@ -185,3 +188,20 @@ class Hit(NamedTuple):
 
     id: str
     score: float  # Higher is better. For `nearest` the cosine; for `match` comparable only within one answer.
+
+
+def rank_nearest(vector: Vector, records: Iterable[Record], limit: int) -> list[Hit]:
+    """Return the records whose vectors are nearest, best first; those without a vector of this length are left out."""
+    cosines = ((one.id, [cosine(vector, own) for own in one.vectors if len(own) == len(vector)]) for one in records)
+    hits = (Hit(id, max(scores)) for id, scores in cosines if scores)
+    return nsmallest(limit, hits, key=lambda hit: (-hit.score, hit.id))
+
+
+def split_batches(
+    items: Sequence[T], size: int = 256, progress: Callable[[int, int], object] | None = None
+) -> Iterator[Sequence[T]]:
+    """Yield the items, so many at a time; after each batch, report how many of all were taken."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+        if progress is not None:
+            progress(min(start + size, len(items)), len(items))

@@ -99,7 +99,7 @@ class Evidence:
     ups: int = 0
     downs: int = 0
     # The last results, oldest first: (seconds since the epoch, 1.0 success | 0.5 partial | 0.0 failure).
-    recent: tuple[tuple[int, float], ...] = ()
+    recent: tuple[tuple[float, float], ...] = ()
     last_used: datetime | None = None
 
     @property
@@ -110,7 +110,7 @@ class Evidence:
     def with_result(self, value: float, at: datetime) -> Evidence:
         """Return the evidence with one more result."""
         count = "successes" if value >= 1.0 else "failures" if value <= 0.0 else "partials"
-        recent = (*self.recent, (int(at.timestamp()), value))[-RECENT:]
+        recent = (*self.recent, (at.timestamp(), value))[-RECENT:]
         return replace(self, **{count: getattr(self, count) + 1}, recent=recent)
 
     def with_results_of(self, other: Evidence) -> Evidence:
@@ -122,7 +122,7 @@ class Evidence:
         """Return the evidence as JSON values, without counts that are 0."""
         out: dict[str, Any] = {name: value for name in COUNTS if (value := getattr(self, name))}
         if self.recent:
-            out["recent"] = [list(pair) for pair in self.recent]
+            out["recent"] = [[float(at), value] for at, value in self.recent]
         if self.last_used is not None:
             out["last_used"] = to_micros(self.last_used)
         return out
@@ -135,7 +135,7 @@ class Evidence:
         last_used = data.get("last_used")
         return cls(
             **{name: int(data[name]) for name in COUNTS if name in data},
-            recent=tuple((int(at), float(value)) for at, value in data.get("recent", ())),
+            recent=tuple((float(at), float(value)) for at, value in data.get("recent", ())),
             last_used=None if last_used is None else from_micros(last_used),
         )
 

@@ -267,10 +267,8 @@ def find_checkpoints(
     engine: Engine, run: str, node: str = "", branch: str = "", limit: int | None = None
 ) -> list[Record]:
     """Return the checkpoints of a run, newest first."""
-    places = {"keys": branch and {make_id("branch", run, branch)}, "tagged": node and {f"node:{node}"}}
-    return scan_records(
-        engine, "checkpoint", limit, sessions={run}, **{name: one or None for name, one in places.items()}
-    )
+    keys, tags = {make_id("branch", run, branch)} if branch else None, {f"node:{node}"} if node else None
+    return scan_records(engine, "checkpoint", limit, sessions={run}, keys=keys, tagged=tags)
 
 
 def find_latest(engine: Engine, run: str, node: str = "", branch: str = "") -> Record | None:

@@ -4,8 +4,8 @@ How to add a format
 -------------------
 1. Write `formats/NAME.py`, or a part of `agents.py`, `exports.py` or `texts.py`, with a function that recognises the
    format and one that reads it: it takes a `FileReading` and yields `ChatStart`s with the messages that follow them, or
-   `Document`s. `read_chat` is a short example. `common.py` has what most formats need: `reading.objects()` (JSON
-   Lines), `reading.items()` (a JSON text), `reading.lines()`, `make_message`.
+   `Piece`s of a document. `read_chat` is a short example. `common.py` has what most formats need:
+   `reading.objects()` (JSON Lines), `reading.items()` (a JSON text), `reading.lines()`, `make_message`.
 2. Below, add its name to `Format` and a `FormatReader` to `FORMATS`. The first that recognises a file reads it.
 3. Add a sample conversation to `benchmarks/_chat_formats.py`: `tests/ingestion/test_format_laws.py` then checks it.
 """

@@ -14,20 +14,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ...coding.events import extract_spoken, parse_command, restore_typed
+from ...coding.events import as_dict, as_dicts, extract_spoken, get_dict, get_dicts, parse_command, restore_typed
 from ...coding.session import extract_reason, is_refusal
-from ..streams import (
-    LIMIT,
-    JsonObject,
-    as_dict,
-    as_dicts,
-    get_dict,
-    get_dicts,
-    get_text,
-    join_blocks,
-    parse_json,
-    parse_time,
-)
+from ..streams import LIMIT, JsonObject, get_text, join_blocks, parse_json, parse_time
 from .common import ChatMessage, ChatStart, FileReading, Items, make_message
 
 # -- Claude Code: one JSON object a line

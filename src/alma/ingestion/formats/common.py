@@ -178,20 +178,9 @@ class FileReading:
         """Return the session name of a conversation in this file's format."""
         return name_session(self.format, native, *otherwise)
 
-    def make_document(
-        self,
-        session: str,
-        name: str,
-        text: str,
-        *,
-        title: str = "",
-        part: str = "",
-        at: datetime | None = None,
-        voice: Speaker = Speaker.OTHER,
-    ) -> Piece:
-        """Return a document as a piece."""
-        message = ChatMessage(name, text, voice, at)
-        return Piece(self.format, session, [message], title or name, part, is_document=True)
+    def make_document(self, session: str, content: ChatMessage, title: str = "", part: str = "") -> Piece:
+        """Return a document as a piece; the speaker of its content is its name."""
+        return Piece(self.format, session, [content], title or content.speaker, part, is_document=True)
 
     def damage(self, place: str, reason: str) -> None:
         """Report a place in this file that could not be read."""

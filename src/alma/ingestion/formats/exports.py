@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable
 from datetime import datetime
 
+from ...coding.events import as_dict, as_dicts, get_dict, get_dicts
 from ...text import digest
-from ..streams import JsonObject, JsonStream, as_dict, as_dicts, get_dict, get_dicts, get_text, join_blocks, parse_time
+from ..streams import JsonObject, JsonStream, get_text, join_blocks, parse_time
 from .common import ChatMessage, ChatStart, FileReading, Items, Speaker, make_message
 
 
@@ -64,7 +65,7 @@ def read_chatgpt(reading: FileReading) -> Items:
                 # Every conversation repeats the custom instructions; they are stored once.
                 instructions.add(digest(text))
                 title, session = "Custom instructions", f"{reading.format}:instructions:{digest(text)}"
-                yield reading.make_document(session, title.lower(), text, title=title, voice=Speaker.PERSON)
+                yield reading.make_document(session, ChatMessage(title.lower(), text, Speaker.PERSON), title)
         leaf, title = get_text(conversation, "current_node"), get_text(conversation, "title")
         branches = _list_branches(
             nodes, "parent", leaf, lambda node: parse_time(get_dict(node, "message").get("create_time"))
@@ -134,8 +135,8 @@ def _read_conversation(conversation: JsonObject, reading: FileReading) -> Items:
             name, text = get_text(one, "file_name") or "attachment", get_text(one, "extracted_content")
             reading.leave_out("attachments without text", not text.strip())
             if text.strip():
-                session = f"{reading.format}:attachment:{digest(name, text)}"
-                yield reading.make_document(session, name, text, at=parse_time(message.get("created_at")))
+                content = ChatMessage(name, text, Speaker.OTHER, parse_time(message.get("created_at")))
+                yield reading.make_document(f"{reading.format}:attachment:{digest(name, text)}", content)
 
 
 def _read_claude_text(message: JsonObject) -> str:
@@ -151,7 +152,7 @@ def _read_project(project: JsonObject, reading: FileReading) -> Items:
             id = get_text(one, "uuid") or digest(get_text(project, "uuid"), name)
             full = name if title in name else f"{title}: {name}"
             session, at = reading.name_session(f"document:{id}"), parse_time(one.get("created_at"))
-            yield reading.make_document(session, name, text, title=full, at=at)
+            yield reading.make_document(session, ChatMessage(name, text, Speaker.OTHER, at), full)
 
 
 # -- Slack: a folder per channel with a file per day, and lists of users and channels beside them

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...text import digest
 from ..streams import parse_time
-from .common import ASSISTANTS, PART_CHARS, PERSONS, ChatStart, FileReading, Items, make_message
+from .common import ASSISTANTS, PART_CHARS, PERSONS, ChatMessage, ChatStart, FileReading, Items, make_message
 
 
 class TextTurn(NamedTuple):
@@ -185,13 +185,7 @@ def read_document(reading: FileReading) -> Items:
                 cut = next((end for end in ends if end > cut - _SEARCHED), cut)
             text, waiting = waiting[:cut], waiting[cut:]
             if text.replace("\0", "").strip():
-                yield reading.make_document(
-                    reading.name_session(f"document:{digest(reading.known_as)}"),
-                    reading.source.leaf,
-                    text,
-                    title=reading.known_as,
-                    part=str(number),
-                    at=reading.source.modified,
-                    voice=reading.voice,
-                )
+                session = reading.name_session(f"document:{digest(reading.known_as)}")
+                content = ChatMessage(reading.source.leaf, text, reading.voice, reading.source.modified)
+                yield reading.make_document(session, content, reading.known_as, str(number))
             number += 1
