@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,13 @@ def register_of_trust(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.delenv("CI", raising=False)
         yield
+
+
+@pytest.fixture(autouse=True)
+def fixed_salts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a tombstone recognises other words depends on its salt, so a test draws the same ones in each run."""
+    numbers = count()
+    monkeypatch.setattr("alma.engine.erase.draw_salt", lambda: f"{next(numbers):032x}")
 
 
 class Clock:

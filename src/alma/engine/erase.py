@@ -7,7 +7,6 @@ holds, so that a call that was killed in between is finished by the same call.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from .episodes import find_gists, find_turns, remove_turn
 from .events import DELIVERY
 from .outcomes import add_error, lesson_id, list_survivors, settle_lessons, share_label, update_lesson
 from .proof import ErasureProof, list_pieces, prove_erased
-from .tombstones import hash_key, sketch_record
+from .tombstones import draw_salt, hash_key, sketch_record
 from .transaction import (
     LESSONS,
     SALT_MARKER,
@@ -112,7 +111,7 @@ def _bury(tx: Transaction, record: Record) -> None:
     tx.is_erasing = True
     stone = tx.find(tombstone_id(record.id))
     if stone is None or stone.status is not Status.ACTIVE:
-        salts = tx.read_salts() or [os.urandom(16).hex()]
+        salts = tx.read_salts() or [draw_salt()]
         tx.once(SALT_MARKER, {"value": salts}, project="")
         tx.erased += [record, *_find_orphans(tx, record)]
         sketch = sketch_record(tx.engine, record, salts[0])

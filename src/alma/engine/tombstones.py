@@ -9,6 +9,7 @@ name, a negation or a direction are different values: one byte of a hash of thes
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import struct
 from collections import defaultdict
@@ -49,6 +50,11 @@ _DIRECTION = re.compile(
     r"\b(?:(before|after)\b|(?:instead of|rather than|over|than|from|(?:and|but) not|(?<=, )not)\s+"
     r"(?:(?:the|an?)\s+)?(\w+))"
 )
+
+
+def draw_salt() -> str:
+    """Return a new salt for the tombstones of a store."""
+    return os.urandom(16).hex()
 
 
 def hash_key(salt: str, key: str, size: int = 16) -> str:
