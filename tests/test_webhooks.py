@@ -25,6 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alma import ALMA, events
+from alma.cli import main
 from alma.config import load, load_found
 from alma.embedders.hash import HashEmbedder
 from alma.engine.context import EventHub
@@ -542,6 +543,18 @@ def test_any_header_gets_an_answer(header: str) -> None:
 # -- configuration
 
 
+@pytest.mark.parametrize(("behaviour", "code"), [("ok", 0), ("500", 1)])
+def test_the_exit_code_says_whether_events_were_accepted(
+    tmp_path: Path, receiver: Receiver, capsys: pytest.CaptureFixture[str], behaviour: str, code: int
+) -> None:
+    receiver.behave = lambda number, event: behaviour
+    hook = f'[{{url: "{receiver.url}", secret_env: HOOK_SECRET, allow_private: true}}]'
+    config = ["--config", str(write_config(tmp_path, hook))]
+    assert main(["add", "knowledge", *config, "--agent", "dev", "--domain", "x", "--fact", "It rains"]) == 0
+    assert main(["webhooks", "deliver", *config]) == code
+    assert main(["webhooks", "test", *config]) == code
+
+
 def write_config(folder: Path, webhooks: str) -> Path:
     file = folder / ".alma" / "config.yaml"
     file.parent.mkdir(exist_ok=True)
@@ -732,22 +745,20 @@ def test_the_server_sends_events(tmp_path: Path, receiver: Receiver) -> None:
 def test_the_command_line_lists_sends_retries_and_tests(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from alma.cli import main
-
     hooks = f'[{{url: "{receiver.url}", secret_env: HOOK_SECRET, allow_private: true, attempts: 1}}]'
     config = str(write_config(tmp_path, hooks))
     monkeypatch.chdir(tmp_path)
 
-    def run(*words: str) -> Any:
-        assert main(["--config", config, "--json", *words]) == 0
+    def run(*words: str, code: int = 0) -> Any:
+        assert main(["--config", config, "--json", *words]) == code
         return json.loads(capsys.readouterr().out)
 
     run("add", "knowledge", "--agent", "dev", "--domain", "hosts", "--fact", "Staging is db1")
     [waiting] = run("webhooks")["deliveries"]
     assert (waiting["state"], waiting["event"]) == ("waiting", "learned")
     receiver.behave = lambda number, event: "500"
-    assert run("webhooks", "deliver") == {"sent": 0, "failed": 0, "dead": 1, "waiting": 0, "busy": 0}
-    [test] = run("webhooks", "test")["webhooks"]
+    assert run("webhooks", "deliver", code=1) == {"sent": 0, "failed": 0, "dead": 1, "waiting": 0, "busy": 0}
+    [test] = run("webhooks", "test", code=1)["webhooks"]
     assert (test["state"], test["error"]) == ("refused", "the receiver answered 500")
     receiver.behave = lambda number, event: "ok"
     assert run("webhooks", "test")["webhooks"][0]["state"] == "accepted"

@@ -236,7 +236,7 @@ def _summarize(engine: Engine, episode: Record) -> Json:
         "id": episode.id,
         "session_id": episode.session,
         "title": cut_text(body["title"]),
-        "host": episode.agent,
+        "host": body.get("metadata", {}).get("host") or episode.agent,
         "started_at": episode.created_at,
         "ended_at": from_iso(body["ended_at"]) or episode.created_at,
         "turns": body["turns"],

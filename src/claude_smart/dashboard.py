@@ -34,6 +34,11 @@ def open_dashboard(args: Namespace, context: CommandContext) -> Answer:
     return answer
 
 
+def stop_dashboard(data_dir: DataDir) -> None:
+    """Stop the server of the dashboard, if it is running."""
+    dashboard.stop_server(Path(data_dir.home, tokens.FILE))
+
+
 def _write_config(data_dir: DataDir) -> tuple[Path, Path]:
     """Write the configuration of the server; return its file and that of the tokens."""
     data_dir.create_folders()

@@ -56,6 +56,7 @@ from alma.types.record import Status
 from alma.types.times import now, to_iso
 
 from .cli import reword_error
+from .dashboard import stop_dashboard
 from .data import describe_reading, describe_sharing, find_pending
 from .roundtrip import check_host, describe_trust, find_goose_gaps, run_hook
 from .rules import Answer, CommandContext, ask_yes, count_noun, describe_pause, read_object, read_paused, stop_worker
@@ -82,7 +83,8 @@ _ENABLED = ("enabledPlugins", PLUGIN)
 _LEFT_OUT = (".onnx", ".pyc", "vocabulary.txt", "characters.txt")
 _DATA_FILES = (
     "memory.db* hooks.log config.json paused.json cleared.json usage.json tidied model-notice projects/*.json "
-    "worker.json worker.sock worker.lock* drain.lock* reading.lock* team.json* server-token goose-context.md aider.json"
+    "worker.json worker.sock worker.lock* drain.lock* reading.lock* team.json* server-token goose-context.md "
+    "aider.json http-token* http-server.json dashboard.log dashboard.yaml"
 )
 _SHOWN_LINES = 40
 _MODEL_QUESTION = """\
@@ -157,6 +159,8 @@ def install(args: Namespace, context: CommandContext) -> Answer:
         return plan.to_dict(done=False)
     # A running worker would write to files that are about to be removed; one started meanwhile has the old code.
     stop_worker(context.data_dir)
+    if args.command == "uninstall" and args.purge:
+        stop_dashboard(context.data_dir)
     make_plan().apply()
     stop_worker(context.data_dir)
     if args.command == "uninstall":

@@ -398,7 +398,11 @@ def find_target(path: Path) -> Path:
 def restore_text(form: str, text: str, record: Mapping[str, Any]) -> str | None:
     """Return a settings file without what an installation wrote; None if there was none before."""
     for new, old in reversed(record.get("edits", ())):
-        text = text.replace(new, old) if text.count(new) == 1 else text
+        if text.count(new) == 1:
+            start, _, rest = text.partition(new)
+            # The last line had no line break before the installation, and lines were added since.
+            is_joined = form != "json" and rest and new.endswith("\n") and not f"\n{start}{old}".endswith("\n")
+            text = start + old + ("\n" if is_joined else "") + rest
     if is_ours(FORMS[form].load(text)):
         text = FORMS[form].strip(text)
         if is_ours(FORMS[form].load(text)):

@@ -308,6 +308,22 @@ def test_every_form_of_a_message_on_the_command_line_of_aider_is_a_programs(line
     assert turn.entry == entry
 
 
+@pytest.mark.parametrize("added", ["[tools]\nshell = true\n", "# later\n"])
+def test_lines_that_were_added_to_a_file_without_a_last_line_break_stay_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, added: str
+) -> None:
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.delenv("CLAUDE_SMART_HOME", raising=False)
+    file = tmp_path / ".kimi-code" / "config.toml"
+    file.parent.mkdir()
+    file.write_text('model = "kimi-k2"')
+    assert main(["install", "--host", "kimi", "--yes", "--no-model"]) == 0
+    file.write_text(file.read_text() + added)
+    assert main(["uninstall", "--yes"]) == 0
+    assert file.read_text() == f'model = "kimi-k2"\n{added}'
+
+
 def test_what_was_erased_is_not_imported_from_the_history_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,3 +71,11 @@ def test_the_file_of_the_server_is_private(person: Person) -> None:
     person.types("dashboard", "--no-open", "--port", "0", "--read-only")
     for name in ("dashboard.yaml", "http-tokens.json", dashboard.STATE_FILE, dashboard.LOG_FILE):
         assert (Path(person.place.home) / name).stat().st_mode & 0o077 == 0
+
+
+def test_a_purge_stops_the_server_and_removes_its_files(person: Person) -> None:
+    person.types("dashboard", "--no-open", "--port", "0", "--read-only")
+    [process] = dashboard._STARTED
+    person.types("uninstall", "--purge", "--yes")
+    assert process.wait(30) is not None
+    assert not Path(person.place.home).exists()

@@ -110,6 +110,17 @@ def test_how_far_a_rule_goes(text: str, reach: Reach) -> None:
 
 
 @pytest.mark.parametrize(
+    "reason",
+    [". npm breaks it.", ", npm breaks it", "; npm breaks it", " because npm breaks it"],
+)
+def test_a_choice_with_its_reason_holds_in_the_project(reason: str) -> None:
+    rule = read_turn(f"no, use pnpm instead of npm{reason}")
+    assert rule is not None
+    assert (rule.rule, rule.reach, rule.is_sure) == ("Use pnpm instead of npm", Reach.PROJECT, True)
+    assert rule.reason == "npm breaks it"
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "maybe use pnpm instead of npm",

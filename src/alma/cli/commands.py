@@ -556,7 +556,15 @@ COMMANDS += [
     Command("stats", "stats"),
     Command("usage", "usage", matching=False),
     Command("webhooks", "list_deliveries", key="deliveries", matching=False),
-    Command("webhooks deliver", "deliver_events", matching=False),
+    Command(
+        "webhooks deliver", "deliver_events", matching=False, has_failed=lambda one: one["failed"] + one["dead"] > 0
+    ),
     Command("webhooks retry", "retry_deliveries", "delivery_id?", "deliveries", matching=False),
-    Command("webhooks test", "test_webhooks", key="webhooks", matching=False),
+    Command(
+        "webhooks test",
+        "test_webhooks",
+        key="webhooks",
+        matching=False,
+        has_failed=lambda tests: any(one.state == "refused" for one in tests),
+    ),
 ]

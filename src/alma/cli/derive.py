@@ -265,6 +265,8 @@ class Command:
     """Whether the configured embedder must match the store."""
     run: Run | None = None
     """The function to run; by default the operation is run and its answer shown."""
+    has_failed: Callable[[Any], bool] = lambda _: False
+    """Whether an answer means a failure: the exit code is then 1."""
     add_arguments: Callable[[argparse.ArgumentParser], None] | None = None
     own_log: bool = False
     """Whether it writes its own log, as the servers do."""
@@ -698,7 +700,9 @@ class Call:
         command, value = self.command, self.run_typed(name, **more)
         if command.key and (part := getattr(value, command.key, None)) is not None:
             value = list(part) if isinstance(part, tuple) else part
-        return reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
+        reply = reply_value(value, command.key, f"{command.verb} {value.id}" if command.verb else "")
+        reply.code = int(command.has_failed(value))
+        return reply
 
     def refuse_options(self, names: str, why: str) -> None:
         """Raise ValidationError if one of these options was typed."""

@@ -90,7 +90,7 @@ _OWN_WORDS = {
     for words, hosts in (
         ("TodoWrite NotebookEdit", "claude qwen"),
         ("AskUserQuestion EnterPlanMode ExitPlanMode", "claude qwen kimi"),
-        ("MultiEdit --dangerously-skip-permissions", "claude"),
+        ("MultiEdit WebFetch --dangerously-skip-permissions", "claude"),
         ("apply_patch", "codex opencode cline"),
         ("spawn_agent", "codex cline"),
         ("update_plan --dangerously-bypass-approvals-and-sandbox --full-auto", "codex"),
@@ -103,6 +103,18 @@ _OWN_WORDS = {
     for word in words.split()
 }
 """Names of tools and flags, and the hosts that have them. A rule that contains one applies to those hosts."""
+_TITLES = {
+    "claude": "Claude Code",
+    "codex": "Codex",
+    "copilot": "Copilot",
+    "qwen": "Qwen Code",
+    "gemini": "Gemini CLI",
+    "opencode": "OpenCode",
+    "kimi": "Kimi Code",
+    "cline": "Cline",
+    "cursor": "Cursor",
+}
+"""How a rule may name the host in which it applies, after "in", "with", "of" or "for"."""
 
 
 def recognise_host(payload: Mapping[str, Any], environ: Mapping[str, str]) -> str:
@@ -266,9 +278,11 @@ def write_context_file(data_dir: DataDir, text: str) -> None:
 
 
 def is_for_host(text: str, host: str, taught_in: str = "") -> bool:
-    """Return whether a rule applies in a host: it was taught there, or it names no tool or flag that is missing."""
+    """Return whether a rule applies in a host: it was taught there, or it names no other host, tool or flag."""
     words = {word.strip("`*'\".,:;()") for word in text.split()} & _OWN_WORDS.keys()
-    return taught_in == host or all(host in _OWN_WORDS[word] for word in words)
+    starts = ("in", "In", "with", "With", "of", "for", "For")
+    named = {name for name, title in _TITLES.items() if any(f"{start} {title}" in text for start in starts)}
+    return taught_in == host or ((not named or host in named) and all(host in _OWN_WORDS[word] for word in words))
 
 
 # -- who drives a session

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from urllib.parse import urlsplit
 
 import alma
 
-from ..errors import ConfigError, StorageError
+from ..errors import ALMAError, ConfigError, StorageError
 from ..files import write_atomic
 from . import tokens
 from .tokens import TokenScope
@@ -107,6 +108,20 @@ def start_server(config: Path, token_file: Path, port: int) -> str:
         process.terminate()
         lines.append(f"it did not start within {_START_SECONDS:g} s")
     raise ConfigError(f"the dashboard's server could not start: {lines[-1] if lines else 'no message'}")
+
+
+def stop_server(token_file: Path) -> None:
+    """Stop the server that uses these tokens, and wait until it has ended; do nothing if none is running."""
+    url, pid = find_server(token_file), _read_state(token_file).get("pid")
+    if url is None or not isinstance(pid, int):
+        return
+    with suppress(ALMAError, OSError):
+        # Only our own server accepts the token; another process may have got its id.
+        ask_link(url, read_token(token_file), TokenScope.READ, None)
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + _CALL_SECONDS
+        while find_server(token_file) and time.monotonic() < deadline:
+            time.sleep(0.05)
 
 
 def read_token(token_file: Path | None, named: str | None = None) -> str:

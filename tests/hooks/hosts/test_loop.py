@@ -157,6 +157,11 @@ def test_a_rule_about_a_tool_of_one_host_stays_there(host: Any, teach: Any) -> N
     assert not is_for_host("Never pass --dangerously-skip-permissions.", "codex")
     assert [name for name in HOSTS if is_for_host("Ask with AskUserQuestion first", name)] == ["claude", "qwen", "kimi"]
     assert [name for name in HOSTS if is_for_host("Use `apply_patch` here", name)] == ["codex", "opencode", "cline"]
+    assert [name for name in HOSTS if is_for_host("In Gemini CLI, never use --yolo", name)] == ["gemini"]
+    both = "- With Codex and in Claude Code: use the task tool"
+    assert [name for name in HOSTS if is_for_host(both, name)] == ["claude", "codex"]
+    assert all(is_for_host("Write the codex of conduct in codex.md", name) for name in HOSTS)
+    assert is_for_host("In Gemini CLI, never use --yolo", "codex", taught_in="codex")
 
 
 def test_a_rule_about_a_tool_is_shown_where_it_was_taught(host: Any) -> None:

@@ -392,7 +392,7 @@ export const Detail = ({ id, version, isEditing, setEditing, onChange, onGone })
   const others = kind.fields.slice(1).filter(([name]) => memory[name]);
   return html`<section class="panel detail" aria-label="Chosen ${kind.name}">
     <div class="meta"><${Status} status=${memory.status} />
-    <span>${memory.reach === "always" ? "all projects" : memory.reach === "session" ? "one session" : "this project"}</span>
+    <span>${memory.reach === "always" ? "all projects" : ["once", "session"].includes(memory.reach) ? "one session" : "this project"}</span>
       <span>version ${entry.version}</span>${memory.user_id && html`<span>of ${plain(memory.user_id)}</span>`}</div>
     ${isEditing ? html`<${EditForm} entry=${entry} onDone=${async () => (await renew(), stop())} onCancel=${stop} />`
     : html`<h2 tabindex="-1" data-detail><${Said} text=${titleOf(memory)} /></h2>

@@ -54,7 +54,8 @@ const One = ({ id }) => {
         exact /> · ${plain(session.host, 60)} · ${many(session.turns, "turn")} ·
       ${" "}${many(session.corrections, "correction")} · ${many(session.learned, "memory", "memories")} learned · ${many(session.shown,
         "memory", "memories")} shown (about ${many(session.shown_tokens, "token")})</p></div>
-      <div class="acts">${may("admin") && html`<${Act} label="Erase this session…" danger onClick=${() => setErasing(true)} />`}</div></div>
+      <div class="acts">${may("admin") ? html`<${Act} label="Erase this session…" danger onClick=${() => setErasing(true)} />`
+        : html`<span class="quiet">To erase it: <code>alma dashboard --admin</code></span>`}</div></div>
     <ol class="panel">${turns.map((one) => html`<${Turn} key=${one.id} turn=${one} isTarget=${one.id === target} />`)}</ol>
     ${(start > 0 || next != null) && html`<nav class="pager" aria-label="Turns"><span class="quiet">Turns ${start + 1} to ${start + turns.length} of ${session.turns}</span><div>
       <button type="button" disabled=${start === 0}
