@@ -14,7 +14,7 @@ import pytest
 from alma import ALMA, rulefiles
 from alma.coding.session import RepairedCommand
 from alma.embedders.hash import HashEmbedder
-from alma.engine import observations, rules, team, transfer
+from alma.engine import erase, observations, rules, team, transfer
 from alma.engine.history import revert_change
 from alma.engine.rules import Teaching
 from alma.engine.transaction import write
@@ -278,7 +278,7 @@ def test_a_deleted_observation_stays_away(alma: ALMA) -> None:
     repair = RepairedCommand("npm test", "unknown option: use --run", ("a", "b"), "npm test -- --run")
     prepared = observations.prepare_repairs(alma.engine, [repair])
     [record] = write(alma.engine, lambda tx: observations.record_repairs(tx, "s1", prepared))
-    observations.delete_observation(alma.engine, record)
+    erase.erase_memory(alma.engine, record)
     again = [(replace(repair, ids=("c", "d")), draft, telling) for _, draft, telling in prepared]
     assert write(alma.engine, lambda tx: observations.record_repairs(tx, "s2", again)) == []
     [stone] = alma.engine.store.scan(Where(kinds={"tombstone"}))

@@ -302,7 +302,7 @@ def test_stage_manager_sets_the_stage(alma: ALMA, tmp_path: Path) -> None:
         items = await initializer.expand_prompt(user_prompt="- Test it\n- Ship it", domain=get_coding_schema())
         assert [item.title for item in items] == ["Test it", "Ship it"]
         assert isinstance(await initializer.orient_to_codebase(project_id="my-project"), dict)
-        told = initializer.get_rules_of_engagement(agent="helena", scope=alma.engine.scope("helena"))
+        told = initializer.get_rules_of_engagement(agent="helena", scope=alma.engine.scopes.of("helena"))
         assert len(told) == 3
         assert all(isinstance(part, list) for part in told)
 

@@ -11,12 +11,14 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from . import trust_register
 from .engine.context import Settings, UpkeepSettings, Weights
 from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
+from .text import map_texts
 from .types.asking import BudgetLimits, ModelSettings, Prices
 from .types.events import WebhookSettings
 from .types.query import MemoryScope, Scopes, Team
@@ -229,11 +231,7 @@ def expand(value: Any, environment: Mapping[str, str]) -> Any:
             raise ConfigError(f"environment variable {name} is not set; set it, or write ${{{name}:-default}}")
         return str(text)
 
-    if isinstance(value, str):
-        return _VARIABLE.sub(read_variable, value)
-    if isinstance(value, dict):
-        return {name: expand(item, environment) for name, item in value.items()}
-    return [expand(item, environment) for item in value] if isinstance(value, list) else value
+    return map_texts(value, partial(_VARIABLE.sub, read_variable), has_names=False)
 
 
 # -- building the settings

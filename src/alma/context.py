@@ -78,7 +78,7 @@ class MemoryStack:
 
     def identity(self) -> str:
         """Return who the agent is, its project, user, domain and what it may learn, within the budget."""
-        scope = self._engine.scope(self.agent)
+        scope = self._engine.scopes.of(self.agent)
         learns = [one for one in scope.can_learn if scope.is_allowed(one)]
         sentences = [
             (f"You are {_list_names([self.agent])}, in the project ", [self._engine.project]),

@@ -20,11 +20,9 @@ class ForkLock(Protocol):
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock and return whether that succeeded in time."""
-        ...
 
     def release(self) -> None:
         """Release the lock."""
-        ...
 
 
 H = TypeVar("H", bound=ForkLock)

@@ -205,7 +205,7 @@ class Harness(OwnsMemory):
     ) -> None:
         super().__init__(alma, owned=owns_memory)
         name = alma.engine.agent(agent.name)
-        self.agent = replace(agent, name=name, scope=agent.scope or alma.engine.scope(name))
+        self.agent = replace(agent, name=name, scope=agent.scope or alma.engine.scopes.of(name))
         self.schema = schema
         self.setting = setting or Setting()
         self.executor = executor

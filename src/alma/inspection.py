@@ -279,7 +279,14 @@ def show_session(
             learned[digest(episode.id[4:], "id", str(source).partition(":")[0])].append(_mention(rule))
     first, last = (turns[0].created_at if turns and start else None), (later[0].created_at if later else None)
     displays = _list_displays(engine, episode.session, created_from=first, created_to=last)
-    shown = _place_displays(engine, displays, turns)
+    memories = {one.id: one for one in engine.store.get(list({id for one in displays for id in one.links}))}
+    shown: dict[str, list[Json]] = defaultdict(list)
+    for display in displays if turns else ():
+        # At the last turn before it.
+        before = [one for one in turns if one.created_at <= display.created_at] or turns[:1]
+        where = str(display.body["mode"]).removeprefix("hook:")
+        mentions = [_mention(memories[id]) for id in display.links if id in memories]
+        shown[before[-1].id] += [{**one, "where": where} for one in mentions]
     answers = [
         {
             **{name: one.body[name] for name in ("index", "speaker")},
@@ -294,18 +301,6 @@ def show_session(
     ]
     is_last = end >= int(episode.body["next"])
     return {"session": _summarize(engine, episode), "turns": plain(answers), "next": None if is_last else end}
-
-
-def _place_displays(engine: Engine, displays: Sequence[Record], turns: Sequence[Record]) -> dict[str, list[Json]]:
-    """Return by turn what was shown after it and before the next one."""
-    memories = {one.id: one for one in engine.store.get(list({id for one in displays for id in one.links}))}
-    placed: dict[str, list[Json]] = defaultdict(list)
-    for display in displays if turns else ():
-        before = [one for one in turns if one.created_at <= display.created_at] or turns[:1]
-        where = str(display.body["mode"]).removeprefix("hook:")
-        mentions = [_mention(memories[id]) for id in display.links if id in memories]
-        placed[before[-1].id] += [{**one, "where": where} for one in mentions]
-    return placed
 
 
 def _mention(record: Record) -> Json:
@@ -336,8 +331,29 @@ def list_changes(
     lines = engine.store.scan(engine.within("change", keys=keys), MAX_ORDERED) if keys else ()
     reasons = {(one.key, one.body["record"]): one.body for one in lines}
     values = _follow_values(engine, memories, records) if memories else {}
-    items = [_describe_change(one, memories, reasons, values) for one in records]
-    return {"items": [one for one in items if one["memories"]], "next": after}
+
+    def describe(changeset: Record) -> Json:
+        """Return a change: who made it, and for each memory the verb, what it says now, why, and its values."""
+        body, changed = changeset.body, []
+        for id, was in body["was"].items():
+            if id not in memories:
+                continue
+            line = reasons.get((changeset.key, id), {})
+            is_counted = was is not None and not was.keys() - UNFILTERED
+            verb = "added" if was is None else "counted" if is_counted else line.get("verb", "changed")
+            before, later = values.get((changeset.id, id), ({}, {}))
+            pairs = {name: _cut_pair(one, later[name]) for name, one in before.items()}
+            about = {"id": id, "kind": memories[id].kind, "verb": verb, "text": shorten_title(memories[id])}
+            about |= {
+                side: {name: one[at] for name, one in pairs.items()} for at, side in enumerate(("before", "after"))
+            }
+            changed.append({**about, "why": shorten(str(line.get("why", "")), 200)})
+        change = {"change": changeset.key, "at": changeset.created_at, "by": body["by"], "call": body["call"]}
+        change |= {"is_undone": bool(body.get("undone")), "reverts": body.get("reverts", "")}
+        return dict(plain({**change, "memories": changed[:_LISTED], "more": max(0, len(changed) - _LISTED)}))
+
+    items = [one for one in map(describe, records) if one["memories"]]
+    return {"items": items, "next": after}
 
 
 def _follow_values(
@@ -354,30 +370,6 @@ def _follow_values(
             values[changeset.id, id] = before, {name: known[id].get(name) for name in before}
             known[id] |= before
     return values
-
-
-def _describe_change(
-    changeset: Record,
-    memories: Mapping[str, Record],
-    reasons: Mapping[tuple[str, str], Mapping[str, Any]],
-    values: Mapping[tuple[str, str], tuple[Json, Json]],
-) -> Json:
-    """Return a change: who made it, and for each memory the verb, what it says now, why, and its values."""
-    body, changed = changeset.body, []
-    for id, was in body["was"].items():
-        if id not in memories:
-            continue
-        line = reasons.get((changeset.key, id), {})
-        is_counted = was is not None and not was.keys() - UNFILTERED
-        verb = "added" if was is None else "counted" if is_counted else line.get("verb", "changed")
-        before, after = values.get((changeset.id, id), ({}, {}))
-        pairs = {name: _cut_pair(one, after[name]) for name, one in before.items()}
-        about = {"id": id, "kind": memories[id].kind, "verb": verb, "text": shorten_title(memories[id])}
-        about |= {side: {name: one[at] for name, one in pairs.items()} for at, side in enumerate(("before", "after"))}
-        changed.append({**about, "why": shorten(str(line.get("why", "")), 200)})
-    change = {"change": changeset.key, "at": changeset.created_at, "by": body["by"], "call": body["call"]}
-    change |= {"is_undone": bool(body.get("undone")), "reverts": body.get("reverts", "")}
-    return dict(plain({**change, "memories": changed[:_LISTED], "more": max(0, len(changed) - _LISTED)}))
 
 
 def _cut_pair(*values: Any) -> tuple[Any, ...]:
@@ -511,16 +503,15 @@ class ChangeFeed:
         self.position = max([self.position, *(to_micros(one.created_at) for one in fresh)])
         if len(records) > _MAX_NOTICES and fresh:
             return [("reset", {})]
-        notices = [_describe_notice(one) for one in fresh]
-        return [("change", one) for one in notices if one["records"]]
-
-
-def _describe_notice(record: Record) -> Json:
-    is_deletion = record.kind == "tombstone"
-    if is_deletion:
-        what = {record.body["record"]: "deleted"}
-    else:
-        what = {id: "added" if was is None else "changed" for id, was in record.body["was"].items()}
-    named = [{"id": id, "kind": _KINDS_BY_PREFIX.get(id.partition("_")[0], ""), "what": what[id]} for id in what]
-    noticed = named if is_deletion else [one for one in named if one["kind"] in _NOTICED]
-    return {"change": record.id if is_deletion else record.key, "records": noticed[:_MAX_NAMED]}
+        notices = []
+        for one in fresh:
+            if is_deletion := one.kind == "tombstone":
+                what = {one.body["record"]: "deleted"}
+            else:
+                what = {id: "added" if was is None else "changed" for id, was in one.body["was"].items()}
+            kinds = {id: _KINDS_BY_PREFIX.get(id.partition("_")[0], "") for id in what}
+            noticed = [id for id in what if is_deletion or kinds[id] in _NOTICED]
+            named = [{"id": id, "kind": kinds[id], "what": what[id]} for id in noticed[:_MAX_NAMED]]
+            if named:
+                notices.append(("change", {"change": one.id if is_deletion else one.key, "records": named}))
+        return notices

@@ -225,14 +225,26 @@ class Migration:
         if report.passes == 1 and report.is_resumed:
             where = Where(projects=self.projects - {_SHARED})
             gone |= {record.id for record in self.target.scan(where) if record.id not in self.digests}
-        changes += self._delete_records(sorted(gone))
+        for ids in split_batches(sorted(gone)):
+            existing = {record.id for record in self.source.get(ids)}
+            ended = [id for id in ids if id not in existing and id not in self.exempt]
+            for id in ended:
+                self.digests.pop(id, None)
+            deleted = self.target.delete(ended) if self.can_write else len(ended)
+            report.deleted += deleted
+            changes += deleted
         report.records, report.projects = len(self.digests), sorted(self.projects - {_SHARED})
         return changes if self.can_write else 0
 
     def _write_records(self, records: Sequence[Record], digests: dict[str, bytes]) -> int:
         present = {record.id: record for record in self.target.get([record.id for record in records])}
         if self.merge:
-            deleted = self._find_deleted([record for record in records if record.id not in present])
+            # Memories that were deleted in the target do not come back with a merge.
+            fresh = [one for one in records if one.id not in present and one.kind in GUARDED]
+            deleted: set[str] = set()
+            for project in {one.project for one in fresh}:
+                tx = Transaction(Engine(store=self.target, project=project))
+                deleted |= tx.find_buried([one for one in fresh if one.project == project])
             self.exempt |= deleted
             records = [record for record in records if record.id not in deleted]
         puts, outdated = [], []
@@ -261,27 +273,8 @@ class Migration:
                 self.target.put(puts)
         return len(puts)
 
-    def _find_deleted(self, records: Sequence[Record]) -> set[str]:
-        """Return the ids of memories that were deleted in the target: they do not come back with a merge."""
-        deleted: set[str] = set()
-        for project in {record.project for record in records}:
-            tx = Transaction(Engine(store=self.target, project=project))
-            deleted |= tx.find_buried([one for one in records if one.project == project and one.kind in GUARDED])
-        return deleted
-
     def _keeps_own(self, record: Record) -> bool:
         return self.merge or record.project == _SHARED
-
-    def _delete_records(self, ids: Sequence[str]) -> int:
-        deleted = 0
-        for batch in split_batches(ids):
-            existing = {record.id for record in self.source.get(batch)}
-            gone = [id for id in batch if id not in existing and id not in self.exempt]
-            for id in gone:
-                self.digests.pop(id, None)
-            deleted += self.target.delete(gone) if self.can_write else len(gone)
-        self.report.deleted += deleted
-        return deleted
 
     # -- comparing
 

@@ -42,7 +42,6 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Close the store."""
-        ...
 
 
 @runtime_checkable
@@ -86,7 +85,6 @@ class Repairable(Protocol):
 
     def repair(self) -> int:
         """Repair what `check` reports, and return how many problems there were. Nobody else may write meanwhile."""
-        ...
 
 
 @runtime_checkable
@@ -122,7 +120,6 @@ class Watchable(Protocol):
 
     def revision(self) -> object:
         """Return a value that differs from an earlier one if any process wrote to the store in between."""
-        ...
 
 
 class Embedder(Protocol):
@@ -135,7 +132,6 @@ class Embedder(Protocol):
     @property
     def dim(self) -> int:
         """Return the dimension of the vectors."""
-        ...
 
     @property
     def passage_chars(self) -> int:
@@ -143,11 +139,9 @@ class Embedder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector for each text, in order."""
-        ...
 
     def close(self) -> None:
         """Free what the embedder holds."""
-        ...
 
 
 @runtime_checkable
@@ -231,14 +225,12 @@ class PairReader(Protocol):
     @property
     def calibration(self) -> Calibration:
         """Return the thresholds that belong to this embedder."""
-        ...
 
     def prepare_pairs(self) -> None:
         """Load what reading pairs needs, so that it takes no lock later."""
 
     def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         """Return the scores of each pair, in order."""
-        ...
 
 
 class Model(Protocol):
@@ -247,7 +239,6 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """Return the model's name."""
-        ...
 
     def ask(self, prompt: Prompt) -> Answer:
         """One question, one answer that fits `prompt.schema`; ModelError when there is none."""

@@ -182,14 +182,15 @@ def passages(text: str, most: int) -> list[str]:
     return [*pieces, rest] if rest else pieces
 
 
-def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a JSON value with all its texts changed, names of members included."""
+def map_texts(value: Any, change: Callable[[str], str], *, has_names: bool = True) -> Any:
+    """Return a JSON value with all its texts changed; `has_names` includes the names of members."""
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, list):
-        return [map_texts(one, change) for one in value]
+    if isinstance(value, list | tuple):
+        return [map_texts(one, change, has_names=has_names) for one in value]
     if isinstance(value, dict):
-        return {change(key): map_texts(one, change) for key, one in value.items()}
+        members = ((name, map_texts(one, change, has_names=has_names)) for name, one in value.items())
+        return {change(name) if has_names else name: one for name, one in members}
     return value
 
 

@@ -16,7 +16,7 @@ from typing import IO
 from .engine import transaction, transfer, view
 from .engine.outcomes import count_needed, list_related
 from .engine.transfer import ImportResult, ImportTrust
-from .engine.upkeep import ignore_progress
+from .engine.upkeep import Progress, ignore_progress
 from .errors import ValidationError
 from .files import make_new_file, refuse_folder
 from .memory import ALMA
@@ -126,7 +126,6 @@ def list_declared_agents(alma: ALMA) -> tuple[str, ...]:
 
 # -- the whole memory out of the store and in again, and copies of it
 
-Progress = Callable[[int, int], None]
 Confirm = Callable[[list[Record]], bool]
 _TRUST = {True: ImportTrust.OWN, None: ImportTrust.IMPORTED, False: ImportTrust.NONE}
 _IN_MEMORY = 8 * 2**20

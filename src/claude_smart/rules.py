@@ -23,8 +23,8 @@ from alma.coding.transcript import list_transcripts, read_lines, read_transcript
 from alma.engine import rules as core
 from alma.engine.coding_sessions import find_mark, find_teachings
 from alma.engine.context import Engine
-from alma.engine.edit import list_history
-from alma.engine.observations import OBSERVATION, accept_observation, count_times, delete_observation
+from alma.engine.erase import erase_memory
+from alma.engine.observations import OBSERVATION, accept_observation, count_times
 from alma.engine.rules import Teaching
 from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, ValidationError
@@ -359,7 +359,7 @@ def _show_one(context: CommandContext, engine: Engine, record: Record) -> Answer
         if record.body.get(name):
             context.print_lines(f"{INDENT}{title}: {record.body[name]}")
     after = {**record.body, "status": str(record.status)}
-    history, lines = list_history(engine, record.id), []
+    history, lines = Transaction(engine).read_history(record.id), []
     for one in reversed(history):
         before = {name: value for name, value in one.body["before"].items() if name in _HISTORY}
         changed = ", ".join(f"{name} {value!r}" for name, value in before.items() if value != after[name])
@@ -522,7 +522,7 @@ def forget(args: Namespace, context: CommandContext) -> Answer:
         rule = pick_rule([*rules, *find_observations(engine)], " ".join(args.what))
         answer: Answer = {"forgotten": [rule_to_dict(rule)]}
         if rule.kind == OBSERVATION:
-            delete_observation(replace(engine, project=rule.project), rule)
+            erase_memory(replace(engine, project=rule.project), rule)
             context.print_lines(f"Erased: {plain_line(rule)}")
         elif args.everything:
             quotes = core.find_quotes(rule)
@@ -654,7 +654,7 @@ def _report_learned(context: CommandContext, lessons: Sequence[core.Taught]) -> 
 def read_last_change(context: CommandContext, record: Record) -> Answer:
     """Return the status and reach that a rule had before its last change; empty if it never changed."""
     with context.engine() as engine:
-        history = list_history(engine, record.id)
+        history = Transaction(engine).read_history(record.id)
     return dict(history[-1].body["before"]) if history else {}
 
 

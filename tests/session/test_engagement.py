@@ -21,7 +21,7 @@ HELENA = MemoryScope(
 
 
 def of(alma: ALMA, user: str | None = None) -> Engagement:
-    return find_engagement(alma.engine, "helena", alma.engine.scope("helena"), user)
+    return find_engagement(alma.engine, "helena", alma.engine.scopes.of("helena"), user)
 
 
 def test_a_scope_says_what_may_be_learned_and_what_not(open_alma: Opener) -> None:

@@ -68,12 +68,10 @@ _SPOKEN_OF = re.compile(
 
 
 class StoredSession(NamedTuple):
-    """The result of storing a session: how many turns, what they taught, and which rules were followed."""
+    """The result of storing a session: how many turns, what they taught, and the observations that changed."""
 
     turns: int
     taught: list[Taught]
-    followed: int
-    violated: int
     observed: list[Record]
 
 
@@ -123,8 +121,7 @@ def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> St
         if find_mark(engine, story.session, tx) != stored:
             return None
         taught = learn_rules(tx, rules)
-        verdicts = _judge_rules(tx, story, since, taught)
-        count_followed(tx, verdicts)
+        count_followed(tx, _judge_rules(tx, story, since, taught))
         for display in story.shown_rules:
             if display.offset > since and display.rules:
                 task = shorten(clean(display.text), _TASK_CHARS)
@@ -133,8 +130,7 @@ def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> St
                 tx.put(make_record(engine, "retrieval", body, links=tuple(display.rules), **place))
         observed = record_repairs(tx, story.session, repairs)
         tx.set_marker(mark_id(story.session), {"value": mark._asdict()}, project="")
-        followed = sum(verdicts.values())
-        return StoredSession(len(turns), taught, followed, len(verdicts) - followed, observed)
+        return StoredSession(len(turns), taught, observed)
 
     return write(engine, step)
 

@@ -22,7 +22,7 @@ from ..text import passages
 from ..types import times
 from ..types.events import DEFAULT_EVENTS, MemoryEvent, WebhookSettings, check_event_types
 from ..types.kinds import EVERYWHERE, MemoryType
-from ..types.query import MemoryScope, Scopes, Where, is_space, visible_users
+from ..types.query import Scopes, Where, is_space, visible_users
 from ..types.record import Record, Status, Trust, Vector
 from .validate import mapping, number, whole
 
@@ -297,7 +297,3 @@ class Engine:
         if declared is None:
             raise ScopeError(unknown("agent", name, self.scopes.known()))
         return declared
-
-    def scope(self, agent: str) -> MemoryScope:
-        """Return the scope of an agent; an undeclared agent may learn everything."""
-        return self.scopes.of(agent)

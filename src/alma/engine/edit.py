@@ -123,11 +123,6 @@ def read_memory(tx: Transaction, memory_id: str, other_kind: str = "") -> Record
     return record
 
 
-def list_history(engine: Engine, memory_id: str) -> list[Record]:
-    """Return what happened to a memory, oldest first."""
-    return Transaction(engine).read_history(memory_id)
-
-
 def check_fields(engine: Engine, memory_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return new values of a memory's fields; raise ValidationError unless it has them, and they may be changed."""
     kind = KINDS[find_memory(engine, memory_id).kind]

@@ -156,7 +156,7 @@ def _strip_changesets(tx: Transaction, record: Record) -> None:
     related = [id for group in groups for id in (group.id, *(lesson_id(group, kind) for kind in LESSONS))]
     related += [one.id for one in list_survivors(tx.get, record)]
     texts = {text for text in (record.text, *map(str, record.body.values())) if len(text) >= _LEAST_TEXT}
-    for changeset in _find_changesets(tx, [record.id, *related]):
+    for changeset in tx.scan(tx.engine.within(CHANGESET, linked={record.id, *related})):
         body = strip_changeset(changeset.body, [record.id], texts, related)
         links = tuple(id for id in changeset.links if id != record.id)
         if links and (body, links) != (changeset.body, changeset.links):
@@ -168,10 +168,6 @@ def _strip_changesets(tx: Transaction, record: Record) -> None:
         event = {**delivery.body["event"], "text": "", "why": ""}
         status = Status.ARCHIVED if any(event["record"] == one.id for one in tx.erased) else delivery.status
         tx.update(delivery, body={**delivery.body, "event": event}, status=status)
-
-
-def _find_changesets(tx: Transaction, ids: Collection[str]) -> list[Record]:
-    return tx.scan(tx.engine.within(CHANGESET, linked=set(ids)))
 
 
 def _regroup(tx: Transaction, record: Record) -> None:
@@ -194,7 +190,9 @@ def _regroup(tx: Transaction, record: Record) -> None:
                 tx.update(instead, evidence=group.evidence)
         words = strategy_of(instead.body) if instead else ""
         if words != strategy:
-            _recommend_instead(tx, group, strategy, words)
+            for warning in tx.scan(of_owner(tx.engine, group, MemoryType.ANTI_PATTERN)):
+                if warning.provenance.origin is Origin.OUTCOME and warning.body["better_alternative"] == strategy:
+                    tx.update(warning, body={**warning.body, "better_alternative": words})
     strategies, removed = {strategy_of(one.body) for one in sources}, _words_of([record]) - _words_of(sources)
     lessons = {lesson_id(group, kind) for group, _ in groups for kind in LESSONS} - {record.id}
     for lesson in tx.get(lessons):
@@ -272,13 +270,6 @@ def _rebuild_group(tx: Transaction, group: Record, sources: Sequence[Record]) ->
     return tx.update(group, **changes)
 
 
-def _recommend_instead(tx: Transaction, group: Record, strategy: str, instead: str) -> None:
-    """Change the warnings that recommend the strategy of a group by its old words."""
-    for warning in tx.scan(of_owner(tx.engine, group, MemoryType.ANTI_PATTERN)):
-        if warning.provenance.origin is Origin.OUTCOME and warning.body["better_alternative"] == strategy:
-            tx.update(warning, body={**warning.body, "better_alternative": instead})
-
-
 def _words_of(records: Iterable[Record]) -> set[str]:
     names = ("strategy", "pattern", "task", "condition", "error", "feedback", "why_bad", "better_alternative")
     return {str(one.body[name]) for one in records for name in names if one.body.get(name)}
@@ -298,7 +289,8 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
     lines = [one.id for one in tx.find_changes(ids) if one.body["record"] in ids]
     lines += [one.id for one in tx.scan(Where(kinds={"comparison"}, linked=set(ids)))]
     lines += [one.id for one in tx.scan(Where(kinds={DELIVERY}, linked={*ids, *lines}))]
-    lines += [one.id for one in _find_changesets(tx, ids) if set(one.links) <= set(ids)]
+    changesets = tx.scan(tx.engine.within(CHANGESET, linked=set(ids)))
+    lines += [one.id for one in changesets if set(one.links) <= set(ids)]
     lone = [one for one in _find_in_graph(tx, [record.id]) if one.links == (record.id,)]
     # The graph links the conversation, not its turns: what only this turn of it names goes, too.
     for episode in tx.get(record.links[:1]) if record.kind == "turn" else ():

@@ -307,18 +307,14 @@ def _revert(tx: Transaction, ids: Sequence[str]) -> RevertedChange:
         body = {**episode.body, "said": join_said(find_turns(tx, episode))}
         tx.update(episode, body=body, text=KINDS[episode.kind].text(body), updated_at=episode.updated_at)
     refuse_second_values(tx, before)
-    _mark_undone(tx, changesets)
-    memories = _compare_states(before, tx.get(was))
-    return RevertedChange(key, "", first.created_at, first.body["call"], tuple(memories))
-
-
-def _mark_undone(tx: Transaction, changesets: Sequence[Record]) -> None:
-    """Mark a change as undone; if it reverted another one, that one holds again."""
     for one in changesets:
         tx.update(one, body={**one.body, "undone": True}, updated_at=one.updated_at)
-    if original := changesets[0].body.get("reverts"):
-        for one in tx.scan(Where(kinds={CHANGESET}, keys={original})):
-            tx.update(one, body={**one.body, "undone": False}, updated_at=one.updated_at)
+    # If it reverted another change, that one holds again.
+    original = first.body.get("reverts")
+    for one in tx.scan(Where(kinds={CHANGESET}, keys={original})) if original else ():
+        tx.update(one, body={**one.body, "undone": False}, updated_at=one.updated_at)
+    memories = _compare_states(before, tx.get(was))
+    return RevertedChange(key, "", first.created_at, first.body["call"], tuple(memories))
 
 
 def _revert_record(tx: Transaction, record: Record, was: Was | None, changeset: Record) -> tuple[Record, bool]:
@@ -419,7 +415,10 @@ def find_turning_point(
         return choose_memories(prepare(look_back(engine, moment), request))
 
     def judge(number: int) -> Any:
-        return normalise(shows) in normalise(ask(number).to_prompt()) if shows else _list_shown(ask(number))
+        if shows:
+            return normalise(shows) in normalise(ask(number).to_prompt())
+        # Without counts: each new result would make a difference.
+        return {(one.id, one.newer, *(str(getattr(one, name, "")) for name in _WORDS)) for one in ask(number)}
 
     low, high = -1, len(moments) - 1
     wanted = judge(high)
@@ -430,11 +429,6 @@ def find_turning_point(
         middle = (low + high) // 2
         low, high = (low, middle) if judge(middle) == wanted else (middle, high)
     return _describe_turning(engine, moments[high], changesets, [ask(low), ask(high)], ask.cache_info().currsize)
-
-
-def _list_shown(memories: MemorySlice) -> frozenset[tuple[str, ...]]:
-    """Return what is shown, without counts: each new result would make a difference."""
-    return frozenset((one.id, one.newer, *(str(getattr(one, name, "")) for name in _WORDS)) for one in memories)
 
 
 def _describe_turning(

@@ -24,7 +24,6 @@ from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.speech import quote_output
 from .admit import clean, draft_record
 from .context import Engine
-from .erase import erase_memory
 from .escape import escape, find_suspicion, read_patterns
 from .rules import AGENT, Teaching, is_old_fix, learn_rules, prepare_rules
 from .transaction import Transaction, write
@@ -181,11 +180,6 @@ def accept_observation(tx: Transaction, record: Record, reach: Reach = Reach.PRO
     # A note by a person is never refused.
     assert taught.record is not None
     return taught.record
-
-
-def delete_observation(engine: Engine, record: Record) -> None:
-    """Erase an observation; the same repair is not recorded again."""
-    erase_memory(engine, record)
 
 
 def adopt_old_fixes(engine: Engine) -> None:

@@ -386,7 +386,7 @@ def settle_lessons(tx: Transaction, group: Record, approach: Record, now: dateti
 
 def count_needed(engine: Engine, agent: str) -> int:
     """Return how many results of an agent make a heuristic, if they mostly worked."""
-    return engine.scope(agent).min_occurrences_for_heuristic or engine.settings.min_occurrences_for_heuristic
+    return engine.scopes.of(agent).min_occurrences_for_heuristic or engine.settings.min_occurrences_for_heuristic
 
 
 def _describe_results(group: Record) -> str:

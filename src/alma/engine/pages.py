@@ -156,7 +156,8 @@ def list_page(
     engine: Engine, selection: Selection, limit: int, cursor: str | None, order: Order = "newest"
 ) -> tuple[list[Record], str | None, int | None, bool]:
     """Return the records of a page, the next cursor, their number if it is known, and whether there may be more."""
-    place, count, is_partial = _read_cursor(cursor, selection.sign(order)), None, False
+    name, count, is_partial = selection.sign(order), None, False
+    place = _read_cursor(cursor, name)
     if order == "newest" and not selection.words:
         records, after = _walk_newest(engine, selection, place, limit)
     else:
@@ -169,7 +170,8 @@ def list_page(
             start = next((at for at, one in enumerate(ordered) if _place_of(one) < place), len(ordered))
         records, count = ordered[start : start + limit], len(ordered)
         after = _place_of(records[-1]) if records and start + limit < len(ordered) else None
-    return records, _write_cursor(after, selection.sign(order)), count, is_partial
+    following = after and urlsafe_b64encode(json.dumps([name, *after]).encode()).decode().rstrip("=")
+    return records, following, count, is_partial
 
 
 def count_selected(engine: Engine, selection: Selection) -> int | None:
@@ -239,13 +241,6 @@ def _rank(engine: Engine, records: Sequence[Record], order: Order) -> dict[str, 
 
 def _place_of(record: Record) -> Place:
     return to_micros(record.created_at), record.id
-
-
-def _write_cursor(place: Place | None, name: str) -> str | None:
-    """Return the cursor for a place in the list of this name; None at the end."""
-    if place is None:
-        return None
-    return urlsafe_b64encode(json.dumps([name, *place]).encode()).decode().rstrip("=")
 
 
 def _read_cursor(cursor: str | None, name: str) -> Place | None:

@@ -79,11 +79,8 @@ class PastStore:
         """Return the records that shared words with the query; those that changed since come first."""
         hits = by_words(self._store, query, self._narrow(where), limit + len(self._restored))
         best = max((hit.score for hit in hits), default=1.0)
-        wanted = {stem(word) for word in words(query)}
-        shared = {
-            one.id: len(wanted & {stem(word) for word in words(one.text)})
-            for one in filter(where.accepts, self._restored.values())
-        }
+        wanted, restored = set(map(stem, words(query))), filter(where.accepts, self._restored.values())
+        shared = {one.id: len(wanted.intersection(map(stem, words(one.text)))) for one in restored}
         changed = [Hit(id, best + number) for id, number in shared.items() if number]
         kept = [hit for hit in hits if hit.id not in self._restored]
         return [*sorted(changed, key=lambda hit: (-hit.score, hit.id)), *kept][:limit]
@@ -108,18 +105,15 @@ class PastStore:
                 was = changeset.body["was"][record.id]
                 if was is not None:
                     past = replace(past, **restore_fields(past, was))
-            yield self._settle(record, past)
-
-    def _settle(self, record: Record, past: Record) -> Record:
-        """Return a restored record with the text and vectors of its body, and replaced only if it was by then."""
-        end, later = record.valid_to, record.superseded_by
-        if past.status is Status.SUPERSEDED and past.valid_to is not None and past.valid_to > self._moment:
-            past = replace(past, status=Status.ACTIVE, valid_to=None, superseded_by="")
-        elif past.status is not record.status is Status.SUPERSEDED and end is not None and end <= self._moment:
-            changesets = self._store.scan(replace(self._later, linked={later}))
-            if any(one.body["was"].get(later, ...) is None for one in changesets):
-                past = replace(past, status=record.status, valid_to=end, superseded_by=later)
-        return reword_past(self._engine, record, past)
+            end, successor = record.valid_to, record.superseded_by
+            # Replaced only if it was by then.
+            if past.status is Status.SUPERSEDED and past.valid_to is not None and past.valid_to > self._moment:
+                past = replace(past, status=Status.ACTIVE, valid_to=None, superseded_by="")
+            elif past.status is not record.status is Status.SUPERSEDED and end is not None and end <= self._moment:
+                changesets = self._store.scan(replace(self._later, linked={successor}))
+                if any(one.body["was"].get(successor, ...) is None for one in changesets):
+                    past = replace(past, status=record.status, valid_to=end, superseded_by=successor)
+            yield reword_past(self._engine, record, past)
 
 
 def look_back(engine: Engine, moment: datetime) -> Engine:

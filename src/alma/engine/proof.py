@@ -7,11 +7,11 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from ..text import map_texts
 from ..types.kinds import KINDS
 from ..types.query import Where
 from ..types.record import Record, to_json
@@ -73,15 +73,6 @@ def _to_bytes(text: str) -> str:
     return text.encode("utf-8", "replace").decode("latin-1")
 
 
-def _blank_texts(value: Any) -> Any:
-    """Return a JSON value with empty texts; names stay."""
-    if isinstance(value, Mapping):
-        return {name: _blank_texts(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_blank_texts(one) for one in value]
-    return "" if isinstance(value, str) else value
-
-
 def prove_erased(engine: Engine, user: str, pieces: Collection[str]) -> ErasureProof:
     """Look for a user's id, and for pieces that nobody else stated or recorded, in the records and files of a store."""
     id, path = _to_bytes(user), getattr(engine.store, "path", None)
@@ -106,7 +97,7 @@ def prove_erased(engine: Engine, user: str, pieces: Collection[str]) -> ErasureP
         owned[record.project] += record.user == user
         if _is_derived(record):
             # Its words excuse nothing: they may be those of the erased user.
-            record = replace(record, body=_blank_texts(record.body), text="")
+            record = replace(record, body=map_texts(dict(record.body), lambda _: "", has_names=False), text="")
         values = to_json(replace(record, vectors=()))
         plain = f"{json.dumps(values, ensure_ascii=False)}{record.text}"
         texts = {plain, json.dumps(values), *_LONG_WORD.findall(plain.casefold())} if traces else ()

@@ -193,7 +193,7 @@ class SessionManager(OwnsMemory):
         strategies = retrieve(engine, request) if task else None
         progress, folder = self.tracker(engine.project).get_progress_summary(), workspace or self.workspace
         code = look_around(folder, _ORIENT_SECONDS) if orient and folder is not None else None
-        focus, rules = self._find_focus(name, progress), find_engagement(engine, name, engine.scope(name), user)
+        focus, rules = self._find_focus(name, progress), find_engagement(engine, name, engine.scopes.of(name), user)
         seen, now = visible_users(user), engine.clock()
         outcomes = scan_records(engine, "outcome", _RECENT, agents={name}, users=seen, statuses={Status.ACTIVE})
         # Stored last, so that an error above leaves no open session behind.

@@ -140,7 +140,7 @@ class SessionInitializer:
         items = _store_items(tracker, _make_items(plan.tasks, domain, name, context.session_id))
         folder = workspace or self.workspace
         code = None if folder is None else codebase.orient(folder)
-        rules = find_engagement(engine, name, engine.scope(name), user)
+        rules = find_engagement(engine, name, engine.scopes.of(name), user)
         request = {"task": prompt[:_QUERY_CHARS], "agent": name, "user_id": user, "mode": "default", "level": "session"}
         # Items that belong to another agent are not for this one to start.
         own = [item for item in items if name == (item.claimed_by or item.agent or name)]
@@ -191,7 +191,7 @@ class SessionInitializer:
         """
         engine = self.alma.engine
         name = engine.agent(validate.name("agent", agent))
-        return find_engagement(engine, name, scope or engine.scope(name), user_id)
+        return find_engagement(engine, name, scope or engine.scopes.of(name), user_id)
 
     def _find_parts(self, project_id: str | None) -> tuple[SessionManager, ProgressTracker]:
         """Return the session manager and the tracker of one project."""

@@ -374,10 +374,21 @@ def weigh_conversations(context: RetrievalContext, hits: SearchHits) -> list[Con
         others = dict.fromkeys(record.id for record in records)
         ranked += [RankedHit(id, 0.0, None, TimeFit.INSIDE) for id in others if id not in ids]
     if context.request.level is Level.TURN:
-        chosen = _choose_turns(context, rank_turns(hits, ranked))
+        nearest = {one.id: one for one in rank_turns(hits, ranked)[: 2 * context.top_k]}
+        turns = filter(context.where("turn").accepts, context.engine.store.get(list(nearest)))
+        chosen = [(nearest[turn.id], turn, [turn]) for turn in turns]
+        if context.mode.recency:
+            chosen.sort(key=lambda one: -(one[0].score + _measure_recency(context, one[1].created_at)))
+        chosen = chosen[: context.top_k]
     else:
         if context.mode.recency:
-            best = _prefer_recent(context, ranked)
+            # The newest gain on the others: what was said of a thing lately is how it is now.
+            among = {one.id: one for one in ranked[: max(_MIN_AMONG, 3 * context.top_k)]}
+            gained = []
+            for record in context.engine.store.get(list(among)):
+                gain = _measure_recency(context, from_iso(record.body["ended_at"]) or record.created_at)
+                gained.append(among[record.id]._replace(score=among[record.id].score + gain))
+            best = sorted(gained, key=lambda one: (-one.score, one.id))[: context.top_k]
         else:
             # Among the very best those first that lie in a time which the question names plainly.
             first = sorted(ranked[:_BEST], key=lambda one: one.place is not TimeFit.INSIDE)
@@ -441,25 +452,6 @@ def _choose_episodes(
                 excerpt_turns = [line for line in lines if where.accepts(line)]
             chosen.append((one, record, excerpt_turns[:_EXCERPT_TURNS]))
     return chosen
-
-
-def _choose_turns(context: RetrievalContext, turns: Sequence[RankedHit]) -> list[Chosen]:
-    among = {one.id: one for one in turns[: 2 * context.top_k]}
-    records = filter(context.where("turn").accepts, context.engine.store.get(list(among)))
-    chosen = [(among[record.id], record, [record]) for record in records]
-    if context.mode.recency:
-        chosen.sort(key=lambda one: -(one[0].score + _measure_recency(context, one[1].created_at)))
-    return chosen[: context.top_k]
-
-
-def _prefer_recent(context: RetrievalContext, ranked: Sequence[RankedHit]) -> list[RankedHit]:
-    """Return the best, where the newest gain on the others: what was said of a thing lately is how it is now."""
-    among = {one.id: one for one in ranked[: max(_MIN_AMONG, 3 * context.top_k)]}
-    gained = []
-    for record in context.engine.store.get(list(among)):
-        gain = _measure_recency(context, from_iso(record.body["ended_at"]) or record.created_at)
-        gained.append(among[record.id]._replace(score=among[record.id].score + gain))
-    return sorted(gained, key=lambda one: (-one.score, one.id))[: context.top_k]
 
 
 def _measure_recency(context: RetrievalContext, moment: datetime) -> float:

@@ -97,12 +97,19 @@ def choose_memories(context: RetrievalContext) -> MemorySlice:
     # Other users' memories are read apart, so that they take no place from the user's own.
     parts = ([one for one in pool if context.is_colleagues(one.record) is is_other] for is_other in (False, True))
     pool = [one for part in parts for one in read_relevance(context.engine, context.question.text, part)]
-    lookalikes = _find_lookalikes(context, pool)
+    among = [candidate.record for candidate in pool]
+    stated = [one for one in pool if one.record.kind in FIELDS]
+    shown = [one.record for one in stated if _is_match(context, one) or _is_standing(context, one.record)]
+    lookalikes = list(list_lookalikes(context.engine, shown, among))
+    # Those of the newer ones, too.
+    shown_ids = {record.id for record in shown}
+    newer = {pair.newer.id: pair.newer for pair in lookalikes if pair.newer.id not in shown_ids}
+    lookalikes += list_lookalikes(context.engine, list(newer.values()), among)
     with read_snapshot(store):
         memories = _choose_typed(context, pool, lookalikes)
         if MemoryType.EPISODE in context.types:
             memories = add_conversations(context, memories)
-    records = {one.record.id: one.record for one in pool}
+    records = {one.id: one for one in among}
     lessons = [records[one.id] for one in (*memories.heuristics, *memories.anti_patterns)]
     others = {one.user_id for one in memories} - visible_users(context.request.user)
     owners = {user: ", ".join(context.engine.scopes.names(user)) for user in others}
@@ -147,17 +154,6 @@ def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Whe
         records = engine.store.get(list(dict.fromkeys(hit.id for hit in hits)))
         pool = compare_records(engine, query, records, find_closeness(engine, records, vectors))
     return read_relevance(engine, query, pool)
-
-
-def _find_lookalikes(context: RetrievalContext, pool: Sequence[Candidate]) -> list[Lookalike]:
-    """Return the look-alikes of what may be shown, and those of the newer ones."""
-    engine, among = context.engine, [candidate.record for candidate in pool]
-    stated = [one for one in pool if one.record.kind in FIELDS]
-    shown = [one.record for one in stated if _is_match(context, one) or _is_standing(context, one.record)]
-    pairs = list(list_lookalikes(engine, shown, among))
-    shown_ids = {record.id for record in shown}
-    newer = {pair.newer.id: pair.newer for pair in pairs if pair.newer.id not in shown_ids}
-    return [*pairs, *list_lookalikes(engine, list(newer.values()), among)]
 
 
 def _is_standing(context: RetrievalContext, record: Record) -> bool:

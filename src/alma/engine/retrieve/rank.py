@@ -394,7 +394,14 @@ def list_lookalikes(
             if likeness is not None:
                 yield Lookalike(older, newer, likeness)
     near.sort(key=lambda one: (-one.likeness, one.older.id, one.newer.id))
-    yield from _read_lookalikes(engine, near[:_MAX_READ_ALIKE])
+    read = near[:_MAX_READ_ALIKE]
+    scored = engine.read_pairs([(read_words(one.older), read_words(one.newer)) for one in read])
+    for one, scores in zip(read, scored, strict=True):
+        # What the embedder, reading the pair, finds to be about the same thing.
+        probability = engine.calibration.judge_alike(one.likeness, scores.fact) if engine.calibration else 0.0
+        seems_alike = measure_likeness(engine, *one, ALIKE) is not None
+        if probability >= (_ALIKE_IF_SIMILAR if seems_alike else _PROBABLY_ALIKE):
+            yield one._replace(likeness=probability)
     yield from (one for one in near[_MAX_READ_ALIKE:] if measure_likeness(engine, *one, least) is not None)
 
 
@@ -402,16 +409,6 @@ def _can_read_pair(engine: Engine, older: Record, newer: Record) -> bool:
     is_own = older.embedder == engine.embedder_name and engine.calibration is not None
     texts = read_words(older), read_words(newer)
     return is_own and all(len(text) <= _MAX_READ_CHARS and engine.knows(text) for text in texts)
-
-
-def _read_lookalikes(engine: Engine, near: Sequence[Lookalike]) -> Iterator[Lookalike]:
-    """Yield those of the pairs that the embedder, reading them, finds to be about the same thing."""
-    scored = engine.read_pairs([(read_words(one.older), read_words(one.newer)) for one in near])
-    for one, scores in zip(near, scored, strict=True):
-        probability = engine.calibration.judge_alike(one.likeness, scores.fact) if engine.calibration else 0.0
-        seems_alike = measure_likeness(engine, *one, ALIKE) is not None
-        if probability >= (_ALIKE_IF_SIMILAR if seems_alike else _PROBABLY_ALIKE):
-            yield one._replace(likeness=probability)
 
 
 def _are_apart(older: Record, newer: Record) -> bool:
