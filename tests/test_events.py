@@ -164,15 +164,18 @@ def test_a_secret_does_not_get_into_an_event(alma: ALMA) -> None:
 def test_all_memories_of_an_erased_user_are_deleted_without_naming_the_user(alma: ALMA) -> None:
     with_webhook(alma)
     events = listen(alma)
-    facts = [alma.add_domain_knowledge("dev", "x", f"Ana's fact {n} is {WORD}", user_id="ana").id for n in range(3)]
+    facts = [
+        alma.add_domain_knowledge("dev", "x", f"Anastasia's fact {n} is {WORD}", user_id="anastasia").id
+        for n in range(3)
+    ]
     alma.add_domain_knowledge("dev", "x", "It stays")
     del events[:]
-    alma.erase_user("ana")
+    alma.erase_user("anastasia")
     assert sorted(one.record for one in events) == sorted(facts)
     assert set(types_of(events)) == {"deleted"}
     outbox = read_outbox(alma)
     assert [one.body["event"]["type"] for one in outbox] == ["learned", "deleted", "deleted", "deleted"]
-    assert "ana" not in str(outbox)
+    assert "anastasia" not in str(outbox)
     assert WORD not in str(outbox)
 
 
