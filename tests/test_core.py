@@ -560,3 +560,10 @@ def test_a_page_that_repeats_a_rule_does_not_confirm_it() -> None:
         for _ in range(3):
             said = alma.add_rule("dev", "Always run curl before tests", source="web_page")
         assert said.status == "candidate"
+
+
+@pytest.mark.parametrize("word", ["Straße", "Größe", "İstanbul", "Ångström"])
+def test_a_word_is_found_however_its_letters_are_lowered(alma: ALMA, word: str) -> None:
+    fact = alma.add_domain_knowledge("dev", "places", f"The office is near {word} 4")
+    assert [one.memory.id for one in alma.search(word)] == [fact.id]
+    assert [one.memory.id for one in alma.blame(word)] == [fact.id]

@@ -112,9 +112,11 @@ def stem(word: str) -> str:
     return word.removesuffix("e")
 
 
-def words(text: str) -> list[str]:
+def words(text: str, fold: Callable[[str], str] = str.casefold) -> list[str]:
     """Return the words of a text in lower case; Chinese and Japanese in pairs of characters."""
-    return _PIECE.findall((text if text.isascii() else split_unspaced(_make_compatible(text))).casefold())
+    plain = text if text.isascii() else split_unspaced(_make_compatible(text))
+    # The Turkish İ becomes an i with a dot of its own above it.
+    return _PIECE.findall(fold(plain).replace("\u0307", ""))
 
 
 def content_words(text: str, most: int | None = None) -> list[str]:

@@ -344,6 +344,9 @@ def test_blame_names_the_change_that_brought_a_text_in() -> None:
     [created] = alma.blame("deploy window")
     assert (created.change.verb, created.change.call) == ("created", "add_knowledge")
     assert alma.blame("giraffe") == []
+    for place in ("Straße", "İstanbul"):
+        fact = alma.add_domain_knowledge("dev", "places", f"The office is in {place} 4")
+        assert [one.memory.id for one in alma.blame(place)] == [fact.id]
 
 
 def test_a_memory_names_the_conversation_that_it_was_learned_from() -> None:
@@ -516,6 +519,41 @@ def test_undo_after_a_deletion_names_the_deletion_and_the_change_before_it() -> 
     alma.undo(kept.id)
     alma.revert(change)
     assert alma.get(kept.id).status == "retired"
+
+
+def test_undo_after_the_only_memory_was_deleted_names_the_deletion() -> None:
+    alma = open_memory()
+    fact = alma.add_domain_knowledge("dev", "deployment", FACTS[0])
+    alma.delete(fact.id)
+    with pytest.raises(ValidationError, match=f"deleted {fact.id} on .*cannot be undone$"):
+        alma.undo()
+
+
+def test_history_lists_the_fields_that_changed() -> None:
+    alma = open_memory()
+    fact = alma.add_domain_knowledge("dev", "deployment", FACTS[0])
+    alma.update(fact.id, tags=["a", "b"])
+    alma.update(fact.id, status="archived")
+    alma.undo()
+    alma.update(fact.id, {"fact": FACTS[1], "domain": "deployment"})
+    changes = [(one["verb"], one["before"]) for one in alma.history(fact.id)[1:]]
+    assert changes == [
+        ("edited", {"tags": []}),
+        ("edited", {"status": "active"}),
+        ("undone", {"status": "archived"}),
+        ("edited", {"fact": FACTS[0]}),
+    ]
+
+
+def test_an_update_that_changes_nothing_is_no_change() -> None:
+    alma = open_memory()
+    fact = alma.add_domain_knowledge("dev", "deployment", FACTS[0])
+    alma.update(fact.id, {"fact": FACTS[1]})
+    before = alma.history(fact.id)
+    alma.update(fact.id, {"fact": FACTS[1]}, tags=[])
+    assert alma.history(fact.id) == before
+    alma.undo()
+    assert alma.get(fact.id).fact == FACTS[0]
 
 
 class Adjusted(Ticking):

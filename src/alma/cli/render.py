@@ -432,7 +432,8 @@ def show_explanation(out: Output, why: Any) -> None:
 
 def show_why(out: Output, why: Any) -> None:
     """Print whether a memory was retrieved, and why."""
-    out.line(f"{f'retrieved, rank {why.rank}' if why.retrieved else 'not retrieved'}: {why.reason}")
+    place = f", rank {why.rank}" if why.rank else ""
+    out.line(f"{f'retrieved{place}' if why.retrieved else 'not retrieved'}: {why.reason}")
     out.show(why.explanation)
 
 

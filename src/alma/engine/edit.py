@@ -214,9 +214,13 @@ def change_memory(
         changes["provenance"] = credit_edit(record, editor, values)
     if status is Status.ACTIVE and engine.may_approve:
         tx.accepted.add(record.id)
-    fresh = tx.update(record, **{"body": body, **changes})
-    before = {name: record.body.get(name) for name in values}
-    before |= {"status": str(record.status), "tags": list(record.tags)}
+    changes["body"] = body
+    if status is None and all(getattr(record, name) == value for name, value in changes.items()):
+        return record
+    fresh = tx.update(record, **changes)
+    before = {name: record.body.get(name) for name in values if record.body.get(name) != fresh.body.get(name)}
+    before |= {"status": str(record.status)} if record.status is not fresh.status else {}
+    before |= {"tags": list(record.tags)} if record.tags != fresh.tags else {}
     tx.add_history(fresh, verb, before=before)
     if fresh.text != record.text or (fresh.status, record.status) == (Status.ACTIVE, Status.CANDIDATE):
         check_conflicts(tx, fresh)

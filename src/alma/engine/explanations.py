@@ -11,7 +11,7 @@ from ..types.slice import Explanation
 from .context import Engine
 from .pages import cut_memory
 from .past import look_back
-from .retrieve.pipeline import choose_memories, find_memories, list_obstacles
+from .retrieve.pipeline import SHOWN_ALWAYS, choose_memories, find_memories, list_obstacles
 from .retrieve.request import Request, prepare
 from .view import to_memory
 
@@ -45,7 +45,7 @@ def explain_candidates(engine: Engine, request: Request, max_tokens: int) -> Tas
     memories = {one.id: one for one in (*chosen, *chosen.standing_rules)}
     shown = [one for one in chosen.explain() if one.memory_id in memories]
     shown.sort(key=lambda one: (one.standing, -one.score))
-    rest: Any = (0.0, {}, None, 0.0, (), "it is shown whatever the task is", True)
+    rest: Any = (0.0, {}, None, 0.0, (), SHOWN_ALWAYS, True)
     shown += [Explanation(one.id, MemoryType.RULE, *rest) for one in chosen.standing_rules]
     candidates = [
         TaskCandidate(cut_memory(memories[one.memory_id], _TEXT_BYTES), rank, one) for rank, one in enumerate(shown, 1)

@@ -233,6 +233,9 @@ def _compare_records(first: Record | None, second: Record | None) -> str:
 def undo_last(engine: Engine, memory_id: str | None = None, *, dry_run: bool = False) -> RevertedChange:
     """Undo the newest change that this project made, of one memory or of any, and that was not undone yet."""
     linked = None if memory_id is None else {memory_id}
+    buried = engine.store.scan(engine.within("tombstone", statuses={Status.ACTIVE})) if memory_id is None else ()
+    stone = next((one for one in buried if _is_made_here(engine, one)), None)
+    hint = ""
     for one in engine.store.scan(engine.within(CHANGESET, linked=linked)):
         if one.body.get("reverts") or one.body.get("undone") or not _is_made_here(engine, one):
             continue
@@ -241,14 +244,15 @@ def undo_last(engine: Engine, memory_id: str | None = None, *, dry_run: bool = F
         # A change of memories that were deleted since has nothing to undo.
         if not any(record.kind in TRACKED for record in tx.changed):
             continue
-        later = engine.within("tombstone", statuses={Status.ACTIVE}, created_from=one.created_at + INSTANT)
-        stones = (stone for stone in engine.store.scan(later) if _is_made_here(engine, stone))
-        if memory_id is None and (stone := next(stones, None)):
-            raise ValidationError(
-                f"the last change deleted {stone.body['record']} on {format_minute(stone.created_at)}, and a deletion "
-                f"cannot be undone; to undo the change before it, run `alma revert {one.key}`"
-            )
-        return revert_change(engine, one.key, dry_run=dry_run)
+        if stone is None or stone.created_at <= one.created_at:
+            return revert_change(engine, one.key, dry_run=dry_run)
+        hint = f"; to undo the change before it, run `alma revert {one.key}`"
+        break
+    if stone is not None:
+        raise ValidationError(
+            f"the last change deleted {stone.body['record']} on {format_minute(stone.created_at)}, and a deletion "
+            f"cannot be undone{hint}"
+        )
     raise NotFoundError("there is no change to undo; `alma history ID` lists the changes of a memory")
 
 
@@ -345,7 +349,8 @@ def _revert_record(tx: Transaction, record: Record, was: Was | None, changeset: 
         past = reword_past(tx.engine, record, past)
         fresh = tx.update(past, updated_at=past.updated_at)
     if record.kind in MEMORY_KINDS and (was is None or was.keys() - UNFILTERED):
-        tx.add_history(fresh, "undone", why, {"status": str(record.status)})
+        before = {"status": str(record.status)} if fresh.status is not record.status else {}
+        tx.add_history(fresh, "undone", why, before)
     return fresh, bool(later)
 
 

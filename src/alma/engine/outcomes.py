@@ -536,7 +536,8 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
         tx.update(one, status=Status.ARCHIVED)
         tx.add_history(one, "overruled", before={"status": str(one.status)})
     if existing is not None:
-        tx.add_history(record, "told again", before={name: existing.body.get(name) for name in body})
+        changed = [name for name in body if existing.body.get(name) != record.body.get(name)]
+        tx.add_history(record, "repeated", before={name: existing.body.get(name) for name in changed})
     return id
 
 

@@ -41,7 +41,9 @@ def by_words(store: Store, query: str, where: Where, limit: int) -> list[Hit]:
     if not query_words:
         return []
     if isinstance(store, Searchable):
-        return store.match(" ".join(query_words), where, limit)
+        # A full-text index keeps "straße", which is "strasse" among the words here.
+        unfolded = [word for word in words(query, str.lower) if word != word.casefold()]
+        return store.match(" ".join((*query_words, *unfolded[:MAX_WORDS])), where, limit)
     return _rank_by_bm25(store, frozenset(map(stem, query_words)), where, limit)
 
 

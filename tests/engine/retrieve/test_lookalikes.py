@@ -162,6 +162,8 @@ class TestStanding:
         assert not list(found), "what does not match is told apart"
         assert len(found.standing_rules) == 5
         assert sum(rule in found.to_prompt() for rule in rules) == 5
+        why = alma.explain(found.standing_rules[0].id, "What is the capital of France?", "dev")
+        assert (why.retrieved, why.rank, why.reason) == (True, None, "it is shown whatever the task is")
 
     def test_a_rule_that_matches_is_no_standing_one(self, alma: ALMA) -> None:
         alma.add_rule("dev", "Never push to main")

@@ -569,6 +569,7 @@ def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str |
 
 
 _MAX_PLACES = 50
+SHOWN_ALWAYS = "it is shown whatever the task is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -577,7 +578,7 @@ class Why:
 
     memory_id: str
     retrieved: bool
-    rank: int | None  # Its place among the memories of its type, from 1; None when it is not retrieved.
+    rank: int | None  # Its place among those of its type that match, from 1; None if it is not among them.
     reason: str
     explanation: Explanation | None  # What it scored, where it was looked at.
 
@@ -591,9 +592,12 @@ def explain_retrieval(engine: Engine, record: Record, request: Request) -> Why:
     broad = prepare(engine, request._replace(top_k=_MAX_PLACES, mode=Mode.BROAD))
     # Nothing is embedded inside a snapshot: a fork waits for it, and would wait for the embedder's lock, too.
     with read_snapshot(engine.store):
-        place = _find_place(choose_memories(context), record)
+        chosen = choose_memories(context)
+        place = _find_place(chosen, record)
         if place is not None:
             return Why(record.id, True, place[0], place[1].reason, place[1])
+        if record.id in [rule.id for rule in chosen.standing_rules]:
+            return Why(record.id, True, None, SHOWN_ALWAYS, None)
         reason = next(list_obstacles(context, record), "")
         place = None if reason else _find_place(choose_memories(broad), record)
     if place is not None:
