@@ -27,7 +27,6 @@ RETRY = "Retry a 429 after the Retry-After header"
 def expect() -> Callable[..., Any]:
     from playwright.sync_api import expect
 
-    expect.set_options(timeout=20_000)
     return expect
 
 
@@ -646,9 +645,9 @@ def test_a_change_shows_in_a_second_tab(service: Dashboard, open_tab: Opener, ex
         expect(tab.page.locator(".brand .badge")).to_have_text("live")
     first.page.get_by_role("button", name=f"Approve: {RETRY}").first.click()
     row = second.page.locator("[data-row]", has_text=RETRY)
-    expect(row.locator(".badge", has_text="active")).to_be_visible(timeout=5000)
+    expect(row.locator(".badge", has_text="active")).to_be_visible()
     service.call("add_rule", agent=AGENT, rule="A rule of another program", source="agent")
-    expect(second.page.locator(".fresh")).to_contain_text("1 new – show", timeout=5000)
+    expect(second.page.locator(".fresh")).to_contain_text("1 new – show")
     assert second.page.locator("[data-row]", has_text="another program").count() == 0
     press(second, "1 new – show")
     expect(second.page.locator("[data-row]", has_text="another program")).to_be_visible()
@@ -665,8 +664,8 @@ def test_a_page_without_a_stream_polls_and_nothing_is_missed(service: Dashboard,
     expect(badge).to_have_text("every 10 s")
     service.call("add_rule", agent=AGENT, rule="Stored while the stream was cut", source="user")
     tab.page.context.set_offline(False)
-    expect(badge).to_have_text("live", timeout=15_000)
-    expect(tab.page.locator(".fresh")).to_contain_text("1 new", timeout=15_000)
+    expect(badge).to_have_text("live")
+    expect(tab.page.locator(".fresh")).to_contain_text("1 new")
 
 
 BREAKABLE_STREAM = """
@@ -752,7 +751,7 @@ def test_a_restarted_service_asks_to_run_the_command_and_keeps_what_was_typed(
     after = start_service(tmp_path, before.port)
     try:
         alert = tab.page.locator(".error[role=alert]", has_text="alma dashboard").first
-        expect(alert).to_be_visible(timeout=20_000)
+        expect(alert).to_be_visible()
         expect(tab.page.get_by_role("textbox", name="Rule")).to_have_value("Typed before the restart")
         again = open_tab(after, None, tab.page.context)
         again.page.goto(after.make_link())

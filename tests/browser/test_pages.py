@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
-from .conftest import FOLDER, PAGES, Dashboard, Opener, Tab
+from .conftest import FOLDER, PAGES, SECONDS, Dashboard, Opener, Tab
 
 AXE = FOLDER / "vendor" / "axe.min.js"
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
@@ -189,10 +190,13 @@ def test_the_recorder_notices_errors_violations_other_origins_and_bad_markup(
     tab.page.evaluate("fetch('http://127.0.0.1:9/').catch(() => {})")
     tab.page.evaluate("try { document.body.innerHTML = '<b>x</b>' } catch {}")
     tab.page.evaluate("document.querySelector('main').append(document.createElement('button'))")
-    tab.page.wait_for_timeout(200)
-    recorded = "\n".join([*tab.problems, *tab.page.evaluate("window.__violations")])
-    for part in ("provoked", "connect-src", "require-trusted-types-for"):
-        assert part in recorded
+    parts = ("provoked", "connect-src", "require-trusted-types-for")
+    deadline = time.monotonic() + SECONDS
+    recorded = ""
+    while not all(part in recorded for part in parts):
+        assert time.monotonic() < deadline, recorded
+        tab.page.wait_for_timeout(50)
+        recorded = "\n".join([*tab.problems, *tab.page.evaluate("window.__violations")])
     assert [one.split(":")[0] for one in list_failures(tab)] == ["button-name"]
     tab.page.goto("about:blank")
     tab.problems.clear()

@@ -100,7 +100,8 @@ def test_the_code_is_in_no_history_log_referer_cookie_or_storage(
     served = start(tmp_path)
     try:
         headers = {"authorization": f"Bearer {served.token}"}
-        code = httpx.post(f"{served.url}/v1/session/code", json={}, headers=headers, trust_env=False).json()["code"]
+        url = f"{served.url}/v1/session/code"
+        code = httpx.post(url, json={}, headers=headers, trust_env=False, timeout=60).json()["code"]
         context = chromium.new_context()
         page, requests = context.new_page(), []
         page.on("request", lambda request: requests.append(request))
@@ -259,7 +260,7 @@ def test_a_same_site_post_changes_nothing(service: Dashboard, chromium: Any) -> 
             [f"{service.url}/ui/session", code],
         )
         page.close()
-    answer = httpx.post(f"{service.url}/ui/session", json={"code": code}, trust_env=False)
+    answer = httpx.post(f"{service.url}/ui/session", json={"code": code}, trust_env=False, timeout=60)
     assert answer.status_code == 200, "the code was used up by another page"
 
 
@@ -287,15 +288,14 @@ def test_an_opened_window_has_no_hold_on_the_dashboard(service: Dashboard, chrom
             page.evaluate(f"window.held = window.open('{service.url}/ui/')")
         opened.value.wait_for_load_state()
         assert opened.value.evaluate("window.opener") is None
-        page.wait_for_timeout(200)
-        assert page.evaluate("window.held.closed") is True
+        page.wait_for_function("window.held.closed")
     context.close()
 
 
 @pytest.mark.parametrize("path", ["ui/", "ui/enter", "ui/app.js", "v1/session", "healthz"])
 def test_a_foreign_host_is_refused(service: Dashboard, path: str) -> None:
     headers = {"host": f"evil.example:{service.port}", "authorization": f"Bearer {service.token}"}
-    assert httpx.get(f"{service.url}/{path}", headers=headers, trust_env=False).status_code == 421
+    assert httpx.get(f"{service.url}/{path}", headers=headers, trust_env=False, timeout=60).status_code == 421
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:1", "null"])

@@ -81,9 +81,8 @@ ALLOWED = {"browse/items/*/isGone", "list_changes/items/*/memories/*/after"}
 
 
 def test_each_field_that_the_page_reads_is_in_the_schema(service: Dashboard, open_tab: Opener) -> None:
-    document = httpx.get(
-        f"{service.url}/openapi.json", headers={"authorization": f"Bearer {service.token}"}, trust_env=False
-    ).json()
+    headers = {"authorization": f"Bearer {service.token}"}
+    document = httpx.get(f"{service.url}/openapi.json", headers=headers, trust_env=False, timeout=60).json()
     parts = document["components"]["schemas"]
     tab = open_tab(service, "admin")
     tab.page.context.add_init_script(RECORD)
