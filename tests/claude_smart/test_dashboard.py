@@ -32,11 +32,11 @@ def test_a_browser_edits_the_rules_that_the_next_session_is_shown(person: Person
     person.types("tag", "Use pnpm in this repository")
     link = person.types("dashboard", "--no-open", "--port", "0", "--json").json["link"]
     place, code = link.split("/ui/enter#")
-    session = httpx.post(f"{place}/ui/session", json={"code": code}, trust_env=False).json()
+    session = httpx.post(f"{place}/ui/session", json={"code": code}, trust_env=False, timeout=60).json()
     headers = {"authorization": f"Bearer {session['token']}", "alma-project": quote(session["project"], safe="")}
 
     def call(operation: str, **arguments: object) -> dict[str, object]:
-        answer = httpx.post(f"{place}/v1/{operation}", json=arguments, headers=headers, trust_env=False)
+        answer = httpx.post(f"{place}/v1/{operation}", json=arguments, headers=headers, trust_env=False, timeout=60)
         assert answer.status_code == 200, answer.text
         result: dict[str, object] = answer.json()
         return result

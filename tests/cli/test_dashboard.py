@@ -31,7 +31,7 @@ def _stop(project: Path) -> Iterator[None]:
 
 def trade(link: str) -> httpx.Response:
     place, code = link.split("/ui/enter#")
-    return httpx.post(f"{place}/ui/session", json={"code": code}, trust_env=False)
+    return httpx.post(f"{place}/ui/session", json={"code": code}, trust_env=False, timeout=60)
 
 
 def test_a_server_is_started_once_and_each_link_works_once(project: Path, run: Run) -> None:

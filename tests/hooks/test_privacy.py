@@ -195,7 +195,7 @@ def test_pausing(tmp_path: Path, told: str, paused: bool) -> None:
 )
 def test_no_pattern_holds_up_a_call(tmp_path: Path, pattern: str, path: str) -> None:
     found = IgnoreRules(locate_project(str(ignoring(tmp_path, pattern))), str(tmp_path))
-    assert cpu_seconds(lambda: found.touches({"file_path": path}), 1) < 3.0
+    assert cpu_seconds(lambda: found.touches({"file_path": path}), enough=2.5) < 3.0
 
 
 def test_more_patterns_than_anybody_would_write_ignore_everything(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_one_endless_token_is_not_cut_into_pieces() -> None:
 def test_fifty_megabytes_are_cut_before_anything_looks_at_them() -> None:
     text = "line of output, token=abc\n" * 2_000_000
     whole = cpu_seconds(lambda: text.count("token"))
-    assert cpu_seconds(lambda: redact_and_cut(text, 1000, 3000)) < 0.2 + whole
+    assert cpu_seconds(lambda: redact_and_cut(text, 1000, 3000), 10, enough=0.2) < 0.2 + whole
 
 
 def test_what_is_private_in_the_middle_hides_the_end() -> None:

@@ -21,7 +21,7 @@ class Browser:
 
     def __init__(self, link: str) -> None:
         url, _, code = link.partition("/ui/enter#")
-        answer = httpx.post(f"{url}/ui/session", json={"code": code}, trust_env=False)
+        answer = httpx.post(f"{url}/ui/session", json={"code": code}, trust_env=False, timeout=60)
         assert answer.status_code == 200, answer.text
         session = answer.json()
         headers = {"authorization": f"Bearer {session['token']}", "alma-project": quote(session["project"], safe="")}

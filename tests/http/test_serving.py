@@ -121,12 +121,12 @@ def test_a_port_that_is_taken_leaves_the_store_closed(
 
 def test_it_serves_with_the_token_that_it_made(served: Served) -> None:
     headers = {"authorization": f"Bearer {served.token}"}
-    assert httpx.get(f"{served.url}/ready", headers=headers, trust_env=False).json() == {"ready": True}
-    assert httpx.get(f"{served.url}/ready", trust_env=False).json() == {"ready": True}
-    assert httpx.get(f"{served.url}/metrics", trust_env=False).status_code == 401
+    assert httpx.get(f"{served.url}/ready", headers=headers, trust_env=False, timeout=60).json() == {"ready": True}
+    assert httpx.get(f"{served.url}/ready", trust_env=False, timeout=60).json() == {"ready": True}
+    assert httpx.get(f"{served.url}/metrics", trust_env=False, timeout=60).status_code == 401
     foreign = {**headers, "host": "evil.example"}
-    assert httpx.get(f"{served.url}/ready", headers=foreign, trust_env=False).status_code == 421
-    assert "server" not in httpx.get(f"{served.url}/health", headers=headers, trust_env=False).headers
+    assert httpx.get(f"{served.url}/ready", headers=foreign, trust_env=False, timeout=60).status_code == 421
+    assert "server" not in httpx.get(f"{served.url}/health", headers=headers, trust_env=False, timeout=60).headers
 
 
 def test_a_line_for_each_request_and_no_memory_in_it(served: Served) -> None:
@@ -135,11 +135,11 @@ def test_a_line_for_each_request_and_no_memory_in_it(served: Served) -> None:
         alma.retrieve(SECRET, "dev")
         alma.search(query=SECRET)
     headers = {"authorization": f"Bearer {served.token}", "x-request-id": "mine-1"}
-    httpx.get(f"{served.url}/v1/{SECRET}?why={SECRET}", headers=headers, trust_env=False)
+    httpx.get(f"{served.url}/v1/{SECRET}?why={SECRET}", headers=headers, trust_env=False, timeout=60)
     headers["x-forwarded-for"] = f"{'9' * 200}, 203.0.113.7"
-    httpx.post(f"{served.url}/v1/get", json={"memory_id": SECRET}, headers=headers, trust_env=False)
-    httpx.get(f"{served.url}/alma/v1/stats?why={SECRET}", trust_env=False)
-    httpx.get(f"{served.url}/v1/{served.token}", trust_env=False)
+    httpx.post(f"{served.url}/v1/get", json={"memory_id": SECRET}, headers=headers, trust_env=False, timeout=60)
+    httpx.get(f"{served.url}/alma/v1/stats?why={SECRET}", trust_env=False, timeout=60)
+    httpx.get(f"{served.url}/v1/{served.token}", trust_env=False, timeout=60)
     served.end()
     text = served.log.read_text()
     assert "launch" not in text
@@ -194,7 +194,7 @@ def test_who_sends_too_much_is_told_so_and_may_go_on(served: Served) -> None:
 def test_a_token_that_is_added_meanwhile_is_known(served: Served) -> None:
     secret = tokens.add(tokens.find_file(served.config), "guest", "read")
     headers = {"authorization": f"Bearer {secret}"}
-    assert httpx.get(f"{served.url}/health", headers=headers, trust_env=False).status_code == 200
+    assert httpx.get(f"{served.url}/health", headers=headers, trust_env=False, timeout=60).status_code == 200
 
 
 def test_over_tls(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def start(site: Site) -> tuple[threading.Thread, threading.Event]:
 
 def end(thread: threading.Thread, is_stopping: threading.Event) -> None:
     is_stopping.set()
-    thread.join(1.0)
+    thread.join(20)
     assert not thread.is_alive()
 
 

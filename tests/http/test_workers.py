@@ -144,7 +144,7 @@ def test_workers_end_with_a_supervisor_that_is_killed(fleet: Served) -> None:
     fleet.process.wait(SECONDS)
     wait_until(lambda: not any(map(is_alive, workers)))
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{fleet.url}/health", trust_env=False)
+        httpx.get(f"{fleet.url}/health", trust_env=False, timeout=60)
 
 
 def test_before_it_stops_a_server_says_that_it_is_not_ready(tmp_path: Path) -> None:

@@ -130,4 +130,4 @@ def test_windows_are_ordered_and_of_the_past(question: str, now: datetime) -> No
 @pytest.mark.parametrize("piece", ["the end of ", "'", "1,", "in May ", "between May and ", "last ", "3 to ", "\n"])
 def test_a_long_text_is_read_fast(piece: str) -> None:
     text = piece * (60_000 // len(piece))
-    assert cpu_seconds(lambda: (find_windows(text, NOW), remove_times(text))) < 0.5
+    assert cpu_seconds(lambda: (find_windows(text, NOW), remove_times(text)), 10, enough=0.45) < 0.5
