@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.stores.postgres_server import kill_server
 
 from alma.http import tokens
 from alma.stores.postgres.server import LocalServer, start_server
@@ -60,7 +61,7 @@ def test_requests_get_503_until_the_database_is_back(
             stored = client.post("/v1/add_knowledge", json=fact)
             assert stored.status_code == 200, stored.text
             assert client.get("/ready").status_code == 200
-            os.kill(database.pid, signal.SIGKILL)
+            kill_server(database)
             if options:
                 # A worker that is started while the database is away waits for it.
                 victim = min(list_workers(served.process.pid))

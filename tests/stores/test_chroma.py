@@ -40,6 +40,11 @@ class Server:
     """A Chroma server of the installed package, on a free port of this machine."""
 
     def __init__(self, folder: str) -> None:
+        # Another process may take the port before the server does.
+        assert any(self.start(folder) for _ in range(5)), "the Chroma server ended"
+
+    def start(self, folder: str) -> bool:
+        """Start it on a port that is free now. Return False if it ends before it answers."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -51,9 +56,11 @@ class Server:
         self.url = f"http://127.0.0.1:{port}"
         deadline = time.monotonic() + 60
         while not self.answers():
-            assert self.process.poll() is None, "the Chroma server ended"
+            if self.process.poll() is not None:
+                return False
             assert time.monotonic() < deadline, "the Chroma server does not answer"
             time.sleep(0.05)
+        return True
 
     def answers(self) -> bool:
         """Whether Chroma itself answers: a connection alone may reach another test's port, or the caller's own."""

@@ -236,12 +236,12 @@ def test_who_wrote_or_deleted_leaves_the_pieces_that_another_process_is_about_to
             is_done = run_batch(space, operations)
             if space == ROWS and not are_written.is_set():
                 other_put.start()
-                assert are_written.wait(10)
+                assert are_written.wait(60)
             return bool(is_done)
 
         def wait_for_one(rows: Any) -> list[str]:
             are_written.set()
-            assert has_acted.wait(10)
+            assert has_acted.wait(60)
             return list(replace_rows(rows))
 
         are_written, has_acted = Event(), Event()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import socket
 import threading
 import time
@@ -15,7 +14,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from tests.stores.postgres_server import create_database
+from tests.stores.postgres_server import create_database, kill_server
 
 from alma import ports, stores
 from alma.errors import (
@@ -167,7 +166,7 @@ def test_an_index_is_built_in_the_background_and_used(postgres_dsn):
             other.execute("ANALYZE alma.passage")
             exact = store.nearest(vectors[0], Where(), 10)
             query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('alma.passage_hnsw_8')"
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while other.execute(query).fetchone() != (True,) and time.monotonic() < deadline:
                 time.sleep(0.05)
         with closing(PostgresStore(postgres_dsn, **options)) as store:
@@ -211,7 +210,7 @@ def test_ten_thousand_records_are_put_in_seconds(store):
     records = [make_record(f"{i}", text=f"some words {i}", vectors=(rng.randbytes(384),)) for i in range(3000)]
     begin = time.monotonic()
     store.put(records)
-    assert time.monotonic() - begin < 15
+    assert time.monotonic() - begin < 60
     assert sum(store.count(Where()).values()) == 3000
 
 
@@ -265,9 +264,10 @@ def test_a_lost_listening_connection_counts_as_a_change(postgres_dsn):
     with closing(PostgresStore(postgres_dsn)) as store, connect(postgres_dsn) as other:
         before = store.revision()
         other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT 1%'")
-        time.sleep(0.2)
-        after = store.revision()
-        assert after != before
+        deadline = time.monotonic() + 20
+        while (after := store.revision()) == before:
+            assert time.monotonic() < deadline, "the lost connection is not noticed"
+            time.sleep(0.05)
         store.put([make_record()])
         assert store.revision() not in (before, after)
 
@@ -424,7 +424,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_when_the_server_is_killed(short
     recoveries = []
     for _ in range(3):
         time.sleep(1.0)
-        os.kill(server.pid, signal.SIGKILL)
+        kill_server(server)
         server = start_server(short_folder / "data")
         begin, before = time.monotonic(), len(acknowledged)
         while len(acknowledged) == before and time.monotonic() < begin + 60:
@@ -439,7 +439,7 @@ def test_nothing_acknowledged_is_lost_or_doubled_when_the_server_is_killed(short
     assert len(present) == len(acknowledged) + 1, "what was not acknowledged was written all the same"
     assert store.get(["shared"])[0].evidence.successes == sum(counts)
     assert store.check() == []
-    assert max(recoveries) < 10
+    assert max(recoveries) < 40
     store.close()
     server.stop()
 
@@ -475,8 +475,12 @@ def test_what_the_server_refuses_is_explained(postgres_server, postgres_dsn):
     with connect(postgres_dsn, user="postgres") as admin:
         admin.execute("DROP ROLE IF EXISTS locked")
         admin.execute("CREATE ROLE locked LOGIN PASSWORD 'right'")
+        loaded = "SELECT pg_conf_load_time()"
+        before, deadline = admin.execute(loaded).fetchone(), time.monotonic() + 60
         admin.execute("SELECT pg_reload_conf()")
-        time.sleep(0.2)
+        while admin.execute(loaded).fetchone() == before:
+            assert time.monotonic() < deadline, "the server does not read its rules again"
+            time.sleep(0.05)
     for changes, reason in (
         ({"user": "locked", "password": "wr0ng"}, "password authentication failed"),
         ({"user": "nobody"}, "does not exist"),

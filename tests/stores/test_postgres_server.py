@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 from pathlib import Path
 
 import psycopg
 import pytest
+from tests.stores.postgres_server import kill_server
 
 from alma.errors import ConfigError
 from alma.stores.postgres.server import start_server
@@ -32,7 +32,7 @@ def test_it_starts_again_after_a_kill_and_keeps_what_was_committed(short_folder)
     server = start_server(short_folder / "data")
     with psycopg.connect(server.dsn) as connection:
         connection.execute("CREATE TABLE kept AS SELECT 1 AS n")
-    os.kill(server.pid, signal.SIGKILL)
+    kill_server(server)
     server = start_server(short_folder / "data")
     with psycopg.connect(server.dsn) as connection:
         assert connection.execute("SELECT n FROM kept").fetchone() == (1,)
