@@ -102,7 +102,7 @@ def embedder(server: Server) -> Iterator[OpenAIEmbedder]:
     made.close()
 
 
-def openai(server: Server, timeout: float = 5.0, retries: int = 2) -> OpenAIEmbedder:
+def openai(server: Server, timeout: float = 30.0, retries: int = 2) -> OpenAIEmbedder:
     return OpenAIEmbedder(
         KEY, model="tiny", base_url=server.url, dim=DIM, timeout=timeout, retries=retries, backoff=0.01
     )
@@ -193,8 +193,8 @@ def test_slow_answer_is_a_timeout(server: Server) -> None:
 
 
 def test_slow_answer_then_quick_one_succeeds(server: Server) -> None:
-    server.script = [Answer(delay=0.5)]
-    made = openai(server, timeout=0.2, retries=1)
+    server.script = [Answer(delay=2.5)]
+    made = openai(server, timeout=2.0, retries=5)
     assert made.embed(["x"]) == [quantize(vector_of("x"))]
     made.close()
 
