@@ -73,7 +73,13 @@ def test_importing_costs_little_more_than_python_itself() -> None:
     from benchmarks.speed import cpu_of
 
     usual = "import asyncio, http.server, logging.config, sqlite3, unittest.mock, xml.dom.minidom"
-    rounds = [[cpu_of(code, 1) for code in ("pass", usual, "from alma import ALMA")] for _ in range(9)]
-    start, standard, own = (min(times) for times in zip(*rounds, strict=True))
-    # On a machine as fast as most the standard modules take 0.08 s; a slower one may take longer for both.
-    assert own - start < max(0.15, 1.9 * (standard - start))
+    rounds: list[list[float]] = []
+    # Other processes only add to a time, so the lowest counts, and a machine that is busy gets more rounds.
+    while len(rounds) < 40:
+        rounds.append([cpu_of(code, 1) for code in ("pass", usual, "from alma import ALMA")])
+        start, standard, own = (min(times) for times in zip(*rounds, strict=True))
+        # On a machine as fast as most the standard modules take 0.08 s; a slower one may take longer for both.
+        limit = max(0.15, 1.9 * (standard - start))
+        if len(rounds) >= 9 and own - start < limit:
+            break
+    assert own - start < limit

@@ -441,7 +441,7 @@ class TestProcesses:
         process.stdin.write("\n")
         process.stdin.flush()
         with ALMA(SQLiteStore(path), project_id="test", clock=lambda: datetime(2040, 1, 1, tzinfo=UTC)) as alma:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while len(read_active(alma)) == 2_000:
                 assert time.monotonic() < deadline
             process.send_signal(signal.SIGKILL)

@@ -38,7 +38,7 @@ class Host:
     def raw(self, given: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-I", "-S", HOOK, *arguments]
         return subprocess.run(
-            command, input=given, capture_output=True, env=self.environ, cwd=self.home.parent, timeout=30
+            command, input=given, capture_output=True, env=self.environ, cwd=self.home.parent, timeout=60
         )
 
     def send(self, event: str, session: str = "s1", **given: Any) -> str:

@@ -479,8 +479,8 @@ def test_a_slow_server_delays_no_hook(new_machine: Any, fake_server: Any) -> Non
     ana.environ["CLAUDE_SMART_BACKEND_AUTOSTART"] = "0"
     start_time = time.monotonic()
     ana.correct()
-    assert time.monotonic() - start_time < 10
-    deadline = time.monotonic() + 20
+    assert time.monotonic() - start_time < 25
+    deadline = time.monotonic() + 25
     while "pnpm" not in ana.send("SessionStart", "s2", source="startup") and time.monotonic() < deadline:
         time.sleep(0.2)
     assert "pnpm" in ana.send("SessionStart", "s3", source="startup")

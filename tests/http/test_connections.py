@@ -24,7 +24,7 @@ from .conftest import SECONDS, Served, start
 
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[Served]:
-    made = start(tmp_path, "--timeout", "0.5", "--max-connections", "24")
+    made = start(tmp_path, "--timeout", "1.5", "--max-connections", "24")
     yield made
     made.end()
     assert made.process.stderr is not None
@@ -57,7 +57,7 @@ def test_half_sent_headers_are_not_waited_for(hasty: Served, sent: bytes) -> Non
         connection.sendall(sent)
         began = time.monotonic()
         assert b"408" in read_to_end(connection).partition(b"\r\n")[0]
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 20
 
 
 def test_headers_that_trickle_in_are_not_waited_for(hasty: Served) -> None:
@@ -72,8 +72,11 @@ def test_headers_that_trickle_in_are_not_waited_for(hasty: Served) -> None:
                 answer = connection.recv(65536)
             except TimeoutError:
                 continue
+            except ConnectionError:
+                # It was closed while more was being sent; the answer can still be read.
+                answer = read_to_end(connection)
         assert b"408" in answer
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 15
 
 
 def test_the_second_request_of_a_connection_has_no_more_time(hasty: Served) -> None:
@@ -81,7 +84,7 @@ def test_the_second_request_of_a_connection_has_no_more_time(hasty: Served) -> N
         host = hasty.url.removeprefix("http://").encode()
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
         assert b"200 OK" in read_answer(connection)
-        time.sleep(0.8)
+        time.sleep(2)
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
         assert b"200 OK" in read_answer(connection)
         connection.sendall(b"GET /hea")

@@ -148,7 +148,7 @@ def test_workers_end_with_a_supervisor_that_is_killed(fleet: Served) -> None:
 
 
 def test_before_it_stops_a_server_says_that_it_is_not_ready(tmp_path: Path) -> None:
-    served = start(tmp_path, "--drain", "2")
+    served = start(tmp_path, "--drain", "8")
     try:
         headers = {"authorization": f"Bearer {served.token}"}
         with httpx.Client(base_url=served.url, headers=headers, trust_env=False, timeout=SECONDS) as client:

@@ -129,7 +129,7 @@ def test_a_flood_is_ended_early(opened, service, prompt, reply):
     service.script = [reply(b'{"x": "' + b"a" * (40 * 1024 * 1024) + b'"}')]
     error, seconds = timed(lambda: opened().ask(prompt))
     assert "answered with more than 4 MB; the request was cancelled" in str(error)
-    assert seconds < 10
+    assert seconds < 19
 
 
 def test_a_flood_of_an_error_is_cut(opened, service, prompt, reply):

@@ -207,11 +207,11 @@ def engine():
 
 def test_one_that_takes_too_long_is_ended_and_counts_as_spent(environ, engine, api):
     api.delay = 60.0
-    model = open_model(ModelSettings(provider="claude-cli", timeout=8), engine, environ)
+    model = open_model(ModelSettings(provider="claude-cli", timeout=20), engine, environ)
     started = time.monotonic()
-    with pytest.raises(ModelTimeoutError, match="did not answer within 8 s and was stopped"):
+    with pytest.raises(ModelTimeoutError, match="did not answer within 20 s and was stopped"):
         model.ask(asking("no, use pnpm"))
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 50
     assert len(api.requests) == 1
     assert meter(engine)[0].aside_tokens > 0
 

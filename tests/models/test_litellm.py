@@ -170,7 +170,7 @@ from alma.types.asking import Prompt
 from alma.types.asking import ModelSettings
 engine = Engine(MemoryStore(), "p")
 settings = ModelSettings(provider="litellm", model="openai/small", base_url=sys.argv[1] + "/v1", api_key_env="K",
-                         retries=0, repair=False, timeout=2)
+                         retries=0, repair=False, timeout=10)
 model = open_model(settings, engine, {"K": sys.argv[2]})
 rules = {"type": "array", "items": {"type": "string"}}
 schema = {"type": "object", "properties": {"rules": rules}, "required": ["rules"]}
@@ -192,7 +192,7 @@ def test_the_real_one_on_the_scripted_service(downloaded, service, reply, tmp_pa
         reply(refused, status=401),
         reply({}, status=429),
         reply({}, status=500),
-        reply(delay=4),
+        reply(delay=30),
         reply(service.good("/chat", "nonsense")),
         reply({"error": {"message": "no"}}, status=400),
     ]
@@ -212,7 +212,7 @@ def test_the_real_one_on_the_scripted_service(downloaded, service, reply, tmp_pa
         f"ModelUnavailableError {name} refused the key in K (401) (0, 0, 0.0)",
         f"TransientModelError {name} answered with 429 (0, 0, 0.0)",
         f"TransientModelError {name} answered with 500 None",
-        f"ModelTimeoutError {name} did not answer within 2 s None",
+        f"ModelTimeoutError {name} did not answer within 10 s None",
         "ModelOutputError the model's answer is not JSON (8 characters) (100, 20, 0.0)",
         f"ModelUnavailableError {name} refused the request (400) (0, 0, 0.0)",
         "7 6 1 240",

@@ -133,12 +133,12 @@ def test_tries_and_mendings_of_all_processes_are_paid_for(configured, service, r
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no such signal")
 def test_who_is_killed_in_the_middle_has_spent_what_was_set_aside(configured, service, reply):
-    service.script = [reply(delay=30)]
+    service.script = [reply(delay=90)]
     file = configured(calls=None, tokens=4000, cost=4.0)
     victim = start(file, 1)
     victim.stdin.write("go\n")
     victim.stdin.flush()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not service.seen and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(service.seen) == 1

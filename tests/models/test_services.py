@@ -170,9 +170,9 @@ def test_azure_has_its_own_address_and_header(service, engine, prompt):
 
 def test_one_that_hangs_is_ended(opened, service, prompt, reply, engine):
     service.always = reply(delay=20)
-    error, seconds = timed(lambda: opened(timeout=1, retries=3).ask(prompt))
+    error, seconds = timed(lambda: opened(timeout=3, retries=3).ask(prompt))
     assert isinstance(error, ModelTimeoutError)
-    assert "did not answer within 1 s" in str(error)
+    assert "did not answer within 3 s" in str(error)
     assert seconds < 15
     assert len(service.seen) == 1, "who was too slow once is not asked again"
     [day] = meter(engine)
@@ -183,7 +183,7 @@ def test_one_that_hangs_is_ended(opened, service, prompt, reply, engine):
 @pytest.mark.parametrize("measured", [True, False])
 def test_one_that_drips_is_ended(opened, service, prompt, reply, how, measured):
     service.always = reply(**{how: 0.05}, measured=measured)
-    error, seconds = timed(lambda: opened(timeout=1, read_timeout=5).ask(prompt))
+    error, seconds = timed(lambda: opened(timeout=3, read_timeout=5).ask(prompt))
     assert isinstance(error, ModelTimeoutError)
     assert seconds < 15
     assert len(service.seen) == 1, "a part of an answer is not mended"
@@ -231,7 +231,7 @@ def test_no_thread_is_left(opened, service, prompt, reply):
     before = threading.active_count()
     timed(lambda: opened(timeout=0.2).ask(prompt))
     opened().ask(prompt)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert threading.active_count() <= before
@@ -251,9 +251,9 @@ def test_a_busy_service_is_asked_again_and_every_try_is_paid(opened, service, pr
 @pytest.mark.parametrize("seconds", [0.4, 2])
 def test_it_waits_as_long_as_it_is_told(opened, service, prompt, reply, seconds):
     """In seconds, or as a moment, which has no fractions."""
+    started = time.monotonic()
     told = "0.4" if seconds < 1 else formatdate(time.time() + seconds, usegmt=True)
     service.script = [reply({}, status=429, headers={"retry-after": told})]
-    started = time.monotonic()
     opened(retries=1).ask(prompt)
     assert int(seconds) - 1 < time.monotonic() - started < seconds + 15
     assert time.monotonic() - started >= 0.4
