@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 import pytest
+
+from alma.http import dashboard
 
 CORRECTION = "no, use pnpm here instead of npm, because npm breaks the lock file"
 
@@ -48,8 +47,10 @@ def opened(person: Any) -> Any:
     browser = Browser(json.loads(shown.stdout)["link"])
     yield shop, browser
     browser.close()
-    [state] = Path(person.home).rglob("http-server.json")
-    os.kill(json.loads(state.read_text())["pid"], signal.SIGTERM)
+    while dashboard._STARTED:
+        process = dashboard._STARTED.pop()
+        process.terminate()
+        process.wait(30)
 
 
 @pytest.mark.alone
