@@ -88,13 +88,13 @@ def test_wrong_options_are_named(tmp_path, monkeypatch, options):
 def test_a_server_that_is_not_there_is_tried_again_and_named_without_the_key(monkeypatch):
     pauses = []
     monkeypatch.setattr("alma.retry.sleep", pauses.append)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with closing(QdrantStore(url=f"https://user:word@127.0.0.1:{port}", api_key="secret")) as store:
-        assert capabilities(store)["many writers"]
-        with pytest.raises(StorageError, match="127.0.0.1 cannot be reached") as error:
-            store.get(["a"])
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # Nobody else listens there meanwhile.
+        port = silent.getsockname()[1]
+        with closing(QdrantStore(url=f"https://user:word@127.0.0.1:{port}", api_key="secret")) as store:
+            assert capabilities(store)["many writers"]
+            with pytest.raises(StorageError, match="127.0.0.1 cannot be reached") as error:
+                store.get(["a"])
     assert "secret" not in str(error.value)
     assert "word" not in str(error.value)
     assert len(pauses) == 2
