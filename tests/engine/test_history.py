@@ -328,8 +328,12 @@ def test_the_difference_between_two_times() -> None:
     staging = alma.add_domain_knowledge("dev", "deployment", FACTS[1])
     until = alma.engine.clock()
     alma.record_feedback(staging.id)
-    found = {one.id: one.what for one in alma.diff(since, until)}
-    assert found == {window.id: "reworded", logs.id: "removed", staging.id: "added"}
+    found = {one.id: (one.what, bool(one.before), bool(one.after)) for one in alma.diff(since, until)}
+    assert found == {
+        window.id: ("reworded", True, True),
+        logs.id: ("removed", True, False),
+        staging.id: ("added", False, True),
+    }
     assert {one.id: one.what for one in alma.diff(until)} == {staging.id: "counted"}
     assert alma.diff(alma.engine.clock()) == []
 
@@ -543,6 +547,8 @@ def test_history_lists_the_fields_that_changed() -> None:
         ("undone", {"status": "archived"}),
         ("edited", {"fact": FACTS[0]}),
     ]
+    alma.undo()
+    assert alma.history(fact.id)[-1]["before"] == {"fact": FACTS[1]}
 
 
 def test_an_update_that_changes_nothing_is_no_change() -> None:

@@ -544,7 +544,11 @@ def show_difference(out: Output, difference: Any) -> None:
     color = {"+": "green", "-": "red"}.get(mark, "")
     out.line(f"{mark} {difference.what} {difference.kind} {difference.id}", color)
     is_reworded = difference.what == "reworded"
-    texts = (("- ", difference.before), ("+ ", difference.after)) if is_reworded else (("", difference.after),)
+    texts = (
+        (("- ", difference.before), ("+ ", difference.after))
+        if is_reworded
+        else (("", difference.after or difference.before),)
+    )
     for sign, text in texts:
         for row in wrap(text.replace("\n", ": "), max(20, out.width - 6)):
             out.line(f"    {sign}{row}")

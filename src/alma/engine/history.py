@@ -208,7 +208,8 @@ def _compare_states(before: Iterable[Record], after: Iterable[Record]) -> list[D
     for id in dict.fromkeys((*old, *new)):
         first, second = old.get(id), new.get(id)
         if what := _compare_records(first, second):
-            texts = (one.text if one else "" for one in (first, second))
+            # Where a memory is not in use, nothing is read.
+            texts = (one.text if one and one.status in LIVE else "" for one in (first, second))
             differences.append(Difference(id, (second or old[id]).kind, what, *texts))
     return differences
 
@@ -349,7 +350,9 @@ def _revert_record(tx: Transaction, record: Record, was: Was | None, changeset: 
         past = reword_past(tx.engine, record, past)
         fresh = tx.update(past, updated_at=past.updated_at)
     if record.kind in MEMORY_KINDS and (was is None or was.keys() - UNFILTERED):
-        before = {"status": str(record.status)} if fresh.status is not record.status else {}
+        texts = {name: record.body.get(name) for name in KINDS[record.kind].editable}
+        before = {name: text for name, text in texts.items() if text != fresh.body.get(name)}
+        before |= {"status": str(record.status)} if fresh.status is not record.status else {}
         tx.add_history(fresh, "undone", why, before)
     return fresh, bool(later)
 
