@@ -77,9 +77,15 @@ docs: $(READY_DOCS)
 	@$(BIN)/mkdocs build --strict
 	@echo "Built build/site; open build/site/index.html"
 
+# $(1): the options of pytest. A test that failed is run once more, with nothing beside it; it counts if it fails again.
+define run_tests
+	$(BIN)/python -m pytest $(1) || { echo "Run what failed once more, with nothing beside it:"; \
+		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -v; }
+endef
+
 test: setup
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not alone"
-	$(BIN)/python -m pytest -m alone
+	$(call run_tests,-n $(JOBS) --dist worksteal -m "not alone")
+	$(call run_tests,-m alone)
 
 test-hosts: setup
 	ALMA_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts
