@@ -68,13 +68,12 @@ def smart_settings() -> str:
 
 def hosts() -> str:
     """Return every coding agent, what is written for it, and when it is shown rules."""
-    from alma.hooks.hosts import NOT_RUN, can_show
+    from alma.hooks.hosts import HOSTS, NOT_RUN, can_show
     from claude_smart.adapters import build_files
-    from claude_smart.targets import TARGETS
 
     moments = {"SessionStart": "start of a session", "UserPromptSubmit": "prompts", "PreToolUse": "tool calls"}
     rows = ["| agent | `--host` | files | rules are shown at | tested in the agent |", "|---|---|---|---|---|"]
-    for name, target in TARGETS.items():
+    for name, title in HOSTS.items():
         files = [f"`~/{path}`" for path in build_files(name, "", "")]
         shown = [text for event, text in moments.items() if can_show(name, event)]
         if name == "claude":
@@ -82,7 +81,7 @@ def hosts() -> str:
         elif name == "aider":
             files, shown = ["`.aider.conf.yml`", "`.aider.claude-smart.md`"], ["start of a session"]
         tested = "no, written from its documentation" if name in NOT_RUN else "yes"
-        rows.append(f"| {target.title} | `{name}` | {', '.join(files)} | {', '.join(shown)} | {tested} |")
+        rows.append(f"| {title} | `{name}` | {', '.join(files)} | {', '.join(shown)} | {tested} |")
     return "\n".join(rows) + "\n"
 
 

@@ -36,6 +36,7 @@ from alma.errors import (
 )
 from alma.files import FileChange, apply_changes, read_content, resolve_link
 from alma.hooks.drain import SPENT, describe_reader, drain, find_program
+from alma.hooks.hosts import HOSTS
 from alma.hooks.paths import (
     DEFAULTS,
     SENT,
@@ -62,7 +63,6 @@ from .roundtrip import check_host, describe_trust, find_goose_gaps, run_hook
 from .rules import Answer, CommandContext, ask_yes, count_noun, describe_pause, read_object, read_paused, stop_worker
 from .targets import (
     CLAUDE,
-    TARGETS,
     collect_files,
     describe_notes,
     find_hosts,
@@ -141,7 +141,7 @@ def install(args: Namespace, context: CommandContext) -> Answer:
         context.print_lines(nothing_to_do)
         return InstallPlan().to_dict(done=True)
     blocks = _find_blocks(setup.data_dir) if args.command == "uninstall" else []
-    names = ", ".join(TARGETS[name].title for name in hosts)
+    names = ", ".join(HOSTS[name] for name in hosts)
     context.print_lines(
         title.format(hosts=names), *(f"  {line}" for line in plan.describe(Path(context.data_dir.home)))
     )
@@ -209,7 +209,7 @@ def choose_hosts(args: Namespace, setup: Setup) -> list[str]:
     # aider is installed in one repository at a time, by name.
     hosts = [name for name in find_hosts(setup.home) if name != "aider"]
     if not hosts:
-        raise ConfigError(f"no coding agent was found on this machine. Name one: --host {'|'.join(TARGETS)}")
+        raise ConfigError(f"no coding agent was found on this machine. Name one: --host {'|'.join(HOSTS)}")
     return hosts
 
 
@@ -227,7 +227,7 @@ def choose_repository(setup: Setup) -> Path | None:
 def list_installed(setup: Setup) -> list[str]:
     """Return the coding agents that claude-smart is installed in."""
     receipt = read_receipt(setup)
-    return [name for name in TARGETS if name in receipt.get("hosts", {}) or (name == CLAUDE and "settings" in receipt)]
+    return [name for name in HOSTS if name in receipt.get("hosts", {}) or (name == CLAUDE and "settings" in receipt)]
 
 
 def read_receipt(setup: Setup) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from alma.coding.events import list_texts
 from alma.files import read_settings_text
-from alma.hooks.hosts import NOT_RUN, has_context_file
+from alma.hooks.hosts import HOSTS, NOT_RUN, has_context_file
 from alma.hooks.paths import DataDir, list_own_files, read_text
 
 from .adapters import is_ours
-from .targets import CLAUDE, FORMS, TARGETS, HostFile, list_codex_keys, list_states, locate
+from .targets import CLAUDE, FORMS, HostFile, list_codex_keys, list_states, locate
 
 _SECONDS = 20.0
 _SILENT_DAYS = 14
@@ -170,7 +170,7 @@ def describe_captures(data_dir: DataDir, receipt: Mapping[str, Any]) -> dict[str
     captures, entries = find_captures(data_dir), receipt.get("hosts", {})
     installed = [*([CLAUDE] if "settings" in receipt else []), *entries]
     states: dict[str, dict[str, Any]] = {}
-    for host in TARGETS:
+    for host in HOSTS:
         if host not in installed and host not in captures:
             continue
         last = captures.get(host)
@@ -185,7 +185,7 @@ def describe_captures(data_dir: DataDir, receipt: Mapping[str, Any]) -> dict[str
 
 def describe_capture(host: str, state: Mapping[str, Any]) -> str:
     """Return the state of one agent on one line."""
-    line = f"{TARGETS[host].title}: " + (
+    line = f"{HOSTS[host]}: " + (
         f"last captured {state['last_capture']}" if state["last_capture"] else "nothing captured yet"
     )
     if not state["installed"]:

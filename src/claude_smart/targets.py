@@ -35,9 +35,8 @@ CLAUDE = "claude"
 
 
 class HostTarget(NamedTuple):
-    """A coding agent, how to recognise it on a machine, and what a person has to do after the installation."""
+    """How to recognise a coding agent on a machine, and what a person has to do after the installation."""
 
-    title: str
     folder: str
     """Its settings folder in the home folder."""
     note: str = ""
@@ -46,38 +45,34 @@ class HostTarget(NamedTuple):
 
 
 TARGETS = {
-    CLAUDE: HostTarget("Claude Code", ".claude"),
+    CLAUDE: HostTarget(".claude"),
     "codex": HostTarget(
-        "Codex",
         ".codex",
         "runs hooks only after you trust them: start `codex` once and approve the hooks that it lists. Until then it "
         "skips them, and `codex exec` does so without a message.",
     ),
-    "copilot": HostTarget("Copilot CLI", ".copilot"),
-    "qwen": HostTarget("Qwen Code", ".qwen"),
-    "gemini": HostTarget("Gemini CLI", ".gemini"),
-    "opencode": HostTarget("OpenCode", ".config/opencode"),
+    "copilot": HostTarget(".copilot"),
+    "qwen": HostTarget(".qwen"),
+    "gemini": HostTarget(".gemini"),
+    "opencode": HostTarget(".config/opencode"),
     "kimi": HostTarget(
-        "Kimi Code",
         ".kimi-code",
         "does not wait for hooks after a tool call: a command that fails just before it exits may be missed.",
     ),
-    "cline": HostTarget("Cline CLI", ".cline"),
+    "cline": HostTarget(".cline"),
     "goose": HostTarget(
-        "goose",
         ".config/goose",
         "its hooks cannot add text to a request. To show rules, set this where you start it: "
         "export GOOSE_MOIM_MESSAGE_FILE={home}/goose-context.md",
     ),
     "aider": HostTarget(
-        "aider",
         ".aider",
         "has no hooks. Run `claude-smart learn` in this repository after your sessions: it imports their history and "
         f"rewrites {RULES_FILE}. Install it in each repository.",
     ),
-    "cursor": HostTarget("Cursor", ".cursor", program="cursor-agent"),
-    "amp": HostTarget("Amp", ".config/amp"),
-    "crush": HostTarget("Crush", ".config/crush"),
+    "cursor": HostTarget(".cursor", program="cursor-agent"),
+    "amp": HostTarget(".config/amp"),
+    "crush": HostTarget(".config/crush"),
 }
 _NOT_RUN = "written from its documentation and not tested in it."
 
@@ -108,7 +103,7 @@ def describe_notes(hosts: Iterable[str], data_home: str) -> list[str]:
     for name in hosts:
         target = TARGETS[name]
         note = _NOT_RUN if name in NOT_RUN else target.note.replace("{home}", data_home)
-        notes += [f"{target.title}: {note}"] if note else []
+        notes += [f"{HOSTS[name]}: {note}"] if note else []
     return notes
 
 

@@ -16,7 +16,7 @@ from tests.hosts.agents import AGENTS, PORT
 from tests.hosts.conftest import Desk, take_snapshot
 from tests.hosts.sealed import run_sealed
 
-from claude_smart.targets import TARGETS
+from alma.hooks.hosts import HOSTS
 
 TRUSTED = "--dangerously-bypass-hook-trust"
 CORRECTION = "No, never use npm here. Always use pnpm."
@@ -51,7 +51,7 @@ def test_a_correction_is_shown_in_the_next_session_and_nowhere_else(
     for folder in (shop, other) if name == "aider" else (shop,):
         code, output = desk.smart("install", "--host", name, "--yes", folder=folder)
         assert code == 0, output
-        assert TARGETS[name].title in output
+        assert HOSTS[name] in output
 
     asked = desk.run_session(CORRECTION, shop, *FAILURE)
     assert RULE in json.dumps(asked)

@@ -19,7 +19,7 @@ from alma import jsonc
 from alma.hooks.hosts import HOSTS, NOT_RUN
 from claude_smart.cli import main
 from claude_smart.install import find_setup
-from claude_smart.targets import TARGETS, list_codex_keys
+from claude_smart.targets import list_codex_keys
 
 OTHERS = [name for name in HOSTS if name != "claude"]
 STOP = '{"hooks": [{"type": "command", "command": "true"}]}'
@@ -180,7 +180,7 @@ def test_the_installer_says_what_a_person_has_to_do(home: Path, capsys: pytest.C
     assert "start `codex` once and approve the hooks" in output
     assert f"GOOSE_MOIM_MESSAGE_FILE={home / '.claude-smart'}/goose-context.md" in output
     for host in NOT_RUN:
-        assert f"{TARGETS[host].title}: written from its documentation and not tested in it" in output
+        assert f"{HOSTS[host]}: written from its documentation and not tested in it" in output
 
 
 def test_one_host_is_removed_and_the_others_stay(home: Path) -> None:

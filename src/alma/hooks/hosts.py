@@ -19,7 +19,22 @@ if TYPE_CHECKING:
 
     from .paths import DataDir
 
-HOSTS = tuple("claude codex copilot qwen gemini opencode kimi cline goose aider cursor amp crush".split())
+HOSTS = {
+    "claude": "Claude Code",
+    "codex": "Codex",
+    "copilot": "Copilot CLI",
+    "qwen": "Qwen Code",
+    "gemini": "Gemini CLI",
+    "opencode": "OpenCode",
+    "kimi": "Kimi Code",
+    "cline": "Cline CLI",
+    "goose": "goose",
+    "aider": "aider",
+    "cursor": "Cursor",
+    "amp": "Amp",
+    "crush": "Crush",
+}
+"""The coding agents, and how people call them."""
 NOT_RUN = ("cursor", "amp", "crush")
 """Adapters written from documentation only: these agents do not run without an account or a download."""
 
@@ -103,18 +118,6 @@ _OWN_WORDS = {
     for word in words.split()
 }
 """Names of tools and flags, and the hosts that have them. A rule that contains one applies to those hosts."""
-_TITLES = {
-    "claude": "Claude Code",
-    "codex": "Codex",
-    "copilot": "Copilot",
-    "qwen": "Qwen Code",
-    "gemini": "Gemini CLI",
-    "opencode": "OpenCode",
-    "kimi": "Kimi Code",
-    "cline": "Cline",
-    "cursor": "Cursor",
-}
-"""How a rule may name the host in which it applies, after "in", "with", "of" or "for"."""
 
 
 def recognise_host(payload: Mapping[str, Any], environ: Mapping[str, str]) -> str:
@@ -279,10 +282,14 @@ def write_context_file(data_dir: DataDir, text: str) -> None:
 
 def is_for_host(text: str, host: str, taught_in: str = "") -> bool:
     """Return whether a rule applies in a host: it was taught there, or it names no other host, tool or flag."""
-    words = {word.strip("`*'\".,:;()") for word in text.split()} & _OWN_WORDS.keys()
-    starts = ("in", "In", "with", "With", "of", "for", "For")
-    named = {name for name, title in _TITLES.items() if any(f"{start} {title}" in text for start in starts)}
-    return taught_in == host or ((not named or host in named) and all(host in _OWN_WORDS[word] for word in words))
+    words = [word.strip("`*'\".,:;()") for word in text.split()]
+    spelled = f" {' '.join(words)} "
+    # "Cursor" and the like are common words, too.
+    named = [name for name, title in HOSTS.items() if name not in NOT_RUN and f" {title} " in spelled]
+    starts = (f" {word} {HOSTS[name]} " for word in ("in", "In", "of", "with", "With") for name in named)
+    is_limited = any(start in spelled for start in starts)
+    own = [_OWN_WORDS[word] for word in words if word in _OWN_WORDS]
+    return taught_in == host or ((host in named or not is_limited) and all(host in hosts for hosts in own))
 
 
 # -- who drives a session

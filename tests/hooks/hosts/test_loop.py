@@ -160,7 +160,14 @@ def test_a_rule_about_a_tool_of_one_host_stays_there(host: Any, teach: Any) -> N
     assert [name for name in HOSTS if is_for_host("In Gemini CLI, never use --yolo", name)] == ["gemini"]
     both = "- With Codex and in Claude Code: use the task tool"
     assert [name for name in HOSTS if is_for_host(both, name)] == ["claude", "codex"]
-    assert all(is_for_host("Write the codex of conduct in codex.md", name) for name in HOSTS)
+    assert [name for name in HOSTS if is_for_host("In Codex and Claude Code, ask first", name)] == ["claude", "codex"]
+    for rule in (
+        "Write it in codex.md",
+        "Use the colours of Cursor",
+        "Document it for Codex users",
+        "Use it in Codexes",
+    ):
+        assert all(is_for_host(rule, name) for name in HOSTS)
     assert is_for_host("In Gemini CLI, never use --yolo", "codex", taught_in="codex")
 
 
