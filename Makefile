@@ -79,7 +79,8 @@ docs: $(READY_DOCS)
 
 # $(1): the options of pytest. A test that failed is run once more, with nothing beside it; it counts if it fails again.
 define run_tests
-	$(BIN)/python -m pytest $(1) || { echo "Run what failed once more, with nothing beside it:"; \
+	$(BIN)/python -m pytest $(1) || { code=$$?; test $$code -eq 1 || exit $$code; \
+		echo "Run what failed once more, with nothing beside it:"; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -v; }
 endef
 

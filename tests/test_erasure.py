@@ -116,6 +116,22 @@ def learn_failures_with_errors(alma: ALMA) -> list[str]:
     return [made.id]
 
 
+def undo_failure_with_quoted_error(alma: ALMA) -> list[str]:
+    for _ in range(3):
+        alma.learn("dev", "Deploy the shop", "failure", "Rolling update")
+    error = f"`first` <b>line</b>\n{WORD} exploded\n" + "and so on " * 200
+    made = alma.learn("dev", "Deploy the shop", "failure", "Rolling update", error_message=error)
+    alma.undo()
+    return [made.id]
+
+
+def undo_merge_with_other_words(alma: ALMA) -> list[str]:
+    kept, gone = (alma.add_domain_knowledge("dev", "x", text) for text in ("It plays well", f"It plays {WORD} well"))
+    alma.merge([kept.id, gone.id], into=kept.id, text=gone.fact)
+    alma.undo()
+    return [gone.id]
+
+
 def learn_lesson_and_its_outcomes(alma: ALMA) -> list[str]:
     made = [alma.learn("dev", f"Play {WORD}", "success", f"By {WORD} ear").id for _ in range(3)]
     [lesson] = alma.list("heuristic")
@@ -225,6 +241,8 @@ WRITERS = [
     overrule_heuristic,
     learn_outcome,
     learn_failures_with_errors,
+    undo_failure_with_quoted_error,
+    undo_merge_with_other_words,
     learn_lesson_and_its_outcomes,
     learn_lesson_by_outcomes_alone,
     learn_group_whose_first_words_go,

@@ -110,14 +110,18 @@ def test_how_far_a_rule_goes(text: str, reach: Reach) -> None:
 
 
 @pytest.mark.parametrize(
-    "reason",
-    [". npm breaks it.", ", npm breaks it", "; npm breaks it", " because npm breaks it"],
+    "rest", [". npm fails", ", npm breaks the lock file", "; npm fails", ", npm only for publishing"]
 )
-def test_a_choice_with_its_reason_holds_in_the_project(reason: str) -> None:
-    rule = read_turn(f"no, use pnpm instead of npm{reason}")
+def test_a_choice_that_says_more_about_its_names_holds_in_the_project(rest: str) -> None:
+    rule = read_turn(f"no, use pnpm instead of npm{rest}")
     assert rule is not None
-    assert (rule.rule, rule.reach, rule.is_sure) == ("Use pnpm instead of npm", Reach.PROJECT, True)
-    assert rule.reason == "npm breaks it"
+    assert (rule.rule, rule.reach, rule.is_sure) == (f"Use pnpm instead of npm{rest}", Reach.PROJECT, True)
+
+
+def test_a_choice_that_goes_on_with_another_step_is_about_this_case() -> None:
+    rule = read_turn("no, use api.py instead of main.py, then run the tests")
+    assert rule is not None
+    assert rule.reach is Reach.ONCE
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,11 @@ def list_revisions(engine: Engine, record: Record, *, counts: bool = False) -> l
         own = lines.pop(changeset.key, [])
         known: dict[str, Any] = {name: changeset.body.get(name, "") for name in ("call", "by", "reverts")}
         known["change"] = changeset.key
-        revisions += [replace(_read_line(line), **known) for line in own]
+        for one in map(_read_line, own):
+            # What an undo replaced is in the changeset, where a deletion finds it.
+            texts = {} if one.verb != "undone" or was is None else was.get("body", {}).get("set", {})
+            before = {name: texts[name] for name in KINDS[record.kind].editable if name in texts}
+            revisions.append(replace(one, **known, before={**before, **one.before}))
         # The words of a lesson follow its outcomes.
         is_edited = was is not None and was.keys() - UNFILTERED and record.provenance.origin is not Origin.OUTCOME
         if own or (was is not None and not counts and not is_edited):
@@ -350,9 +354,7 @@ def _revert_record(tx: Transaction, record: Record, was: Was | None, changeset: 
         past = reword_past(tx.engine, record, past)
         fresh = tx.update(past, updated_at=past.updated_at)
     if record.kind in MEMORY_KINDS and (was is None or was.keys() - UNFILTERED):
-        texts = {name: record.body.get(name) for name in KINDS[record.kind].editable}
-        before = {name: text for name, text in texts.items() if text != fresh.body.get(name)}
-        before |= {"status": str(record.status)} if fresh.status is not record.status else {}
+        before = {"status": str(record.status)} if fresh.status is not record.status else {}
         tx.add_history(fresh, "undone", why, before)
     return fresh, bool(later)
 

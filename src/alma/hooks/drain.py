@@ -481,7 +481,7 @@ def remove_expired(data_dir: DataDir, memory: ProjectMemories) -> None:
         for rule in tx.scan(where):
             if rule.session and rule.updated_at < before:
                 tx.update(rule, status=Status.ARCHIVED)
-                tx.add_history(rule, "archived", "its session is over")
+                tx.add_history(rule, "archived", "its session is over", {"status": str(rule.status)})
 
     write(engine, archive_rules)
 

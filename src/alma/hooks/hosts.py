@@ -281,14 +281,17 @@ def write_context_file(data_dir: DataDir, text: str) -> None:
 
 
 def is_for_host(text: str, host: str, taught_in: str = "") -> bool:
-    """Return whether a rule applies in a host: it was taught there, or it names no other host, tool or flag."""
+    """Return whether a rule applies in a host: it was taught there, or it names no other host, tool or flag.
+
+    Only a rule that begins with "In Codex," or "With Codex and goose:" is limited to the hosts that it names.
+    """
     words = [word.strip("`*'\".,:;()") for word in text.split()]
-    spelled = f" {' '.join(words)} "
-    # "Cursor" and the like are common words, too.
-    named = [name for name, title in HOSTS.items() if name not in NOT_RUN and f" {title} " in spelled]
-    starts = (f" {word} {HOSTS[name]} " for word in ("in", "In", "of", "with", "With") for name in named)
-    is_limited = any(start in spelled for start in starts)
     own = [_OWN_WORDS[word] for word in words if word in _OWN_WORDS]
+    opening = text.lstrip("-* ").replace(":", ",").partition(",")[0]
+    named = [name for name, title in HOSTS.items() if f" {title} " in f"{opening} "]
+    for name in named:
+        opening = opening.replace(HOSTS[name], "")
+    is_limited = named and {*opening.lower().split()} <= {"only", "when", "using", "in", "with", "and", "or"}
     return taught_in == host or ((host in named or not is_limited) and all(host in hosts for hosts in own))
 
 

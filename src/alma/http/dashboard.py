@@ -115,12 +115,14 @@ def stop_server(token_file: Path) -> None:
     url, pid = find_server(token_file), _read_state(token_file).get("pid")
     if url is None or not isinstance(pid, int):
         return
-    with suppress(ALMAError, OSError):
+    with suppress(ALMAError, OSError, KeyError, TypeError):
         # Only our own server accepts the token; another process may have got its id.
-        ask_link(url, read_token(token_file), TokenScope.READ, None)
+        ask_link(url, read_token(token_file, str(token_file.with_name(tokens.FIRST_FILE))), TokenScope.READ, None)
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + _CALL_SECONDS
-        while find_server(token_file) and time.monotonic() < deadline:
+        while time.monotonic() < deadline and all(process.poll() is None for process in _STARTED if process.pid == pid):
+            # Fails when it has ended.
+            os.kill(pid, 0)
             time.sleep(0.05)
 
 

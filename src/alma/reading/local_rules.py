@@ -294,18 +294,11 @@ def _split_reason(language: _Language, text: str) -> tuple[str, str]:
         if match:
             reason = text[match.start("word") if keeps_word else match.end() :]
             return text[: match.start()], reason.strip(_EDGE + "()")
-    for comma in re.finditer(r"[,;] ", text):
-        core, rest = text[: comma.start()], text[comma.end() :]
-        # "Use X instead of Y, Y breaks the build": one of the names begins the reason.
-        if any(name and rest.casefold().startswith(f"{name.casefold()} ") for name in language.read_choice(core)):
-            return core, rest.strip(_EDGE)
     first, *more = _SENTENCE.split(text, maxsplit=1)
     is_more_of_rule = not more or any(language.match_form(name, more[0]) for name in (*_FORMS, "order"))
     if is_more_of_rule and not (more and language.find("reason_start", "^<><b>", more[0])):
         return text, ""
-    # "Use X. Not Y." is one choice; in "Use X instead of Y. Y breaks the build." a reason follows.
-    is_choice = language.match_form("choice", text) and not language.match_form("choice", first)
-    return (text, "") if is_choice else (first, more[0].strip(_EDGE))
+    return (text, "") if language.match_form("choice", text) else (first, more[0].strip(_EDGE))
 
 
 def _split_scope(language: _Language, text: str) -> tuple[str, Reach | None]:
@@ -332,11 +325,14 @@ def _is_general(language: _Language, form: str, core: str) -> bool:
         return form in ("habit", "plain")
     # "Use the red one instead of the blue one" and "8081, not 8080" are about one case.
     match = language.match_form("choice", core)
-    return match is not None and all(
-        language.clean_name(match[side])
-        and not match[side].strip(_EDGE).isdecimal()
-        and not language.find("articles", "^<> ", match[side])
-        for side in "xy"
+    if match is None:
+        return False
+    other, *more = re.split(r"[,.;] ", match["y"], maxsplit=1)
+    # "Use X instead of Y. Y breaks the build": what follows is about the same two.
+    is_continued = more and f"{more[0]} ".startswith((f"{match['x']} ", f"{other} "))
+    return all(
+        language.clean_name(side) and not side.strip(_EDGE).isdecimal() and not language.find("articles", "^<> ", side)
+        for side in (match["x"], other if is_continued else match["y"])
     )
 
 

@@ -164,8 +164,10 @@ def test_a_rule_about_a_tool_of_one_host_stays_there(host: Any, teach: Any) -> N
     for rule in (
         "Write it in codex.md",
         "Use the colours of Cursor",
-        "Document it for Codex users",
-        "Use it in Codexes",
+        "Never run npm install in the root *Why:* it hangs in Codex",
+        "Remove the co-author line of Claude Code from commits",
+        "Store migrations in goose format",
+        "In Codex or Copilot, ask first",
     ):
         assert all(is_for_host(rule, name) for name in HOSTS)
     assert is_for_host("In Gemini CLI, never use --yolo", "codex", taught_in="codex")
