@@ -77,10 +77,10 @@ docs: $(READY_DOCS)
 	@$(BIN)/mkdocs build --strict
 	@echo "Built build/site; open build/site/index.html"
 
-# $(1): the options of pytest. A test that failed is run once more, with nothing beside it; it counts if it fails again.
+# $(1): the options of pytest. Failed tests are rerun once on their own; the run fails if one of them fails again.
 define run_tests
 	$(BIN)/python -m pytest $(1) || { code=$$?; test $$code -eq 1 || exit $$code; \
-		echo "Run what failed once more, with nothing beside it:"; \
+		echo "Rerunning the failed tests on their own:"; \
 		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -v; }
 endef
 

@@ -163,27 +163,28 @@ def install(args: Namespace, context: CommandContext) -> Answer:
         stop_dashboard(context.data_dir)
     make_plan().apply()
     stop_worker(context.data_dir)
-    if args.command == "uninstall":
-        hint = f" Learned rules stay in {setup.data_dir.home}; erase them with: claude-smart uninstall --purge"
-        then = hint if os.path.exists(setup.data_dir.db) else ""
-        if args.purge:
-            is_left = os.path.isdir(setup.data_dir.home)
-            then = (
-                f" Other files in {setup.data_dir.home} stay." if is_left else " Nothing learned or recorded is left."
-            )
-    elif CLAUDE not in hosts:
-        then = "New sessions are recorded from now on."
-    elif shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
-        then = "Restart Claude Code; new sessions are recorded from then on."
-    else:
-        then = "Claude Code was not found on the PATH; it will load the plugin when it starts."
-    context.print_lines("\n" + success.format(next=then))
+    context.print_lines("\n" + success.format(next=describe_next_step(args, setup.data_dir, hosts)))
     if args.command == "install":
         context.print_lines(*describe_notes(hosts, setup.data_dir.home))
         others = [name for name in find_hosts(setup.home) if name not in list_installed(setup)]
         if others:
             context.print_lines(f"Also on this machine: claude-smart install --host {','.join(others)}")
     return plan.to_dict(done=True)
+
+
+def describe_next_step(args: Namespace, data_dir: DataDir, hosts: Sequence[str]) -> str:
+    """Return what a person has to know or do after a command: what stays, or when recording begins."""
+    if args.command == "uninstall" and args.purge:
+        is_left = os.path.isdir(data_dir.home)
+        return f" Other files in {data_dir.home} stay." if is_left else " Nothing learned or recorded is left."
+    if args.command == "uninstall":
+        hint = f" Learned rules stay in {data_dir.home}; erase them with: claude-smart uninstall --purge"
+        return hint if os.path.exists(data_dir.db) else ""
+    if CLAUDE not in hosts:
+        return "New sessions are recorded from now on."
+    if shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
+        return "Restart Claude Code; new sessions are recorded from then on."
+    return "Claude Code was not found on the PATH; it will load the plugin when it starts."
 
 
 def choose_hosts(args: Namespace, setup: Setup) -> list[str]:

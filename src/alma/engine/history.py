@@ -212,7 +212,7 @@ def _compare_states(before: Iterable[Record], after: Iterable[Record]) -> list[D
     for id in dict.fromkeys((*old, *new)):
         first, second = old.get(id), new.get(id)
         if what := _compare_records(first, second):
-            # Where a memory is not in use, nothing is read.
+            # A memory that is not in use has no text to compare.
             texts = (one.text if one and one.status in LIVE else "" for one in (first, second))
             differences.append(Difference(id, (second or old[id]).kind, what, *texts))
     return differences

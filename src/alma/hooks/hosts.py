@@ -34,7 +34,7 @@ HOSTS = {
     "amp": "Amp",
     "crush": "Crush",
 }
-"""The coding agents, and how people call them."""
+"""The coding agents, and what people call them."""
 NOT_RUN = ("cursor", "amp", "crush")
 """Adapters written from documentation only: these agents do not run without an account or a download."""
 
