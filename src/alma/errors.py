@@ -5,6 +5,7 @@ ALMAError
  │   └─ UntrustedConfigError    it lies in a folder that is not trusted; explains how to trust it
  ├─ ValidationError         an argument is not valid; names it and the valid values
  ├─ ScopeError              an agent may not learn or read this
+ ├─ PersonRequiredError     only a person at a terminal may decide this; names the ways to do it
  ├─ NotFoundError           no such memory
  ├─ MissingExtraError       an optional package is not installed; names the `pip install`
  ├─ EmbeddingError          an embedder failed
@@ -51,6 +52,10 @@ class UntrustedConfigError(ConfigError):
 
 class ValidationError(ALMAError, ValueError):
     """An argument is not valid."""
+
+
+class PersonRequiredError(ALMAError):
+    """Only a person may decide this, and no person at a terminal runs the process."""
 
 
 class ScopeError(ALMAError):
