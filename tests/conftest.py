@@ -19,6 +19,7 @@ from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
+from tests.persons import act_as_person
 
 if TYPE_CHECKING:
     from alma.stores.postgres.server import LocalServer
@@ -100,6 +101,13 @@ def register_of_trust(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.delenv("CI", raising=False)
         yield
+
+
+@pytest.fixture(autouse=True)
+def person_at_terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that a test runs in its own process are a person's; `no_person` marks tests of who runs a command."""
+    if "no_person" not in request.keywords:
+        act_as_person(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
