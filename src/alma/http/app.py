@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import math
+import multiprocessing
 import os
 import re
 import secrets
@@ -68,7 +69,7 @@ from ..operations import DEEPEST, Operation, act_as, collect_changes, describe_u
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
 from ..words import Health
-from . import HttpOptions, shell, tokens
+from . import HttpOptions, proof, shell, tokens
 from .shell import DashboardSessions
 from .tokens import NEEDED, Token, Tokens, TokenScope, describe_token
 
@@ -88,7 +89,7 @@ _PREFIX = "/v1/"
 _MAX_DIGITS = 300
 """Of a whole number, so that it stays finite as a float."""
 _OPEN = ("/health", "/ready")
-"""For load balancers, which have no token. The responses reveal nothing about the memory."""
+"""For load balancers, which have no token and no limit. The responses reveal nothing about the memory."""
 _STATUSES = {
     ValidationError: 400,
     ScopeError: 403,
@@ -100,8 +101,12 @@ _STATUSES = {
 }
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder in which `prometheus_client` adds up the figures of several processes."""
+_ENTRY = ("/ui/session", proof.PATH)
+"""The login: only wrong tries count, so that nobody can lock others out."""
 _ACCESS = ("/v1/session/code", "/v1/session/end", "/v1/sessions", "/v1/tokens", "/v1/events")
 _MAX_CODE = 200
+_MAX_ENTRY_BYTES = 20_000
+"""Of the body of a login: anybody may send one."""
 _MAX_STREAMS = 8
 _STREAM_SECONDS, _ALIVE_SECONDS, _POLL_SECONDS = 600.0, 10.0, 0.5
 _COMMANDS = {"ingest": "alma ingest", "export_rules": "alma rules export", "import_rules": "alma rules import"}
@@ -326,7 +331,7 @@ class HttpService:
         if operation is not None:
             return path, operation.name, NEEDED[operation.effect]
         if path == "/ui" or path.startswith("/ui/"):
-            is_known = path in ("/ui", "/ui/session") or path in shell.list_files()
+            is_known = path in ("/ui", *_ENTRY) or path in shell.list_files()
             return (path if is_known else _UNKNOWN), "", None
         fixed = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations", *_ACCESS)
         scope = TokenScope.ADMIN if path == "/v1/tokens" else TokenScope.READ
@@ -447,9 +452,7 @@ class HttpService:
 
     async def answer_entry(self, request: Request) -> Response:
         """Trade a one-time code for a session."""
-        if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            raise Refusal(403, "CrossSite", "only the dashboard's own page may open a session")
-        code = (await self._read_body(request)).get("code")
+        code = (await self._read_entry(request)).get("code")
         opened = self._sessions.open_session(code) if isinstance(code, str) and len(code) <= _MAX_CODE else None
         if opened is None:
             # Only wrong codes count, so that nobody can lock others out.
@@ -458,6 +461,28 @@ class HttpService:
             raise Refusal(401, "InvalidCode", message)
         secret, session = opened
         return JSONResponse({"token": secret, **session.describe()})
+
+    async def answer_proof(self, request: Request) -> Response:
+        """Prove to a caller who signed with a token that this server knows the token, too."""
+        body = await self._read_entry(request)
+        nonce, signature = body.get("nonce"), body.get("signature")
+        ends = proof.ConnectionEnds(*(proof.format_end(request.scope.get(end)) for end in ("server", "client")))
+        try:
+            digests = [token.sha256 for token in self._sessions.tokens.list_all()]
+        except ConfigError as error:
+            raise refuse_unreadable(error) from error
+        signer = proof.find_signer(digests, nonce, signature, ends)
+        if signer is None:
+            self._tries.take(proof.PATH)
+            raise Refusal(401, "InvalidProof", "no token of this server signed this request on this connection")
+        pid = _find_main_process()
+        return JSONResponse({"signature": proof.sign_answer(signer, str(nonce), ends, pid), "pid": pid})
+
+    async def _read_entry(self, request: Request) -> dict[str, Any]:
+        """Return the body of a login, which no page of another site may send."""
+        if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            raise Refusal(403, "CrossSite", "only the dashboard's own page may open a session")
+        return await self._read_body(request)
 
     async def answer_code(self, request: Request) -> Response:
         """Return a one-time code that opens the dashboard with at most the rights of the caller's token."""
@@ -583,6 +608,7 @@ def list_routes() -> list[APIRoute]:
     ]
     undescribed = {
         "/ui/session": (HttpService.answer_entry, "POST"),
+        proof.PATH: (HttpService.answer_proof, "POST"),
         "/v1/session/code": (HttpService.answer_code, "POST"),
         "/v1/session/end": (HttpService.answer_end, "POST"),
         "/v1/sessions": (HttpService.answer_sessions, "GET"),
@@ -704,6 +730,12 @@ async def answer_error(request: Request, error: Exception) -> Response:
     return refusal.respond(call.id)
 
 
+def _find_main_process() -> int:
+    """Return the id of the process that the server was started as; one of several workers has a parent."""
+    parent = multiprocessing.parent_process()
+    return os.getpid() if parent is None else int(parent.pid or 0)
+
+
 def _write_event(kind: str, data: Mapping[str, Any]) -> bytes:
     return b"event: %s\nid: %s\ndata: %s\n\n" % (kind.encode(), data["position"].encode(), _write_json(data))
 
@@ -763,8 +795,9 @@ _SEGMENT = re.compile(r"[A-Za-z0-9._-]{0,32}")
 _MAX_FORWARDED = 100
 _UNKNOWN = "(unknown)"
 _REALM = 'Bearer realm="alma"'
-_ANYBODY = "\0anybody"
-"""The shared rate limit of open routes. No token can have this name."""
+_FILES = "\0files of "
+"""The rate limit of the dashboard's files, for each address. No token can have a name that starts like this."""
+_MOST_BUCKETS = 10_000
 _PREFLIGHT = {
     "access-control-allow-methods": "GET, POST",
     "access-control-allow-headers": f"authorization, content-type, {PROJECT}, {REQUEST_ID}",
@@ -894,6 +927,7 @@ class RequestGate:
 
     async def _pass(self, scope: Scope, call: RequestInfo, receive: Receive, send: Send) -> None:
         headers, most = Headers(scope=scope), self.rules.max_bytes
+        most = min(most, _MAX_ENTRY_BYTES) if scope["path"] in _ENTRY else most
         origin = get_single(headers, "origin")
         added = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
         added.append((REQUEST_ID.encode(), call.id.encode()))
@@ -958,7 +992,8 @@ class RequestGate:
 
     def _authorize(self, headers: Headers, call: RequestInfo, needed: TokenScope | None) -> None:
         if needed is None:
-            self._limits.take(_ANYBODY)
+            if call.path not in (*_OPEN, *_ENTRY):
+                self._limits.take(f"{_FILES}{call.client}")
             return
         kind, _, secret = get_single(headers, "authorization").partition(" ")
         if kind.lower() != "bearer" or not secret.strip():
@@ -967,10 +1002,7 @@ class RequestGate:
         try:
             token = self.find_token(secret.strip())
         except ConfigError as error:
-            # Callers without a token must not learn about the file.
-            _LOG.error("%s", error)
-            message = "cannot read the tokens; see the server's log"
-            raise Refusal(503, "NotReady", message, {"retry-after": "5"}) from error
+            raise refuse_unreadable(error) from error
         if token is None or token.is_expired:
             message = "the bearer token is unknown or revoked"
             if token is not None:
@@ -986,6 +1018,12 @@ class RequestGate:
             insufficient = {"www-authenticate": f'{_REALM}, error="insufficient_scope", scope="{needed}"'}
             raise Refusal(403, "Forbidden", message, insufficient)
         self._limits.take(token.name)
+
+
+def refuse_unreadable(error: ConfigError) -> Refusal:
+    """Return the refusal if the tokens cannot be read. Callers without a token must not learn about the file."""
+    _LOG.error("%s", error)
+    return Refusal(503, "NotReady", "cannot read the tokens; see the server's log", {"retry-after": "5"})
 
 
 def shorten_path(path: str) -> str:
@@ -1021,4 +1059,14 @@ class RateLimits:
             wait = max(1, math.ceil((1 - left) / self._rate))
             message = f"more than {self._rate:.3g} requests per second; retry in {wait} s"
             raise Refusal(429, "RateLimited", message, {"retry-after": str(wait)})
+        if name not in self._buckets and len(self._buckets) >= _MOST_BUCKETS:
+            self._drop_full(now)
         self._buckets[name] = (left - 1, now)
+
+    def _drop_full(self, now: float) -> None:
+        """Forget the callers who have not asked for so long that their buckets are full again."""
+        self._buckets = {
+            name: (left, then)
+            for name, (left, then) in self._buckets.items()
+            if left + (now - then) * self._rate < self._burst
+        }
