@@ -89,7 +89,7 @@ _PREFIX = "/v1/"
 _MAX_DIGITS = 300
 """Of a whole number, so that it stays finite as a float."""
 _OPEN = ("/health", "/ready")
-"""For load balancers, which have no token and no limit. The responses reveal nothing about the memory."""
+"""For load balancers, which have no token. The responses reveal nothing about the memory."""
 _STATUSES = {
     ValidationError: 400,
     ScopeError: 403,
@@ -102,7 +102,9 @@ _STATUSES = {
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder in which `prometheus_client` adds up the figures of several processes."""
 _ENTRY = ("/ui/session", proof.PATH)
-"""The login: only wrong tries count, so that nobody can lock others out."""
+"""The login. It counts wrong tries itself and lets right ones through, so that nobody can lock others out."""
+_UNLIMITED = ("/health", *_ENTRY)
+"""Without a token and without a limit. `/ready` reads the store, so it is limited like files, but apart from them."""
 _ACCESS = ("/v1/session/code", "/v1/session/end", "/v1/sessions", "/v1/tokens", "/v1/events")
 _MAX_CODE = 200
 _MAX_ENTRY_BYTES = 20_000
@@ -495,30 +497,36 @@ class HttpService:
             raise ValidationError(unknown("scope", scope, list(TokenScope)))
         if project is not None and (not isinstance(project, str) or not 0 < len(project) <= 200):
             raise ValidationError("project must be the name of a project")
+        if project is not None and token.projects is not None and project not in token.projects:
+            allowed = ", ".join(sorted(token.projects))
+            raise ScopeError(f"the token may not use project {project!r}. Allowed: {allowed}.")
         code = self._sessions.make_code(token, TokenScope(scope), project)
         return JSONResponse({"code": code})
 
     async def answer_sessions(self, request: Request) -> Response:
-        """List the sessions: all for an administrator, otherwise the own one."""
+        """List the sessions: for an administrator those in its projects, otherwise the own one."""
         token: Token = request.scope[CALL].token
         own = self._sessions.get_own(token)
-        everybody = self._sessions.list_sessions() if token.scope is TokenScope.ADMIN else [own] if own else []
-        return JSONResponse({"sessions": [{**one.describe(), "is_own": one == own} for one in everybody]})
+        visible = self._sessions.list_sessions(token)
+        return JSONResponse({"sessions": [{**session.describe(), "is_own": session == own} for session in visible]})
 
     async def answer_end(self, request: Request) -> Response:
-        """End the own session, or as an administrator any."""
+        """End the own session, or as an administrator any in its projects."""
         token: Token = request.scope[CALL].token
         own = self._sessions.get_own(token)
         id = (await self._read_body(request)).get("id") or (own.id if own else None)
         if not isinstance(id, str) or (token.scope is not TokenScope.ADMIN and (own is None or own.id != id)):
             raise Refusal(403, "Forbidden", "only an administrator may end the session of somebody else")
-        if not self._sessions.end_session(id):
+        # A session of another project is answered like one that does not exist.
+        if not self._sessions.end_session(id, token):
             raise Refusal(404, "NotFound", f"there is no session {id!r}; GET /v1/sessions lists them")
         return JSONResponse({"ended": True})
 
     async def answer_tokens(self, request: Request) -> Response:
-        """List the tokens, without secrets."""
-        return JSONResponse({"tokens": [describe_token(one) for one in self._sessions.tokens.list_all()]})
+        """List the tokens that the caller manages, without secrets."""
+        token: Token = request.scope[CALL].token
+        visible = [other for other in self._sessions.tokens.list_all() if token.may_manage(other)]
+        return JSONResponse({"tokens": [describe_token(other) for other in visible]})
 
     async def answer_events(self, request: Request) -> Response:
         """Stream the changes of a project: ids and kinds, no text."""
@@ -795,8 +803,6 @@ _SEGMENT = re.compile(r"[A-Za-z0-9._-]{0,32}")
 _MAX_FORWARDED = 100
 _UNKNOWN = "(unknown)"
 _REALM = 'Bearer realm="alma"'
-_FILES = "\0files of "
-"""The rate limit of the dashboard's files, for each address. No token can have a name that starts like this."""
 _MOST_BUCKETS = 10_000
 _PREFLIGHT = {
     "access-control-allow-methods": "GET, POST",
@@ -992,8 +998,9 @@ class RequestGate:
 
     def _authorize(self, headers: Headers, call: RequestInfo, needed: TokenScope | None) -> None:
         if needed is None:
-            if call.path not in (*_OPEN, *_ENTRY):
-                self._limits.take(f"{_FILES}{call.client}")
+            if call.path not in _UNLIMITED:
+                group = "ready" if call.path in _OPEN else "files"
+                self._limits.take(f"\0{group} {call.client}")
             return
         kind, _, secret = get_single(headers, "authorization").partition(" ")
         if kind.lower() != "bearer" or not secret.strip():
@@ -1040,7 +1047,10 @@ def get_single(headers: Headers, name: str) -> str:
 
 
 class RateLimits:
-    """A token bucket for each caller: it refills at a steady rate, and each request takes one token."""
+    """A token bucket for each caller: it refills at a steady rate, and each request takes one token.
+
+    A caller is the name of a token, or an address after a NUL, which no name contains.
+    """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate

@@ -1,7 +1,7 @@
 """Open the dashboard: find the running server or start one, and get a one-time link to it.
 
-A server notes its address and process beside its tokens. A token is sent only to a server on this machine that proved on
-the same connection that it knows the token, or to a server that the user names.
+A server notes its address and process beside its tokens. A token is sent only to a server on this machine that proved
+on the same connection that it knows the token, or to a server that the user names.
 """
 
 from __future__ import annotations

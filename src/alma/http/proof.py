@@ -1,7 +1,7 @@
 """Proof that a server on this machine knows a token, which is given before the token is sent to it.
 
-Both sides sign a nonce with a key that they derive from the token's hash: the client first, because a server that signed
-for anybody would let them test guesses of a short secret. The signature covers the purpose and both ends of the
+Both sides sign a nonce with a key that they derive from the token's hash: the client first, because a server that
+signed for anybody would let them test guesses of a short secret. The signature covers the purpose and both ends of the
 connection, as each side's own socket reports them. A process that passes the messages on to the real server has two
 connections, so the ends differ and the signature is wrong.
 """
