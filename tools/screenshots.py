@@ -7,10 +7,8 @@ machine is shown. `--all` makes a picture of every page, light and dark, to be l
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +17,7 @@ from urllib.parse import urlsplit
 
 from alma import ALMA
 from alma.http import tokens
-from alma.http.dashboard import STATE_FILE, get_link
+from alma.http.dashboard import get_link, stop_server
 from alma.http.tokens import TokenScope
 
 from .dashboard_sample import AGENT, OTHER, store_sample, write_config
@@ -60,8 +58,7 @@ def serve_config(config: Path, scope: TokenScope = TokenScope.APPROVE) -> Iterat
     try:
         yield link
     finally:
-        state = json.loads((config.parent / STATE_FILE).read_text())
-        os.kill(state["pid"], signal.SIGTERM)
+        stop_server(token_file)
 
 
 def take_pictures(

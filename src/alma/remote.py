@@ -228,7 +228,7 @@ class RemoteALMA(ALMA):
                 # A request over the limit was refused before it was processed.
                 if not left or not (kind == "RateLimited" or (may_repeat and response.status_code == 503)):
                     message = answer.get("detail") or f"{response.url} answered {response.status_code}"
-                    refusal = _find_error(kind, response.status_code)(message)
+                    refusal = find_error(kind, response.status_code)(message)
                     if isinstance(refusal, errors.StaleVersionError):
                         refusal.present = answer.get("present")
                     raise refusal
@@ -265,7 +265,7 @@ def _to_json(value: Any) -> Any:
     return plain(value)
 
 
-def _find_error(kind: str, status: int) -> Callable[[str], ALMAError]:
+def find_error(kind: str, status: int) -> Callable[[str], ALMAError]:
     """Return the exception class that the server raised."""
     error = getattr(errors, kind, None)
     if isinstance(error, type) and issubclass(error, ALMAError) and not issubclass(error, MissingExtraError):

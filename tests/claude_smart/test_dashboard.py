@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 
 from alma.hooks import worker
 from alma.http import dashboard
+from alma.trust_register import record_created_files
 
 from .conftest import Person
 
@@ -79,3 +83,17 @@ def test_a_purge_stops_the_server_and_removes_its_files(person: Person) -> None:
     person.types("uninstall", "--purge", "--yes")
     assert process.wait(30) is not None
     assert not Path(person.place.home).exists()
+
+
+def test_a_purge_never_signals_a_process_that_a_file_names(person: Person) -> None:
+    home = Path(person.place.home)
+    person.place.create_folders()
+    note = home / dashboard.STATE_FILE
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        record_created_files(note)
+        note.write_text(json.dumps({"url": "http://127.0.0.1:9", "pid": process.pid}))
+        note.chmod(0o600)
+        person.types("uninstall", "--purge", "--yes")
+        assert process.poll() is None
+        process.kill()
+    assert not home.exists()

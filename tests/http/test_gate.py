@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
 from alma.http import tokens
 from alma.http.app import GateRules, RateLimits, Refusal
@@ -72,6 +73,54 @@ def test_health_checks_have_a_rate_limit_of_their_own(tmp_path: Path) -> None:
     assert [site.client().get("/ready").status_code for _ in range(3)] == [200, 200, 429]
     assert site.post("stats").status_code == 200
     site.alma.close()
+
+
+@pytest.mark.parametrize("path", ["/ui/app.js", "/ui/", "/ui/nothing.js", "/ready"])
+def test_who_has_no_token_cannot_use_up_the_requests_of_others(tmp_path: Path, path: str) -> None:
+    """Of the login, of health checks, and of clients with a token."""
+    site = make_site(tmp_path, GateRules(hosts=frozenset({HOST}), rate=0.001, burst=2))
+    with site.client() as client:
+        code = client.post("/v1/session/code", json={}).json()["code"]
+        del client.headers["authorization"]
+        assert [client.get(path).status_code for _ in range(3)][2] == 429
+        assert [client.get("/health").status_code for _ in range(5)] == [200] * 5
+        assert path == "/ready" or client.get("/ready").status_code == 200
+        assert client.post("/ui/session", json={"code": code}).status_code == 200
+    assert site.post("stats").status_code == 200
+    site.alma.close()
+
+
+def test_files_are_limited_for_each_address(tmp_path: Path) -> None:
+    site = make_site(tmp_path, GateRules(hosts=frozenset({HOST}), rate=0.001, burst=2))
+
+    def load(address: str) -> int:
+        client = TestClient(site.app, base_url=f"http://{HOST}", client=(address, 50000))
+        return client.get("/ui/app.js").status_code
+
+    assert [load("192.0.2.1") for _ in range(3)] == [200, 200, 429]
+    assert load("192.0.2.2") == 200
+    site.alma.close()
+
+
+def test_wrong_logins_do_not_keep_a_right_one_out(tmp_path: Path) -> None:
+    site = make_site(tmp_path, GateRules(hosts=frozenset({HOST}), rate=0.001, burst=2))
+    with site.client() as client:
+        code = client.post("/v1/session/code", json={}).json()["code"]
+        del client.headers["authorization"]
+        statuses = [client.post("/ui/session", json={"code": "wrong"}).status_code for _ in range(30)]
+        assert set(statuses) == {401, 429}
+        assert client.post("/ui/session", json={"code": code}).status_code == 200
+        assert client.post("/ui/session", json={"code": "x" * 30_000}).status_code == 413
+    site.alma.close()
+
+
+def test_buckets_of_callers_who_are_gone_are_forgotten() -> None:
+    now = [0.0]
+    limits = RateLimits(10, 2, lambda: now[0])
+    for number in range(30_000):
+        now[0] += 0.01
+        limits.take(f"caller {number}")
+    assert len(limits._buckets) <= 10_000
 
 
 def test_an_expired_token_is_refused_with_the_reason(site: Site) -> None:

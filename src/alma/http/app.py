@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 import math
+import multiprocessing
 import os
 import re
 import secrets
@@ -68,7 +69,7 @@ from ..operations import DEEPEST, Operation, act_as, collect_changes, describe_u
 from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
 from ..words import Health
-from . import HttpOptions, shell, tokens
+from . import HttpOptions, proof, shell, tokens
 from .shell import DashboardSessions
 from .tokens import NEEDED, Token, Tokens, TokenScope, describe_token
 
@@ -100,8 +101,14 @@ _STATUSES = {
 }
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder in which `prometheus_client` adds up the figures of several processes."""
+_ENTRY = ("/ui/session", proof.PATH)
+"""The login. It counts wrong tries itself and lets right ones through, so that nobody can lock others out."""
+_UNLIMITED = ("/health", *_ENTRY)
+"""Without a token and without a limit. `/ready` reads the store, so it is limited like files, but apart from them."""
 _ACCESS = ("/v1/session/code", "/v1/session/end", "/v1/sessions", "/v1/tokens", "/v1/events")
 _MAX_CODE = 200
+_MAX_ENTRY_BYTES = 20_000
+"""Of the body of a login: anybody may send one."""
 _MAX_STREAMS = 8
 _STREAM_SECONDS, _ALIVE_SECONDS, _POLL_SECONDS = 600.0, 10.0, 0.5
 _COMMANDS = {"ingest": "alma ingest", "export_rules": "alma rules export", "import_rules": "alma rules import"}
@@ -326,7 +333,7 @@ class HttpService:
         if operation is not None:
             return path, operation.name, NEEDED[operation.effect]
         if path == "/ui" or path.startswith("/ui/"):
-            is_known = path in ("/ui", "/ui/session") or path in shell.list_files()
+            is_known = path in ("/ui", *_ENTRY) or path in shell.list_files()
             return (path if is_known else _UNKNOWN), "", None
         fixed = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations", *_ACCESS)
         scope = TokenScope.ADMIN if path == "/v1/tokens" else TokenScope.READ
@@ -447,9 +454,7 @@ class HttpService:
 
     async def answer_entry(self, request: Request) -> Response:
         """Trade a one-time code for a session."""
-        if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            raise Refusal(403, "CrossSite", "only the dashboard's own page may open a session")
-        code = (await self._read_body(request)).get("code")
+        code = (await self._read_entry(request)).get("code")
         opened = self._sessions.open_session(code) if isinstance(code, str) and len(code) <= _MAX_CODE else None
         if opened is None:
             # Only wrong codes count, so that nobody can lock others out.
@@ -458,6 +463,28 @@ class HttpService:
             raise Refusal(401, "InvalidCode", message)
         secret, session = opened
         return JSONResponse({"token": secret, **session.describe()})
+
+    async def answer_proof(self, request: Request) -> Response:
+        """Prove to a caller who signed with a token that this server knows the token, too."""
+        body = await self._read_entry(request)
+        nonce, signature = body.get("nonce"), body.get("signature")
+        ends = proof.ConnectionEnds(*(proof.format_end(request.scope.get(end)) for end in ("server", "client")))
+        try:
+            digests = [token.sha256 for token in self._sessions.tokens.list_all()]
+        except ConfigError as error:
+            raise refuse_unreadable(error) from error
+        signer = proof.find_signer(digests, nonce, signature, ends)
+        if signer is None:
+            self._tries.take(proof.PATH)
+            raise Refusal(401, "InvalidProof", "no token of this server signed this request on this connection")
+        pid = _find_main_process()
+        return JSONResponse({"signature": proof.sign_answer(signer, str(nonce), ends, pid), "pid": pid})
+
+    async def _read_entry(self, request: Request) -> dict[str, Any]:
+        """Return the body of a login, which no page of another site may send."""
+        if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
+            raise Refusal(403, "CrossSite", "only the dashboard's own page may open a session")
+        return await self._read_body(request)
 
     async def answer_code(self, request: Request) -> Response:
         """Return a one-time code that opens the dashboard with at most the rights of the caller's token."""
@@ -470,30 +497,36 @@ class HttpService:
             raise ValidationError(unknown("scope", scope, list(TokenScope)))
         if project is not None and (not isinstance(project, str) or not 0 < len(project) <= 200):
             raise ValidationError("project must be the name of a project")
+        if project is not None and token.projects is not None and project not in token.projects:
+            allowed = ", ".join(sorted(token.projects))
+            raise ScopeError(f"the token may not use project {project!r}. Allowed: {allowed}.")
         code = self._sessions.make_code(token, TokenScope(scope), project)
         return JSONResponse({"code": code})
 
     async def answer_sessions(self, request: Request) -> Response:
-        """List the sessions: all for an administrator, otherwise the own one."""
+        """List the sessions: for an administrator those in its projects, otherwise the own one."""
         token: Token = request.scope[CALL].token
         own = self._sessions.get_own(token)
-        everybody = self._sessions.list_sessions() if token.scope is TokenScope.ADMIN else [own] if own else []
-        return JSONResponse({"sessions": [{**one.describe(), "is_own": one == own} for one in everybody]})
+        visible = self._sessions.list_sessions(token)
+        return JSONResponse({"sessions": [{**session.describe(), "is_own": session == own} for session in visible]})
 
     async def answer_end(self, request: Request) -> Response:
-        """End the own session, or as an administrator any."""
+        """End the own session, or as an administrator any in its projects."""
         token: Token = request.scope[CALL].token
         own = self._sessions.get_own(token)
         id = (await self._read_body(request)).get("id") or (own.id if own else None)
         if not isinstance(id, str) or (token.scope is not TokenScope.ADMIN and (own is None or own.id != id)):
             raise Refusal(403, "Forbidden", "only an administrator may end the session of somebody else")
-        if not self._sessions.end_session(id):
+        # A session of another project is answered like one that does not exist.
+        if not self._sessions.end_session(id, token):
             raise Refusal(404, "NotFound", f"there is no session {id!r}; GET /v1/sessions lists them")
         return JSONResponse({"ended": True})
 
     async def answer_tokens(self, request: Request) -> Response:
-        """List the tokens, without secrets."""
-        return JSONResponse({"tokens": [describe_token(one) for one in self._sessions.tokens.list_all()]})
+        """List the tokens that the caller manages, without secrets."""
+        token: Token = request.scope[CALL].token
+        visible = [other for other in self._sessions.tokens.list_all() if token.may_manage(other)]
+        return JSONResponse({"tokens": [describe_token(other) for other in visible]})
 
     async def answer_events(self, request: Request) -> Response:
         """Stream the changes of a project: ids and kinds, no text."""
@@ -583,6 +616,7 @@ def list_routes() -> list[APIRoute]:
     ]
     undescribed = {
         "/ui/session": (HttpService.answer_entry, "POST"),
+        proof.PATH: (HttpService.answer_proof, "POST"),
         "/v1/session/code": (HttpService.answer_code, "POST"),
         "/v1/session/end": (HttpService.answer_end, "POST"),
         "/v1/sessions": (HttpService.answer_sessions, "GET"),
@@ -704,6 +738,12 @@ async def answer_error(request: Request, error: Exception) -> Response:
     return refusal.respond(call.id)
 
 
+def _find_main_process() -> int:
+    """Return the id of the process that the server was started as; one of several workers has a parent."""
+    parent = multiprocessing.parent_process()
+    return os.getpid() if parent is None else int(parent.pid or 0)
+
+
 def _write_event(kind: str, data: Mapping[str, Any]) -> bytes:
     return b"event: %s\nid: %s\ndata: %s\n\n" % (kind.encode(), data["position"].encode(), _write_json(data))
 
@@ -763,8 +803,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9._-]{0,32}")
 _MAX_FORWARDED = 100
 _UNKNOWN = "(unknown)"
 _REALM = 'Bearer realm="alma"'
-_ANYBODY = "\0anybody"
-"""The shared rate limit of open routes. No token can have this name."""
+_MOST_BUCKETS = 10_000
 _PREFLIGHT = {
     "access-control-allow-methods": "GET, POST",
     "access-control-allow-headers": f"authorization, content-type, {PROJECT}, {REQUEST_ID}",
@@ -894,6 +933,7 @@ class RequestGate:
 
     async def _pass(self, scope: Scope, call: RequestInfo, receive: Receive, send: Send) -> None:
         headers, most = Headers(scope=scope), self.rules.max_bytes
+        most = min(most, _MAX_ENTRY_BYTES) if scope["path"] in _ENTRY else most
         origin = get_single(headers, "origin")
         added = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
         added.append((REQUEST_ID.encode(), call.id.encode()))
@@ -958,7 +998,9 @@ class RequestGate:
 
     def _authorize(self, headers: Headers, call: RequestInfo, needed: TokenScope | None) -> None:
         if needed is None:
-            self._limits.take(_ANYBODY)
+            if call.path not in _UNLIMITED:
+                group = "ready" if call.path in _OPEN else "files"
+                self._limits.take(f"\0{group} {call.client}")
             return
         kind, _, secret = get_single(headers, "authorization").partition(" ")
         if kind.lower() != "bearer" or not secret.strip():
@@ -967,10 +1009,7 @@ class RequestGate:
         try:
             token = self.find_token(secret.strip())
         except ConfigError as error:
-            # Callers without a token must not learn about the file.
-            _LOG.error("%s", error)
-            message = "cannot read the tokens; see the server's log"
-            raise Refusal(503, "NotReady", message, {"retry-after": "5"}) from error
+            raise refuse_unreadable(error) from error
         if token is None or token.is_expired:
             message = "the bearer token is unknown or revoked"
             if token is not None:
@@ -988,6 +1027,12 @@ class RequestGate:
         self._limits.take(token.name)
 
 
+def refuse_unreadable(error: ConfigError) -> Refusal:
+    """Return the refusal if the tokens cannot be read. Callers without a token must not learn about the file."""
+    _LOG.error("%s", error)
+    return Refusal(503, "NotReady", "cannot read the tokens; see the server's log", {"retry-after": "5"})
+
+
 def shorten_path(path: str) -> str:
     """Return a path for the log. Segments that are long or no plain names may hold text or secrets: they become `…`."""
     first, *segments = path[:1000].split("/")
@@ -1002,7 +1047,10 @@ def get_single(headers: Headers, name: str) -> str:
 
 
 class RateLimits:
-    """A token bucket for each caller: it refills at a steady rate, and each request takes one token."""
+    """A token bucket for each caller: it refills at a steady rate, and each request takes one token.
+
+    A caller is the name of a token, or an address after a NUL, which no name contains.
+    """
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
@@ -1021,4 +1069,14 @@ class RateLimits:
             wait = max(1, math.ceil((1 - left) / self._rate))
             message = f"more than {self._rate:.3g} requests per second; retry in {wait} s"
             raise Refusal(429, "RateLimited", message, {"retry-after": str(wait)})
+        if name not in self._buckets and len(self._buckets) >= _MOST_BUCKETS:
+            self._drop_full(now)
         self._buckets[name] = (left - 1, now)
+
+    def _drop_full(self, now: float) -> None:
+        """Forget the callers who have not asked for so long that their buckets are full again."""
+        self._buckets = {
+            name: (left, then)
+            for name, (left, then) in self._buckets.items()
+            if left + (now - then) * self._rate < self._burst
+        }

@@ -1,7 +1,7 @@
 """Open the dashboard: find the running server or start one, and get a one-time link to it.
 
-A server notes its address and process beside its tokens. A token is sent only to that process, or to a server that the
-user names.
+A server notes its address and process beside its tokens. A token is sent only to a server on this machine that proved
+on the same connection that it knows the token, or to a server that the user names.
 """
 
 from __future__ import annotations
@@ -10,83 +10,57 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from typing import IO, Any
 
 import alma
 
 from ..errors import ALMAError, ConfigError, StorageError
-from ..files import write_atomic
-from . import tokens
+from ..files import PRIVATE
+from ..remote import find_error
+from . import proof, tokens
+from .noted import STATE_FILE, NotedServer, find_server, is_own_process, read_server
 from .tokens import TokenScope
 
-STATE_FILE = "http-server.json"
+__all__ = ["LOG_FILE", "STATE_FILE", "ask_link", "choose_scope", "get_link", "read_token", "show_link", "stop_server"]
+
 LOG_FILE = "dashboard.log"
 IDLE_SECONDS = 1800
 # Servers that go on after this process; without a reference, Python would warn of them.
 _STARTED: list[subprocess.Popen[bytes]] = []
 _START_SECONDS, _CALL_SECONDS = 60.0, 10.0
+_MOST_BYTES = 100_000
+"""Of an answer, from a server that has perhaps not proved itself."""
 
 
-@contextmanager
-def note_server(token_file: Path, url: str, *, keeps_port: bool) -> Iterator[None]:
-    """Note the address of this process beside the tokens while it serves; with `keeps_port`, for the next one, too."""
-    file, own = token_file.with_name(STATE_FILE), {"url": url, "pid": os.getpid()}
-    # A server in a folder that cannot be written is not found, but works.
-    with suppress(OSError):
-        write_atomic(file, json.dumps(own))
-    try:
-        yield
-    finally:
-        if _read_state(token_file) == own:
-            with suppress(OSError):
-                write_atomic(file, json.dumps({"url": url})) if keeps_port else file.unlink()
-
-
-def _read_state(token_file: Path) -> dict[str, object]:
-    with suppress(OSError, ValueError):
-        state = json.loads(token_file.with_name(STATE_FILE).read_text(encoding="utf-8"))
-        if isinstance(state, dict):
-            return state
-    return {}
-
-
-def find_server(token_file: Path) -> str | None:
-    """Return the address of the server that uses these tokens; None if none is running."""
-    state = _read_state(token_file)
-    url, pid = state.get("url"), state.get("pid")
-    with suppress(OSError):
-        if isinstance(url, str) and isinstance(pid, int):
-            if os.name == "posix":
-                # Fails for a process of somebody else, which may have got its port.
-                os.kill(pid, 0)
-            return url
-    return None
+# -- start and stop
 
 
 def _find_last_port(token_file: Path) -> int:
     """Return the port of the last server, at which open tabs go on; 0 if there was none, or it is in use."""
-    with suppress(OSError, ValueError):
-        port = urlsplit(str(_read_state(token_file).get("url"))).port or 0
-        with socket.create_server(("127.0.0.1", port)):
-            return port
+    last = read_server(token_file)
+    with suppress(OSError):
+        if last is not None:
+            with socket.create_server(("127.0.0.1", last.port)):
+                return last.port
     return 0
 
 
-def start_server(config: Path, token_file: Path, port: int) -> str:
-    """Start a server in the background that ends when idle, and return its address."""
+def start_server(config: Path, token_file: Path, port: int) -> NotedServer:
+    """Start a server in the background that ends when idle, and return it."""
     log, port = token_file.with_name(LOG_FILE), port or _find_last_port(token_file)
     # Without the current folder on the path: it may be anybody's.
     command = [sys.executable, "-P", "-m", "alma.http", "--config", str(config), "--port", str(port)]
     command += ["--idle", str(IDLE_SECONDS), "--tokens", str(token_file)]
-    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+    with _open_log(log) as output:
         paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
             command,
@@ -99,9 +73,9 @@ def start_server(config: Path, token_file: Path, port: int) -> str:
     _STARTED.append(process)
     deadline = time.monotonic() + _START_SECONDS
     while process.poll() is None and time.monotonic() < deadline:
-        state = _read_state(token_file)
-        if state.get("pid") == process.pid:
-            return str(state["url"])
+        server = read_server(token_file, must_be_recorded=False)
+        if server is not None and server.pid == process.pid:
+            return server
         time.sleep(0.05)
     lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
     if process.poll() is None:
@@ -110,20 +84,41 @@ def start_server(config: Path, token_file: Path, port: int) -> str:
     raise ConfigError(f"the dashboard's server could not start: {lines[-1] if lines else 'no message'}")
 
 
+def _open_log(log: Path) -> IO[bytes]:
+    """Open the log of a server to be written from its start. A link that came with the folder is removed."""
+    if log.is_symlink():
+        log.unlink()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(log, flags, PRIVATE)
+    if sys.platform != "win32":
+        os.fchmod(descriptor, PRIVATE)
+    return open(descriptor, "wb")
+
+
 def stop_server(token_file: Path) -> None:
-    """Stop the server that uses these tokens, and wait until it has ended; do nothing if none is running."""
-    url, pid = find_server(token_file), _read_state(token_file).get("pid")
-    if url is None or not isinstance(pid, int):
-        return
-    with suppress(ALMAError, OSError, KeyError, TypeError):
-        # Only our own server accepts the token; another process may have got its id.
-        ask_link(url, read_token(token_file, str(token_file.with_name(tokens.FIRST_FILE))), TokenScope.READ, None)
-        os.kill(pid, signal.SIGTERM)
+    """Stop the server that uses these tokens, and wait until it has ended; do nothing if none is running.
+
+    The process is signalled only after the server has proved that it is its own.
+    """
+    with suppress(ALMAError, OSError):
+        server = find_server(token_file)
+        if server is None:
+            return
+        secret = read_token(token_file, str(token_file.with_name(tokens.FIRST_FILE)))
+        with _connect_proven(server, secret):
+            os.kill(server.pid, signal.SIGTERM)
         deadline = time.monotonic() + _CALL_SECONDS
-        while time.monotonic() < deadline and all(process.poll() is None for process in _STARTED if process.pid == pid):
-            # Fails when it has ended.
-            os.kill(pid, 0)
+        while time.monotonic() < deadline and _is_running(server.pid):
             time.sleep(0.05)
+
+
+def _is_running(pid: int) -> bool:
+    # A process that this one started is still there when it has ended, until it is asked for its status.
+    has_ended = any(process.poll() is not None for process in _STARTED if process.pid == pid)
+    return not has_ended and is_own_process(pid)
+
+
+# -- the link
 
 
 def read_token(token_file: Path | None, named: str | None = None) -> str:
@@ -148,6 +143,69 @@ def ask_link(url: str, secret: str, scope: TokenScope, project: str | None) -> s
     return f"{url.rstrip('/')}/ui/enter#{code}"
 
 
+def ask_noted_server(server: NotedServer, secret: str, scope: TokenScope, project: str | None) -> str:
+    """Return a one-time link from a server on this machine, which gets the token only after it proved that it knows it.
+
+    Raise StorageError if it does not answer or proves nothing, another ALMAError if it refuses.
+    """
+    with _connect_proven(server, secret) as connection:
+        arguments = {"scope": str(scope), "project": project}
+        status, answer = _post(connection, "/v1/session/code", arguments, {"authorization": f"Bearer {secret}"})
+    code = answer.get("code")
+    if status != 200 or not isinstance(code, str):
+        kind = str(answer.get("type", "")).removeprefix("urn:alma:error:")
+        raise find_error(kind, status)(str(answer.get("detail") or f"{server.url} answered {status}"))
+    return f"{server.url}/ui/enter#{code}"
+
+
+@contextmanager
+def _connect_proven(server: NotedServer, secret: str) -> Iterator[HTTPConnection]:
+    """Yield a connection to a server that proved on it that it knows the token. It is never opened a second time."""
+    if not secret.isascii() or not secret.isprintable():
+        raise ConfigError("the token must be the secret printed by `alma token add`, or in the http-token file")
+    try:
+        with closing(_open_connection(server)) as connection:
+            digest, nonce = tokens.digest_secret(secret), proof.make_nonce()
+            addresses = (connection.sock.getpeername(), connection.sock.getsockname())
+            ends = proof.ConnectionEnds(*map(proof.format_end, addresses))
+            body = {"nonce": nonce, "signature": proof.sign_request(digest, nonce, ends)}
+            status, answer = _post(connection, proof.PATH, body, {})
+            is_proven = proof.is_proven(digest, nonce, ends, server.pid, answer.get("signature"))
+            if status != 200 or not is_proven:
+                raise StorageError(f"the server at {server.url} did not prove that it knows the token")
+            yield connection
+    except (OSError, HTTPException, ValueError) as error:
+        raise StorageError(f"the server at {server.url} did not answer as expected: {error!r}") from error
+
+
+def _open_connection(server: NotedServer) -> HTTPConnection:
+    connection = HTTPConnection(server.host, server.port, timeout=_CALL_SECONDS)
+    if server.scheme == "https":
+        context = ssl.create_default_context()
+        connection = HTTPSConnection(server.host, server.port, timeout=_CALL_SECONDS, context=context)
+    connection.connect()
+    # Whoever answers a second connection has proved nothing.
+    connection.auto_open = 0
+    return connection
+
+
+def _post(
+    connection: HTTPConnection, path: str, arguments: Mapping[str, Any], headers: Mapping[str, str]
+) -> tuple[int, dict[str, Any]]:
+    """Return the status and the answer to a request."""
+    body = json.dumps(arguments).encode("ascii")
+    connection.request("POST", path, body, {"content-type": "application/json", **headers})
+    response = connection.getresponse()
+    content = response.read(_MOST_BYTES + 1)
+    try:
+        answer = json.loads(content) if len(content) <= _MOST_BYTES else None
+    except RecursionError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise HTTPException("no answer of an alma server")
+    return response.status, answer
+
+
 def get_link(
     config: Path,
     token_file: Path,
@@ -157,13 +215,27 @@ def get_link(
     project: str | None = None,
     named_token: str | None = None,
 ) -> tuple[str, bool]:
-    """Return a link to the dashboard of a configuration, and whether its server was started for it."""
-    url = find_server(token_file)
-    if url is not None:
+    """Return a link to the dashboard of a configuration, and whether its server was started for it.
+
+    A server that does not prove that it knows the token counts as not running.
+    """
+    server = find_server(token_file)
+    if server is not None:
         with suppress(StorageError):
-            return ask_link(url, read_token(token_file, named_token), scope, project), False
-    url = start_server(config, token_file, port)
-    return ask_link(url, read_token(token_file, named_token), scope, project), True
+            return ask_noted_server(server, read_token(token_file, named_token), scope, project), False
+    _check_token(token_file, named_token)
+    server = start_server(config, token_file, port)
+    return ask_noted_server(server, read_token(token_file, named_token), scope, project), True
+
+
+def _check_token(token_file: Path, named: str | None) -> None:
+    """Raise ConfigError if a server that is started now would not know the token."""
+    if named is None:
+        return
+    digest = tokens.digest_secret(read_token(token_file, named))
+    if tokens.Tokens(token_file).find_digest(digest) is None:
+        message = f"the token in {named} is unknown or revoked; create a token with `alma token add`"
+        raise ConfigError(message)
 
 
 def choose_scope(*, read_only: bool, admin: bool) -> TokenScope:

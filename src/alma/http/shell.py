@@ -160,7 +160,7 @@ class DashboardSessions:
         digest = digest_secret(secret)
         session = self._entries.get(digest)
         creator = None if session is None else self.tokens.find_digest(session.creator)
-        if session is None or session.is_over or creator is None or creator.is_expired:
+        if session is None or session.is_over or creator is None or not creator.allows(session.token):
             self._entries.pop(digest, None)
             return None
         if time.time() - session.used_at > _NOTED_SECONDS:
@@ -171,13 +171,15 @@ class DashboardSessions:
         """Return the session of a token; None if it is no session's."""
         return self._entries.get(token.sha256)
 
-    def list_sessions(self) -> list[DashboardSession]:
-        """Return all sessions, oldest first."""
-        items = list(self._entries.items())
-        sessions = [one for digest, one in items if digest == one.token.sha256 and not one.is_over]
-        return sorted(sessions, key=lambda one: one.created_at)
+    def list_sessions(self, token: Token) -> list[DashboardSession]:
+        """Return the sessions that a token may see and end, oldest first: its own, and those that it manages."""
+        own = self.get_own(token)
+        running = [session for digest, session in list(self._entries.items()) if digest == session.token.sha256]
+        visible = [session for session in running if session == own or token.may_manage(session.token)]
+        lasting = [session for session in visible if not session.is_over]
+        return sorted(lasting, key=lambda session: session.created_at)
 
-    def end_session(self, id: str) -> bool:
-        """End a session; return whether there was one."""
-        ended = [one.token.sha256 for one in self.list_sessions() if one.id == id]
-        return any(self._entries.pop(one, None) is not None for one in ended)
+    def end_session(self, id: str, token: Token) -> bool:
+        """End a session that a token may end; return whether there was one."""
+        ended = [session.token.sha256 for session in self.list_sessions(token) if session.id == id]
+        return any(self._entries.pop(digest, None) is not None for digest in ended)

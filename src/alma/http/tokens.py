@@ -87,6 +87,20 @@ class Token:
         """Whether the token has expired."""
         return self.expires_at is not None and self.expires_at <= now()
 
+    def holds_projects(self, other: Token) -> bool:
+        """Return whether this token may use every project that another may use."""
+        if self.projects is None or other.projects is None:
+            return self.projects is None
+        return other.projects <= self.projects
+
+    def allows(self, session: Token) -> bool:
+        """Return whether a session may go on: the token may have expired or been limited in the file since."""
+        return not self.is_expired and self.scope.holds(session.scope) and self.holds_projects(session)
+
+    def may_manage(self, other: Token) -> bool:
+        """Return whether this token may see another and end its sessions: as an administrator of all its projects."""
+        return self.scope is TokenScope.ADMIN and self.holds_projects(other)
+
 
 def describe_token(token: Token) -> dict[str, Any]:
     """Return a token as JSON values, without its hash."""

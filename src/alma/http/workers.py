@@ -35,7 +35,7 @@ from .app import (
     open_projects,
     read_rules,
 )
-from .dashboard import note_server
+from .noted import note_server
 from .shell import DashboardSessions, Sessions
 from .tokens import Tokens
 
