@@ -39,7 +39,6 @@ from .observations import (
     draft_observation,
     explain_observation,
     find_observation,
-    find_weakening,
     prepare_repairs,
     record_repairs,
 )
@@ -54,6 +53,7 @@ from .rules import (
     prepare_rules,
     supersede_rules,
 )
+from .safety import find_harm
 from .transaction import Transaction, write
 
 _TITLE_CHARS = 80
@@ -301,8 +301,6 @@ _MAX_TURNS = 75
 _MAX_KNOWN = 60
 _MAX_REPAIRS = 20
 _SCRIPTS = 0x2E80  # Where the Chinese, Japanese and Korean characters begin.
-_BREAK = re.compile(r"[;,.:]\s+|\s+(?:and|but|instead)\s+")
-_PROHIBITION = re.compile(r"\W*(?:never|do not|don't|don’t|avoid|stop)\b(?!.*\b(?:without|unless|forget|skip)\b)", re.I)
 READS_LIKE_AN_ATTACK = "reads like an instruction to the model"
 
 
@@ -634,5 +632,5 @@ def _is_sound(proposal: RuleProposal, turn: SessionTurn) -> bool:
 
 
 def weakens_safety(rule: str) -> bool:
-    """Return whether a rule asks for a command that weakens safety. One that only forbids it does not."""
-    return any(find_weakening(clause) and not _PROHIBITION.match(clause) for clause in _BREAK.split(rule[:RULE_CHARS]))
+    """Return whether a rule asks for harm: see `find_harm`. One that only forbids it does not."""
+    return bool(find_harm(rule[:RULE_CHARS]))
