@@ -113,7 +113,9 @@ def split_statements(text: str) -> list[Statement]:
         parts.append(text[start : match.start()])
         start = match.end()
     parts = [one for one in (*parts, text[start:]) if one.strip()]
-    return [Statement(one, before, after) for before, one, after in zip(["", *parts], parts, [*parts[1:], ""])]
+    # The last of the longer lists has no part of its own.
+    neighbours = zip(["", *parts], parts, [*parts[1:], ""], strict=False)
+    return [Statement(one, before, after) for before, one, after in neighbours]
 
 
 def is_forbidden(statement: Statement, start: int, end: int) -> bool:
