@@ -168,7 +168,7 @@ for _feature in FEATURES:
     MAY_IMPORT[_feature] |= {"memory", "operations", "words"}
 # Inside the engine, too: a module imports those of its own step and of earlier ones.
 ENGINE_STEPS = (
-    {"evidence", "redact", "validate", "context", "escape"},
+    {"evidence", "redact", "validate", "context", "escape", "safety", "literals"},
     {"admit", "changes", "events", "rule_lines", "tombstones", "transaction", "view"},
     {"search", "past", "pages"},
     {"episodes", "facts", "outcomes"},

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ..coding.events import Attendance
 from ..coding.session import NOTED, CodingSession, SessionTurn, Signal
 from ..ports import Model
-from ..reading.local import LocalReader
+from ..reading.local import LocalReader, remove_pasted
 from ..reading.local_rules import find_choice, is_worth_reading, word_rule
 from ..reading.model import ModelReader
 from ..reading.port import Repair, Role, RuleProposal, SpokenTurn, StoredText, Verdict
@@ -35,11 +35,11 @@ from .admit import clean, key_of, make_record, reword
 from .context import Engine
 from .episodes import Conversation, TurnDraft, record_conversations
 from .escape import find_suspicion
+from .literals import SessionWords, find_untyped
 from .observations import (
     draft_observation,
     explain_observation,
     find_observation,
-    find_weakening,
     prepare_repairs,
     record_repairs,
 )
@@ -54,6 +54,7 @@ from .rules import (
     prepare_rules,
     supersede_rules,
 )
+from .safety import find_harm
 from .transaction import Transaction, write
 
 _TITLE_CHARS = 80
@@ -301,8 +302,6 @@ _MAX_TURNS = 75
 _MAX_KNOWN = 60
 _MAX_REPAIRS = 20
 _SCRIPTS = 0x2E80  # Where the Chinese, Japanese and Korean characters begin.
-_BREAK = re.compile(r"[;,.:]\s+|\s+(?:and|but|instead)\s+")
-_PROHIBITION = re.compile(r"\W*(?:never|do not|don't|don’t|avoid|stop)\b(?!.*\b(?:without|unless|forget|skip)\b)", re.I)
 READS_LIKE_AN_ATTACK = "reads like an instruction to the model"
 
 
@@ -519,6 +518,7 @@ def _apply_proposals(
     """Store what proposals teach. `local_texts` holds, by the id of the turn, what the local reader read there."""
     rules = {one.id: one for one in _find_rules(tx)}
     local, settled = _find_local_rules(tx, part, local_texts)
+    words = collect_words(part.story, part.until)
     taught: list[Taught] = []
     refined, archived = [], []
     proposed: set[str] = set()
@@ -534,16 +534,19 @@ def _apply_proposals(
             # It was changed since the model was asked.
             stored = None
         prefer, avoid = find_choice(proposal.rule)
-        checked = proposal._replace(is_sure=_is_sound(proposal, spoken_turn), prefer=prefer, avoid=avoid)
+        untyped = _list_untyped(proposal, spoken_turn, words, stored)
+        is_sure = not untyped and _is_sound(proposal, spoken_turn)
+        checked = proposal._replace(is_sure=is_sure, prefer=prefer, avoid=avoid)
         lesson = make_teaching(checked, spoken_turn, part.story.session)
         assert lesson is not None, "only turns of a person are read"
         metadata = {**lesson.metadata, **_name_host(part.story), "reader": "model"}
+        metadata |= {"untyped": untyped} if untyped else {}
         lesson = lesson._replace(id=id, metadata=metadata)
         lessons = []
         if proposal.verdict is Verdict.SAME and stored is not None:
             # The known rule in its own words, said once more.
             own_words = {"rule": stored.body["rule"], "trigger": stored.body["trigger"], "why": ""}
-            is_sure, reach = not weakens_safety(stored.body["rule"]), Reach(stored.body["reach"])
+            is_sure, reach = _may_confirm(stored, words), Reach(stored.body["reach"])
             lessons.append(lesson._replace(id=spoken_turn.id, **own_words, reach=reach, sure=is_sure))
             if own is not None and not stored.session:
                 why = f"the model says that it repeats: {stored.body['rule']}"
@@ -551,6 +554,9 @@ def _apply_proposals(
                 tx.update(own, status=Status.SUPERSEDED, superseded_by=stored.id)
         elif proposal.verdict is not Verdict.SAME and own is None:
             lessons.append(lesson._replace(supersedes=(stored.id,) if stored else ()))
+        elif own is not None and proposal.verdict is not Verdict.SAME and untyped:
+            # It waits beside the person's own rule, which keeps its words and its reach.
+            lessons.append(lesson._replace(id=f"{spoken_turn.id}:words", reach=Reach(own.body["reach"])))
         elif own is not None and proposal.verdict is not Verdict.SAME:
             refined += _refine_rule(tx, part, own, checked, stored)
         if proposal.general:
@@ -621,6 +627,43 @@ def _refine_rule(
     return [fresh]
 
 
+def collect_words(story: CodingSession, until: int) -> SessionWords:
+    """Return the person's own words of a session up to an offset: typed, without what they pasted."""
+    typed = [
+        one.user_words
+        for one in story.user_turns
+        if one.offset <= until and one.attendance is Attendance.PERSON and one.is_typed
+    ]
+    notes = [one for one in story.signals if one.name == NOTED and one.offset <= until]
+    typed += [one.text for one in notes if one.attendance is Attendance.PERSON]
+    return SessionWords(tuple(filter(None, map(remove_pasted, typed))))
+
+
+def _list_untyped(proposal: RuleProposal, turn: SessionTurn, words: SessionWords, stored: Record | None) -> list[str]:
+    """Return the literals of a proposal that nobody typed, without secrets.
+
+    A rule that it replaces lends its literals if it holds and is the person's own.
+    """
+    if stored is not None and stored.status is Status.ACTIVE and stored.provenance.trust is Trust.TRUSTED:
+        words = SessionWords((*words.typed, f"{remove_pasted(turn.user_words)}\n{stored.body['rule']}"))
+    texts = (proposal.rule, proposal.trigger, proposal.reason, proposal.general)
+    return [str(clean(one)) for one in find_untyped(texts, words)]
+
+
+def _may_confirm(stored: Record, words: SessionWords) -> bool:
+    """Return whether a model may say that the person repeated a rule, if that makes a candidate active.
+
+    The person must have typed the literals of the candidate, now or when it was heard.
+    """
+    if weakens_safety(stored.body["rule"]):
+        return False
+    if stored.status is Status.ACTIVE:
+        return True
+    is_heard = stored.body["source"] in (RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.NOTE)
+    words = SessionWords((*words.typed, stored.body["said"])) if is_heard else words
+    return not find_untyped((stored.body["rule"], stored.body["trigger"], stored.body["why"]), words)
+
+
 def _is_sound(proposal: RuleProposal, turn: SessionTurn) -> bool:
     """Return whether a proposal may be active at once: in words of the session, and no weaker safety."""
     text = f"{turn.user_words} {turn.before}"
@@ -634,5 +677,5 @@ def _is_sound(proposal: RuleProposal, turn: SessionTurn) -> bool:
 
 
 def weakens_safety(rule: str) -> bool:
-    """Return whether a rule asks for a command that weakens safety. One that only forbids it does not."""
-    return any(find_weakening(clause) and not _PROHIBITION.match(clause) for clause in _BREAK.split(rule[:RULE_CHARS]))
+    """Return whether a rule asks for harm: see `find_harm`. One that only forbids it does not."""
+    return bool(find_harm(rule[:RULE_CHARS]))

@@ -85,6 +85,11 @@ def _fold_text(text: str) -> tuple[str, Sequence[int]]:
     return "".join(signs), [at for at, sign in enumerate(signs) for _ in sign]
 
 
+def fold_letters(text: str) -> str:
+    """Return the text in plain letters: look-alikes and styled letters mapped to plain ones, without accents."""
+    return _fold_text(text)[0]
+
+
 def _apply_replacements(text: str, replacements: dict[int, str], places: Sequence[int]) -> str:
     """Return the text with characters replaced at positions of its folded copy."""
     spots = {places[at]: instead for at, instead in replacements.items()}

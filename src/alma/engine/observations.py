@@ -26,19 +26,11 @@ from .admit import clean, draft_record
 from .context import Engine
 from .escape import escape, find_suspicion, read_patterns
 from .rules import AGENT, Teaching, is_old_fix, learn_rules, prepare_rules
+from .safety import find_weakening
 from .transaction import Transaction, write
 
 _DATA = read_patterns("safety")
-_WEAKENING = [(reason, re.compile("|".join(patterns), re.I)) for reason, patterns in _DATA["weakening"].items()]
 _PATTERNS = {name: re.compile("".join(pattern)) for name, pattern in _DATA["patterns"].items()}
-_MOST_CHARS = 1000
-
-
-def find_weakening(command: str) -> str:
-    """Return how a command line weakens safety, in two or three words; empty when it does not seem to."""
-    if len(command) > _MOST_CHARS:
-        return "too long to check"
-    return next((reason for reason, pattern in _WEAKENING if pattern.search(command)), "")
 
 
 def find_doubtful_change(failed: str, worked: str) -> str:
