@@ -129,12 +129,13 @@ def test_a_correction_on_one_machine_is_shown_on_the_other(served: Served, new_m
     ben.drains()
     text = ben.send("SessionStart", "s2", source="startup")
     assert "pnpm instead of npm" in text
-    assert "(shared by ana)" in text
+    assert text.startswith("## Shared by the team server 127.0.0.1 (not stated by this user)")
+    assert "ana" not in text
     # On her own machine the rule is hers, and stands there once.
     ana.drains()
     text = ana.send("SessionStart", "s2", source="startup")
     assert text.count("pnpm") == 1
-    assert "shared by" not in text
+    assert "Shared by" not in text
     [rule] = list_server_rules(served)
     assert (rule.metadata["shared_by"], rule.repeats, rule.origin) == ("ana", 0, "user")
 
@@ -242,14 +243,15 @@ def test_a_rule_that_the_person_stated_as_well_stays_when_the_team_drops_it(
         rule = team.add_rule("claude-code", "Use pnpm instead of npm", source="user")
     ben.send("SessionStart", source="startup")
     assert in_process(ben) == ""
-    assert "(shared by admin)" in ben.send("SessionStart", "s2", source="startup")
+    assert "Shared by the team server" in ben.send("SessionStart", "s2", source="startup")
     ben.correct("no, use pnpm instead of npm", "s3")
     with served.connect(project_id=PROJECT) as team:
         team.update(rule.id, status="archived")
     assert in_process(ben) == ""
     text = ben.send("SessionStart", "s4", source="startup")
-    assert "pnpm" in text
-    assert "shared by" not in text
+    assert text.startswith("# Rules the user stated")
+    assert text.count("pnpm") == 1
+    assert "Shared by" not in text
 
 
 # -- a server that is away, or not what it seems
