@@ -71,6 +71,11 @@ def is_copy(record: Record) -> bool:
     return record.provenance.source == TEAM
 
 
+def name_server(record: Record) -> str:
+    """Return the server that a copy came from, as this machine knows it; empty for what is the person's own."""
+    return (str(record.body["metadata"].get("server", "")) or "(unknown)") if is_copy(record) else ""
+
+
 # -- what is taught
 
 

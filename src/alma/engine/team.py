@@ -212,9 +212,8 @@ def _own_key(draft: Record) -> str:
 
 
 def _is_forgotten(tx: Transaction, draft: Record) -> bool:
-    """Return whether the person deleted it here, as a copy or as a rule of their own, in these words or similar ones."""
-    key = _own_key(draft)
-    own = replace(draft, agent=AGENT, key=key, id="")
+    """Return whether the person deleted it here, as a copy or as an own rule, in these words or similar ones."""
+    own = replace(draft, agent=AGENT, key=_own_key(draft), id="")
     return any(any(tx.tombstones.find(tx, one, one.key)) for one in (draft, own))
 
 
