@@ -58,6 +58,7 @@ _FORBIDDING = re.compile(r"\A(?:please\s+)?(?:never|don['’]t|do not|stop|avoid
 _ASKING = re.compile(r"\A(?:please\s+|always\s+)+", re.IGNORECASE)
 _FIELDS = ("rule", "trigger", "why", "prefer", "avoid", "source")
 _BY_PERSON = ("edited", "accepted", "restored")
+_MOST_WORDS = 0.7  # Rules that share this part of their telling words may be one rule, worded anew.
 _LEAST_QUOTE = 12  # A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule.
 
 
@@ -343,18 +344,49 @@ def supersede_rules(
 def silence_copies(tx: Transaction, rules: Sequence[Record]) -> list[str]:
     """Supersede the copies in this project that say the same as one of these own rules, or the contrary."""
     holding = [one for one in rules if one.status is Status.ACTIVE and not one.session and not is_copy(one)]
-    where = Where(kinds={MemoryType.RULE}, projects={tx.engine.project}, agents={TEAM_AGENT}, statuses=LIVE)
+    kinds = {MemoryType.RULE, "observation"}
+    where = Where(kinds=kinds, projects={tx.engine.project}, agents={TEAM_AGENT}, statuses=LIVE)
     silenced = []
     for copy in tx.scan(where) if holding else ():
-        if rule := find_rival(copy.body, [one for one in holding if share_words(one.body, copy.body)]):
+        advice = read_advice(copy)
+        if rule := find_rival(advice, [one for one in holding if share_words(one.body, advice)]):
             tx.supersede(copy, rule, f"a rule of the person's own says the same or the contrary: {rule.body['rule']}")
             silenced.append(copy.id)
     return silenced
 
 
-def find_rival(body: Mapping[str, Any], rules: Iterable[Record]) -> Record | None:
-    """Return the first of these rules that says the same as a body, or the contrary."""
-    return next((one for one in rules if contradicts(body, one.body) or same_rule(body, one.body)), None)
+def read_advice(copy: Record) -> Mapping[str, Any]:
+    """Return the body of a copy as that of a rule; an observation advises the command that worked."""
+    return copy.body if "rule" in copy.body else {**copy.body, "rule": copy.body["worked"]}
+
+
+def find_rival(advice: Mapping[str, Any], rules: Iterable[Record]) -> Record | None:
+    """Return the first of these own rules that says the same as what a team advises, or the contrary.
+
+    In doubt it is the contrary: the cost of that is advice of a team that is not shown.
+    """
+    for one in rules:
+        own = one.body
+        if contradicts(advice, own) or _may_forbid(own, advice) or _may_forbid(advice, own) or same_rule(advice, own):
+            return one
+    return None
+
+
+def _may_forbid(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Return whether a rule forbids something, and another asks for something that has all telling words of it."""
+    if not _FORBIDDING.match(a["rule"]) or _FORBIDDING.match(b["rule"]) or _apply_elsewhere(a, b):
+        return False
+    words = {word for word in stems(_FORBIDDING.sub("", a["rule"])) if not is_common(word)}
+    avoided = {part for name in b.get("avoid", ()) for part in (str(name).lower(), *stems(str(name)))}
+    return bool(words) and words <= list_telling_words(b) - avoided
+
+
+def resemble(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Return whether two rules say the same or share most of their telling words, both asking or both forbidding."""
+    first, second = (list_telling_words(rule) for rule in (a, b))
+    is_like = bool(first and second) and len(first & second) >= _MOST_WORDS * max(len(first), len(second))
+    forbids_one = bool(_FORBIDDING.match(a["rule"])) != bool(_FORBIDDING.match(b["rule"]))
+    return same_rule(a, b) or (is_like and not forbids_one and not contradicts(a, b))
 
 
 def share_words(a: Mapping[str, Any], b: Mapping[str, Any]) -> int:
@@ -523,7 +555,8 @@ def refuse_copy_change(tx: Transaction, copy: Record, *, is_changed: bool, is_ac
     if not tx.engine.may_approve:
         raise refuse_activation(copy, "is a copy of a team's rule")
     own = tx.scan(tx.engine.within(MemoryType.RULE, users={""}, sessions={""}, statuses={Status.ACTIVE}))
-    rival = find_rival(copy.body, [one for one in own if not is_copy(one) and share_words(one.body, copy.body)])
+    advice = read_advice(copy)
+    rival = find_rival(advice, [one for one in own if not is_copy(one) and share_words(one.body, advice)])
     if rival is not None:
         raise ValidationError(
             f"your rule {rival.body['rule']!r} [{rival.id[-8:]}] says the same as this rule of the team, or the "

@@ -33,7 +33,8 @@ from .rules import (
     is_copy,
     is_old_fix,
     prepare_rules,
-    same_rule,
+    read_advice,
+    resemble,
     share_words,
     silence_copies,
 )
@@ -169,7 +170,7 @@ def _put_copies(tx: Transaction, drafts: Sequence[Record]) -> None:
                 tx.update(old, status=Status.ARCHIVED, body={**old.body, "put_away": True})
             continue
         is_known = _own_key(draft) in own_keys
-        rival = _find_rival(draft, own) if draft.kind == MemoryType.RULE else None
+        rival = _find_rival(draft, own)
         away = None if rival else _find_same(draft, put_away)
         changes: dict[str, Any] = {}
         if rival or is_known:
@@ -219,9 +220,10 @@ def _is_forgotten(tx: Transaction, draft: Record) -> bool:
 
 def _find_rival(draft: Record, own: Sequence[Record]) -> Record | None:
     """Return a rule of the person's own that says the same as a copy, or the contrary."""
-    shared = {one.id: share_words(draft.body, one.body) for one in own if one.kind == MemoryType.RULE}
+    advice = read_advice(draft)
+    shared = {one.id: share_words(advice, one.body) for one in own if one.kind == MemoryType.RULE}
     likely = sorted((one for one in own if shared.get(one.id)), key=lambda one: -shared[one.id])
-    return find_rival(draft.body, likely[:_MOST_COMPARED])
+    return find_rival(advice, likely[:_MOST_COMPARED])
 
 
 def _find_same(draft: Record, put_away: Sequence[Record]) -> Record | None:
@@ -229,7 +231,7 @@ def _find_same(draft: Record, put_away: Sequence[Record]) -> Record | None:
     others = (one for one in put_away if one.id != draft.id and one.kind == draft.kind)
     if draft.kind != MemoryType.RULE:
         return next((one for one in others if one.key == draft.key), None)
-    return next((one for one in others if share_words(draft.body, one.body) and same_rule(draft.body, one.body)), None)
+    return next((one for one in others if share_words(draft.body, one.body) and resemble(draft.body, one.body)), None)
 
 
 def _silence_since_last_time(tx: Transaction) -> None:
