@@ -32,7 +32,7 @@ from .engine.pages import (
     make_entry,
     shorten_title,
 )
-from .engine.rules import AGENT
+from .engine.rules import AGENT, is_copy
 from .engine.view import count_records, recall, to_memory
 from .errors import NotFoundError
 from .memory import ALMA
@@ -116,7 +116,8 @@ def browse_observations(
 def _show_observation(engine: Engine, record: Record) -> Json:
     """Return an observation as the entry of a memory is returned."""
     names = ("failed", "worked", "failures", "successes", "concern", "trigger", "source", "line")
-    memory = {"type": record.kind, "origin": "agent", **{name: record.body[name] for name in names}}
+    origin = "import" if is_copy(record) else "agent"
+    memory = {"type": record.kind, "origin": origin, **{name: record.body[name] for name in names}}
     memory |= {name: getattr(record, name) for name in ("id", "agent", "status", "created_at")}
     shown = count_records(engine, engine.within("retrieval", linked={record.id}))
     about = {"version": record.version, "trust": record.provenance.trust, "evidence": record.evidence}
@@ -182,10 +183,12 @@ def _list_promotions(engine: Engine) -> list[tuple[Record, str]]:
     """Return the rules of this project that other projects have in the same words, each with the reason."""
     where = Where(kinds={MemoryType.RULE}, statuses={Status.ACTIVE})
     own = engine.store.scan(replace(where, projects={engine.project}), _MAX_RULES)
-    rules = {one.key: one for one in own if one.body["reach"] == Reach.PROJECT and not one.body.get(ONLY_HERE)}
+    stated = [one for one in own if one.body["reach"] == Reach.PROJECT and not is_copy(one)]
+    rules = {one.key: one for one in stated if not one.body.get(ONLY_HERE)}
     places = defaultdict(set)
     for one in engine.store.scan(replace(where, keys=set(rules)), MAX_ORDERED) if rules else ():
-        places[one.key].add(one.project)
+        if not is_copy(one):
+            places[one.key].add(one.project)
     shared = [(rules[key], names) for key, names in places.items() if len(names) > 1 and EVERYWHERE not in names]
     return [(one, f"taught in {len(names)} projects: {', '.join(sorted(names))}") for one, names in shared]
 

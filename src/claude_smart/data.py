@@ -46,6 +46,7 @@ from .rules import (
     ask_yes,
     count_noun,
     describe_pause,
+    find_own_rules,
     find_rules,
     read_object,
     read_paused,
@@ -151,7 +152,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
     with context.memory_if_any() as memory:
         if memory is not None:
             engine = memory.engine(context.project)
-            counts.update(str(one.status) if one.status in LIVE else "put_away" for one in find_rules(engine))
+            counts.update(str(one.status) if one.status in LIVE else "put_away" for one in find_own_rules(engine))
             kinds = Where(kinds={"turn", "episode"}, projects={context.project})
             counts.update(one.kind for one in engine.store.scan(kinds))
         pending, state = len(find_pending(data_dir, memory)), drains.describe_reader(data_dir, memory)
@@ -191,7 +192,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         *(("" if place else "agents", describe_capture(*one)) for place, one in enumerate(answer["hosts"].items())),
         *zip(("reader", "", ""), describe_reading(state), strict=False),
         ("", "" if state["reader"] == "local" else _describe_sent()),
-        *zip(("server", "", "", ""), describe_sharing(sharing), strict=False),
+        *zip(("server", "", "", "", ""), describe_sharing(sharing), strict=False),
     )
     context.print_lines(*(f"{name:10} {text}" for name, text in rows if text))
     return answer
@@ -229,6 +230,8 @@ def describe_sharing(sharing: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{sharing['server']}: {copies}, {sharing['waiting']} of yours waiting to be sent, last contact {last} UTC"
     ]
+    if sharing["to_review"]:
+        lines.append(f"not shown until you accept them: {sharing['to_review']} of the team's: claude-smart review")
     if sharing["error"]:
         away = f"away since {since} UTC" if sharing["away_since"] else "not used"
         lines.append(f"{away}: {sharing['error']}. Nothing is lost; retry now: claude-smart learn")
@@ -443,7 +446,8 @@ def export(args: Namespace, context: CommandContext) -> Answer:
     if args.file is not None and args.file.lower().endswith(_MARKDOWN):
         return _export_markdown(args, context)
     with context.engine() as engine:
-        rules = [rule_to_dict(one) for one in find_rules(engine, *LIVE) if not one.session]
+        # A team's rules are not the person's to pass on: who imports the file would take them for theirs.
+        rules = [rule_to_dict(one) for one in find_own_rules(engine, *LIVE) if not one.session]
     for one in rules:
         del one["session"]
     about = {"format": _FORMAT, "project": context.project}

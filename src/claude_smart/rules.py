@@ -211,6 +211,11 @@ def find_rules(engine: Engine, *statuses: Status) -> list[Record]:
     return [one for one in engine.store.scan(where) if not core.is_old_fix(one)][::-1]
 
 
+def find_own_rules(engine: Engine, *statuses: Status) -> list[Record]:
+    """Return the rules as `find_rules` does, without the copies of a team's rules."""
+    return [one for one in find_rules(engine, *statuses) if not core.is_copy(one)]
+
+
 def find_observations(engine: Engine) -> list[Record]:
     """Return the observations of this project, oldest first."""
     return list(engine.store.scan(Where(kinds={OBSERVATION}, projects={engine.project}, statuses=LIVE)))[::-1]
@@ -254,10 +259,11 @@ _OBSERVATION_FIELDS = ("failed", "worked", "failures", "successes", "concern")
 
 
 def rule_to_dict(record: Record) -> Answer:
-    """Return a rule or an observation as JSON values."""
+    """Return a rule or an observation as JSON values; `team` is the server that a copy of a team's rule came from."""
+    server = core.name_server(record)
     if record.kind == OBSERVATION:
         fields = {name: record.body[name] for name in _OBSERVATION_FIELDS}
-        return {"id": record.id, "status": str(record.status), **fields}
+        return {"id": record.id, "status": str(record.status), **fields, **({"team": server} if server else {})}
     return {
         "id": record.id,
         **{name: record.body[name] for name in _RULE_FIELDS},
@@ -268,6 +274,7 @@ def rule_to_dict(record: Record) -> Answer:
         "violated": record.evidence.failures,
         "repeats": record.body.get("metadata", {}).get("repeats", 0),
         "created_at": record.created_at.isoformat(),
+        **({"team": server} if server else {}),
     }
 
 
@@ -295,6 +302,11 @@ def describe_rule(record: Record) -> str:
             parts.append(f"replaced by [{short_id(record.superseded_by)}]")
         elif record.status not in LIVE:
             parts.append(value["status"])
+    if value.get("team"):
+        # The name of a colleague is what the server says, so it is quoted.
+        sharer = record.body["metadata"].get("shared_by", "")
+        named = f", which names {sharer!r}" if sharer else ""
+        parts.append(f"shared by the team server {value['team']}{named}; you did not state it")
     return f"[{short_id(record.id)}] {', '.join(filter(None, parts))}"
 
 
@@ -318,7 +330,13 @@ def show(args: Namespace, context: CommandContext) -> Answer:
             return _show_one(context, engine, pick_rule([*all_rules, *observed], " ".join(args.what)))
     session = args.session or context.session
     playbook = read_playbook(context.data_dir, context.project, session, context.folder)
-    active, waiting = ([one for one in all_rules if one.status is status] for status in LIVE)
+    # What was screened out is listed only for a person who asks for all, because an agent may run this command.
+    sees_all = args.all and not is_run_by_agent()
+    shared = [one for one in all_rules if core.is_copy(one) and one.status is Status.ACTIVE]
+    held_back = [one for one in all_rules if core.is_copy(one) and one.status is Status.CANDIDATE]
+    all_rules = [one for one in all_rules if sees_all or one in shared or not core.is_copy(one)]
+    own_rules = [one for one in all_rules if not core.is_copy(one)]
+    active, waiting = ([one for one in own_rules if one.status is status] for status in LIVE)
     lasting = [one for one in active if not one.session]
     # Commands that weaken safety are listed only with --all, because an agent may run this command.
     observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
@@ -327,8 +345,9 @@ def show(args: Namespace, context: CommandContext) -> Answer:
             playbook
             or ("All rules are in CLAUDE.md or AGENTS.md, which Claude Code reads itself." if lasting else _NOTHING)
         )
-        if waiting:
-            context.print_lines(f"{count_noun(len(waiting), 'candidate')} waiting for review: claude-smart review")
+        if waiting or held_back:
+            count = len(waiting) + len(held_back)
+            context.print_lines(f"{count_noun(count, 'candidate')} waiting for review: claude-smart review")
     else:
         context.print_lines(f"Project {context.project}")
         here = [one for one in active if one.session and one.session == session]
@@ -339,6 +358,8 @@ def show(args: Namespace, context: CommandContext) -> Answer:
             ("Only in this session", "", here, True),
             ("Candidates", " (not shown to the agent until you accept them with `claude-smart review`)", waiting, True),
             ("Observed", " (`claude-smart review --accept ID` turns one into a rule)", observed, True),
+            ("Shared by the team", " (you did not state them; `claude-smart forget ID` hides one here)", shared, True),
+            ("Shared by the team, for you to review", " (not shown to the agent)", held_back, sees_all),
             ("Only in other sessions", "", elsewhere, args.all),
             ("Replaced or archived", " (`claude-smart restore ID` brings one back)", inactive, args.all),
         ):
@@ -346,9 +367,9 @@ def show(args: Namespace, context: CommandContext) -> Answer:
                 context.list_rules(heading + hint, rules)
             elif rules:
                 context.print_lines(f"\n{count_noun(len(rules), 'rule')} {heading.lower()}: claude-smart show --all")
-        if not (active or waiting or observed):
+        if not (active or waiting or observed or shared or held_back):
             context.print_lines(_NOTHING)
-    lists = {"rules": all_rules if args.all else active, "observations": observed}
+    lists = {"rules": all_rules if args.all else [*active, *shared], "observations": observed}
     values = {name: [rule_to_dict(one) for one in records] for name, records in lists.items()}
     return {"project": context.project, "playbook": playbook, **values}
 
@@ -379,7 +400,8 @@ def review(args: Namespace, context: CommandContext) -> Answer:
     if args.accept or args.accept_all:
         require_person("review --accept")
     with context.engine() as engine:
-        waiting = find_rules(engine, Status.CANDIDATE)
+        # An agent is not shown what was screened out of a team's rules.
+        waiting = (find_own_rules if is_run_by_agent() else find_rules)(engine, Status.CANDIDATE)
         acceptable = [*waiting, *find_observations(engine)]
         yes = waiting if args.accept_all else [pick_rule(acceptable, name, "candidate") for name in args.accept]
         no = waiting if args.reject_all else [pick_rule(waiting, name, "candidate") for name in args.reject]
@@ -407,9 +429,12 @@ def review(args: Namespace, context: CommandContext) -> Answer:
 def _ask_each(context: CommandContext, engine: Engine, waiting: list[Record]) -> None:
     for number, one in enumerate(waiting, 1):
         context.print_lines(f"\n{number} of {len(waiting)}: {plain_line(one)}\n{INDENT}{describe_rule(one)}")
-        context.print_lines(f"{INDENT}from: {one.body['said']}")
-        question = "  [y]es, in this project / [a]lways, in all projects / [e]dit / [n]o / [Enter] skip / [q]uit: "
-        while (answer := input(question).strip().lower()[:1]) == "e":
+        is_shared = core.is_copy(one)
+        if one.body["said"]:
+            context.print_lines(f"{INDENT}from: {one.body['said']}")
+        more = "" if is_shared else " / [a]lways, in all projects / [e]dit"
+        question = f"  [y]es, in this project{more} / [n]o / [Enter] skip / [q]uit: "
+        while (answer := input(question).strip().lower()[:1]) == "e" and not is_shared:
             names = ("rule", "trigger", "why")
             words = {name: text for name in names if (text := input(f"  {name} [{one.body[name]}]: ").strip())}
             one = core.change_rule(engine, one.id, "edited", words=words)[0] if words else one
@@ -428,7 +453,8 @@ def _apply_decision(context: CommandContext, engine: Engine, record: Record, ans
 
 def accept_rule(engine: Engine, record: Record, *, everywhere: bool = False) -> Record:
     """Make a candidate or an observation an active rule, and supersede the rules that it contradicts."""
-    reach = Reach.ALWAYS if everywhere or record.project == EVERYWHERE else Reach.PROJECT
+    is_wide = (everywhere and not core.is_copy(record)) or record.project == EVERYWHERE
+    reach = Reach.ALWAYS if is_wide else Reach.PROJECT
     if record.kind != OBSERVATION:
         return core.change_rule(engine, record.id, "accepted", reach=reach, status=Status.ACTIVE)[0]
     return write(engine, lambda tx: accept_observation(tx, record, reach))
@@ -459,7 +485,10 @@ def edit(args: Namespace, context: CommandContext) -> Answer:
         if is_same and reach == rule.body["reach"] and (reach in LASTING or session in ("", rule.session)):
             context.print_lines(f"Nothing to change: {plain_line(rule)}\n{INDENT}{describe_rule(rule)}")
             return {"changed": rule_to_dict(rule), "replaced": []}
-        changed, ended = core.change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
+        if core.is_copy(rule):
+            changed, ended = _state_instead(engine, rule, words, reach, session)
+        else:
+            changed, ended = core.change_rule(engine, rule.id, "edited", words=words, reach=reach, session=session)
     names = {"rule": "rule", "trigger": "trigger", "why": "reason"}
     details = [
         f"{names[name]}: {changed.body[name] or 'none'} (before: {rule.body[name] or 'none'})"
@@ -469,6 +498,24 @@ def edit(args: Namespace, context: CommandContext) -> Answer:
     if changed.body["reach"] != rule.body["reach"]:
         details.append(f"reach: {changed.body['reach']} (before: {rule.body['reach']})")
     return context.report_change("Changed", changed, ended, details)
+
+
+def _state_instead(
+    engine: Engine, copy: Record, words: dict[str, str], reach: Reach, session: str
+) -> tuple[Record, list[Record]]:
+    """State a rule of one's own in place of a copy of a team's rule, whose words stay the team's."""
+    if "rule" not in words:
+        raise ValidationError("this rule is the team's; to make it yours, say it in your own words: pass --rule TEXT")
+    texts = {name: words.get(name, copy.body[name]) for name in ("rule", "trigger", "why")}
+    core.check_lengths(texts)
+    prefer, avoid = find_choice(texts["rule"])
+    id = f"note:{uuid.uuid4().hex}"
+    note = Teaching(id, reach=reach, source=RuleSource.NOTE, said=texts["rule"], at=now(), **texts)
+    note = note._replace(prefer=prefer, avoid=avoid, session=session, supersedes=(copy.id,))
+    [taught] = core.teach(engine, [note])
+    # A note by a person is never refused.
+    assert taught.record is not None
+    return taught.record, engine.store.get(list(taught.replaced))
 
 
 def _read_stories(context: CommandContext) -> Iterator[CodingSession]:
@@ -662,7 +709,7 @@ def _list_recent(context: CommandContext) -> list[Answer]:
     """Print the rules that were learned in this project lately, newest first; return them as JSON values."""
     since = now() - _RECENT
     with context.memory_if_any() as memory:
-        rules = find_rules(memory.engine(context.project), *LIVE) if memory else []
+        rules = find_own_rules(memory.engine(context.project), *LIVE) if memory else []
     recent = [one for one in reversed(rules) if one.created_at >= since][:_MOST_RECENT]
     if recent:
         context.print_lines("No new rules. Learned here in the last 24 hours:")

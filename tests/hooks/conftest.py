@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,10 @@ import pytest
 import claude_smart
 from alma.engine.rule_lines import dress_rule
 from alma.engine.rules import AGENT
+from alma.hooks import worker
+from alma.hooks.drain import ProjectMemories, drain
 from alma.hooks.paths import DataDir
+from alma.hooks.team import describe_team, sync_team
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import KINDS
 from alma.types.record import Evidence, Record, Status, new_id
@@ -23,6 +28,8 @@ from alma.types.record import Evidence, Record, Status, new_id
 HOOK = str(Path(claude_smart.__file__).with_name("hook.py"))
 PROJECT = "git:github.com/acme/app"
 Teach = Callable[..., str]
+CORRECTION = "no, use pnpm instead of npm, because npm breaks the lock file"
+Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Host:
@@ -136,3 +143,138 @@ def teach(home: Path) -> Teach:
         return record.id
 
     return teaching
+
+
+# -- a machine of a team, and a server that says what it likes
+
+
+class Machine(Host):
+    """A person's machine: its hooks, and a drain that ends by itself."""
+
+    def __init__(self, folder: Path, repository: Path, url: str, token: str) -> None:
+        super().__init__(folder / "home", repository)
+        self.home.mkdir(parents=True, mode=0o700)
+        (self.home / "runtime.json").write_text(json.dumps({"python": "/bin/true", "path": ""}))
+        self.environ |= {"CLAUDE_SMART_SERVER": url, "CLAUDE_SMART_TOKEN": token}
+        self.environ["CLAUDE_SMART_USE_LOCAL_EMBEDDING"] = "0"
+
+    def correct(self, prompt: str = CORRECTION, session: str = "s1") -> None:
+        self.send("UserPromptSubmit", session, prompt="install the packages", prompt_id=f"{session}p1")
+        self.send("Stop", session, last_assistant_message="I ran npm install.", prompt_id=f"{session}p1")
+        self.send("UserPromptSubmit", session, prompt=prompt, prompt_id=f"{session}p2")
+        self.send("Stop", session, last_assistant_message="Done.", prompt_id=f"{session}p2")
+
+    def start_drain(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-I", worker.FILE, "--home", str(self.home), "--once"]
+        return subprocess.Popen(command, env=self.environ, cwd=self.home.parent)
+
+    def drains(self) -> None:
+        """Drain now, whenever the last attempt was."""
+        team = self.home / "team.json"
+        if team.exists():
+            team.write_text(json.dumps({**json.loads(team.read_text()), "next_try": 0, "synced_at": 0}))
+        assert self.start_drain().wait(60) == 0
+
+    def describe(self) -> dict[str, Any]:
+        with ProjectMemories(self.place) as memory:
+            return describe_team(self.place, memory)
+
+
+@pytest.fixture
+def new_machine(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, str, str], Machine]:
+    for name in ("PWD", "CLAUDE_PROJECT_DIR", "REFLEXIO_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def build(name: str, url: str, token: str = "alma_token") -> Machine:
+        return Machine(tmp_path / name, repository, url, token)
+
+    return build
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], str]:
+    """Drain and exchange in this process; returns why the exchange failed."""
+
+    def run(machine: Machine) -> str:
+        for name in ("CLAUDE_SMART_SERVER", "CLAUDE_SMART_TOKEN", "CLAUDE_SMART_USE_LOCAL_EMBEDDING"):
+            monkeypatch.setenv(name, machine.environ.get(name, ""))
+        with ProjectMemories(machine.place) as memory:
+            drain(machine.place, memory=memory)
+            return sync_team(machine.place, memory, PROJECT)
+
+    return run
+
+
+@pytest.fixture
+def fake_server() -> Iterator[Callable[[Answer], str]]:
+    """A server on loopback that answers as a function says; returns its address."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def build(answer: Answer) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                answer(self)
+
+            def log_message(self, *arguments: Any) -> None:
+                return
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield build
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def reply(handler: BaseHTTPRequestHandler, content: bytes, status: int = 200, **headers: str) -> None:
+    handler.send_response(status)
+    for name, value in {"content-length": str(len(content)), **headers}.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(content)
+
+
+class FakeTeam:
+    """A team's server that answers with the rules and facts it is given, and takes none."""
+
+    def __init__(self) -> None:
+        self.rules: list[dict[str, Any]] = []
+        self.facts: list[dict[str, Any]] = []
+        self.url = ""
+        self._lists = 0
+
+    def share(self, rule: str, id: str = "", **fields: Any) -> None:
+        """Send this rule from now on, in place of the one with this id."""
+        row = {"type": "rule", "id": id or f"r{len(self.rules)}", "rule": rule, "agent": "claude-code"}
+        row |= {"project_id": PROJECT, "reach": "project", "source": "note", "created_at": "2026-01-01"}
+        self.rules = [one for one in self.rules if one["id"] != row["id"]]
+        self.rules.append({**row, "updated_at": "2026-01-01", **fields})
+
+    def share_repair(self, failed: str, worked: str, trigger: str = "") -> None:
+        """Send an observation from now on."""
+        about = {"failed": failed, "worked": worked, "trigger": trigger}
+        row = {"type": "domain_knowledge", "id": f"f{len(self.facts)}", "agent": "claude-code", "fact": worked}
+        row |= {"project_id": PROJECT, "source": "agent", "domain": "commands that failed and what worked"}
+        dates = dict.fromkeys(("created_at", "updated_at", "last_verified"), "2026-01-01")
+        self.facts.append({**row, **dates, "metadata": about})
+
+    def answer(self, handler: BaseHTTPRequestHandler) -> None:
+        """Answer a list of rules, then one of facts, and so on."""
+        if handler.path != "/v1/list":
+            reply(handler, json.dumps({"type": "urn:alma:error:ScopeError", "detail": "read only"}).encode(), 403)
+            return
+        self._lists += 1
+        reply(handler, json.dumps({"result": self.rules if self._lists % 2 else self.facts}).encode())
+
+
+@pytest.fixture
+def team(fake_server: Callable[[Answer], str]) -> FakeTeam:
+    fake = FakeTeam()
+    fake.url = fake_server(fake.answer)
+    return fake

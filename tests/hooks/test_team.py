@@ -7,10 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,12 @@ from tests.http.conftest import Served, start
 from alma.engine.team import list_copies
 from alma.errors import ConfigError
 from alma.hooks import worker
-from alma.hooks.drain import ProjectMemories, drain
+from alma.hooks.drain import ProjectMemories
 from alma.hooks.paths import DataDir
-from alma.hooks.team import describe_team, find_server, sync_team
+from alma.hooks.team import find_server
 from alma.http import tokens
 
-from .conftest import PROJECT, Host
-
-CORRECTION = "no, use pnpm instead of npm, because npm breaks the lock file"
-Answer = Callable[[BaseHTTPRequestHandler], None]
+from .conftest import PROJECT, reply
 
 
 @pytest.fixture
@@ -39,65 +35,6 @@ def served(tmp_path: Path) -> Iterator[Served]:
         server.end()
     assert server.process.stderr is not None
     server.process.stderr.close()
-
-
-class Machine(Host):
-    """A person's machine: its hooks, and a drain that ends by itself."""
-
-    def __init__(self, folder: Path, repository: Path, url: str, token: str) -> None:
-        super().__init__(folder / "home", repository)
-        self.home.mkdir(parents=True, mode=0o700)
-        (self.home / "runtime.json").write_text(json.dumps({"python": "/bin/true", "path": ""}))
-        self.environ |= {"CLAUDE_SMART_SERVER": url, "CLAUDE_SMART_TOKEN": token}
-        self.environ["CLAUDE_SMART_USE_LOCAL_EMBEDDING"] = "0"
-
-    def correct(self, prompt: str = CORRECTION, session: str = "s1") -> None:
-        self.send("UserPromptSubmit", session, prompt="install the packages", prompt_id=f"{session}p1")
-        self.send("Stop", session, last_assistant_message="I ran npm install.", prompt_id=f"{session}p1")
-        self.send("UserPromptSubmit", session, prompt=prompt, prompt_id=f"{session}p2")
-        self.send("Stop", session, last_assistant_message="Done.", prompt_id=f"{session}p2")
-
-    def start_drain(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-I", worker.FILE, "--home", str(self.home), "--once"]
-        return subprocess.Popen(command, env=self.environ, cwd=self.home.parent)
-
-    def drains(self) -> None:
-        """Drain now, whenever the last attempt was."""
-        team = self.home / "team.json"
-        if team.exists():
-            team.write_text(json.dumps({**json.loads(team.read_text()), "next_try": 0, "synced_at": 0}))
-        assert self.start_drain().wait(60) == 0
-
-    def describe(self) -> dict[str, Any]:
-        with ProjectMemories(self.place) as memory:
-            return describe_team(self.place, memory)
-
-
-@pytest.fixture
-def new_machine(
-    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str, str, str], Machine]:
-    for name in ("PWD", "CLAUDE_PROJECT_DIR", "REFLEXIO_URL"):
-        monkeypatch.delenv(name, raising=False)
-
-    def build(name: str, url: str, token: str = "alma_token") -> Machine:
-        return Machine(tmp_path / name, repository, url, token)
-
-    return build
-
-
-@pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], str]:
-    """Drain and exchange in this process; returns why the exchange failed."""
-
-    def run(machine: Machine) -> str:
-        for name in ("CLAUDE_SMART_SERVER", "CLAUDE_SMART_TOKEN", "CLAUDE_SMART_USE_LOCAL_EMBEDDING"):
-            monkeypatch.setenv(name, machine.environ.get(name, ""))
-        with ProjectMemories(machine.place) as memory:
-            drain(machine.place, memory=memory)
-            return sync_team(machine.place, memory, PROJECT)
-
-    return run
 
 
 def list_server_rules(served: Served, **options: Any) -> list[Any]:
@@ -129,12 +66,13 @@ def test_a_correction_on_one_machine_is_shown_on_the_other(served: Served, new_m
     ben.drains()
     text = ben.send("SessionStart", "s2", source="startup")
     assert "pnpm instead of npm" in text
-    assert "(shared by ana)" in text
+    assert text.startswith("## Shared by the team server 127.0.0.1 (not stated by this user)")
+    assert "ana" not in text
     # On her own machine the rule is hers, and stands there once.
     ana.drains()
     text = ana.send("SessionStart", "s2", source="startup")
     assert text.count("pnpm") == 1
-    assert "shared by" not in text
+    assert "Shared by" not in text
     [rule] = list_server_rules(served)
     assert (rule.metadata["shared_by"], rule.repeats, rule.origin) == ("ana", 0, "user")
 
@@ -242,14 +180,15 @@ def test_a_rule_that_the_person_stated_as_well_stays_when_the_team_drops_it(
         rule = team.add_rule("claude-code", "Use pnpm instead of npm", source="user")
     ben.send("SessionStart", source="startup")
     assert in_process(ben) == ""
-    assert "(shared by admin)" in ben.send("SessionStart", "s2", source="startup")
+    assert "Shared by the team server" in ben.send("SessionStart", "s2", source="startup")
     ben.correct("no, use pnpm instead of npm", "s3")
     with served.connect(project_id=PROJECT) as team:
         team.update(rule.id, status="archived")
     assert in_process(ben) == ""
     text = ben.send("SessionStart", "s4", source="startup")
-    assert "pnpm" in text
-    assert "shared by" not in text
+    assert text.startswith("# Rules the user stated")
+    assert text.count("pnpm") == 1
+    assert "Shared by" not in text
 
 
 # -- a server that is away, or not what it seems
@@ -328,39 +267,6 @@ def test_a_rule_that_was_deleted_on_the_server_is_not_sent_again(
     (ana.home / "team.json").unlink()
     assert in_process(ana) == ""
     assert list_server_rules(served, status=None) == []
-
-
-@pytest.fixture
-def fake_server() -> Iterator[Callable[[Answer], str]]:
-    """A server on loopback that answers as a function says; returns its address."""
-    servers: list[ThreadingHTTPServer] = []
-
-    def build(answer: Answer) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["content-length"]))
-                answer(self)
-
-            def log_message(self, *arguments: Any) -> None:
-                return
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}"
-
-    yield build
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-def reply(handler: BaseHTTPRequestHandler, content: bytes, status: int = 200, **headers: str) -> None:
-    handler.send_response(status)
-    for name, value in {"content-length": str(len(content)), **headers}.items():
-        handler.send_header(name, value)
-    handler.end_headers()
-    handler.wfile.write(content)
 
 
 def test_a_wrong_token_is_reported_and_nothing_is_lost(served: Served, new_machine: Any, in_process: Any) -> None:

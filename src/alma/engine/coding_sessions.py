@@ -50,6 +50,7 @@ from .rules import (
     Teaching,
     contradicts,
     find_similar_rules,
+    is_copy,
     learn_rules,
     prepare_rules,
     supersede_rules,
@@ -440,7 +441,9 @@ def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -
 
 
 def _find_rules(tx: Transaction, *more: Status) -> list[Record]:
-    return tx.scan(tx.engine.within("rule", statuses={*LIVE, *more}))
+    """Return the rules of the person's own: a model must not take a copy of a team's rule for their words."""
+    rules = tx.scan(tx.engine.within("rule", statuses={*LIVE, *more}))
+    return [one for one in rules if not is_copy(one)]
 
 
 def read_part(model: Model, part: SessionPart) -> CheckedProposals:

@@ -25,7 +25,16 @@ from .outcomes import find_repeated, prepare_lessons, put_receipt, readable_body
 from .pages import Selection, check_versions, list_selected, shorten_title
 from .retrieve.rank import FIELDS
 from .rule_lines import dress_rule
-from .rules import Teaching, apply_rule_change, check_lengths, learn_rules, prepare_rules
+from .rules import (
+    Teaching,
+    accept_words,
+    apply_rule_change,
+    check_lengths,
+    is_copy,
+    learn_rules,
+    prepare_rules,
+    refuse_copy_change,
+)
 from .transaction import LESSONS, Transaction, refuse_activation, write
 
 Proposal = Record | Teaching
@@ -190,6 +199,8 @@ def change_memory(
             )
     if record.kind == MemoryType.DOMAIN_KNOWLEDGE and "domain" in fields:
         allow(engine, record.agent, fields["domain"])
+    if is_copy(record):
+        refuse_copy_change(tx, record, is_changed=bool(fields), is_accepted=status is Status.ACTIVE)
     values = clean(dict(fields))
     body = {**readable_body(record), **values}
     if values.keys() & {*FIELDS.values()}:
@@ -200,6 +211,7 @@ def change_memory(
         changes["status"] = status
         # A lesson that a person put away stays away, whatever is learned.
         body["put_away"] = status is not Status.ACTIVE
+        body = accept_words(record, body) if status is Status.ACTIVE else body
         if status is Status.ACTIVE and record.status is Status.SUPERSEDED:
             changes |= {"valid_to": None, "superseded_by": ""}
     if record.kind == MemoryType.EPISODE and changes:

@@ -14,6 +14,7 @@ from .admit import author_of
 from .conflicts import check_conflicts
 from .context import Engine
 from .edit import read_memory, refuse_overruling
+from .rules import is_copy
 from .transaction import LESSONS, Transaction, write
 
 PROMOTABLE = (*LESSONS, MemoryType.DOMAIN_KNOWLEDGE, MemoryType.RULE)
@@ -28,6 +29,8 @@ def promote_memory(engine: Engine, memory_id: str, to: str, team: str | None = N
         record = read_memory(tx, memory_id)
         if record.kind not in PROMOTABLE:
             raise ValidationError(f"a {record.kind} cannot be promoted; only these can: {', '.join(PROMOTABLE)}")
+        if is_copy(record):
+            raise ValidationError("this rule is a copy of a team's rule, which cannot be promoted; state your own rule")
         author = author_of(record)
         space = {"agent": author, "project": PROJECT_WIDE}.get(to) or _find_space(engine, author, team)
         if space == record.agent:

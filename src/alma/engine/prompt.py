@@ -17,6 +17,7 @@ from ..errors import ValidationError
 from ..text import count_tokens, coverage, shorten, stems
 from ..types.kinds import (
     PROMOTED_FROM,
+    TEAM_AGENT,
     AntiPattern,
     DomainKnowledge,
     Episode,
@@ -69,11 +70,13 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
     heuristics = [one for one in memories.heuristics if one.id not in joined_ids]
     warnings = [one for one in memories.anti_patterns if one.id not in joined_ids]
     stated = [*memories.preferences, *memories.rules, *memories.standing_rules]
-    wishes = [one for one in stated if one.user_id not in memories.owners]
+    shared = [one for one in stated if one.agent == TEAM_AGENT]
+    wishes = [one for one in stated if one.user_id not in memories.owners and one not in shared]
     sections: list[tuple[str, Sequence[Memory | str]]] = [
         ("Stated by the user", [one for one in wishes if one.origin in _FROM_PERSON]),
         ("Other rules and preferences", [one for one in wishes if one.origin not in _FROM_PERSON]),
         ("Preferences of other users", [one for one in stated if one.user_id in memories.owners]),
+        ("Shared by a team's server (not stated by the user)", shared),
         ("Agents disagree (learned from outcomes)", [_write_opposed(ids, memories) for ids in opposed]),
         ("What worked (learned from outcomes)", [one for one in heuristics if one.success_count]),
         ("Recommended (stated, not proven)", [one for one in heuristics if not one.success_count]),

@@ -11,7 +11,6 @@ from ..types.kinds import MACHINE_TAUGHT, list_wordings
 from ..types.speech import is_quoted_output, quote_output
 
 LINE_CHARS = 400
-_NAME_CHARS = 40
 _TRIGGER_CHARS = 100
 _TRIGGER_WORDS = 14
 _LEADS = frozenset(
@@ -47,14 +46,12 @@ def format_line(body: Mapping[str, Any]) -> str:
     occasion = escape(describe_occasion(str(body["trigger"]), str(body["rule"])))
     when = f"**{occasion}:** " if occasion else ""
     because = f" *Why:* {why}" if why and why.lower() not in rule.lower() else ""
-    colleague = str(body.get("metadata", {}).get("shared_by", ""))
-    sharer = f" (shared by {escape(shorten(colleague, _NAME_CHARS))})" if colleague else ""
     wordings = "".join(f" (also: {escape(text)})" for text in list_wordings(body))
-    rule += wordings if len(when + rule + wordings + sharer) <= LINE_CHARS else ""
-    if len(when + rule + because + sharer) > LINE_CHARS and is_quoted_output(why):
+    rule += wordings if len(when + rule + wordings) <= LINE_CHARS else ""
+    if len(when + rule + because) > LINE_CHARS and is_quoted_output(why):
         # Cut in two, a quotation would not end where it should.
         because = ""
-    return shorten(f"{when}{rule}{because}", LINE_CHARS - len(sharer)) + sharer
+    return shorten(f"{when}{rule}{because}", LINE_CHARS)
 
 
 def describe_occasion(trigger: str, rule: str) -> str:

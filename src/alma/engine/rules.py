@@ -14,7 +14,7 @@ history, so that `restore_rule` can undo it. Only `erase_rule` cannot be undone.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -23,7 +23,17 @@ from ..errors import NotFoundError, ValidationError
 from ..reading.local import LocalReader
 from ..reading.port import Pair
 from ..text import is_common, normalise, shorten, stems
-from ..types.kinds import EVERYWHERE, KINDS, LASTING, MACHINE_TAUGHT, MemoryType, Reach, RuleSource
+from ..types.kinds import (
+    EVERYWHERE,
+    KINDS,
+    LASTING,
+    MACHINE_TAUGHT,
+    TEAM,
+    TEAM_AGENT,
+    MemoryType,
+    Reach,
+    RuleSource,
+)
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from .admit import author_of, clean, draft_record, embed_records, key_of, reword
@@ -33,7 +43,7 @@ from .events import DELIVERY
 from .facts import find_rejected, find_survivors
 from .rule_lines import dress_rule
 from .search import by_meaning, by_words
-from .transaction import Transaction, of_owner, write
+from .transaction import Transaction, of_owner, refuse_activation, write
 
 AGENT = "claude-code"  # Whom the rules of a coding agent belong to.
 RULE_CHARS = 600
@@ -48,12 +58,23 @@ _FORBIDDING = re.compile(r"\A(?:please\s+)?(?:never|don['’]t|do not|stop|avoid
 _ASKING = re.compile(r"\A(?:please\s+|always\s+)+", re.IGNORECASE)
 _FIELDS = ("rule", "trigger", "why", "prefer", "avoid", "source")
 _BY_PERSON = ("edited", "accepted", "restored")
+_MOST_WORDS = 0.7  # Rules that share this part of their telling words may be one rule, worded anew.
 _LEAST_QUOTE = 12  # A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule.
 
 
 def is_old_fix(record: Record) -> bool:
     """Return whether a rule was made from a repaired command by an earlier version; it is an observation now."""
     return record.kind == MemoryType.RULE and record.body.get("source") == RuleSource.FIX
+
+
+def is_copy(record: Record) -> bool:
+    """Return whether a record is a copy of what a team's server sent: its words are nobody's here."""
+    return record.provenance.source == TEAM
+
+
+def name_server(record: Record) -> str:
+    """Return the server that a copy came from, as this machine knows it; empty for what is the person's own."""
+    return (str(record.body["metadata"].get("server", "")) or "(unknown)") if is_copy(record) else ""
 
 
 # -- what is taught
@@ -192,7 +213,9 @@ def find_similar_rules(tx: Transaction, rule: Record, project: str) -> list[Reco
         ids |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
     if rule.vectors and engine.encoder is not None:
         ids |= dict.fromkeys(hit.id for hit in by_meaning(engine, rule.vectors, where, _ALIKE))
-    return [one for one in tx.select(tx.get(ids, as_stored=True), where) if author_of(one) == author_of(rule)]
+    found = tx.select(tx.get(ids, as_stored=True), where)
+    # Copies that earlier versions stored belong to the same agent.
+    return [one for one in found if author_of(one) == author_of(rule) and is_copy(one) == is_copy(rule)]
 
 
 # -- learning
@@ -207,7 +230,8 @@ def _learn_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Taught:
     project = tx.engine.project
     tx.watch_keys([draft.key])
     where = replace(_describe_similar(tx.engine, draft, project), keys={draft.key})
-    exact = tx.scan(where)
+    # A copy never joins a person's statement: its words, now and later, are those of a server.
+    exact = [rule for rule in tx.scan(where) if not is_copy(rule)]
     if draft.provenance.is_persons:
         exact += find_survivors(tx, where).values()
     joined = next((rule for rule in exact if rule.session in ("", draft.session)), None)
@@ -304,14 +328,77 @@ def _repeat_rule(
 def supersede_rules(
     tx: Transaction, record: Record, similar: Sequence[Record], replaced_ids: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Let a rule that now holds take the place of those that it contradicts, and of those `named`; return their ids."""
+    """Let a rule that now holds take the place of those that it contradicts, and of those `named`; return their ids.
+
+    Copies of a team's rules that say the same or the contrary are silenced as well.
+    """
     ended = _find_contradicted(tx, record, similar, replaced_ids)
     for rule in ended:
         reason = (
             "the model says that a later rule replaces it" if rule.id in replaced_ids else "a later rule contradicts it"
         )
         tx.supersede(rule, record, f"{reason}: {record.body['rule']}")
-    return tuple(rule.id for rule in ended)
+    return (*(rule.id for rule in ended), *silence_copies(tx, [record]))
+
+
+def silence_copies(tx: Transaction, rules: Sequence[Record]) -> list[str]:
+    """Supersede the copies in this project that say the same as one of these own rules, or the contrary."""
+    holding = [one for one in rules if one.status is Status.ACTIVE and not one.session and not is_copy(one)]
+    kinds = {MemoryType.RULE, "observation"}
+    where = Where(kinds=kinds, projects={tx.engine.project}, agents={TEAM_AGENT}, statuses=LIVE)
+    silenced = []
+    for copy in tx.scan(where) if holding else ():
+        advice = read_advice(copy)
+        if rule := find_rival(advice, [one for one in holding if share_words(one.body, advice)]):
+            tx.supersede(copy, rule, f"a rule of the person's own says the same or the contrary: {rule.body['rule']}")
+            silenced.append(copy.id)
+    return silenced
+
+
+def read_advice(copy: Record) -> Mapping[str, Any]:
+    """Return the body of a copy as that of a rule; an observation advises the command that worked."""
+    return copy.body if "rule" in copy.body else {**copy.body, "rule": copy.body["worked"]}
+
+
+def find_rival(advice: Mapping[str, Any], rules: Iterable[Record]) -> Record | None:
+    """Return the first of these own rules that says the same as what a team advises, or the contrary.
+
+    In doubt it is the contrary: the cost of that is advice of a team that is not shown.
+    """
+    for one in rules:
+        own = one.body
+        if contradicts(advice, own) or _may_forbid(own, advice) or _may_forbid(advice, own) or same_rule(advice, own):
+            return one
+    return None
+
+
+def _may_forbid(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Return whether a rule forbids something, and another asks for something that has all telling words of it."""
+    if not _FORBIDDING.match(a["rule"]) or _FORBIDDING.match(b["rule"]) or _apply_elsewhere(a, b):
+        return False
+    words = {word for word in stems(_FORBIDDING.sub("", a["rule"])) if not is_common(word)}
+    avoided = {part for name in b.get("avoid", ()) for part in (str(name).lower(), *stems(str(name)))}
+    return bool(words) and words <= list_telling_words(b) - avoided
+
+
+def resemble(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Return whether two rules say the same or share most of their telling words, both asking or both forbidding."""
+    first, second = (list_telling_words(rule) for rule in (a, b))
+    is_like = bool(first and second) and len(first & second) >= _MOST_WORDS * max(len(first), len(second))
+    forbids_one = bool(_FORBIDDING.match(a["rule"])) != bool(_FORBIDDING.match(b["rule"]))
+    return same_rule(a, b) or (is_like and not forbids_one and not contradicts(a, b))
+
+
+def share_words(a: Mapping[str, Any], b: Mapping[str, Any]) -> int:
+    """Return how many telling words two rules share; 1 where one has no words that can be compared."""
+    first, second = (list_telling_words(rule) for rule in (a, b))
+    return len(first & second) if first and second else 1
+
+
+def list_telling_words(rule: Mapping[str, Any]) -> set[str]:
+    """Return the stems and names by which a rule may be about the same as another."""
+    names = {str(name).lower() for name in (*rule.get("prefer", ()), *rule.get("avoid", ()))}
+    return names | {word for word in stems(str(rule["rule"])) if not is_common(word)}
 
 
 def _find_contradicted(
@@ -422,6 +509,9 @@ def apply_rule_change(
     # Loaded here: what reads rules takes longer to load than all of alma.
     from ..reading.local_rules import find_choice
 
+    if is_copy(record):
+        is_changed = bool(fields) or reach is not Reach.PROJECT
+        refuse_copy_change(tx, record, is_changed=is_changed, is_accepted=status is Status.ACTIVE)
     session = "" if reach in LASTING else record.session or session
     if reach not in LASTING and not session:
         raise ValidationError(f"reach {str(reach)!r} needs a session: pass its id, or use 'project' or 'always'")
@@ -441,6 +531,7 @@ def apply_rule_change(
             changes["provenance"] = replace(record.provenance, origin=Origin.USER, trust=Trust.TRUSTED)
     if status is Status.ACTIVE:
         tx.accepted.add(record.id)
+        body = accept_words(record, body)
     fresh = tx.update(record, status=status, superseded_by="", valid_to=None, **{"body": body, **changes})
     before = {name: record.body[name] for name in (*_FIELDS, "reach")}
     before |= {"status": str(record.status), "session": record.session, "project": record.project}
@@ -448,7 +539,37 @@ def apply_rule_change(
     ended = find_ended(tx, fresh, record.superseded_by) if status is Status.ACTIVE else []
     for one in ended:
         tx.supersede(one, fresh, f"a person {verb}: {fresh.body['rule']}")
+    silence_copies(tx, [fresh])
     return fresh, ended
+
+
+def refuse_copy_change(tx: Transaction, copy: Record, *, is_changed: bool, is_accepted: bool) -> None:
+    """Raise an error if a copy of a team's rule would get other words or another reach, or overrule an own rule.
+
+    Its words come from a server, which may change them at any time. What a person words is a rule of their own.
+    """
+    if is_changed:
+        raise ValidationError("this rule is a copy of a team's rule, which cannot be changed here; state your own rule")
+    if not is_accepted:
+        return
+    if not tx.engine.may_approve:
+        raise refuse_activation(copy, "is a copy of a team's rule")
+    own = tx.scan(tx.engine.within(MemoryType.RULE, users={""}, sessions={""}, statuses={Status.ACTIVE}))
+    advice = read_advice(copy)
+    rival = find_rival(advice, [one for one in own if not is_copy(one) and share_words(one.body, advice)])
+    if rival is not None:
+        raise ValidationError(
+            f"your rule {rival.body['rule']!r} [{rival.id[-8:]}] says the same as this rule of the team, or the "
+            "contrary; forget yours first"
+        )
+
+
+def accept_words(record: Record, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of a record that a person accepts; a copy of a team's rule is accepted in these words only."""
+    if not is_copy(record):
+        return dict(body)
+    metadata = body.get("metadata", {})
+    return {**body, "metadata": {**metadata, "accepted": metadata.get("content", "")}}
 
 
 # -- erasing

@@ -15,18 +15,19 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from ..coding.events import parse_journal
 from ..engine.context import Engine
 from ..engine.observations import OBSERVATION
 from ..engine.rules import AGENT
-from ..engine.team import TeamRule, list_copies, list_own, replace_copies
+from ..engine.team import TeamRule, find_screen_version, list_copies, list_own, replace_copies, screen_copies
 from ..errors import ALMAError, ConfigError, ConflictError, NotFoundError, ScopeError, ValidationError
 from ..files import try_lock, write_atomic
 from ..memory import ALMA
 from ..text import digest
 from ..types.kinds import EVERYWHERE, DomainKnowledge, Rule
-from ..types.record import Record
+from ..types.record import LIVE, Record, Status
 from .drain import ProjectMemories
 from .paths import DataDir, describe_error, list_own_files, log_problem, read_object, read_settings, read_text
 from .privacy import is_paused
@@ -47,6 +48,7 @@ _MOST_RULES = 1000
 _MOST_BYTES = 8 * 1024 * 1024
 _MOST_CHARS = 2000
 _MESSAGE_CHARS = 300
+_NAME_CHARS = 100
 _SETTINGS_BYTES = 16 * 1024 * 1024
 _HEAD_BYTES = 64 * 1024
 _RECENT_SECONDS = 86_400.0
@@ -62,6 +64,12 @@ class TeamServer(NamedTuple):
     url: str
     token: str
     is_insecure: bool
+
+    @property
+    def name(self) -> str:
+        """Return the name by which this machine knows the server: the host of its address, never what it says."""
+        host = urlsplit(self.url).hostname or ""
+        return "".join(sign for sign in host if sign.isascii() and (sign.isalnum() or sign in "-.:"))[:_NAME_CHARS]
 
     def connect(self, project: str) -> ALMA:
         """Return the team's memory of a project. Raise ConfigError for an address or a token that is invalid."""
@@ -134,7 +142,7 @@ def read_state(data_dir: DataDir, url: str) -> dict[str, Any]:
     state = {"url": url, "sent": {}, "synced_at": 0.0, "away_since": 0.0, "error": "", "tries": 0, "next_try": 0.0}
     stored = read_object(data_dir.team, 1 << 30)
     is_same = stored.get("url") == url and isinstance(stored.get("sent"), dict)
-    return state | {"refused": {}} | (stored if is_same else {})
+    return state | {"refused": {}, "screen": ""} | (stored if is_same else {})
 
 
 def describe_team(data_dir: DataDir, memory: ProjectMemories | None) -> dict[str, Any]:
@@ -148,10 +156,12 @@ def describe_team(data_dir: DataDir, memory: ProjectMemories | None) -> dict[str
     except ConfigError as error:
         problem = str(error)
     waiting = list_unsent(data_dir, memory, state) if memory and url else []
+    copies = list_copies(engine) if engine else []
     return {
         "server": url.rpartition("@")[2],
         "projects": settings["server_projects"],
-        "copies": len(list_copies(engine)) if engine else 0,
+        "copies": sum(one.status in LIVE for one in copies),
+        "to_review": sum(one.status is Status.CANDIDATE for one in copies),
         "waiting": len(waiting),
         "away_since": _to_iso(state["away_since"]),
         "synced_at": _to_iso(state["synced_at"]),
@@ -199,6 +209,10 @@ def sync_team(data_dir: DataDir, memory: ProjectMemories, urgent: str = "") -> s
     with lock:
         state, server = read_state(data_dir, url), None
         try:
+            # Before the server is asked: it may be away, and what it sent must not be shown meanwhile.
+            if state["screen"] != find_screen_version():
+                screen_copies(memory.engine(EVERYWHERE))
+                state["screen"] = find_screen_version()
             server = find_server(data_dir, os.environ)
             if server is None:
                 return ""
@@ -232,7 +246,7 @@ def _exchange(
     with server.connect(engine.project) as team:
         try:
             # First, so that a project that the token may not use keeps its rules here.
-            replace_copies(engine, list(_fetch_rules(team)))
+            replace_copies(engine, list(_fetch_rules(team)), server.name)
             for record in records:
                 try:
                     _send_record(team, record)
@@ -281,14 +295,16 @@ def _fetch_rules(team: ALMA) -> Iterator[TeamRule]:
     """Yield the rules and observations in force that the server has for everybody, newest first."""
     for one in team.list(Rule, agent=AGENT, limit=_MOST_RULES)[:_MOST_RULES]:
         if isinstance(one, Rule) and not one.user_id and not one.session_id and _clean_text(one.rule):
+            # The name of a colleague is what the server says; no model is shown it.
             id, rule, trigger, why, sharer = map(
                 _clean_text, (one.id, one.rule, one.trigger, one.why, one.metadata.get("shared_by", ""))
             )
             at = one.created_at.replace(tzinfo=one.created_at.tzinfo or UTC)
             yield TeamRule(id, rule, trigger, why, shared_by=sharer, created_at=at)
-    for fact in team.list(DomainKnowledge, agent=AGENT, limit=_MOST_RULES, fields={"domain": DOMAIN})[:_MOST_RULES]:
+    facts = team.list(DomainKnowledge, agent=AGENT, limit=_MOST_RULES, fields={"domain": DOMAIN})[:_MOST_RULES]
+    for fact in facts:
         worked, trigger, failed = (_clean_text(fact.metadata.get(name, "")) for name in ("worked", "trigger", "failed"))
-        if fact.domain == DOMAIN and not fact.user_id and worked and failed:
+        if isinstance(fact, DomainKnowledge) and fact.domain == DOMAIN and not fact.user_id and worked and failed:
             yield TeamRule(_clean_text(fact.id), worked, trigger, failed=failed)
 
 

@@ -21,7 +21,16 @@ from ..engine.escape import find_suspicion
 from ..engine.evidence import believe
 from ..engine.facts import add_records
 from ..engine.rule_lines import describe_occasion, dress_rule
-from ..engine.rules import AGENT, RULE_CHARS, Teaching, find_similar_rules, is_old_fix, prepare_rules, supersede_rules
+from ..engine.rules import (
+    AGENT,
+    RULE_CHARS,
+    Teaching,
+    find_similar_rules,
+    is_copy,
+    is_old_fix,
+    prepare_rules,
+    supersede_rules,
+)
 from ..engine.transaction import Transaction, write
 from ..errors import NotFoundError, ValidationError, unknown
 from ..memory import ALMA
@@ -179,6 +188,7 @@ def find_reason(
     is_proven = record.provenance.origin is Origin.USER or believe(record, now).low >= _PROVEN
     is_hostile = trust is not Trust.TRUSTED and find_suspicion(one.words.line())
     reasons = {
+        "a team's server shared it and nobody stated it here": is_copy(record),
         "an agent derived it and no person accepted it": is_old_fix(record),
         "it comes from an untrusted source": trust is Trust.UNTRUSTED,
         "no person stated it and it reads like a planted instruction": is_hostile,

@@ -23,6 +23,8 @@ from .speech import is_quoted_output, quote_output
 from .times import from_iso, from_micros
 
 EVERYWHERE = "everywhere"  # The project whose rules hold in all projects.
+TEAM = "team"  # The source, and a tag, of the copies of what a team's server sent.
+TEAM_AGENT = "team-server"  # Whom these copies belong to: nothing that looks for own rules finds them.
 PROMOTED_FROM = "promoted_from"  # The key, in a body and in shown metadata, for the agent whose memory was promoted.
 
 

@@ -18,7 +18,7 @@ from ...reading.port import Pair
 from ...reading.questions import find_names
 from ...text import content_words, name_key, shorten, stem, stems, words
 from ...types.events import EventType
-from ...types.kinds import Heuristic, MemoryType, Similar, last_stated
+from ...types.kinds import TEAM_AGENT, Heuristic, MemoryType, Similar, last_stated
 from ...types.query import Hit, Where, plain, visible_users
 from ...types.record import Record, Status, Vector, cosine
 from ...types.slice import Explanation, MemorySlice
@@ -27,7 +27,7 @@ from ..context import Engine
 from ..events import describe_event, make_deliveries
 from ..outcomes import is_of_task
 from ..past import look_back
-from ..rules import is_old_fix
+from ..rules import AGENT, is_old_fix
 from ..search import by_meaning, by_words, find_closeness, read_snapshot
 from ..transaction import LESSONS, strategy_of, write
 from ..view import render_slice, to_memory
@@ -132,9 +132,18 @@ def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[
 def find_rules(engine: Engine, session: str, prompt: str, limit: int) -> list[Record]:
     """Return the rules that a prompt clearly has to do with, those of its session too, best first.
 
-    They are ranked as in a retrieval, and fewer of them pass: in front of a person silence is better.
+    They are ranked as in a retrieval, and fewer of them pass: in front of a person silence is better. Copies of a
+    team's rules are looked for apart and come last: however many there are, they hide no rule of the person's own.
     """
     where = engine.within(MemoryType.RULE, users={""}, sessions={"", session}, statuses={Status.ACTIVE})
+    of_team = engine.where(MemoryType.RULE, agents={TEAM_AGENT}, sessions={""}, statuses={Status.ACTIVE})
+    if next(iter(engine.store.scan(of_team, 1)), None) is None:
+        return _rank_rules(engine, prompt, where, limit)
+    own = _rank_rules(engine, prompt, replace(where, agents={AGENT, *engine.scopes.spaces(AGENT)}), limit)
+    return [*own, *_rank_rules(engine, prompt, of_team, limit)][:limit]
+
+
+def _rank_rules(engine: Engine, prompt: str, where: Where, limit: int) -> list[Record]:
     [vectors] = engine.encode([(prompt[:_PROMPT_CHARS],)])
     pool = _find_pool(engine, prompt, vectors, where, _RULE_POOL)
     # To a model of English all texts in other letters look alike: there, words must agree as well.

@@ -44,9 +44,14 @@ export const ORIGIN = { user: "from a person", agent: "from the agent", tool: "f
   import: "imported" };
 export const TAUGHT = { note: "note", correction: "correction", preference: "preference", fix: "repaired command", edit: "edit",
   denial: "denied action", model: "model", import: "import" };
+/** The copies of what a team's server sent belong to this agent. Nobody here stated them. */
+const TEAM_AGENT = "team-server";
+/** @param {any} memory */
+const originOf = (memory) => (memory.agent === TEAM_AGENT
+  ? `shared by the team server ${plain(String(memory.metadata?.server ?? ""))} (not stated by you)` : ORIGIN[memory.origin] ?? plain(memory.origin));
 /** Where a memory comes from, and whether it may stand as an instruction. */
 export const Origin = ({ memory, trust }) => html`${trust === "untrusted" && html`<${Badge} kind="bad">untrusted</${Badge}> `}
-  <span>${ORIGIN[memory.origin] ?? plain(memory.origin)}
+  <span>${originOf(memory)}
     ${memory.type === "rule" && memory.source && memory.source !== "import" ? ` (${TAUGHT[memory.source] ?? plain(memory.source)})` : ""}
     </span>`;
 /** What its trust means for agents. @param {any} memory */
