@@ -222,7 +222,7 @@ def find_persons_values(tx: Transaction, record: Record, weight: int) -> list[Re
         names = (KINDS[record.kind].unique[0], *KINDS[record.kind].keys)
         fields = {name: record.body[name] for name in names if record.body.get(name)}
         values += [one for one in tx.scan(replace(where, fields=fields)) if explicit_key(one.kind, one.body) == key]
-    return [one for one in values if one.id != record.id]
+    return [one for one in values if one.id != record.id and one.text != record.text]
 
 
 def _find_same(
