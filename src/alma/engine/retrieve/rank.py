@@ -50,6 +50,11 @@ def share_places(items: Sequence[T], places: int, is_persons: Callable[[T], bool
     return [item for at, item in enumerate(items[:places]) if at not in dropped] + [items[at] for at in late]
 
 
+def is_from_person(record: Record) -> bool:
+    """Return whether a record is a person's word."""
+    return record.provenance.is_from_person
+
+
 def alternate_persons(records: Sequence[Record]) -> list[Record]:
     """Return records so that of the first few half are what persons said, beginning with that, each in their order."""
     own, others = split_persons(records)
@@ -60,8 +65,7 @@ def alternate_persons(records: Sequence[Record]) -> list[Record]:
 
 def split_persons(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     """Return what persons said, and the rest."""
-    own = [one for one in records if one.provenance.is_from_person]
-    return own, [one for one in records if not one.provenance.is_from_person]
+    return [one for one in records if is_from_person(one)], [one for one in records if not is_from_person(one)]
 
 
 # --- words -----------------------------------------------------------------------------------------
