@@ -30,6 +30,7 @@ from .engine.context import Engine
 from .engine.escape import escape
 from .engine.prompt import quote_data
 from .engine.retrieve.pipeline import retrieve
+from .engine.retrieve.rank import is_from_person, share_places
 from .engine.transaction import scan_records
 from .errors import ValidationError
 from .memory import ALMA, build_request
@@ -40,6 +41,7 @@ from .text import count_tokens, shorten
 from .types.kinds import MemoryType
 from .types.query import visible_users
 from .types.record import QUOTED, Record, Status
+from .types.speech import mark_source
 from .words import Text
 
 __all__ = ["MemoryStack"]
@@ -52,6 +54,7 @@ _NAME_CHARS = 40
 _WEIGHED = 10_000  # The newest of each type to rank; about 40 µs each.
 _MAX_LINES = 40  # Maximum lines per section.
 _LINE_CHARS = 220
+_STATED = (MemoryType.RULE, MemoryType.DOMAIN_KNOWLEDGE)  # What is marked where others than persons wrote some of it.
 
 
 class MemoryStack:
@@ -153,11 +156,16 @@ def _list_sorts(engine: Engine, agent: str, user: str | None) -> list[tuple[str,
 
     def list_lines(kind: MemoryType, describe: Callable[[Record], str]) -> list[str]:
         lines: dict[str, None] = {}
-        for one in rank_memories(engine, kind, agent, user, _WEIGHED)[:_MAX_LINES]:
+        records = share_places(rank_memories(engine, kind, agent, user, _WEIGHED), _MAX_LINES, is_from_person)
+        # Where what persons said stands beside the words of others, or is expected to stand alone, those are marked.
+        is_marked = kind is MemoryType.USER_PREFERENCE or (kind in _STATED and any(map(is_from_person, records)))
+        for one in records:
             origin = one.provenance.canonical_source
+            mark = mark_source(origin) if is_marked else ""
             # Content from programs and files is quoted, except rules, which a person accepted.
             is_quoted = origin in QUOTED and kind is not MemoryType.RULE
-            lines[quote_data(describe(one), origin, _LINE_CHARS) if is_quoted else _write_line(describe(one))] = None
+            line = _write_line(describe(one), mark)
+            lines[quote_data(describe(one), origin, _LINE_CHARS) if is_quoted else line] = None
         return list(lines)
 
     def add_condition(record: Record, text: str) -> str:
@@ -196,8 +204,8 @@ def _list_sorts(engine: Engine, agent: str, user: str | None) -> list[tuple[str,
     ]
 
 
-def _write_line(text: str) -> str:
-    return escape(shorten(text, _LINE_CHARS))
+def _write_line(text: str, mark: str = "") -> str:
+    return escape(shorten(text, _LINE_CHARS - len(mark))) + mark
 
 
 # -- as operations

@@ -28,6 +28,7 @@ from .engine.retrieve.pipeline import Why, explain_retrieval, find_memories
 from .engine.retrieve.pipeline import retrieve as retrieve_memories
 from .engine.retrieve.request import Level, Mode, Request
 from .engine.rules import RULE_CHARS
+from .engine.search import scan_shared
 from .engine.view import Stats, render_slice, stats, to_memory
 from .errors import StorageError, ValidationError
 from .opening import Closeable
@@ -882,7 +883,7 @@ class ALMA(Closeable):
             where = replace(where, agents={*where.agents, *self.engine.scopes.spaces(*where.agents)})
 
         def newest(kind: type[M]) -> list[M]:
-            records = self.engine.store.scan(replace(where, kinds={TYPES[kind]}), _PLAYBOOK)
+            records = scan_shared(self.engine.store, replace(where, kinds={TYPES[kind]}), _PLAYBOOK)
             memories = self._show(records, kind)
             return memories if kind is Rule else sorted(memories, key=lambda one: (-one.confidence, one.id))
 

@@ -58,7 +58,8 @@ class LazyMemory:
             if self._alma is None:
                 self._alma = self._opener()
                 notes = Notes(can_wait=not self._has_siblings)
-                self._alma.engine = replace(self._alma.engine, may_approve=self.may_approve, notes=notes)
+                is_person = {"may_approve": self.may_approve, "approves_calls": self.may_approve}
+                self._alma.engine = replace(self._alma.engine, notes=notes, **is_person)
             return self._alma
 
     def close(self) -> None:
@@ -139,6 +140,7 @@ class Projects:
             scopes=Scopes(engine.scopes.agents, teams=engine.scopes.teams),
             settings=self._settings or engine.settings,
             may_approve=may_approve,
+            approves_calls=may_approve,
             answers={},
         )
         return apply_stored_schema(alma)

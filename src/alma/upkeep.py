@@ -167,9 +167,9 @@ def import_from(
     The whole file is read and checked before anything is written.
 
     `trusted=True` takes an export of one's own exactly as it is, `trusted=False` lets all memories of somebody else's
-    wait for a person. None is for a file of unknown origin: when it claims active rules or a person's own words,
-    `confirm` gets these records and decides whether it is one's own; otherwise its rules wait for a person, and nothing
-    in it counts as a person's own words or replaces what is held.
+    wait for a person. None is for a file of unknown origin: when it claims active rules or preferences, or a person's
+    own words, `confirm` gets these records and decides whether it is one's own; otherwise its rules and preferences
+    wait for a person, and nothing in it counts as a person's own words or replaces what is held.
 
     A file of another project is refused unless `keep_project`: its memories are then found when that project is opened.
     """

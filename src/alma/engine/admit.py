@@ -79,23 +79,26 @@ def draft_record(
     *,
     category: str = "",
     agent: str = "",
-    provenance: Provenance = Provenance(),  # noqa: B008 - it is frozen
+    provenance: Provenance | None = None,
     tags: Iterable[str] = (),
     **fields: Any,
 ) -> Record:
     """Return a new record of a statement: without secrets, with its look-up key, not embedded yet.
 
     The agent's `can_learn` and `cannot_learn` are asked about the category; empty: nothing to ask. Untrusted content
-    waits for a person or for evidence, and is tagged if it reads like an attempt to instruct a model.
+    waits for a person or for evidence, and is tagged if it reads like an attempt to instruct a model. So does what a
+    person is said to want, unless the person said or accepted it.
     """
     allow(engine, agent, category)
     # The names of a body's own fields are ours; only what is in them comes from outside.
     body = {name: clean(value) for name, value in body.items()}
-    tags, status = tuple(map(clean, tags)), Status.ACTIVE
+    tags = tuple(map(clean, tags))
+    # Without a provenance nobody states it: the program makes it for itself.
+    is_waiting = provenance is not None and engine.must_wait(kind, provenance)
+    status, provenance = Status.CANDIDATE if is_waiting else Status.ACTIVE, provenance or Provenance()
     if provenance.trust is Trust.UNTRUSTED:
         from .escape import find_suspicion
 
-        status = Status.CANDIDATE
         if reasons := find_suspicion(KINDS[kind].text(body)):
             body["metadata"] = {**body.get("metadata", {}), "suspicious": list(reasons)}
             tags = (*tags, "suspicious")

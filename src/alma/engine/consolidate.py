@@ -430,10 +430,11 @@ def _find_losses(
 def _join_wordings(engine: Engine, kept: Record, source: Record, can_quote: CanQuote) -> dict[str, Any]:
     """Return the fields of a record that change with the wordings it takes over: tasks of a strategy, or details.
 
-    A text that is trusted less is quoted with its source, but not in a rule, whose line is an instruction.
+    A text that is trusted less is quoted with its source, but not in a rule or preference: they are instructions.
     """
     is_strategy, theirs, mine = kept.kind == "strategy", source.provenance.weight, kept.provenance.weight
-    if not is_strategy and (kept.kind not in FIELDS or theirs <= 0 or (kept.kind == "rule" and theirs != mine)):
+    is_foreign = theirs <= 0 or (KINDS[kept.kind].is_gated and theirs != mine)
+    if not is_strategy and (kept.kind not in FIELDS or is_foreign):
         return {}
     field, vectors = "task" if is_strategy else FIELDS[kept.kind], list[bytes]()
     others = {source.id: (source.body[field], source.provenance.canonical_source), **source.body.get("wordings", {})}

@@ -21,9 +21,9 @@ from ..reading.port import Comparer, Pair, Relation
 from ..text import passages
 from ..types import times
 from ..types.events import DEFAULT_EVENTS, MemoryEvent, WebhookSettings, check_event_types
-from ..types.kinds import EVERYWHERE, MemoryType
+from ..types.kinds import EVERYWHERE, KINDS
 from ..types.query import Scopes, Where, is_space, visible_users
-from ..types.record import Record, Status, Trust, Vector
+from ..types.record import Provenance, Record, Status, Trust, Vector
 from .validate import mapping, number, whole
 
 if TYPE_CHECKING:
@@ -240,14 +240,20 @@ class Engine:
     # What was counted last, with the revision of the store that it was counted in.
     answers: dict[Hashable, tuple[object, object]] = field(default_factory=dict)
     changed_at: dict[str, datetime] = field(default_factory=dict)  # The time of the last change, by project.
-    # Whether a person decides here. Without it, no rule and nothing that came from outside content becomes active.
+    # Whether a person decides here. Without it, no rule, no preference and nothing from outside content becomes active.
     may_approve: bool = True
+    approves_calls: bool = False  # Whether a person reads each call, and so accepts what it states.
     actor: str = ""  # Recorded as the author of changes, such as upkeep. If empty, `changes.act_as` names the caller.
 
     def may_activate(self, record: Record) -> bool:
         """Return whether this caller may make a record active."""
-        is_waiting_rule = record.kind == MemoryType.RULE and record.status is not Status.ACTIVE
-        return self.may_approve or not (is_waiting_rule or record.provenance.trust is Trust.UNTRUSTED)
+        is_waiting = KINDS[record.kind].is_gated and record.status is not Status.ACTIVE
+        return self.may_approve or not (is_waiting or record.provenance.trust is Trust.UNTRUSTED)
+
+    def must_wait(self, kind: str, provenance: Provenance) -> bool:
+        """Return whether a new memory waits for a person: outside content, and a person's will in others' words."""
+        is_accepted = self.approves_calls or (self.may_approve and provenance.is_from_person)
+        return provenance.trust is Trust.UNTRUSTED or (KINDS[kind].is_gated and not is_accepted)
 
     @property
     def embedder_name(self) -> str:

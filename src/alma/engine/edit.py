@@ -361,9 +361,11 @@ def refuse_second_values(tx: Transaction, before: Sequence[Record]) -> None:
 
 def credit_edit(record: Record, editor: Provenance, values: Mapping[str, Any]) -> Provenance:
     """Return the provenance of a record after an edit: what it says is the editor's only if the editor wrote it."""
-    if record.kind == MemoryType.RULE and editor.origin is not Origin.USER:
+    if KINDS[record.kind].is_gated and editor.origin is not Origin.USER:
+        noun = record.kind.removeprefix("user_")
         raise ValidationError(
-            "only a person may change the text of a rule (source 'user'); propose another rule with add_rule instead"
+            f"only a person may change the text of a {noun} (source 'user'); propose another {noun} with add_{noun} "
+            "instead"
         )
     main = FIELDS.get(record.kind, "strategy")
     is_rewritten = values.get(main, record.body.get(main)) != record.body.get(main)

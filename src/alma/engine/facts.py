@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import product
 from typing import Any
 
 from ..reading.port import Pair, PairKind, Relation, Verdict
 from ..text import fingerprint, normalise, stems
 from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType
-from ..types.query import Where
-from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from .admit import author_of, make_record, place_of
+from ..types.query import Where, visible_users
+from ..types.record import LIVE, PERSONS, Origin, Provenance, Record, Status
+from .admit import author_of, explicit_key, link_key, make_record, place_of
 from .context import Engine
 from .search import by_words
 from .tombstones import RESEMBLES
@@ -63,13 +64,15 @@ def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
             record = tx.put(draft)
         else:
             changes: dict[str, Any] = {"tags": tuple(dict.fromkeys((*existing.tags, *draft.tags)))}
-            is_trusted = draft.provenance.trust is not Trust.UNTRUSTED and engine.may_activate(existing)
-            if is_trusted and not tx.is_new(existing):
+            can_confirm = not engine.must_wait(draft.kind, draft.provenance) and engine.may_activate(existing)
+            if can_confirm and not tx.is_new(existing):
                 # A person's word that waits because it was deleted is not confirmed by others.
                 if draft.provenance.origin is Origin.USER or RESEMBLES not in existing.body.get("metadata", {}):
                     changes |= {"status": Status.ACTIVE, "body": forget_dispute(existing)}
-                if draft.provenance.weight > existing.provenance.weight:
-                    # Stated by a more trusted source, it takes that source.
+                # Stated by a more trusted source, it takes that source. What was put away, and is stated again, is
+                # the word of who states it now.
+                is_put_away = existing.status is Status.ARCHIVED
+                if is_put_away or draft.provenance.weight > existing.provenance.weight:
                     changes["provenance"] = draft.provenance
             record = tx.update(existing, **changes)
         if existing is None or existing.status is not Status.ACTIVE:
@@ -148,6 +151,8 @@ def _place_fact(
         record = tx.update(record, created_at=record.valid_from)
     # The only link of a fact is that of its key.
     key = set(record.links)
+    if record.status is Status.CANDIDATE and KINDS[record.kind].is_gated and record.provenance.weight:
+        _dispute_key(tx, record)
     if record.status is not Status.ACTIVE or not (key or replaced or compare_texts):
         return ""
     # What the agent knew may have been promoted since.
@@ -165,11 +170,9 @@ def _place_fact(
     targets = [one for one in tx.get([replaced] if replaced else []) if one.id != record.id and where.accepts(one)]
     # A key given later takes over what was stated without one.
     against = list({other.id: other for other in (*keyed, *same, *targets)}.values())
-    for other in against:
-        if other.provenance.weight > weight:
-            body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": other.id}}
-            record = tx.update(record, status=Status.CANDIDATE, body=body)
-            put_comparison(tx, (other, record), Relation(Verdict.REPLACES, 1.0), Origin.SYSTEM)
+    for other in (*against, *find_persons_values(tx, record, weight)):
+        if other.provenance.weight > weight and other.id not in later:
+            dispute(tx, record, other)
             return ""
     newer = [other for other in against if _is_later(other, record)]
     if newer:
@@ -182,6 +185,44 @@ def _place_fact(
             moment = begin_of(record) if tx.is_new(record) else None
             tx.supersede(other, record, f"a later fact: {words}", moment)
     return ""
+
+
+def dispute(tx: Transaction, record: Record, other: Record) -> Record:
+    """Let a value wait for a person, in a conflict with the one that holds."""
+    body = {**record.body, "metadata": {**record.body.get("metadata", {}), "disputes": other.id}}
+    record = tx.update(record, status=Status.CANDIDATE, body=body)
+    put_comparison(tx, (other, record), Relation(Verdict.REPLACES, 1.0), Origin.SYSTEM)
+    return record
+
+
+def _dispute_key(tx: Transaction, record: Record) -> None:
+    """Let a gated value, which waits, be in a conflict with the value that its explicit key has."""
+    where = of_owner(tx.engine, record, record.kind, statuses={Status.ACTIVE}, linked=set(record.links))
+    for other in tx.scan(where, 1) if record.links else ():
+        dispute(tx, record, other)
+
+
+def find_persons_values(tx: Transaction, record: Record, weight: int) -> list[Record]:
+    """Return the values that persons gave an explicit key, where they are seen beside a value of somebody else.
+
+    That is in the memories of all agents that read each other's, and of all users if the value is for all.
+    """
+    scopes, key = tx.engine.scopes, explicit_key(record.kind, record.body)
+    if not key or weight >= Provenance(Origin.USER).weight:
+        return []
+    heirs = (name for name in scopes.known() if record.agent in scopes.readable(name))
+    agents = {*scopes.readable(record.agent), *heirs}
+    users = visible_users(record.user) if record.user else None
+    where = tx.engine.where(record.kind, agents=agents, users=users, statuses={Status.ACTIVE}, origins=PERSONS)
+    owners = product(agents, users or ("",))
+    links = {link_key(record.kind, agent, user, record.body)[0] for agent, user in owners}
+    values = tx.scan(replace(where, linked=links))
+    if users is None:
+        # The links differ with the user, and a store cannot list its users.
+        names = (KINDS[record.kind].unique[0], *KINDS[record.kind].keys)
+        fields = {name: record.body[name] for name in names if record.body.get(name)}
+        values += [one for one in tx.scan(replace(where, fields=fields)) if explicit_key(one.kind, one.body) == key]
+    return [one for one in values if one.id != record.id and one.text != record.text]
 
 
 def _find_same(

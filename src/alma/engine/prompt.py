@@ -32,7 +32,7 @@ from ..types.kinds import (
 from ..types.query import is_space
 from ..types.record import QUOTED, Origin
 from ..types.slice import MemorySlice
-from ..types.speech import OUTPUT_LABEL, is_quoted_output, quote_output, sentences
+from ..types.speech import NOTED, OUTPUT_LABEL, OUTSIDE, is_quoted_output, quote_output, sentences
 from .escape import escape, find_suspicion
 from .rule_lines import describe_occasion
 
@@ -44,9 +44,6 @@ _DATA_CHARS = 240
 _NAME_CHARS = 40
 _TITLE_CHARS = 80
 _FROM_PERSON = (Origin.USER, Origin.CORRECTION)
-_SOURCES = {"tool": "program output", "content": "a file, page or message"}
-# Marks a statement that did not come from the user directly.
-_NOTED = {"agent": "noted by an agent", "import": "imported"} | {k: f"from {v}" for k, v in _SOURCES.items()}
 _DATES: dict[type[Memory], str] = {UserPreference: "timestamp", DomainKnowledge: "last_verified"}
 _NEWER = "may be superseded by a newer one above"
 _MORE = "Each line is a summary; call `get` with the id in brackets for the full memory."
@@ -60,7 +57,8 @@ _is_suspicious = lru_cache(maxsize=1024)(find_suspicion)
 def render_memories(memories: MemorySlice, max_tokens: int) -> str:
     """Return the memories as Markdown of at most `max_tokens` tokens.
 
-    Lines that do not fit are left out, and so are headings without a line. The text is empty if nothing fits.
+    Lines that do not fit are left out, and so are headings without a line. The text is empty if nothing fits. What
+    persons said has half of the tokens, as far as it needs them.
     """
     if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens <= 0:
         raise ValidationError(f"max_tokens must be a whole number greater than 0, not {max_tokens!r}")
@@ -88,19 +86,44 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
     ]
     closing = f"\n{_MORE}" if memories.progressive else ""
     room = max_tokens - (_count_line(closing) if closing else 0)
+    reserved = _reserve_lines(sections, memories, room // 2)
+    # What the sections that follow need for the share of persons.
+    held = sum(_count_line(f"\n### {heading}") + sum(lines.values()) for heading, lines in reserved.items())
     out: list[str] = []
     for heading, items in sections:
         lines: list[str] = []
         opening = f"{'' if not out else chr(10)}### {heading}"
+        due = dict(reserved.get(heading, {}))
+        held -= _count_line(f"\n### {heading}") + sum(due.values()) if due else 0
         spent = _count_line(opening)
-        for line in _write_lines(items, memories, room - spent):
-            if spent + _count_line(line) <= room:
+        for line in _write_lines(items, memories, room - held - spent):
+            cost = _count_line(line)
+            is_due = due.pop(line, 0) > 0
+            if is_due or spent + cost + sum(due.values()) <= room - held:
                 lines.append(line)
-                spent += _count_line(line)
+                spent += cost
         if lines:
             out += [opening, *lines]
             room -= spent
     return "\n".join([*out, closing] if out and closing else out)
+
+
+def _reserve_lines(
+    sections: Sequence[tuple[str, Sequence[Memory | str]]], memories: MemorySlice, room: int
+) -> dict[str, dict[str, int]]:
+    """Return by heading the lines of what persons said that fit into their share, each with its tokens."""
+    reserved: dict[str, dict[str, int]] = {}
+    for heading, items in sections:
+        opening = _count_line(f"\n### {heading}")
+        own = [item for item in items if isinstance(item, Memory) and item.origin in _FROM_PERSON]
+        # Conversations are cut to what is left.
+        for line in _write_lines([item for item in own if not isinstance(item, Episode | Turn)], memories, room):
+            cost = _count_line(line)
+            if opening + cost <= room:
+                reserved.setdefault(heading, {})[line] = cost
+                room -= opening + cost
+                opening = 0
+    return reserved
 
 
 def _count_line(text: str) -> int:
@@ -148,14 +171,22 @@ def _write_line(memory: Memory, memories: MemorySlice) -> str:
             return f"- {line}{f' Feedback: {_quote(feedback)}' if feedback else ''}"
         case UserPreference():
             whose = f"{owner}{',' * (', ' in owner)} prefers: " if owner else ""
-            return f"- {whose}{_say(memory.preference)}{_annotate(memory, source=_NOTED.get(memory.origin, ''))}"
+            return f"- {whose}{_say(memory.preference)}{_annotate(memory, source=NOTED.get(memory.origin, ''))}"
         case DomainKnowledge():
-            return f"- {_say(memory.fact)}{_annotate(memory, owner=owner)}"
+            return f"- {_say(memory.fact)}{_annotate(memory, source=_find_mark(memory, memories), owner=owner)}"
         case Rule():
             occasion = describe_occasion(memory.trigger, memory.rule)
             why = f"{_end_sentence(memory.rule)} Why: {_end_sentence(memory.why)}" if memory.why else _say(memory.rule)
-            return f"- {_join(_say(occasion), why)}{_annotate(memory, source=_NOTED.get(memory.origin, ''))}"
+            return f"- {_join(_say(occasion), why)}{_annotate(memory, source=NOTED.get(memory.origin, ''))}"
     raise TypeError(f"{type(memory).__name__} cannot be rendered as a line of a prompt")
+
+
+def _find_mark(memory: Memory, memories: MemorySlice) -> str:
+    """Return who noted a fact, where facts that persons stated are shown as well."""
+    is_beside = isinstance(memory, DomainKnowledge) and any(
+        one.origin in _FROM_PERSON for one in memories.domain_knowledge
+    )
+    return NOTED.get(memory.origin, "") if is_beside else ""
 
 
 def _write_opposed(ids: Sequence[str], memories: MemorySlice) -> str:
@@ -241,7 +272,8 @@ def _summarise(memory: Memory, memories: MemorySlice) -> str:
         best = max(memory.turns, key=lambda turn: coverage(stems(query), stems(turn.text)), default=None)
         return _write_heading(memory) if best is None else _quote_briefly(best, query)
     words, owner = _word_memory(memory), _write_name(memories.owners.get(memory.user_id, ""))
-    date = _annotate(memory, owner=owner) if type(memory) in _DATES or memory.newer or owner else ""
+    mark = _find_mark(memory, memories)
+    date = _annotate(memory, source=mark, owner=owner) if type(memory) in _DATES or memory.newer or owner else ""
     limit = _BRIEF_CHARS - len(date)
     is_data = _is_data(memory)
     return (quote_data(words, memory.origin, limit) if is_data else escape(shorten(words, limit))) + date
@@ -253,7 +285,7 @@ def _annotate(memory: Memory, evidence: str = "", source: str = "", owner: str =
     text = evidence or (f"{date}, {source}" if source else date)
     ending = "" if ", " in owner else "'s"
     whose = f"{owner}{ending}; " if owner else ""
-    words = [(_NOTED.get(one.origin, "also stated"), shorten(one.text, _DATA_CHARS)) for one in memory.wordings]
+    words = [(NOTED.get(one.origin, "also stated"), shorten(one.text, _DATA_CHARS)) for one in memory.wordings]
     wordings = "".join(f"; {label}: {_quote(text)}" for label, text in words)
     return f" ({whose}{text}{wordings}{f'; {_NEWER}' if memory.newer else ''})"
 
@@ -273,7 +305,7 @@ def _end_sentence(text: str) -> str:
 
 def quote_data(text: str, origin: str, limit: int) -> str:
     """Return what a program printed or a file said as quoted data; `origin` is one of `sources.QUOTED`."""
-    return f"{_quote(shorten(text, limit), is_data=True)} (quoted from {_SOURCES[origin]})"
+    return f"{_quote(shorten(text, limit), is_data=True)} (quoted from {OUTSIDE[origin]})"
 
 
 def _quote(text: str, *, is_data: bool = False) -> str:

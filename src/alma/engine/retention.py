@@ -182,7 +182,11 @@ def archive_over_quota(run: UpkeepRun) -> list[str]:
     ):
         where = run.engine.where(*kinds, statuses={Status.ACTIVE})
         active = [one for one in run.engine.store.scan(where) if one.id not in run.archived]
-        order = {one.id: (is_persons_own(one), one.kind != MemoryType.OUTCOME) for one in active}
+        # What was heard from a person goes after what others wrote, and before what a person stated.
+        order = {
+            one.id: (is_persons_own(one), one.provenance.is_from_person, one.kind != MemoryType.OUTCOME)
+            for one in active
+        }
         active.sort(key=lambda one: (*order[one.id], run.measure_strength(one), one.created_at, one.id))
         reason = f"over the quota of {most:,} {noun}"
         ids += run.archive([(one, reason) for one in active[: max(0, len(active) - most)]], size)

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..ports import Searchable, Snapshots, Store
 from ..text import content_words, stem, words
 from ..types.query import Hit, Where
-from ..types.record import Record, Vector, cosines
+from ..types.record import PERSONS, Record, Vector, cosines
 from .context import Engine
 from .transaction import describe_mismatch, find_embedder_marker
 
@@ -74,6 +75,42 @@ def by_meaning(engine: Engine, vectors: Sequence[Vector], where: Where, limit: i
         for hit in engine.store.nearest(vector, ours, limit):
             best[hit.id] = max(best.get(hit.id, -1.0), hit.score)
     return [Hit(name, score) for name, score in sorted(best.items(), key=lambda item: -item[1])[:limit]]
+
+
+def scan_shared(store: Store, where: Where, limit: int) -> list[Record]:
+    """Return the newest records, and the newest that persons said if these are not all: others crowd out none of it."""
+    records = {one.id: one for one in store.scan(where, limit)}
+    if len(records) == limit:
+        records |= {one.id: one for one in store.scan(replace(where, origins=PERSONS), limit)}
+    return list(records.values())
+
+
+class Found(NamedTuple):
+    """What a search found: hits by meaning, hits by words, and the records of all of them by id."""
+
+    meaning: list[Hit]
+    by_word: list[Hit]
+    records: dict[str, Record]
+
+
+def find_hits(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> Found:
+    """Return the nearest by meaning and by words, so many of each; what persons said has places of its own.
+
+    However many look-alikes others wrote, half as many of what persons said are among the candidates.
+    """
+    found = _search(engine, query, vectors, where, limit)
+    is_full = limit in (len(found.meaning), len(found.by_word))
+    persons = sum(one.provenance.is_from_person for one in found.records.values())
+    if not is_full or 2 * persons >= limit:
+        return found
+    own = _search(engine, query, vectors, replace(where, origins=PERSONS), max(1, limit // 2))
+    return Found(*(mine + theirs for mine, theirs in zip(found[:2], own[:2], strict=True)), found.records | own.records)
+
+
+def _search(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> Found:
+    meaning, by_word = by_meaning(engine, vectors, where, limit), by_words(engine.store, query, where, limit)
+    ids = list(dict.fromkeys(hit.id for hit in (*meaning, *by_word)))
+    return Found(meaning, by_word, {one.id: one for one in engine.store.get(ids)})
 
 
 def find_closeness(engine: Engine, records: Sequence[Record], vectors: Sequence[Vector]) -> dict[str, float]:

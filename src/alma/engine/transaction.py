@@ -359,7 +359,7 @@ def write(engine: Engine, step: Callable[[Transaction], T], *, patient: bool = T
 
 
 def _refuse_promotion(tx: Transaction) -> None:
-    """Raise ScopeError where a rule or outside content would become active, or trusted, without a person."""
+    """Raise ScopeError where a gated memory or outside content would become active, or trusted, without a person."""
     changed = {record.id: record for record in tx.changed if record.version > 1}
     for existing in tx.get(changed, as_stored=True):
         fresh = changed[existing.id]
@@ -367,7 +367,8 @@ def _refuse_promotion(tx: Transaction) -> None:
         becomes_active = fresh.status is Status.ACTIVE and existing.status is not Status.ACTIVE
         becomes_trusted = is_outside and fresh.provenance.trust is not Trust.UNTRUSTED
         if becomes_trusted or (becomes_active and not tx.engine.may_activate(existing)):
-            raise refuse_activation(existing, "came from outside content" if is_outside else "is a rule")
+            noun = existing.kind.replace("_", " ")
+            raise refuse_activation(existing, "came from outside content" if is_outside else f"is a {noun}")
 
 
 def refuse_activation(record: Record, reason: str) -> ScopeError:

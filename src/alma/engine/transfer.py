@@ -26,6 +26,7 @@ from .changes import CHANGESET, check_changeset, name_call, strip_changeset
 from .context import Engine
 from .episodes import list_sources
 from .erase import recount_group
+from .facts import dispute, find_persons_values
 from .tombstones import Tombstones
 from .transaction import LESSONS, SALT_MARKER, Transaction, is_learned, write
 from .upkeep import MUTE, Progress, ignore_progress, reindex
@@ -58,7 +59,7 @@ class ImportTrust(StrEnum):
 
     # An export of this memory: imported exactly as it is, except for text that reads like a planted instruction.
     OWN = "own"
-    # Rules wait for a person, nothing counts as a person's own words, and nothing that is held is replaced.
+    # Rules and preferences wait for a person, nothing counts as a person's own words, and nothing held is replaced.
     IMPORTED = "imported"
     NONE = "none"  # Somebody else's: all memories wait for a person, and nothing but memories is taken.
 
@@ -282,7 +283,7 @@ def _is_orphan(record: Record, gone: Collection[str]) -> bool:
 def find_claims(engine: Engine, records: Iterable[Record]) -> list[Record]:
     """Return the records that are new or newer than what is held and that only an own export may claim.
 
-    These are active rules, and memories that say they are a person's own words.
+    These are active rules and preferences, and memories that say they are a person's own words.
     """
     claims = [one for one in records if limit_trust(one, ImportTrust.IMPORTED) != one]
     versions = {one.id: one.version for one in engine.store.get([one.id for one in claims])}
@@ -307,14 +308,14 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
     if record.kind not in READABLE_KINDS:
         return record
     waiting = Status.CANDIDATE if record.status is Status.ACTIVE else record.status
-    source, is_rule = record.provenance, record.kind == MemoryType.RULE
+    source, is_gated = record.provenance, KINDS[record.kind].is_gated
     if trust is ImportTrust.NONE:
         doubted = replace(source, trust=Trust.UNTRUSTED, source=source.source or "import")
         return replace(record, provenance=doubted, status=waiting)
     if record.kind in (MemoryType.EPISODE, MemoryType.OUTCOME, "turn"):
         # What was said and done; it is only ever quoted.
         return record
-    if record.status is Status.ACTIVE and (is_rule or trust is ImportTrust.IMPORTED):
+    if record.status is Status.ACTIVE and (is_gated or trust is ImportTrust.IMPORTED):
         # Loaded here: its patterns take a while to compile.
         from .escape import find_suspicion
 
@@ -324,7 +325,7 @@ def limit_trust(record: Record, trust: ImportTrust) -> Record:
         return record
     if source.origin in (Origin.USER, Origin.CORRECTION):
         source = replace(source, origin=Origin.IMPORT, trust=min(source.trust, Trust.LEARNED, key=_TRUST.index))
-    return replace(record, provenance=source, status=waiting if is_rule else record.status)
+    return replace(record, provenance=source, status=waiting if is_gated else record.status)
 
 
 def _import_batch(
@@ -372,7 +373,16 @@ def _import_batch(
                 # The store's own salt stays the first.
                 salts.append(salt)
             record = tx.put(record, exact=True)
+            if trust is not ImportTrust.OWN and record.kind in _ALONE and record.status is Status.ACTIVE:
+                record = _dispute_persons_value(tx, record)
             counts["waiting"] += not existing and is_memory and record.status is Status.CANDIDATE
     if len(salts) > salt_count:
         tx.set_marker(SALT_MARKER, {"value": salts}, project="")
     return counts
+
+
+def _dispute_persons_value(tx: Transaction, record: Record) -> Record:
+    """Let an imported value wait if a person gave its explicit key another one."""
+    for other in find_persons_values(tx, record, record.provenance.weight):
+        return dispute(tx, record, other)
+    return record

@@ -29,9 +29,11 @@ from ..engine import validate
 from ..engine.context import Engine
 from ..engine.evidence import memory_strength
 from ..engine.retrieve.pipeline import retrieve
+from ..engine.retrieve.rank import alternate_persons, split_persons
 from ..engine.retrieve.request import Request
 from ..engine.rule_lines import describe_occasion
 from ..engine.rules import is_old_fix
+from ..engine.search import scan_shared
 from ..engine.transaction import scan_records, write
 from ..engine.view import to_memory
 from ..errors import ValidationError
@@ -40,9 +42,10 @@ from ..opening import OwnsMemory
 from ..operations import About, Effect, Group
 from ..progress import ProgressSummary, ProgressTracker, WorkItem
 from ..text import shorten
-from ..types.kinds import EVERYWHERE, MemoryType, Outcome, quoted_why
+from ..types.kinds import EVERYWHERE, KINDS, MemoryType, Outcome, quoted_why
 from ..types.query import MemoryScope, Where, visible_users
 from ..types.record import Record, Status, Trust
+from ..types.speech import mark_source
 from ..words import Text
 from . import handoff
 from .codebase import orient as look_around
@@ -425,11 +428,12 @@ class Engagement(NamedTuple):
 
 def find_engagement(engine: Engine, agent: str, scope: MemoryScope, user: str | None = None) -> Engagement:
     """Return the rules of engagement of an agent, from its scope and from what was stored for it and the user."""
-    taught = [describe_rule(rule) for rule in rank_memories(engine, MemoryType.RULE, agent, user, _READ)]
+    taught = rank_memories(engine, MemoryType.RULE, agent, user, _READ)
     if user is not None:
         wishes = rank_memories(engine, MemoryType.USER_PREFERENCE, agent, user, _READ)
-        taught += [f"{user} prefers: {wish.body['preference']}" for wish in wishes if _is_trusted(wish)]
-    lines = [shorten(text, _CHARS) for text in taught]
+        taught += filter(_is_trusted, wishes)
+    own, others = split_persons(taught)
+    lines = [describe_instruction(one) for one in (*own, *others)]
     # Only anti-patterns without a condition; the others are retrieved with the tasks they apply to.
     warnings = [
         shorten(f"Avoid: {one.body['pattern']}{describe_reason(one)}", _CHARS)
@@ -453,6 +457,15 @@ def _is_trusted(record: Record) -> bool:
     return record.provenance.trust is not Trust.UNTRUSTED
 
 
+def describe_instruction(record: Record) -> str:
+    """Return a rule or a preference as one line, marked if somebody else than the user wrote the preference."""
+    if record.kind == MemoryType.RULE:
+        return shorten(describe_rule(record), _CHARS)
+    mark = mark_source(record.provenance.canonical_source)
+    words = f"{record.user} prefers: {record.body['preference']}"
+    return shorten(words, _CHARS - len(mark)) + mark
+
+
 def describe_rule(rule: Record) -> str:
     """Return a rule as one line, with the occasion it applies to."""
     occasion = describe_occasion(rule.body["trigger"], rule.body["rule"])
@@ -467,7 +480,8 @@ def describe_reason(warning: Record) -> str:
 def rank_memories(engine: Engine, kind: MemoryType, agent: str, user: str | None, newest: int) -> list[Record]:
     """Return the memories of a kind that an agent may read while it serves a user, strongest first.
 
-    Only the given number of newest memories is considered.
+    Only the given number of newest memories is considered, and as many of what persons said. Rules and preferences in
+    persons' words come first; of other memories, what persons said alternates with the rest.
     """
     now, is_rule, is_wish = engine.clock(), kind is MemoryType.RULE, kind is MemoryType.USER_PREFERENCE
     where = Where(
@@ -482,9 +496,13 @@ def rank_memories(engine: Engine, kind: MemoryType, agent: str, user: str | None
     )
     # Strength is rounded to the day: with the exact time, ties would break differently on each call.
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    records = [one for one in engine.store.scan(where, newest) if not is_old_fix(one)]
+    records = [one for one in scan_shared(engine.store, where, newest) if not is_old_fix(one)]
     half_lives = engine.settings.upkeep.half_life_days
-    return sorted(records, key=lambda one: (-round(memory_strength(one, day, half_lives), 6), one.id))
+    records.sort(key=lambda one: (-round(memory_strength(one, day, half_lives), 6), one.id))
+    if KINDS[kind].is_gated:
+        own, others = split_persons(records)
+        return own + others
+    return alternate_persons(records)
 
 
 def __getattr__(name: str) -> object:

@@ -303,6 +303,15 @@ class StoreContract(Room):
             assert self._scan(**{where: values}) == self._near(**{where: values}) == [name], name
             # An empty collection matches nothing.
             assert self._scan(**{where: []}) == self._near(**{where: set()}) == [], name
+        self._put("stated", vectors=(EAST,), provenance=Provenance(Origin.USER))
+        self._put("heard", vectors=(EAST,), provenance=Provenance(Origin.CORRECTION, Trust.LEARNED))
+        for origins, ids in (
+            ([Origin.USER], ["stated"]),
+            ({"user", "tool"}, ["stated"]),
+            ([Origin.CORRECTION], ["heard"]),
+            ([], []),
+        ):
+            assert self._scan(origins=origins) == self._near(origins=origins) == ids, origins
         self._put("bodied", vectors=(EAST,), body={"size": 2, "name": 'Say "no"', "gone": None})
         for fields, ids in (
             ({"size": 2, "name": 'Say "no"', "gone": None}, ["bodied"]),
@@ -662,6 +671,7 @@ def wheres() -> SearchStrategy[Where]:
     """Return a strategy for conditions."""
     fields = {"statuses" if name == "status" else f"{name}s": draw_some(values) for name, values in NAMES.items()}
     fields |= {"linked": draw_some(IDS[:2]), "tagged": draw_some(("red", "blue"))}
+    fields["origins"] = draw_some((Origin.USER, Origin.AGENT))
     times: dict[str, Any] = dict.fromkeys(("created_from", "created_to", "valid_at"), st.sampled_from(MOMENTS))
     conditions = {**fields, **times}
     # Few conditions at a time, or hardly any record would ever be found.

@@ -77,6 +77,8 @@ class Kind(NamedTuple):
     # The optional fields of an explicit key: within the first unique field, a key has one active value.
     keys: tuple[str, ...] = ()
     passing: bool = False  # A note that a power cut may take, and that may wait in memory while others write.
+    # It tells an agent what a person wants: in force only if a person said it or accepted it.
+    is_gated: bool = False
 
 
 def stored_field(
@@ -125,6 +127,7 @@ def declare(
     passages: Callable[[Body], tuple[str, ...]] | None = None,
     extra_text: Callable[[Body], str] | None = None,
     passing: bool = False,
+    is_gated: bool = False,
 ) -> Kind:
     """Return a kind. `more` names what the body holds beside the memory's fields, separated by spaces.
 
@@ -159,6 +162,7 @@ def declare(
         unique=select("unique"),
         keys=select("key"),
         passing=passing,
+        is_gated=is_gated,
     )
 
 
@@ -449,7 +453,7 @@ class Episode(Memory):
 _ALL = (
     declare("heuristic", "heu", Heuristic, "task_type"),
     declare("outcome", "out", Outcome),
-    declare("user_preference", "pre", UserPreference),
+    declare("user_preference", "pre", UserPreference, is_gated=True),
     declare("domain_knowledge", "kno", DomainKnowledge),
     declare("anti_pattern", "ant", AntiPattern, "task_type"),
     # `line` is the rule as hosts are shown it, `cues` the words that make it relevant: made when it is written, because
@@ -460,6 +464,7 @@ _ALL = (
         Rule,
         "line cues prefer avoid",
         extra_text=lambda body: " ".join((*body["prefer"], *body["avoid"])),
+        is_gated=True,
     ),
     # A command that failed and another form of it that worked: what an agent did, for hooks to quote. It is no rule.
     declare(

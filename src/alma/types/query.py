@@ -141,6 +141,7 @@ class Where:
     statuses: Names = None
     keys: Names = None
     embedders: Names = None
+    origins: Names = None  # Its provenance has any of these origins.
     linked: Names = None  # Has a link to any of these ids.
     tagged: Names = None  # Carries any of these tags.
     # Its body has these values: texts, numbers, true, false, or None where there is nothing.
@@ -165,6 +166,7 @@ class Where:
             (self.statuses, record.status),
             (self.keys, record.key),
             (self.embedders, record.embedder),
+            (self.origins, record.provenance.origin),
         ):
             if names is not None and value not in names:
                 return False

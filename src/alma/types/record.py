@@ -229,6 +229,9 @@ class Origin(StrEnum):
     SYSTEM = "system"
 
 
+PERSONS = (Origin.USER, Origin.CORRECTION)  # The origins of what a person said.
+
+
 class Trust(StrEnum):
     """How far a record is trusted. Untrusted text never appears where a prompt gives instructions."""
 
@@ -273,7 +276,12 @@ class Provenance:
     @property
     def is_persons(self) -> bool:
         """Return whether a person stated it."""
-        return self.trust is Trust.TRUSTED and self.origin in (Origin.USER, Origin.CORRECTION)
+        return self.trust is Trust.TRUSTED and self.origin in PERSONS
+
+    @property
+    def is_from_person(self) -> bool:
+        """Return whether it is a person's word: stated by a person, or heard from one in a conversation."""
+        return self.canonical_source == "user"
 
     @property
     def canonical_source(self) -> str:

@@ -76,3 +76,15 @@ def _excerpt(text: str) -> str:
     visible = " ".join("".join(sign for sign in word if sign.isprintable()) for word in words)
     flat = " ".join(visible.split())
     return flat if len(flat) <= _OUTPUT_CHARS else f"{flat[: _OUTPUT_CHARS - 1].rstrip()}…"
+
+
+# -- who said it
+
+OUTSIDE = {"tool": "program output", "content": "a file, page or message"}
+# Marks a statement that did not come from the user directly.
+NOTED = {"agent": "noted by an agent", "import": "imported"} | {name: f"from {text}" for name, text in OUTSIDE.items()}
+
+
+def mark_source(origin: str) -> str:
+    """Return the mark of a statement that did not come from the user directly; empty for the user's own."""
+    return f" ({NOTED[origin]})" if origin in NOTED else ""

@@ -20,7 +20,7 @@ from ...text import content_words, name_key, shorten, stem, stems, words
 from ...types.events import EventType
 from ...types.kinds import TEAM_AGENT, Heuristic, MemoryType, Similar, last_stated
 from ...types.query import Hit, Where, plain, visible_users
-from ...types.record import Record, Status, Vector, cosine
+from ...types.record import PERSONS, Record, Status, Vector, cosine
 from ...types.slice import Explanation, MemorySlice
 from ..admit import author_of, clean, make_record
 from ..context import Engine
@@ -28,7 +28,7 @@ from ..events import describe_event, make_deliveries
 from ..outcomes import is_of_task
 from ..past import look_back
 from ..rules import AGENT, is_old_fix
-from ..search import by_meaning, by_words, find_closeness, read_snapshot
+from ..search import by_meaning, by_words, find_closeness, find_hits, read_snapshot, scan_shared
 from ..transaction import LESSONS, strategy_of, write
 from ..view import render_slice, to_memory
 from .conversations import add_conversations
@@ -41,6 +41,7 @@ from .rank import (
     Lookalike,
     Scored,
     compare_records,
+    find_leading,
     find_newest,
     is_stated,
     list_lookalikes,
@@ -49,6 +50,7 @@ from .rank import (
     measure_similarity,
     read_relevance,
     score_candidate,
+    share_places,
 )
 from .request import SHARED_KINDS, Mode, Request, RetrievalContext, embed_query, prepare
 
@@ -126,7 +128,7 @@ def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[
         score_candidate(one, similarity, query, engine.clock(), engine.settings)._replace(score=similarity)
         for one, similarity in zip(pool, measure_similarity(pool), strict=True)
     ]
-    return sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]
+    return share_places(sorted(scored, key=lambda one: (-one.score, one.record.id)), limit, _is_from_person)
 
 
 def find_rules(engine: Engine, session: str, prompt: str, limit: int) -> list[Record]:
@@ -154,13 +156,13 @@ def _rank_rules(engine: Engine, prompt: str, where: Where, limit: int) -> list[R
         relevance = candidate.relevance if is_known else None
         if PROMPTED.passes(candidate._replace(is_known=is_known, relevance=relevance)):
             scored.append(score_candidate(candidate, similarity, prompt, engine.clock(), engine.settings))
-    return [one.record for one in sorted(scored, key=lambda one: (-one.score, one.record.id))[:limit]]
+    scored.sort(key=lambda one: (-one.score, one.record.id))
+    return [one.record for one in share_places(scored, limit, _is_from_person)]
 
 
 def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> list[Candidate]:
     with read_snapshot(engine.store):
-        hits = (*by_meaning(engine, vectors, where, limit), *by_words(engine.store, query, where, limit))
-        records = engine.store.get(list(dict.fromkeys(hit.id for hit in hits)))
+        records = list(find_hits(engine, query, vectors, where, limit).records.values())
         pool = compare_records(engine, query, records, find_closeness(engine, records, vectors))
     return read_relevance(engine, query, pool)
 
@@ -181,13 +183,14 @@ def _choose_typed(context: RetrievalContext, pool: Sequence[Candidate], lookalik
             chosen[kind] = _order_lookalikes(context, chosen[kind], pool, lookalikes, context.top_k)
     chosen[MemoryType.DOMAIN_KNOWLEDGE] += _find_linked_facts(context, chosen[MemoryType.DOMAIN_KNOWLEDGE])
     preferences = _put_newest_first(ranked[MemoryType.USER_PREFERENCE])
-    budget = context.engine.settings.max_preferences
     matching = [item for item in preferences if not item.explanation.standing][: context.top_k]
-    standing = [item for item in preferences if item.explanation.standing][:budget]
-    shown_ids = {item.record.id for item in (*matching, *standing)}
+    standing = [item for item in preferences if item.explanation.standing]
+    rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing]
+    standing_ids = _share_standing(standing, rules, context.engine.settings.max_preferences)
+    shown_ids = {item.record.id for item in matching} | standing_ids
     preferences = [item for item in preferences if item.record.id in shown_ids]
     preferences = _order_lookalikes(context, preferences, pool, lookalikes, len(preferences))
-    rules = [item for item in ranked[MemoryType.RULE] if item.explanation.standing][: budget - len(standing)]
+    rules = [item for item in rules if item.record.id in standing_ids]
     values: dict[str, Any] = {}
     for name, items in [("preferences", preferences), *((_SLICE_FIELDS[kind], chosen[kind]) for kind in chosen)]:
         views = [(to_memory(item.record, context.now), item.newer) for item in items]
@@ -206,6 +209,20 @@ def _choose_typed(context: RetrievalContext, pool: Sequence[Candidate], lookalik
     return replace(memories, explanations=tuple(reasons[memory.id] for memory in memories))
 
 
+def _share_standing(preferences: Sequence[Scored], rules: Sequence[Scored], budget: int) -> set[str]:
+    """Return the ids of what is shown without a match: what persons said first, and preferences before rules."""
+    items = sorted((*preferences, *rules), key=_is_not_from_person)
+    return {item.record.id for item in items[:budget]}
+
+
+def _is_from_person(item: Scored) -> bool:
+    return item.record.provenance.is_from_person
+
+
+def _is_not_from_person(item: Scored) -> bool:
+    return not item.record.provenance.is_from_person
+
+
 # --- candidates ------------------------------------------------------------------------------------
 
 
@@ -213,7 +230,7 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
     engine, task, top_k = context.engine, context.question.text, context.top_k
     task_type = plain(context.request.task_type)
     meaning: list[Hit] = []
-    by_word: list[Hit] = []
+    found: dict[str, Record] = {}
     owners, is_shared = context.find_owners(), engine.settings.share_between_users
     # Those of the user who asks are listed whether they match or not.
     searched = (*_SLICE_FIELDS, MemoryType.USER_PREFERENCE) if is_shared else tuple(_SLICE_FIELDS)
@@ -223,10 +240,10 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
         limit = _TYPED_POOL if task_type and kind in _TYPED else limit
         where = context.where(kind)
         for one in (where, replace(where, users=owners)) if owners and kind in SHARED_KINDS else (where,):
-            meaning += by_meaning(engine, context.vectors, one, limit)
-            by_word += by_words(engine.store, task, one, limit)
-    ids = dict.fromkeys(hit.id for hit in (*meaning, *by_word))
-    by_id = {record.id: record for record in (*engine.store.get(list(ids)), *_list_standing(context))}
+            hits = find_hits(engine, task, context.vectors, one, limit)
+            meaning += hits.meaning
+            found |= hits.records
+    by_id = found | {record.id: record for record in _list_standing(context)}
     records = {}
     for record in by_id.values():
         is_other_type = task_type and record.kind in _TYPED and plain(record.body.get("task_type") or "") != task_type
@@ -259,10 +276,10 @@ def _list_standing(context: RetrievalContext) -> list[Record]:
     store, user = context.engine.store, context.request.user
     records: list[Record] = []
     if MemoryType.RULE in context.types and context.request.mode is not Mode.PRECISE:
-        records += store.scan(context.where(MemoryType.RULE), _MAX_STANDING_RULES)
+        records += scan_shared(store, context.where(MemoryType.RULE), _MAX_STANDING_RULES)
     if user is not None and MemoryType.USER_PREFERENCE in context.types:
         where = replace(context.where(MemoryType.USER_PREFERENCE), users={user})
-        records += store.scan(where, _MAX_STANDING)
+        records += scan_shared(store, where, _MAX_STANDING)
     return records
 
 
@@ -347,9 +364,11 @@ def _order_lookalikes(
     limit: int,
 ) -> list[Scored]:
     """Mark each memory that has a newer look-alike, and put the newest of them before it; at most `limit` in all."""
-    newest = dict(find_newest(context.engine, [item.record for item in scored], lookalikes, context.past))
+    records = [item.record for item in scored]
+    newest = dict(find_newest(context.engine, records, lookalikes, context.past))
+    leading = find_leading(context.engine, records, lookalikes, context.past)
     by_id = {item.record.id: item for item in scored}
-    missing = {record.id: record for record in newest.values() if record.id not in by_id}
+    missing = {one.id: one for one in (*leading.values(), *newest.values()) if one.id not in by_id}
     if missing:
         is_standing = all(item.explanation.standing for item in scored)
         for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
@@ -359,18 +378,24 @@ def _order_lookalikes(
         newest |= find_newest(context.engine, list(missing.values()), lookalikes, context.past)
     ordered: dict[str, Scored] = {}
     for item in scored:
-        ahead = [newest[item.record.id].id] if item.record.id in newest else []
-        for id in (*ahead, item.record.id):
-            if id not in ordered:
-                ordered[id] = _explain_order(by_id[id], newest[id].id if id in newest else "", item.record.id)
-    return list(ordered.values())[:limit]
+        first = [leading[item.record.id].id] if item.record.id in leading else []
+        ahead = [newest[id].id for id in (*first, item.record.id) if id in newest]
+        for id in (*ahead, *first, item.record.id):
+            if id not in ordered and id in by_id:
+                newer = newest[id].id if id in newest else ""
+                ordered[id] = _explain_order(by_id[id], newer, item.record.id, is_word=id in first)
+    return share_places(list(ordered.values()), limit, _is_from_person)
 
 
-def _explain_order(item: Scored, newer: str, older: str) -> Scored:
-    """Return a scored memory marked with its newer look-alike, and with the reason for its place among them."""
+def _explain_order(item: Scored, newer: str, older: str, *, is_word: bool = False) -> Scored:
+    """Return a scored memory marked with its newer look-alike, and with the reason for its place among them.
+
+    `is_word` is whether it comes first because a person said it.
+    """
     note = f"may be superseded by the newer look-alike {newer}, which comes first" if newer else ""
     if not newer and older != item.record.id:
         note = f"comes first as the newer look-alike of {older}"
+        note = f"comes first as a person's word about the same as {older}" if is_word else note
     if not note:
         return item
     reason = f"{item.explanation.reason}; {note}"
@@ -380,40 +405,63 @@ def _explain_order(item: Scored, newer: str, older: str) -> Scored:
 def _put_newest_first(scored: Sequence[Scored]) -> list[Scored]:
     """Order the preferences of each user and category by date: of two that contradict each other, the newer is first.
 
-    The places that a category has among the others stay as they are ranked.
+    What a person said comes before what others did. Else the places that a category has stay as they are ranked.
     """
-    by_category: dict[tuple[str, str], list[Scored]] = defaultdict(list)
+    by_category: dict[tuple[str, str, bool], list[Scored]] = defaultdict(list)
+
+    def find_group(item: Scored) -> list[Scored]:
+        return by_category[item.record.user, plain(item.record.body["category"]), _is_from_person(item)]
+
     for item in sorted(scored, key=lambda one: (last_stated(one.record), one.record.id)):
-        by_category[item.record.user, plain(item.record.body["category"])].append(item)
-    return [by_category[item.record.user, plain(item.record.body["category"])].pop() for item in scored]
+        find_group(item).append(item)
+    return sorted((find_group(item).pop() for item in scored), key=_is_not_from_person)
 
 
 def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
-    """Return the best that differ: one outcome per strategy and result, no second copy of a text."""
+    """Return the best that differ: one outcome per strategy and result, no second copy of a text.
+
+    What persons said has half of the places, and is kept where others say the same.
+    """
+    own = _take_distinct([item for item in scored if _is_from_person(item)], (limit + 1) // 2)
+    due = {item.record.id for item in own}
     chosen: list[Scored] = []
-    results: set[tuple[str, str]] = set()
     for item in scored:
-        record = item.record
+        if item.record.id in due:
+            chosen.append(item)
+            due.discard(item.record.id)
+        elif len(chosen) + len(due) < limit and not any(_is_copy(item, other) for other in (*chosen, *own)):
+            chosen.append(item)
+    return chosen
+
+
+def _take_distinct(scored: Sequence[Scored], limit: int) -> list[Scored]:
+    chosen: list[Scored] = []
+    for item in scored:
         if len(chosen) == limit:
             break
-        if record.kind == MemoryType.OUTCOME:
-            result = (record.links[0] if record.links else record.id, record.body["outcome"])
-            if result in results:
-                continue
-            results.add(result)
-        elif any(
-            record.vectors
-            # What two users say alike is known from both.
-            and (not record.user or not other.user or record.user == other.user)
-            and len(record.vectors) == len(other.vectors)
-            and record.embedder == other.embedder
-            and stems(record.text) == stems(other.text)
-            and all(cosine(mine, its) >= _SAME_TEXT for mine, its in zip(record.vectors, other.vectors, strict=True))
-            for other in (one.record for one in chosen)
-        ):
-            continue
-        chosen.append(item)
+        if not any(_is_copy(item, other) for other in chosen):
+            chosen.append(item)
     return chosen
+
+
+def _is_copy(item: Scored, chosen: Scored) -> bool:
+    """Return whether a memory adds nothing to one that is shown."""
+    record, other = item.record, chosen.record
+    if record.kind == MemoryType.OUTCOME:
+        return _name_result(record) == _name_result(other)
+    return (
+        bool(record.vectors)
+        # What two users say alike is known from both.
+        and (not record.user or not other.user or record.user == other.user)
+        and len(record.vectors) == len(other.vectors)
+        and record.embedder == other.embedder
+        and stems(record.text) == stems(other.text)
+        and all(cosine(mine, its) >= _SAME_TEXT for mine, its in zip(record.vectors, other.vectors, strict=True))
+    )
+
+
+def _name_result(outcome: Record) -> tuple[str, str]:
+    return outcome.links[0] if outcome.links else outcome.id, outcome.body["outcome"]
 
 
 # --- what goes with the first results --------------------------------------------------------------
@@ -486,11 +534,15 @@ def _list_entities(context: RetrievalContext, **conditions: Collection[str]) -> 
 
 
 def _find_naming(context: RetrievalContext, name: str) -> list[Record]:
-    """Return the facts that hold a name; none when many do."""
+    """Return the facts that hold a name, or if they are many, those that persons said; none when these are many."""
     store, name_words = context.engine.store, set(words(name))
-    hits = by_words(store, name, context.where(MemoryType.DOMAIN_KNOWLEDGE), _MAX_NAMING + 1)
-    holding = [one for one in store.get([hit.id for hit in hits]) if name_words <= set(words(one.text))]
-    return holding if len(holding) <= _MAX_NAMING else []
+    where = context.where(MemoryType.DOMAIN_KNOWLEDGE)
+    for one in (where, replace(where, origins=PERSONS)):
+        hits = by_words(store, name, one, _MAX_NAMING + 1)
+        holding = [fact for fact in store.get([hit.id for hit in hits]) if name_words <= set(words(fact.text))]
+        if len(holding) <= _MAX_NAMING:
+            return holding
+    return []
 
 
 _SIMILAR_POOL, _MAX_SIMILAR = 24, 2

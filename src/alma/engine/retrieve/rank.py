@@ -9,8 +9,11 @@ letters; in Chinese and Japanese it is a pair of characters. A term is looked up
 stands between ^ and $.
 
 Look-alikes are memories of one kind and one user that seem to be about the same thing. Nobody said that the newer one
-replaces the older one, so both stay. The older one is marked with the id of the newest and comes after it. A pair that
-a model has found to be about different things is not marked again.
+replaces the older one, so both stay. The older one is marked with the id of the newest and comes after it. What a
+person said is marked with what a person said later, and with nothing else: look-alikes of others come after it. A pair
+that a model has found to be about different things is not marked again.
+
+What persons said has its own share of every place that is limited, however much others wrote since.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ...reading.local import load_vocabulary
 from ...text import content_words, stem, words
@@ -32,6 +35,38 @@ from ..admit import explicit_key
 from ..context import Engine, Settings
 from ..evidence import age_days, believe, fade_share, success_factor
 from ..facts import find_dismissed
+
+# --- what persons said -----------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+def share_places(items: Sequence[T], places: int, is_persons: Callable[[T], bool]) -> list[T]:
+    """Return the first items, in their order; what persons said has half of the places as far as it needs them."""
+    own = [at for at, item in enumerate(items) if is_persons(item)][: (places + 1) // 2]
+    late = [at for at in own if at >= places]
+    others = [at for at, item in enumerate(items[:places]) if not is_persons(item)]
+    dropped = set(others[len(others) - len(late) :])
+    return [item for at, item in enumerate(items[:places]) if at not in dropped] + [items[at] for at in late]
+
+
+def is_from_person(record: Record) -> bool:
+    """Return whether a record is a person's word."""
+    return record.provenance.is_from_person
+
+
+def alternate_persons(records: Sequence[Record]) -> list[Record]:
+    """Return records so that of the first few half are what persons said, beginning with that, each in their order."""
+    own, others = split_persons(records)
+    pairs = zip(own, others, strict=False)
+    count = min(len(own), len(others))
+    return [*(one for pair in pairs for one in pair), *own[count:], *others[count:]]
+
+
+def split_persons(records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """Return what persons said, and the rest."""
+    return [one for one in records if is_from_person(one)], [one for one in records if not is_from_person(one)]
+
 
 # --- words -----------------------------------------------------------------------------------------
 
@@ -193,7 +228,9 @@ def read_relevance(engine: Engine, query: str, pool: Sequence[Candidate]) -> lis
     odds = {one.record.id: model.known if one.is_known else model.unknown for one in pool}
     relevance = {id: odds[id].judge(nearness) for id, nearness in near.items()}
     texts = {one.record.id: _list_texts(one) for one in pool}
-    promising = sorted(relevance, key=lambda id: (-relevance[id], id))[:MAX_READ]
+    own = {one.record.id for one in pool if one.record.provenance.is_from_person}
+    promising = sorted(relevance, key=lambda id: (-relevance[id], id))
+    promising = share_places(promising, MAX_READ, own.__contains__)
     pairs = [(id, (query, text)) for id in promising for text in texts[id]]
     scores: dict[str, float] = {}
     for (id, _), score in zip(pairs, engine.read_pairs([pair for _, pair in pairs]), strict=True):
@@ -354,24 +391,52 @@ class Lookalike(NamedTuple):
 def find_newest(
     engine: Engine, records: Sequence[Record], lookalikes: Sequence[Lookalike], until: datetime | None = None
 ) -> Mapping[str, Record]:
-    """Return by id the newest look-alike of each record that has one, stated before `until`."""
+    """Return by id the newest look-alike of each record that has one, stated before `until`.
+
+    That of what a person said is another word of a person.
+    """
     ids = {record.id for record in records}
-    pairs = [pair for pair in lookalikes if pair.older.id in ids]
-    if not pairs:
-        return {}
-    dismissed = find_dismissed(engine, [(pair.older, pair.newer) for pair in pairs])
+    pairs = [pair for pair in lookalikes if pair.older.id in ids and not _is_overruled(pair)]
     newest: dict[str, Record] = {}
-    for pair in pairs:
-        if (pair.older.id, pair.newer.id) in dismissed or (until is not None and stated_at(pair.newer) >= until):
-            continue
+    for pair in _keep_undismissed(engine, pairs, until):
         older, newer = pair.older.evidence, pair.newer.evidence
         if older.ups - older.downs > max(0, newer.ups - newer.downs):
             # Somebody looked at it and found it right.
             continue
         current = newest.get(pair.older.id)
-        if current is None or _order(current) < _order(pair.newer):
+        if current is None or _rank_word(current) < _rank_word(pair.newer):
             newest[pair.older.id] = pair.newer
     return newest
+
+
+def find_leading(
+    engine: Engine, records: Sequence[Record], lookalikes: Sequence[Lookalike], until: datetime | None = None
+) -> Mapping[str, Record]:
+    """Return by id, of those records that are newer than a look-alike in a person's words, the newest such word."""
+    ids = {record.id for record in records}
+    pairs = [pair for pair in lookalikes if pair.newer.id in ids and _is_overruled(pair)]
+    leading: dict[str, Record] = {}
+    for pair in _keep_undismissed(engine, pairs, until):
+        current = leading.get(pair.newer.id)
+        if current is None or _order(current) < _order(pair.older):
+            leading[pair.newer.id] = pair.older
+    return leading
+
+
+def _is_overruled(pair: Lookalike) -> bool:
+    """Return whether a person said the older one, and somebody else the newer one."""
+    return pair.older.provenance.is_from_person and not pair.newer.provenance.is_from_person
+
+
+def _rank_word(record: Record) -> tuple[bool, tuple[datetime, datetime]]:
+    return record.provenance.is_from_person, _order(record)
+
+
+def _keep_undismissed(engine: Engine, pairs: Sequence[Lookalike], until: datetime | None) -> list[Lookalike]:
+    """Return the pairs that nobody found to be about different things, stated before a time."""
+    dismissed = find_dismissed(engine, [(pair.older, pair.newer) for pair in pairs]) if pairs else ()
+    kept = [pair for pair in pairs if (pair.older.id, pair.newer.id) not in dismissed]
+    return [pair for pair in kept if until is None or stated_at(pair.newer) < until]
 
 
 def list_lookalikes(

@@ -40,14 +40,20 @@ class SqlCondition(NamedTuple):
     params: tuple[Any, ...]
 
 
-def compile_filter(where: Where, tenant: str, *, body: str = "t.body") -> SqlCondition:
-    """Return the conditions of a `Where`, for `record` or for `passage`; `body` is the expression for the body."""
+def compile_filter(where: Where, tenant: str, *, expression: str = "t.{}") -> SqlCondition:
+    """Return the conditions of a `Where`, for `record` or for `passage`.
+
+    `expression` is that for a column of `record`, with {} for its name.
+    """
     conditions: list[tuple[str, Any]] = [("t.tenant = %s", tenant)]
     for name, column in _COLUMNS.items():
         if (names := getattr(where, name)) is not None:
             values = [escape_text(one) for one in names]
             one = len(values) == 1
             conditions.append((f't."{column}" = {"%s" if one else "ANY(%s::text[])"}', values[0] if one else values))
+    if where.origins is not None:
+        origin = f"({_BODY.format(expression.format('provenance'))}) ->> 'origin'"
+        conditions.append((f"{origin} = ANY(%s::text[])", [escape_text(one) for one in where.origins]))
     for mark, names in (("l", where.linked), ("t", where.tagged)):
         if names is not None:
             terms = [make_term(tenant, one, mark) for one in names]
@@ -64,7 +70,7 @@ def compile_filter(where: Where, tenant: str, *, body: str = "t.body") -> SqlCon
     for name, value in (where.fields or {}).items():
         # To Python 1, 1.0 and True are equal.
         values = [value, *((bool(value), int(value)) if value in (0, 1) and not isinstance(value, str) else ())]
-        sql.append(f"coalesce(({_BODY.format(body)}) -> %s, 'null') = ANY(%s::jsonb[])")
+        sql.append(f"coalesce(({_BODY.format(expression.format('body'))}) -> %s, 'null') = ANY(%s::jsonb[])")
         params += [json.loads(_encode_json(name)), [_encode_json(one) for one in values]]
     return SqlCondition(" AND ".join(sql), tuple(params))
 
@@ -77,7 +83,7 @@ _BODY = (
     r"CASE WHEN strpos({0}, '\u0000') = 0 THEN {0}"
     f" ELSE regexp_replace({{0}}, '{_ESCAPED_NUL.pattern}', '\\1{_INSTEAD}', 'g') END::jsonb"
 )
-PASSAGE_BODY = "(SELECT r.body FROM record r WHERE r.tenant = t.tenant AND r.id = t.id)"
+OF_RECORD = "(SELECT r.{} FROM record r WHERE r.tenant = t.tenant AND r.id = t.id)"  # A column, for a passage.
 
 
 def _encode_json(value: Any) -> str:
@@ -122,7 +128,7 @@ class Searcher:
 
     def find_nearest(self, connection: Connection, vector: Vector, where: Where, limit: int) -> list[Hit]:
         """Return the records whose best vector is nearest, best first; ties by id."""
-        clause = compile_filter(where, self._tenant, body=PASSAGE_BODY)
+        clause = compile_filter(where, self._tenant, expression=OF_RECORD)
         clause = SqlCondition(f"{clause.sql} AND t.dim = {len(vector)}", clause.params)
         wanted = 2 * limit + 16  # A record may have several vectors among the best.
         is_indexed = any(vector) and wanted <= _MOST_BY_INDEX and self._has_index(connection, len(vector))

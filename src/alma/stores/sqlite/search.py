@@ -108,6 +108,7 @@ def compile_filter(where: Where) -> Filter:
             shortcut = listing
     mark = "+" if shortcut.sql else ""
     conditions.append(match_names(f"{mark}r.status", where.statuses))
+    conditions.append(match_names("json_extract(r.provenance, '$.origin')", where.origins))
     for moment, condition in (
         (where.created_from, "r.created_at >= ?"),
         (where.created_to, "r.created_at < ?"),
