@@ -189,8 +189,8 @@ PERSONS_WORDS = {
 }  # fmt: skip
 """Operations that may store a person's instructions. In a script, which is no person, they wait for review."""
 SCRIPTS = (
-    "run it in a terminal that no agent started, or open the dashboard with `alma dashboard`. A program of your own may "
-    "use the Python library, or a token with the scope 'approve'"
+    "run it in a terminal that no agent started, or open the dashboard with `alma dashboard`. A program of your own "
+    "may use the Python library, or a token with the scope 'approve'"
 )
 REVIEW = "run `alma list --status candidate`, and `alma update ID --status active` to approve one"
 
@@ -632,7 +632,7 @@ class Call:
         return self.agent_above or people.find_missing_terminal()
 
     def require_person(self, act: str, *, can_script: bool = False) -> None:
-        """Raise PersonRequiredError unless a person decides. With `can_script`, a script outside all agents may too."""
+        """Raise PersonRequiredError unless a person decides; with `can_script`, a script that no agent runs may too."""
         reason = self.agent_above if can_script else self.why_limited
         if reason:
             door = people.DOORS

@@ -75,7 +75,8 @@ def trust(call: Call) -> Reply:
         target = target.parent if is_part else target
     if args.remove:
         files = [] if target.is_dir() else trust_register.list_store_files(target)
-        if not any([trust_register.remove_folder(one) for one in (target, *files)]):
+        removed = [trust_register.remove_folder(one) for one in dict.fromkeys((target, *files))]
+        if not any(removed):
             raise NotFoundError(f"{target} is not trusted; run `alma trust --list` to see trusted folders")
         return Reply({"removed": target}, f"{target} is no longer trusted")
     if args.approve_over_mcp:
@@ -152,10 +153,8 @@ def _allow_approval(call: Call, target: Path) -> Reply:
     """Let the MCP server of a configuration approve memories."""
     call.args.yes = False
     call.require_person("`alma trust --approve-over-mcp`")
-    if call.args.path is None:
-        file = call.config[0].absolute()
-    else:
-        file = target / DEFAULT_PATH if target.is_dir() else target
+    named = target / DEFAULT_PATH if target.is_dir() else target
+    file = call.config[0].absolute() if call.args.path is None else named
     if not file.is_file():
         raise ConfigError(f"no configuration file {file}; create one with `alma init`")
     _ask(call, f"Let every program that starts `alma mcp --approve` for {file} approve memories?")
