@@ -56,9 +56,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Loaded by hooks.
     "processes": set(),
     "people": {"errors", "processes"},
-    "trust_register": {"errors", "files", "processes"},
+    # What git tracks.
+    "tracked": set(),
+    "trust_register": {"errors", "files", "processes", "tracked"},
     "ignore": set(),
-    "stores": {"forks", "files", "retry", "ports", "types", "errors"},
+    "stores": {"forks", "files", "retry", "trust_register", "ports", "types", "errors"},
     "retry": set(),
     "embedders": {"forks", "retry", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
@@ -89,7 +91,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "context": {*DECLARING, "engine", "types", "errors", "memory", "session"},
     "confidence": {*DECLARING, "engine", "ports", "types", "errors", "memory"},
     "extraction": {*DECLARING, "opening", "engine", "reading", "ports", "types", "errors", "progress", "memory", "app"},
-    "graph": {*DECLARING, "opening", "reading", "engine", "ports", "types", "errors", "files", "memory", "app"},
+    "graph": {
+        *DECLARING,
+        *("opening", "reading", "engine", "ports", "types", "errors", "files", "trust_register", "memory", "app"),
+    },
     "ingestion": {
         "ignore",
         "opening",
@@ -159,6 +164,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("mcp", "http", "operations", "schema", "app", "config", "memory", "upkeep", "doctor", "migration"),
         *("files", "text", "trust_register", "types", "errors"),
         *("knowledge", "graph", "rulefiles"),
+        # What a caller who is no person may do.
+        "projects",
         # Only to start a database.
         "stores",
     },

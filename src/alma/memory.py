@@ -113,11 +113,15 @@ class ALMA(Closeable):
     # -- opening and closing
 
     @classmethod
-    def from_config(cls, config_path: str | PathLike[str]) -> ALMA:
-        """Open the memory that a YAML configuration file describes."""
+    def from_config(cls, config_path: str | PathLike[str], *, trust: bool = False) -> ALMA:
+        """Open the memory that a YAML configuration file describes.
+
+        A store that git tracks or another user owns is refused, unless you trusted it with `alma trust`. With `trust`,
+        it is opened without that check.
+        """
         from .app import open_config
 
-        return open_config(config_path)
+        return open_config(config_path, trust=trust)
 
     @classmethod
     def quickstart(
@@ -126,14 +130,17 @@ class ALMA(Closeable):
         storage_dir: str | PathLike[str] = ".alma",
         *,
         clock: Clock | None = None,
+        trust: bool = False,
     ) -> ALMA:
         """Open a SQLite memory in a folder, created if missing, with the best embedder that is installed.
 
-        `clock` returns the current time, with a time zone. Pass your own to replay past events.
+        `clock` returns the current time, with a time zone. Pass your own to replay past events. A memory that git
+        tracks or another user owns is refused, unless you trusted it with `alma trust`. With `trust`, it is opened
+        without that check.
         """
         from .app import open_quickstart
 
-        return open_quickstart(project_id, storage_dir, clock=clock or times.now)
+        return open_quickstart(project_id, storage_dir, clock=clock or times.now, trust=trust)
 
     @classmethod
     def connect(cls, url: str, token: str, project_id: str | None = None, **options: Any) -> RemoteALMA:

@@ -77,6 +77,12 @@ def open_configured(config: str | None) -> ALMA:
     return deliver_in_background(open_memory(read_config(config)[1]))
 
 
+def limit_memory(alma: ALMA, actor: str) -> ALMA:
+    """Return the memory for a caller who may not approve; `actor` is who its changes are by."""
+    alma.engine = replace(alma.engine, may_approve=False, actor=actor)
+    return alma
+
+
 class Projects:
     """One memory for each project, opened on first use. The most recently used ones stay open."""
 
@@ -256,10 +262,10 @@ def _limit_row(row: Any, may_approve: bool, caller: str) -> Any:
     return row if may_approve else {**row, "source": _relay_source(row.get("source") or AGENT)}
 
 
-def limit_call(
-    operation: Operation, arguments: Mapping[str, Any], roots: Roots, may_approve: bool, caller: str = ""
+def limit_statements(
+    operation: Operation, arguments: Mapping[str, Any], may_approve: bool, caller: str = ""
 ) -> dict[str, Any]:
-    """Return the arguments of a call as its caller may pass them. Raise ScopeError for what is not allowed.
+    """Return the arguments of a call with the statements that its caller may make. Raise ScopeError for others.
 
     Without `may_approve`, no person is behind the call: statements of a person are recorded as relayed by the agent,
     and memories from outside content wait for review. Rules are marked as shared by the `caller`.
@@ -280,6 +286,17 @@ def limit_call(
                 )
             if one.about.vouches:
                 allowed[one.name] = False
+    return allowed
+
+
+def limit_call(
+    operation: Operation, arguments: Mapping[str, Any], roots: Roots, may_approve: bool, caller: str = ""
+) -> dict[str, Any]:
+    """Return the arguments of a call as its caller may pass them. Raise ScopeError for what is not allowed.
+
+    This limits statements as `limit_statements` does, and files to the roots.
+    """
+    allowed = limit_statements(operation, arguments, may_approve, caller)
     paths = [one for one in operation.parameters if one.about.local]
     if roots is not None:
         return allowed | _confine_paths(operation, paths, allowed, roots)

@@ -90,6 +90,8 @@ def _run(words: list[str], warnings: logging.Handler) -> int:
                 # A missing argument is reported before any file is read.
                 call.read_arguments()
             answer = command.run(call) if command.run else call.answer()
+            if call.waiting:
+                print(call.describe_waiting(), file=sys.stderr)
     except UsageError:
         raise
     except ALMAError as error:

@@ -21,8 +21,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args, get_origin
 
 from alma import __version__
 
-from ..errors import ALMAError, ValidationError, describe_parse_error, unknown
-from ..types.record import find_source
+from .. import people
+from ..errors import (
+    ALMAError,
+    PersonRequiredError,
+    ScopeError,
+    ValidationError,
+    describe_parse_error,
+    unknown,
+)
+from ..types.record import Status, find_source
 from .render import EMPTY, Output
 
 if TYPE_CHECKING:
@@ -174,6 +182,16 @@ _MODULES = {
     "postgres": "postgres",
 }
 """The modules that declare commands, other than `commands`."""
+PERSONS_ACTS = {"erase_user": "deleting everything of a user"}
+"""Operations that only a person may run on the command line, whatever they would change."""
+PERSONS_WORDS = {
+    "add_rule", "add_preference", "add_many", "learn_from_conversation", "learn_from_text", "import_rules",
+}  # fmt: skip
+"""Operations that may store a person's instructions. In a script, which is no person, they wait for review."""
+SCRIPTS = (
+    "run it in a terminal that no agent started, or open the dashboard with `alma dashboard`. A program of your own "
+    "may use the Python library, or a token with the scope 'approve'"
+)
 REVIEW = "run `alma list --status candidate`, and `alma update ID --status active` to approve one"
 
 
@@ -574,6 +592,22 @@ def parse_json(place: str, text: str) -> Any:
 # -- a call
 
 
+def describe_reason(reason: str) -> str:
+    """Return why no person makes a call, as a sentence of its own."""
+    return f"{reason[0].upper()}{reason[1:]}"
+
+
+def refuse_act(act: str, reason: str, door: str) -> PersonRequiredError:
+    """Return the error for what only a person may do. `door` says what to do instead."""
+    return PersonRequiredError(f"{act} is for a person to decide: {reason}. {door[0].upper()}{door[1:]}.")
+
+
+def list_waiting(answer: Any) -> list[str]:
+    """Return the ids of the memories in an answer that wait for a person."""
+    memories = answer if isinstance(answer, list) else [answer]
+    return [one.id for one in memories if getattr(one, "status", None) == Status.CANDIDATE and hasattr(one, "id")]
+
+
 class Call:
     """One invocation of a command: its arguments, output and memory."""
 
@@ -581,7 +615,37 @@ class Call:
         self.args = args
         self.out = out
         self.command: Command = args.command
+        self.waiting: list[str] = []
+        """Ids of what this call stored and what waits for a person, because no person made the call."""
         self._stack = stack
+
+    # -- who makes it
+
+    @cached_property
+    def agent_above(self) -> str:
+        """Which agent runs this command, and how that shows; empty if none does."""
+        return people.find_agent()
+
+    @cached_property
+    def why_limited(self) -> str:
+        """Why this call may not approve anything; empty if a person makes it."""
+        return self.agent_above or people.find_missing_terminal()
+
+    def require_person(self, act: str, *, can_script: bool = False) -> None:
+        """Raise PersonRequiredError unless a person decides; with `can_script`, a script that no agent runs may too."""
+        reason = self.agent_above if can_script else self.why_limited
+        if reason:
+            door = people.DOORS
+            if "yes" in self.args and not self.agent_above:
+                door = "run it in a terminal, or pass --yes in a script that no agent runs"
+            raise refuse_act(act, reason, door)
+
+    def describe_waiting(self) -> str:
+        """Return the note about memories that wait for a person."""
+        what = ", ".join(self.waiting[:3]) + (", …" if len(self.waiting) > 3 else "")
+        return f"note: {what} waits for a person's review, because {self.why_limited}. In a terminal, {REVIEW}"
+
+    # -- the memory
 
     @cached_property
     def config(self) -> tuple[Path, Config]:
@@ -594,8 +658,12 @@ class Call:
     def alma(self) -> ALMA:
         """The memory that --config, $ALMA_CONFIG or the nearest `.alma/config.yaml` describes."""
         from ..app import open_memory
+        from ..projects import limit_memory
 
-        return self._stack.enter_context(open_memory(self.config[1], matching=self.command.matching))
+        alma = self._stack.enter_context(open_memory(self.config[1], matching=self.command.matching))
+        # Under a name of its own, so that it cannot undo what a person did on the command line.
+        actor = f"cli ({'agent' if self.agent_above else 'script'})"
+        return limit_memory(alma, actor) if self.why_limited else alma
 
     def read_arguments(self, name: str = "") -> dict[str, Any]:
         """Return the operation's arguments that were typed or that have a command-line default."""
@@ -671,11 +739,34 @@ class Call:
                 arguments[key] = [self._resolve_id(one) for one in value]
         if arguments.get("agent") is None and any(one.name == "agent" and one.needed for one in operation.parameters):
             arguments["agent"] = self.need_agent()
+        if self.why_limited and operation_name in PERSONS_ACTS:
+            raise refuse_act(PERSONS_ACTS[operation_name], self.why_limited, self._name_doors())
         progress = {"progress": self.out.progress} if operation.is_long else {}
         try:
-            return operation.run(self.alma, **operation.check(arguments), **progress)
+            answer = operation.run(self.alma, **self._limit(operation, operation.check(arguments)), **progress)
         except ValidationError as error:
             raise ValidationError(self._name_options(str(error), operation)) from error
+        except ScopeError as error:
+            if not self.why_limited or "person" not in str(error):
+                raise
+            # The engine's message names commands, which are of no use here.
+            act = re.split(r": |; ", str(error))[0]
+            raise PersonRequiredError(f"{act}. {describe_reason(self.why_limited)}. {self._name_doors()}.") from error
+        if self.why_limited and operation.effect != "reads":
+            self.waiting += list_waiting(answer)
+        return answer
+
+    def _limit(self, operation: Operation, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments as whoever makes this call may pass them."""
+        if not self.why_limited or not (self.agent_above or operation.name in PERSONS_WORDS):
+            return arguments
+        from ..projects import limit_statements
+
+        return limit_statements(operation, arguments, may_approve=False)
+
+    def _name_doors(self) -> str:
+        door = people.DOORS if self.agent_above else SCRIPTS
+        return f"{door[0].upper()}{door[1:]}"
 
     def _name_options(self, message: str, operation: Operation) -> str:
         """Return a message that names options instead of parameters."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import http, mcp
+from .. import http, mcp, people
 from ..config import load
 from ..errors import ConfigError, StorageError, ValidationError
 from ..files import create_private, make_private_folder
@@ -99,6 +100,9 @@ def init(call: Call) -> Reply:
 @command("serve", add_arguments=http.add_arguments, own_log=True)
 def serve(call: Call) -> int:
     """Run the HTTP server. It listens on this machine only, unless --host is passed."""
+    if any(os.environ.get(name) for name in (tokens.SECRET_VARIABLE, tokens.FILE_VARIABLE)):
+        # An agent that chooses the tokens would have all rights.
+        call.require_person("`alma serve` with tokens from the environment", can_script=True)
     http.serve(http.HttpOptions.read(call.args, call.args.config))
     return 0
 
@@ -117,6 +121,10 @@ def open_dashboard(call: Call) -> Reply:
     The link works once, within a minute. The browser may edit and approve memories, unless --read-only is passed.
     """
     args = call.args
+    if not args.read_only:
+        # Whoever can read a printed link may approve with it.
+        is_printed = args.no_open or call.out.as_json
+        call.require_person("opening the dashboard without --read-only", can_script=not is_printed)
     scope, was_started = dashboard.choose_scope(read_only=args.read_only, admin=args.admin), False
     if args.server:
         link = dashboard.ask_link(args.server, dashboard.read_token(None, args.token_file), scope, args.project)
@@ -140,6 +148,8 @@ def serve_mcp(call: Call) -> int:
 def install_mcp(call: Call) -> int:
     """Add the server to an MCP client's settings. Shows the change and asks first."""
     args, as_json = call.args, call.out.as_json
+    if getattr(args, "approve", False) and not args.dry_run:
+        people.require_person("`alma mcp install --approve`")
     if as_json and not (args.yes or args.dry_run):
         raise ValidationError("with --json, pass --yes to apply the change, or --dry-run to see it")
     return clients.run(call.command.words.rpartition(" ")[2], args, args.config, as_json=as_json)
@@ -160,8 +170,14 @@ def _describe_token(token: tokens.Token) -> dict[str, Any]:
 )
 @Argument("--project P…", "allow only this project", dest="projects")
 @Argument("--expires WHEN", "expiry, such as 12h, 30d, 1y or 2031-01-31 (default: never)")
+@Argument("--yes", "create it in a script that no agent runs, with the scope approve or admin too")
 def add_token(call: Call) -> Reply:
-    """Create a token. It is shown once; only its hash is stored."""
+    """Create a token. It is shown once; only its hash is stored.
+
+    Only a person may create one with the scope approve or admin, or with --yes a script that no agent runs.
+    """
+    if call.args.scope not in ("read", "write"):
+        call.require_person(f"creating a token with the scope {call.args.scope!r}", can_script=call.args.yes)
     args, file = call.args, tokens.find_file(call.config[0])
     secret = tokens.add(file, args.name, args.scope, args.projects or (), args.expires)
     [about] = [_describe_token(one) for one in tokens.list_tokens(file) if one.name == args.name.strip()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -46,47 +47,119 @@ def doctor(call: Call) -> Reply:
     return Reply({"ok": ok, "checks": checks}, lambda out: render.show_checks(out, checks), code=0 if ok else 1)
 
 
+_PATH = "the folder that contains .alma, a store, or a configuration (default: the nearest folder, from here up)"
+_TRUST = Argument("--yes", "do not ask; for scripts, refused if an agent runs them")
+_OVER_MCP = "let `alma mcp --approve` of this configuration approve memories"
+
+
 @command("trust")
-@Argument("PATH", "the folder that contains .alma (default: the nearest, from here up)", nargs="?")
+@Argument("PATH", _PATH, nargs="?")
 @Argument("--list", "list trusted folders", group="either")
 @Argument("--remove", "stop trusting the folder and its memory", group="either")
+@Argument("--approve-over-mcp", _OVER_MCP, group="either")
+@_TRUST
 def trust(call: Call) -> Reply:
-    """Trust the configuration and the memory in a folder, until the configuration changes."""
+    """Trust the configuration and the memory in a folder, until the configuration changes.
 
-    def read_content(folder: Path) -> bytes:
-        file = folder / DEFAULT_PATH
-        return file.read_bytes() if file.is_file() else b""
-
+    PATH may also be a store that git tracks or another user owns. Only a person may trust something, or with --yes a
+    script that no agent runs.
+    """
     args, here = call.args, Path.cwd()
     if args.list:
-        if args.path is not None:
-            raise ValidationError("--list takes no PATH; it lists all trusted folders")
-        rows = []
-        for name in sorted(trust_register.read_register().folders):
-            is_same = trust_register.is_trusted(name, read_content(Path(name)))
-            rows.append({"folder": name, "state": "trusted" if is_same else "changed since it was trusted"})
-        return reply_value(rows, "folders")
+        return _list_trusted(args.path)
     nearest = next((place for place in (here, *here.parents) if (place / DEFAULT_PATH).is_file()), here)
-    folder = nearest if args.path is None else Path(args.path).expanduser().absolute()
+    target = nearest if args.path is None else Path(args.path).expanduser().absolute()
     # PATH may also be the configuration file or its folder.
     for part in (DEFAULT_PATH.name, DEFAULT_PATH.parent.name):
-        folder = folder.parent if folder.name == part else folder
+        is_part = target.name == part and (part != DEFAULT_PATH.name or target.parent.name == DEFAULT_PATH.parent.name)
+        target = target.parent if is_part else target
     if args.remove:
-        if not trust_register.remove_folder(folder):
-            raise NotFoundError(f"{folder} is not trusted; run `alma trust --list` to see trusted folders")
-        return Reply({"removed": folder}, f"{folder} is no longer trusted")
-    file, content = folder / DEFAULT_PATH, read_content(folder)
-    if not file.parent.is_dir():
-        raise ConfigError(f"{folder} has no {DEFAULT_PATH.parent} folder, so there is nothing to trust")
+        files = [] if target.is_dir() else trust_register.list_store_files(target)
+        removed = [trust_register.remove_folder(one) for one in dict.fromkeys((target, *files))]
+        if not any(removed):
+            raise NotFoundError(f"{target} is not trusted; run `alma trust --list` to see trusted folders")
+        return Reply({"removed": target}, f"{target} is no longer trusted")
+    if args.approve_over_mcp:
+        return _allow_approval(call, target)
+    call.require_person("`alma trust`", can_script=args.yes)
+    if (target / DEFAULT_PATH.parent).is_dir():
+        return _trust_config(call, target, target / DEFAULT_PATH)
+    if target.is_file() and target.suffix in (".yaml", ".yml"):
+        return _trust_config(call, target, target)
+    if target.is_file() or (target.is_dir() and any((target / name).exists() for name in _OF_A_DATABASE)):
+        return _trust_store(call, target)
+    raise ConfigError(f"{target} has no {DEFAULT_PATH.parent} folder, so there is nothing to trust")
+
+
+_OF_A_DATABASE = ("alma.lock", "chroma.sqlite3", "meta.json", "catalog.kz")
+"""Files in the folders of vector databases and graphs."""
+
+
+def _read_content(target: Path) -> bytes:
+    """Return the configuration of a trusted folder, or of a file that was trusted itself."""
+    file = target / DEFAULT_PATH if target.is_dir() else target
+    return file.read_bytes() if file.is_file() else b""
+
+
+def _list_trusted(path: str | None) -> Reply:
+    if path is not None:
+        raise ValidationError("--list takes no PATH; it lists all trusted folders")
+    rows = []
+    for name in sorted(trust_register.read_register().folders):
+        is_same = trust_register.is_trusted(name, _read_content(Path(name)))
+        rows.append({"folder": name, "state": "trusted" if is_same else "changed since it was trusted"})
+    return reply_value(rows, "folders")
+
+
+def _ask(call: Call, question: str, *things: Any) -> None:
+    """Ask a person at a terminal, unless --yes was passed."""
+    if not call.args.yes and sys.stdin.isatty():
+        call.confirm(question, *things)
+
+
+def _trust_config(call: Call, target: Path, file: Path) -> Reply:
+    """Trust a configuration with its present content, and the memory beside it."""
+    content = _read_content(target)
     restricted = list_restricted_settings(file) if content else []
-    files = list_data_files(file, load(file) if content else Config(project_id="default", storage_dir=file.parent))
-    tracked = [str(one.relative_to(folder)) for one in trust_register.trust_folder(folder, content, files)]
+    config = load(file) if content else Config(project_id="default", storage_dir=file.parent)
+    files = list_data_files(file, config)
+    shown = {"allowed settings": restricted, "trusted files": files}
+    _ask(call, f"Trust {target}?", shown)
+    links = [file] if content and file.resolve() != file else []
+    tracked = trust_register.trust_folder(target, content, [*files, *links])
+    names = ", ".join(os.path.relpath(one, file.parent.parent) for one in tracked)
     return Reply(
-        {"folder": folder, "config": file if content else None, "sets": restricted, "files": files},
-        f"trusted {folder} until {DEFAULT_PATH} changes",
-        {"allowed settings": restricted, "trusted files": files},
-        f"git tracks {', '.join(tracked)}: new versions from a pull are trusted too" if tracked else "",
+        {"folder": target, "config": file if content else None, "sets": restricted, "files": files},
+        f"trusted {target} until {DEFAULT_PATH if target.is_dir() else file.name} changes",
+        shown,
+        f"git tracks {names}: new versions from a pull are trusted too" if tracked else "",
     )
+
+
+def _trust_store(call: Call, target: Path) -> Reply:
+    """Trust a store that is not in a folder `.alma`, or one file of it."""
+    files = trust_register.list_store_files(target)
+    _ask(call, f"Trust {target}?", {"trusted files": files})
+    tracked = trust_register.trust_files(files)
+    names = ", ".join(map(str, tracked))
+    return Reply(
+        {"store": target, "files": files},
+        f"trusted {target}",
+        f"git tracks {names}: new versions from a pull are trusted too" if tracked else "",
+    )
+
+
+def _allow_approval(call: Call, target: Path) -> Reply:
+    """Let the MCP server of a configuration approve memories."""
+    call.args.yes = False
+    call.require_person("`alma trust --approve-over-mcp`")
+    named = target / DEFAULT_PATH if target.is_dir() else target
+    file = call.config[0].absolute() if call.args.path is None else named
+    if not file.is_file():
+        raise ConfigError(f"no configuration file {file}; create one with `alma init`")
+    _ask(call, f"Let every program that starts `alma mcp --approve` for {file} approve memories?")
+    trust_register.allow_approval(file)
+    return Reply({"config": file, "approves": True}, f"`alma mcp --approve` may approve memories of {file}")
 
 
 # -- reindex, vacuum, export, backup, import
@@ -134,12 +207,16 @@ def vacuum(call: Call) -> Reply:
 @Argument("--project P", "move only this project (default: all projects)")
 @Argument("--merge", "keep records that exist only in the target")
 @Argument("--dry-run", "only report what would be copied")
+@_TRUST
 def migrate(call: Call) -> Reply:
     """Move a memory to another store while it is in use, and compare both. If interrupted, run it again to resume.
 
-    Do not use the target before the command has finished.
+    Do not use the target before the command has finished. Rules stay active, so only a person may move them, or with
+    --yes a script that no agent runs.
     """
     args = call.args
+    if not args.dry_run:
+        call.require_person("`alma migrate`", can_script=args.yes)
     options = {name: getattr(args, name) for name in ("project", "merge", "dry_run")}
     report = migrate_places(args.source, args.to, **options, progress=call.out.progress)
     done = f"{'would copy' if args.dry_run else 'copied'} {count(report.copied, 'record')}"
@@ -205,8 +282,11 @@ def import_(call: Call) -> Reply:
     On a terminal, you are asked whether the file is your own export.
     """
     args, out = call.args, call.out
+    if args.trusted and not args.dry_run:
+        call.require_person("`alma import --trusted`")
     source = "standard input" if args.file == "-" else args.file
     can_ask = args.file != "-" and not args.dry_run and not out.as_json and sys.stdin.isatty()
+    can_ask = can_ask and not call.why_limited
     claims = ""
 
     def confirm(records: list[Any]) -> bool:

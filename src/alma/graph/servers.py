@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import MissingExtraError, StorageError
 from ..files import make_private_folder
+from ..trust_register import check_store
 from ..types.graph import Direction, Entity
 from ..types.times import to_micros
 from .rows import (
@@ -368,6 +369,7 @@ class BoltRows(CypherRows):
 # -- Kùzu, or its successor Ladybug
 
 _PACKAGES = ("ladybug", "kuzu")
+_BESIDE_A_GRAPH = (".wal", ".shadow", ".tmp")
 _TABLES = (
     """CREATE NODE TABLE IF NOT EXISTS AlmaEntity(pk STRING PRIMARY KEY, project STRING, id STRING, name STRING,
     type STRING, sources STRING[], created INT64, data STRING)""",
@@ -381,7 +383,7 @@ _TABLES = (
 class KuzuEngine:
     """An open Kùzu database. Only one process at a time can open it for writing; queries run one at a time."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, trust: bool = False) -> None:
         self._package: Any = None
         for name in _PACKAGES:
             try:
@@ -391,6 +393,7 @@ class KuzuEngine:
         if self._package is None:
             raise MissingExtraError(_PACKAGES[0], "kuzu", "The graph in Kùzu")
         if path != ":memory:":
+            check_store(path, trust=trust, suffixes=_BESIDE_A_GRAPH)
             make_private_folder(Path(path).parent)
         try:
             self._database = self._package.Database(path)
@@ -428,10 +431,13 @@ class KuzuEngine:
 
 
 class KuzuRows(CypherRows):
-    """A graph in a file, created if missing; `:memory:` stores nothing. `engine` is an open database to use instead."""
+    """A graph in a file, created if missing; `:memory:` stores nothing. `engine` is an open database to use instead.
 
-    def __init__(self, path: str, project: str, engine: KuzuEngine | None = None) -> None:
-        self._engine = engine or KuzuEngine(str(path))
+    With `trust`, the file is opened even if git tracks it or another user owns it.
+    """
+
+    def __init__(self, path: str, project: str, engine: KuzuEngine | None = None, *, trust: bool = False) -> None:
+        self._engine = engine or KuzuEngine(str(path), trust=trust)
         super().__init__(self._engine.run, project)
         self.place = f"kuzu:{path}"
 

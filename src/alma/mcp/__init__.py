@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,11 @@ class McpOptions(listening.ListenOptions):
         "root",
         metavar="FOLDER",
     )
-    approve: bool = option(False, "let calls activate candidates; use it only if a person approves every call")
+    approve: bool = option(
+        False,
+        "let calls activate candidates, if you allowed it with `alma trust --approve-over-mcp`; use it only if a "
+        "person approves every call",
+    )
     transport: str = option(STDIO, "transport (default stdio)", choices=(STDIO, HTTP))
     port: int = option(PORT, f"port to listen on (default {PORT}; 0 for any free port)")
     token_file: str | None = option(
@@ -78,7 +83,7 @@ def run(options: McpOptions) -> None:
         from ..projects import LazyMemory, open_configured
         from .server import build, serve_http, serve_stdio
 
-        memory = LazyMemory(partial(open_configured, options.config), may_approve=options.approve)
+        memory = LazyMemory(partial(open_configured, options.config), may_approve=_may_approve(options))
         roots = None if options.transport == HTTP else partial(_find_roots, options)
         server = build(memory, options.tools, options.agent, roots=roots)
         if options.transport == HTTP:
@@ -90,6 +95,28 @@ def run(options: McpOptions) -> None:
             # The thread that reads standard input cannot be cancelled; the store is consistent at any time.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             serve_stdio(server)
+
+
+def _may_approve(options: McpOptions) -> bool:
+    """Return whether calls may approve: --approve counts only if a person allowed it for this configuration.
+
+    An agent can start the server in its shell too, so the option alone proves nothing.
+    """
+    if not options.approve:
+        return False
+    from ..app import find_config
+    from ..trust_register import is_approval_allowed
+
+    try:
+        config = find_config(options.config)
+        if is_approval_allowed(config):
+            return True
+        command = f"alma trust --approve-over-mcp {shlex.quote(os.path.abspath(config))}"
+        reason = f"you have not allowed it for {config}. To allow it, run this in a terminal: {command}"
+    except ConfigError as error:
+        reason = str(error)
+    print(f"alma mcp: --approve is ignored, so calls cannot activate candidates: {reason}", file=sys.stderr, flush=True)
+    return False
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from .. import jsonc, toml
 from ..errors import ConfigError
 from ..files import FileChange, apply_changes, decode_settings, read_content, resolve_link
+from ..trust_register import allow_approval
 from . import name_missing_extra
 
 NAME = "alma"
@@ -176,6 +177,11 @@ def add_arguments(parser: argparse.ArgumentParser, action: str) -> None:
         )
         parser.add_argument("--agent", help="default agent for calls that name none")
         parser.add_argument(
+            "--approve",
+            action="store_true",
+            help="let calls activate candidates; use it only if a person approves every call",
+        )
+        parser.add_argument(
             "--portable",
             action="store_true",
             help="write an entry that works in every clone (runs `alma` from the PATH)",
@@ -191,6 +197,8 @@ def run(
     say: Callable[[str], None] = print,
 ) -> int:
     """Return 0 if the settings are as requested, 1 if the user declined. Raise ALMAError if it fails."""
+    from ..app import find_config
+
     client = CLIENTS[args.client]
     scope = args.scope or (PROJECT if client.project else USER)
     if action == INSTALL:
@@ -210,6 +218,9 @@ def run(
             if input("Apply this change? [y/N] ").strip().lower() not in ("y", "yes"):
                 return 1
         apply_changes([change])
+    if action == INSTALL and args.approve and not args.dry_run:
+        # Not before the user agreed; `alma mcp --approve` looks for it.
+        allow_approval(find_config(config))
     if as_json:
         result = {"path": str(change.path), "change": change.verb if change else None, "done": is_wanted}
         say(json.dumps({**result, "difference": change.diff()}, ensure_ascii=False))
@@ -224,6 +235,8 @@ def _build_command(client: McpClient, scope: str, args: argparse.Namespace, conf
     """Return the command that the client starts. If portable, it works in every clone."""
     from ..app import find_config, read_config
 
+    if args.approve and scope == USER and config is None and client.project is not None:
+        raise ConfigError("--approve is for one configuration; pass --config or --scope project")
     with name_missing_extra():
         from .tools import DEFAULT, select_tools
 
@@ -242,4 +255,6 @@ def _build_command(client: McpClient, scope: str, args: argparse.Namespace, conf
         command += ["--config", file.relative_to(Path.cwd()).as_posix() if args.portable else str(file)]
     if args.tools != DEFAULT:
         command += ["--tools", args.tools]
+    if args.approve:
+        command.append("--approve")
     return [*command, "--agent", args.agent] if args.agent else command

@@ -22,6 +22,7 @@ STORES = {
     "azure": "CosmosStore",
 }
 IN_A_FILE = ("sqlite", "file")  # Their first argument is the path of their file.
+ON_DISK = (*IN_A_FILE, "qdrant", "chroma")  # They are, or may be, files that a repository can bring.
 READ_ONLY = ("sqlite", "postgres")  # They have an option `read_only`, with which nothing at all is changed.
 VECTORS = ("qdrant", "chroma", "pinecone", "azure")  # They can keep the vectors of another store's records.
 
@@ -43,29 +44,38 @@ def check_vectors(name: str, storage: str) -> None:
         )
 
 
-def create(name: str, *, path: Path, options: Mapping[str, object]) -> Store:
-    """Return the store of that name. `path` is its file, if it is kept in one."""
+def create(name: str, *, path: Path, options: Mapping[str, object], trust: bool = False) -> Store:
+    """Return the store of that name. `path` is its file, if it is kept in one.
+
+    A file or folder that git tracks or another user owns is refused, unless the user trusted it. With `trust`, the
+    program decides; an option of a configuration cannot.
+    """
     check_name(name)
     make: Callable[..., Store] = getattr(import_module(f"{__package__}.{name}"), STORES[name])
+    if "trust" in options:
+        valid = [one for one in signature(make).parameters if one not in ("path", "trust")]
+        raise ConfigError(unknown(f"option of {name}", "trust", valid))
+    decided = {"trust": True} if trust and name in ON_DISK else {}
     try:
-        return make(path, **options) if name in IN_A_FILE else make(**options)
+        return make(path, **options, **decided) if name in IN_A_FILE else make(**options, **decided)
     except TypeError as error:
         _, is_missing, names = str(error).partition(" missing ")
         if is_missing:
             raise ConfigError(f"storage {name!r} needs {names.rpartition(': ')[2]} in storage_options") from error
-        valid = [one for one in signature(make).parameters if one != "path" or name not in IN_A_FILE]
+        own = ("path", "trust") if name in IN_A_FILE else ("trust",)
+        valid = [one for one in signature(make).parameters if one not in own]
         for option in options:
             if option not in valid:
                 raise ConfigError(unknown(f"option of {name}", option, valid)) from error
         raise
 
 
-def pair(rows: Store, name: str, options: Mapping[str, object]) -> Store:
+def pair(rows: Store, name: str, options: Mapping[str, object], *, trust: bool = False) -> Store:
     """Return a store that keeps its rows in `rows`, and their vectors in the vector database of that name."""
     if name not in VECTORS:
         raise ConfigError(unknown("vectors", name, VECTORS))
     make: Callable[..., Store] = import_module(f"{__package__}.paired").PairedStore
-    vectors = create(name, path=Path(), options=options)
+    vectors = create(name, path=Path(), options=options, trust=trust)
     try:
         return make(rows, getattr(vectors, "documents"))  # noqa: B009 - of its class
     except BaseException:

@@ -48,14 +48,25 @@ class ChromaStore(DocumentStore):
         collection: str = "alma",
         headers: Mapping[str, str] | None = None,
         timeout: float = 30.0,
+        trust: bool = False,
     ) -> None:
-        super().__init__(ChromaDocuments(path, url, collection, headers or {}, timeout))
+        """With `trust`, a folder is opened even if git tracks files in it or another user owns it."""
+        super().__init__(ChromaDocuments(path, url, collection, headers or {}, timeout, trust=trust))
 
 
 class ChromaDocuments:
     """The documents of a Chroma server or folder."""
 
-    def __init__(self, path: str, url: str, collection: str, headers: Mapping[str, str], timeout: float) -> None:
+    def __init__(
+        self,
+        path: str,
+        url: str,
+        collection: str,
+        headers: Mapping[str, str],
+        timeout: float,
+        *,
+        trust: bool = False,
+    ) -> None:
         if bool(url) == bool(path):
             raise ConfigError("chroma needs either the url of a server or the path of a folder")
         if not re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}", collection):
@@ -69,7 +80,7 @@ class ChromaDocuments:
             else:
                 folder = Path(path).expanduser()
                 self._place = f"the Chroma folder {folder}"
-                stack.enter_context(lock_folder(folder))
+                stack.enter_context(lock_folder(folder, trust=trust))
             self._client = self._call(_connect, path and str(folder), url, headers, timeout)
             stack.callback(_disconnect, self._client)
             self._stack = stack.pop_all()

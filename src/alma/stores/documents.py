@@ -32,6 +32,7 @@ from typing import NamedTuple, Protocol, cast, runtime_checkable
 from ..errors import BusyError, ConflictError, CorruptStoreError, StorageError
 from ..files import make_private_folder, try_lock
 from ..forks import hold_at_fork
+from ..trust_register import check_store
 from ..types.query import Hit, Where, rank_nearest, split_batches
 from ..types.record import Record, Vector, from_json, to_json, unit
 from .memory import keep_latest, own_record
@@ -444,8 +445,12 @@ def check_process(documents: Documents, process: int) -> None:
         raise BusyError(f"the store was opened before a fork; {DocumentStore.limits['many writers']}")
 
 
-def lock_folder(folder: Path) -> ExitStack:
-    """Create the folder of a database that one process can open, and lock it until the stack is closed."""
+def lock_folder(folder: Path, *, trust: bool = False) -> ExitStack:
+    """Create the folder of a database that one process can open, and lock it until the stack is closed.
+
+    A folder in which git tracks files or that another user owns is refused, unless it is trusted.
+    """
+    check_store(folder, trust=trust)
     try:
         make_private_folder(folder)
         lock = try_lock(folder / "alma.lock")

@@ -27,6 +27,7 @@ from ..errors import (
 )
 from ..files import create_private, lock_file, make_new_file, make_private_folder, sync_folder, write_atomic
 from ..forks import hold_at_fork
+from ..trust_register import check_store
 from ..types.record import Record, from_json, to_json
 from .memory import DictStore
 
@@ -39,12 +40,15 @@ _MARK = 64  # So many bytes before the place reached tell that it is still the s
 class FileStore(DictStore):
     """A store in one file of JSON lines, for small memories."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, trust: bool = False) -> None:
+        """With `trust`, the file is opened even if git tracks it or another user owns it."""
         self.path = Path(path).expanduser()
+        self._trust = trust
         self._mutex = hold_at_fork(threading.RLock())
         self._closed = False
         self._revision = 0
         self._forget()
+        check_store(self.path, trust=trust)
         with _translate_errors(self.path):
             if not self.path.exists():
                 make_private_folder(self.path.parent)
@@ -100,6 +104,9 @@ class FileStore(DictStore):
         """Read what was appended since; from the start if it is another file now."""
         with self.path.open("rb") as file:
             inode = os.fstat(file.fileno()).st_ino
+            if inode != self._inode:
+                # A `git pull` may have replaced the file.
+                check_store(self.path, trust=self._trust)
             file.seek(self._offset - len(self._mark))
             if inode != self._inode or file.read(len(self._mark)) != self._mark:
                 self._forget()

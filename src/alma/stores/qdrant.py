@@ -40,9 +40,17 @@ class QdrantStore(DocumentStore):
     """A store in Qdrant: `url` is a server, `path` a folder, or ":memory:" for tests."""
 
     def __init__(
-        self, *, url: str = "", path: str = "", api_key: str = "", collection: str = "alma", timeout: int = 30
+        self,
+        *,
+        url: str = "",
+        path: str = "",
+        api_key: str = "",
+        collection: str = "alma",
+        timeout: int = 30,
+        trust: bool = False,
     ) -> None:
-        super().__init__(QdrantDocuments(url, path, api_key, collection, timeout))
+        """With `trust`, a folder is opened even if git tracks files in it or another user owns it."""
+        super().__init__(QdrantDocuments(url, path, api_key, collection, timeout, trust=trust))
         if path == ":memory:":
             self.limits = {**self.limits, "persistent": "the records end with the process; name a folder or a server"}
 
@@ -50,7 +58,9 @@ class QdrantStore(DocumentStore):
 class QdrantDocuments:
     """The documents of a Qdrant server or folder."""
 
-    def __init__(self, url: str, path: str, api_key: str, collection: str, timeout: int) -> None:
+    def __init__(
+        self, url: str, path: str, api_key: str, collection: str, timeout: int, *, trust: bool = False
+    ) -> None:
         if bool(url) == bool(path):
             raise ConfigError("qdrant needs either the url of a server or the path of a folder")
         if not re.fullmatch(r"[\w-]{1,100}", collection):
@@ -70,7 +80,7 @@ class QdrantDocuments:
             else:
                 folder = Path(path).expanduser()
                 self._place, options = f"the Qdrant folder {folder}", {"path": str(folder)}
-                stack.enter_context(lock_folder(folder))
+                stack.enter_context(lock_folder(folder, trust=trust))
             options["force_disable_check_same_thread"] = True
             self._client = self._call(QdrantClient, **options, check_compatibility=False)
             stack.callback(self._client.close)

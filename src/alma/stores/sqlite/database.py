@@ -33,6 +33,7 @@ from ...errors import (
     ValidationError,
 )
 from ...files import READABLE_BY_OTHERS, create_private, make_new_file, make_private_folder
+from ...trust_register import BESIDE_A_STORE, check_store
 from ...types.kinds import KINDS
 from . import vectors
 from .cipher import Cipher
@@ -59,9 +60,16 @@ class Database:
     """The connections of a process to one database file."""
 
     def __init__(
-        self, path: Path, *, busy_timeout: float, read_only: bool, encryption_keys: Sequence[bytes] = ()
+        self,
+        path: Path,
+        *,
+        busy_timeout: float,
+        read_only: bool,
+        encryption_keys: Sequence[bytes] = (),
+        trust: bool = False,
     ) -> None:
         self.path = path
+        self._trust = trust
         self._cipher = Cipher(path, encryption_keys) if encryption_keys else None
         self.connect: Callable[..., sqlite3.Connection] = self._cipher.connect if self._cipher else sqlite3.connect
         self.read_only = read_only
@@ -197,6 +205,8 @@ class Database:
             # Replaced, as by restoring a backup, or removed: what is written to the old file would be lost.
             self._disconnect(which)
         if which not in self._open_files:
+            # Each time, because a `git pull` may have replaced the file of a running process.
+            check_store(self.path, trust=self._trust, suffixes=BESIDE_A_STORE)
             db = self._connect() if which == FIRST else self._open_prepared(self._mode)
             # A store that nobody closed is closed when it is collected.
             finalizer = weakref.finalize(self, _let_go, db, os.getpid())

@@ -87,10 +87,16 @@ class SQLiteStore:
         busy_timeout: float = 30.0,
         read_only: bool = False,
         encryption_keys: Sequence[bytes] = (),
+        trust: bool = False,
     ) -> None:
-        """`encryption_keys` encrypt the whole file with SQLCipher: a new file with the first one."""
+        """`encryption_keys` encrypt the whole file with SQLCipher: a new file with the first one.
+
+        With `trust`, the file is opened even if git tracks it or another user owns it.
+        """
         self.path = Path(path).expanduser()
-        self._db = Database(self.path, busy_timeout=busy_timeout, read_only=read_only, encryption_keys=encryption_keys)
+        self._db = Database(
+            self.path, busy_timeout=busy_timeout, read_only=read_only, encryption_keys=encryption_keys, trust=trust
+        )
         self._cache: Cache | None
         self._forget(0)
 

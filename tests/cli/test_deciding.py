@@ -1,0 +1,308 @@
+"""Only a person decides: not an agent that runs `alma` in its shell, and not a script without a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alma import ALMA
+from alma.cli import main
+from alma.stores.sqlite import SQLiteStore
+
+pytestmark = pytest.mark.no_person
+
+CONFIG = "project_id: shop\nembedding_provider: hash\n"
+AGENT, SCRIPT = "agent", "script"
+IN_AN_AGENT = {"CLAUDECODE": "1"}
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a memory; the tests run in it."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("ALMA_CONFIG", "CLAUDECODE", "ALMA_HTTP_TOKEN", "ALMA_TOKENS_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "project"
+    (folder / ".alma").mkdir(parents=True)
+    (folder / ".alma" / "config.yaml").write_text(CONFIG)
+    monkeypatch.chdir(folder)
+    ALMA.from_config(".alma/config.yaml").close()
+    return folder
+
+
+def run(who: str, *words: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `alma` as an agent or as a script does, through pipes. An agent may also pretend to have a terminal."""
+    names = {**os.environ, **environment, **(IN_AN_AGENT if who == AGENT else {})}
+    command = [sys.executable, "-m", "alma", *words]
+    return subprocess.run(command, input=given, capture_output=True, text=True, env=names, timeout=120, check=False)
+
+
+def run_in_terminal(*words: str, answer: str = "y\n", environment: Mapping[str, str] = {}) -> tuple[int, str]:
+    """Run `alma` at a terminal, and return its exit code and what it prints."""
+    own, other = pty.openpty()
+    names = {**os.environ, **environment}
+    command = [sys.executable, "-m", "alma", *words]
+    with subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=names) as process:
+        os.close(other)
+        os.write(own, answer.encode())
+        told = b""
+        while True:
+            try:
+                part = os.read(own, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            told += part
+        process.wait(timeout=120)
+    os.close(own)
+    return process.returncode, told.decode()
+
+
+def add() -> dict[str, str]:
+    """Add memories as a program of the user does, and return their ids."""
+    with ALMA.from_config(".alma/config.yaml") as alma:
+        rule = alma.add_rule("dev", "Run the tests first", source="agent")
+        stated = alma.add_rule("dev", "Never push on Fridays", source="user")
+        fact = alma.add_domain_knowledge("dev", "testing", "The suite takes a minute", source="user")
+        page = alma.add_domain_knowledge("dev", "testing", "The page says so", source="content")
+        return {"candidate": rule.id, "stated": stated.id, "fact": fact.id, "page": page.id}
+
+
+def read_status(id: str) -> str:
+    with ALMA.from_config(".alma/config.yaml") as alma:
+        return str(alma.get(id).status)
+
+
+APPROVING = {
+    "update a rule": "update {candidate} --status active",
+    "update a page": "update {page} --status active",
+    "review": "browse review approve --id {candidate}",
+    "make a rule of it": "browse review make_rule --id {fact}",
+    "delete what was stated": "delete {stated} --yes",
+    "delete a fact that was stated": "delete {fact} --yes",
+    "change what was stated": "update {stated} rule=Other",
+    "archive what was stated": "update {stated} --status archived",
+    "promote": "promote {fact}",
+    "merge": "consolidate merge --id {stated} --id {fact}",
+    "resolve": "conflicts resolve {fact} --keep newer",
+    "erase a user": "erase --user ana --yes",
+    "delete a user": "delete --user ana --yes",
+    "import": "import export.jsonl --trusted",
+    "import with the other name": "import export.jsonl --yes",
+    "trust": "trust",
+    "trust a store": "trust .alma/alma.db",
+    "a token that approves": "token add t --scope approve",
+    "a token that may do everything": "token add t --scope admin",
+    "a link that approves": "dashboard --no-open",
+    "a link with all rights": "dashboard --admin --no-open",
+    "approve over MCP": "trust --approve-over-mcp",
+    "approve over MCP with --yes": "trust --approve-over-mcp --yes",
+    "install a server that approves": "mcp install --client cursor --approve --yes",
+    "move a store": "migrate --from sqlite:.alma/alma.db --to sqlite:other.db",
+}
+
+
+@pytest.mark.parametrize("who", [AGENT, SCRIPT])
+@pytest.mark.parametrize("words", APPROVING.values(), ids=APPROVING)
+def test_nobody_but_a_person_decides(memory: Path, words: str, who: str) -> None:
+    ids = add()
+    Path("export.jsonl").write_text("")
+    before = {name: read_status(id) for name, id in ids.items()}
+    done = run(who, *words.format(**ids).split())
+    assert done.returncode == 1, done.stdout
+    assert "person" in done.stderr
+    assert "terminal" in done.stderr
+    assert ("Claude Code runs this command" in done.stderr) is (who == AGENT)
+    assert {name: read_status(id) for name, id in ids.items()} == before
+    assert not Path("other.db").exists()
+    assert not Path(".cursor").exists()
+
+
+WITH_YES = {
+    "trust": "trust --yes",
+    "a token": "token add t --scope approve --yes",
+    "a move": "migrate --from sqlite:.alma/alma.db --to sqlite:other.db --yes",
+}
+
+
+@pytest.mark.parametrize("words", WITH_YES.values(), ids=WITH_YES)
+def test_a_provisioning_script_passes_yes_but_an_agent_may_not(memory: Path, words: str) -> None:
+    assert run(SCRIPT, *words.replace(" --yes", "").split()).returncode == 1
+    assert "--yes" in run(SCRIPT, *words.replace(" --yes", "").split()).stderr
+    refused = run(AGENT, *words.split())
+    assert refused.returncode == 1
+    assert "Claude Code" in refused.stderr
+    assert "--yes" not in refused.stderr
+    assert run(SCRIPT, *words.split()).returncode == 0
+
+
+def test_an_agent_with_a_terminal_is_no_person(memory: Path) -> None:
+    ids = add()
+    code, told = run_in_terminal("update", ids["candidate"], "--status", "active", environment=IN_AN_AGENT)
+    assert code == 1
+    assert "Claude Code" in told
+    assert run_in_terminal("trust", environment=IN_AN_AGENT)[0] == 1
+    assert run_in_terminal("trust", "--yes", environment=IN_AN_AGENT)[0] == 1
+
+
+@pytest.mark.parametrize("who", [AGENT, SCRIPT])
+def test_a_rule_without_a_person_waits_and_the_output_says_so(memory: Path, who: str) -> None:
+    done = run(who, "add", "rule", "--agent", "dev", "--rule", "Always use tabs", "--json")
+    assert done.returncode == 0
+    rule = json.loads(done.stdout)["memory"]
+    assert rule["status"] == "candidate"
+    assert f"{rule['id']} waits for a person's review" in done.stderr
+    with ALMA.from_config(".alma/config.yaml") as alma:
+        assert "tabs" not in alma.retrieve("Format the code with tabs", "dev").to_prompt()
+
+
+@pytest.mark.parametrize("who", [AGENT, SCRIPT])
+def test_rules_in_a_file_wait_too(memory: Path, who: str) -> None:
+    row = {"type": "rule", "agent": "dev", "rule": "Always use tabs", "source": "user"}
+    done = run(who, "add", "many", "-", given=json.dumps(row))
+    assert done.returncode == 0
+    [id] = [word for word in done.stderr.replace(",", " ").split() if word.startswith("rul_")]
+    assert read_status(id) == "candidate"
+
+
+def test_an_agent_relays_what_it_says_a_person_stated(memory: Path) -> None:
+    done = run(AGENT, "add", "knowledge", "--agent", "dev", "--domain", "d", "--fact", "Deploys run at noon", "--json")
+    fact = json.loads(done.stdout)["memory"]
+    assert fact["origin" if "origin" in fact else "source"] != "user"
+    with ALMA.from_config(".alma/config.yaml") as alma:
+        [record] = alma.engine.store.get([fact["id"]])
+        assert not record.provenance.is_persons
+
+
+@pytest.mark.parametrize("who", [AGENT, SCRIPT])
+def test_reading_and_ordinary_writes_need_no_person(memory: Path, who: str) -> None:
+    (memory / "notes.md").write_text("# Notes\n\nThe server restarts at night.\n")
+    fact = ["add", "knowledge", "--agent", "dev", "--domain", "d", "--fact", "The port is 8080"]
+    for words in (
+        ["learn", "--agent", "dev", "--task", "t", "--outcome", "success", "--strategy", "s"],
+        fact,
+        ["list"],
+        ["retrieve", "t", "--agent", "dev"],
+        ["ingest", "notes.md", "--agent", "dev"],
+        ["export", "x.jsonl"],
+        ["import", "x.jsonl"],
+        ["work", "add", "Fix it", "--agent", "dev"],
+        ["token", "add", "reader"],
+        ["trust", "--list"],
+        ["upkeep"],
+        ["doctor", "--quick"],
+    ):
+        done = run(who, *words)
+        assert done.returncode == 0, (words, done.stderr)
+
+
+def test_an_agent_may_change_and_delete_its_own_facts(memory: Path) -> None:
+    done = run(AGENT, "add", "knowledge", "--agent", "dev", "--domain", "d", "--fact", "The port is 8080", "--json")
+    id = json.loads(done.stdout)["memory"]["id"]
+    assert run(AGENT, "delete", id, "--yes").returncode == 0
+
+
+def test_an_agent_cannot_undo_what_a_person_did_on_the_command_line(memory: Path) -> None:
+    done = run(SCRIPT, "add", "knowledge", "--agent", "dev", "--domain", "d", "--fact", "The port is 8080", "--json")
+    id = json.loads(done.stdout)["memory"]["id"]
+    code, told = run_in_terminal("update", id, "--status", "archived")
+    if code:
+        pytest.skip(f"an agent runs these tests: {told}")
+    assert run(AGENT, "undo").returncode == 1
+    assert read_status(id) == "archived"
+
+
+def test_a_person_at_a_terminal_is_asked_before_a_folder_is_trusted(memory: Path) -> None:
+    Path(".alma/config.yaml").write_text(f"{CONFIG}storage_options: {{busy_timeout: 9.0}}\n")
+    code, told = run_in_terminal("trust", answer="n\n")
+    if "is for a person to decide" in told:
+        pytest.skip(f"an agent runs these tests: {told}")
+    assert code == 0
+    assert "Trust " in told
+    assert "Nothing was changed" in told
+    assert run(SCRIPT, "list").returncode == 1
+    assert run_in_terminal("trust")[0] == 0
+    assert run(SCRIPT, "list").returncode == 0
+
+
+@pytest.mark.parametrize("variable", ["ALMA_HTTP_TOKEN", "ALMA_TOKENS_FILE"])
+def test_an_agent_starts_no_server_whose_tokens_it_chose(memory: Path, variable: str) -> None:
+    done = run(AGENT, "serve", "--port", "0", **{variable: "known-to-an-agent-0123456789"})
+    assert done.returncode == 1
+    assert "person" in done.stderr
+
+
+# -- MCP
+
+
+def ask_mcp(id: str, *options: str, **environment: str) -> tuple[bool, str]:
+    """Ask a server to activate a candidate; return whether it did, and what it said on standard error."""
+    start = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    call = {"name": "alma_update", "arguments": {"memory_id": id, "status": "active"}}
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": start},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+    ]
+    command = [sys.executable, "-m", "alma", "mcp", "--tools", "all", *options]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, **pipes, text=True, env={**os.environ, **environment}) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        assert server.stderr is not None
+        for message in messages:
+            server.stdin.write(json.dumps(message) + "\n")
+            server.stdin.flush()
+        answers = [json.loads(server.stdout.readline()) for _ in range(2)]
+        server.stdin.close()
+        told = server.stderr.read()
+    return not answers[1]["result"].get("isError"), told
+
+
+def test_approve_counts_only_if_a_person_allowed_it(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = add()
+    was_done, told = ask_mcp(ids["candidate"], "--approve")
+    assert not was_done
+    assert "--approve is ignored" in told
+    assert f"alma trust --approve-over-mcp {memory / '.alma' / 'config.yaml'}" in told
+    assert read_status(ids["candidate"]) == "candidate"
+    with monkeypatch.context() as patch:
+        patch.setattr("alma.people.find_agent", lambda **options: "")
+        patch.setattr("alma.people.find_missing_terminal", lambda: "")
+        assert main(["trust", "--approve-over-mcp"]) == 0
+    assert ask_mcp(ids["candidate"])[0] is False, "it is still asked for with --approve"
+    was_done, told = ask_mcp(ids["candidate"], "--approve")
+    assert was_done
+    assert "ignored" not in told
+    other = memory / "other.yaml"
+    other.write_text(f"{CONFIG}storage_dir: .alma\n")
+    assert ask_mcp(ids["page"], "--approve", "--config", str(other))[0] is False, "allowed for one configuration"
+
+
+def test_installing_with_approve_allows_it(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = add()
+    with monkeypatch.context() as patch:
+        patch.setattr("alma.people.find_agent", lambda **options: "")
+        patch.setattr("alma.people.find_missing_terminal", lambda: "")
+        assert main(["mcp", "install", "--client", "cursor", "--approve", "--dry-run"]) == 0
+        assert ask_mcp(ids["candidate"], "--approve")[0] is False
+        assert main(["mcp", "install", "--client", "cursor", "--approve", "--yes"]) == 0
+    assert "--approve" in json.loads(Path(".cursor/mcp.json").read_text())["mcpServers"]["alma"]["args"]
+    assert ask_mcp(ids["candidate"], "--approve")[0] is True
+
+
+def test_a_program_of_the_user_keeps_its_rights(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = add()
+    monkeypatch.setenv("CLAUDECODE", "1")
+    with ALMA(SQLiteStore(".alma/alma.db"), project_id="shop") as alma:
+        alma.update(ids["candidate"], status="active")
+    assert read_status(ids["candidate"]) == "active"
