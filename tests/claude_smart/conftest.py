@@ -99,7 +99,8 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     home, folder = tmp_path / "my höme", tmp_path / "a répo"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("CLAUDE_SMART_HOME", str(home))
+    (tmp_path / ".claude-smart").mkdir()
+    (tmp_path / ".claude-smart" / "config.json").write_text(json.dumps({"home": str(home)}))
     monkeypatch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
     return Person(home, folder, capsys)
 

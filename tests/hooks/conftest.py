@@ -25,20 +25,30 @@ PROJECT = "git:github.com/acme/app"
 Teach = Callable[..., str]
 
 
+def use_home(patch: pytest.MonkeyPatch, home: Path) -> None:
+    """Make this data folder that of the commands that are run in this process."""
+    usual = home.parent / ".claude-smart"
+    usual.mkdir(mode=0o700, exist_ok=True)
+    (usual / "config.json").write_text(json.dumps({"home": str(home)}))
+    patch.setenv("HOME", str(home.parent))
+    patch.setenv("USERPROFILE", str(home.parent))
+
+
 class Host:
     """Starts hooks as the host does: a process for each event."""
 
     def __init__(self, home: Path, cwd: Path) -> None:
         self.home = home
+        self.base = home.parent
         self.cwd = cwd
         self.place = DataDir(str(home))
-        self.environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "CLAUDE_SMART_HOME": str(home)}
+        self.environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent)}
         self.environ["CLAUDE_CODE_ENTRYPOINT"] = "cli"
 
     def raw(self, given: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-I", "-S", HOOK, *arguments]
+        command = [sys.executable, "-I", "-S", HOOK, *arguments, "--home", str(self.home)]
         return subprocess.run(
-            command, input=given, capture_output=True, env=self.environ, cwd=self.home.parent, timeout=60
+            command, input=given, capture_output=True, env=self.environ, cwd=self.base, timeout=60
         )
 
     def send(self, event: str, session: str = "s1", **given: Any) -> str:

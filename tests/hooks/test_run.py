@@ -405,12 +405,12 @@ def test_a_full_disk_ends_well(host: Any) -> None:
 
 def test_a_home_that_is_a_file_ends_well(host: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    host.environ["CLAUDE_SMART_HOME"] = str(tmp_path / "file" / "home")
+    host.home = tmp_path / "file" / "home"
     assert host.send("Stop", last_assistant_message="x") == ""
 
 
 def test_without_home_it_ends_well(host: Any) -> None:
-    host.environ = {"PATH": host.environ["PATH"], "CLAUDE_SMART_HOME": "", "HOME": ""}
+    host.environ = {"PATH": host.environ["PATH"], "HOME": ""}
     assert host.raw(b"garbage").returncode == 0
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -80,21 +80,21 @@ def _find_last_port(token_file: Path) -> int:
     return 0
 
 
-def start_server(config: Path, token_file: Path, port: int) -> str:
+def start_server(config: Path, token_file: Path, port: int, environ: Mapping[str, str]) -> str:
     """Start a server in the background that ends when idle, and return its address."""
     log, port = token_file.with_name(LOG_FILE), port or _find_last_port(token_file)
     # Without the current folder on the path: it may be anybody's.
     command = [sys.executable, "-P", "-m", "alma.http", "--config", str(config), "--port", str(port)]
     command += ["--idle", str(IDLE_SECONDS), "--tokens", str(token_file)]
     with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
-        paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(Path(__file__).parents[2]), *filter(None, [environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=output,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
     _STARTED.append(process)
     deadline = time.monotonic() + _START_SECONDS
@@ -156,13 +156,17 @@ def get_link(
     port: int = 0,
     project: str | None = None,
     named_token: str | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> tuple[str, bool]:
-    """Return a link to the dashboard of a configuration, and whether its server was started for it."""
+    """Return a link to the dashboard of a configuration, and whether its server was started for it.
+
+    `environ` is the environment of a server that is started, by default that of this process.
+    """
     url = find_server(token_file)
     if url is not None:
         with suppress(StorageError):
             return ask_link(url, read_token(token_file, named_token), scope, project), False
-    url = start_server(config, token_file, port)
+    url = start_server(config, token_file, port, os.environ if environ is None else environ)
     return ask_link(url, read_token(token_file, named_token), scope, project), True
 
 

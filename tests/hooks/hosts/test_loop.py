@@ -55,7 +55,7 @@ def build_payload(name: str, event: str, session: str, cwd: str, prompt: str = "
 def send(host: Any, name: str, event: str, session: str = "s1", prompt: str = "", cwd: Path | None = None) -> str:
     """Return what the host would show to the model."""
     goose_file = host.home / "goose-context.md"
-    host.environ = {key: host.environ[key] for key in ("PATH", "HOME", "CLAUDE_SMART_HOME")}
+    host.environ = {key: host.environ[key] for key in ("PATH", "HOME")}
     host.environ |= {"copilot": {"COPILOT_CLI": "1"}, "claude": {"CLAUDE_CODE_ENTRYPOINT": "cli"}}.get(name, {})
     host.environ |= {"GOOSE_MOIM_MESSAGE_FILE": str(goose_file)} if name == "goose" else {}
     # The shared plug-in passes no name.
