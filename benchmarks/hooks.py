@@ -68,7 +68,9 @@ def measured(home: Path, cwd: Path, runs: int) -> list[Cost]:
         _USUAL: [sys.executable, "-c", "pass"],
         _BARE: [sys.executable, "-I", "-S", "-c", "pass"],
     }
-    commands |= {name: [sys.executable, "-I", "-S", HOOK, name, "--home", str(home)] for name in (*world.EVENTS, *world.MORE)}
+    commands |= {
+        name: [sys.executable, "-I", "-S", HOOK, name, "--home", str(home)] for name in (*world.EVENTS, *world.MORE)
+    }
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
     for turn in range(runs + 1):
         for name, command in commands.items():

@@ -4,7 +4,6 @@ import os
 import sys
 import time
 
-
 FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin")
 
 
@@ -14,7 +13,7 @@ def find_newer_python(runtime: dict) -> str:
     if isinstance(python, str) and python != sys.executable and os.access(python, os.X_OK):
         return python
     for minor in (14, 13, 12, 11):
-        for folder in (os.path.dirname(os.path.abspath(sys.executable)),) + FOLDERS:
+        for folder in (os.path.dirname(os.path.abspath(sys.executable)), *FOLDERS):
             path = os.path.join(folder, f"python3.{minor}")
             if os.access(path, os.X_OK):
                 return path

@@ -327,7 +327,7 @@ _SETTINGS = {
     "host_program": "the path of a program that plays a coding agent in tests",
     "embedding": "off: search by keywords only",
     "dashboard_autostart": "on: the worker starts the server of the dashboard",
-    "environment": "the variables of the worker and the reader: record takes them from this terminal, none removes them",
+    "environment": "variables of the worker and the reader: record takes them from this terminal, none removes them",
 }
 """What each setting does."""
 
@@ -341,10 +341,10 @@ def config(args: Namespace, context: CommandContext) -> Answer:
         return _adopt_variables(context)
     if value is not None:
         new = _read_setting(name, value)
-        if problem := check_setting(name, new):
-            raise ConfigError(problem)
         if act := describe_widening(name, new, read_settings(context.data_dir)[name]):
             require_person(act)
+        if problem := check_setting(name, new):
+            raise ConfigError(problem)
         change_settings(context.data_dir, _complete_settings(context.data_dir, {name: new}))
     settings = read_settings(context.data_dir)
     shown = {**settings, "environment": " ".join(settings["environment"]) or "none"}

@@ -47,9 +47,7 @@ class Host:
 
     def raw(self, given: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-I", "-S", HOOK, *arguments, "--home", str(self.home)]
-        return subprocess.run(
-            command, input=given, capture_output=True, env=self.environ, cwd=self.base, timeout=60
-        )
+        return subprocess.run(command, input=given, capture_output=True, env=self.environ, cwd=self.base, timeout=60)
 
     def send(self, event: str, session: str = "s1", **given: Any) -> str:
         """What the model is told; the process must have ended well and said nothing else."""

@@ -274,9 +274,7 @@ def test_a_bad_answer_teaches_nothing_and_is_asked_again_later(
     assert "last error" not in work.smart(capsys, "doctor")
 
 
-def test_a_missing_program_costs_no_call_and_doctor_names_it(
-    work: Session, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_program_costs_no_call_and_doctor_names_it(work: Session, capsys: pytest.CaptureFixture[str]) -> None:
     work.set(model="on", program="/nowhere/claude")
     work.says(UNKNOWN)
     work.drain()

@@ -431,6 +431,7 @@ def test_an_error_of_the_server_cannot_reveal_the_token(new_machine: Any, in_pro
     error = in_process(ana)
     assert "bad TOKEN" in error
     assert error.isprintable()
+    (ana.home / "server-token").unlink()
     assert not ana.holds("alma_my_token")
 
 

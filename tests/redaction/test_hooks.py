@@ -26,7 +26,9 @@ def test_no_secret_of_a_session_is_written(tmp_path: Path) -> None:
 
     def send(event: str, **given: Any) -> None:
         raw = json.dumps({"session_id": "s1", "cwd": str(tmp_path), "hook_event_name": event, **given}).encode()
-        subprocess.run([sys.executable, "-I", "-S", HOOK, "--home", str(home)], input=raw, env=environ, check=True, timeout=120)
+        subprocess.run(
+            [sys.executable, "-I", "-S", HOOK, "--home", str(home)], input=raw, env=environ, check=True, timeout=120
+        )
 
     texts = [split_example(text)[0] for text in SECRETS]
     for at in range(0, len(texts), 12):

@@ -273,7 +273,7 @@ def run_hook_below(host: Any, name: str, tmp_path: Path, arguments: list[str], s
     hook = Path(sys.modules["claude_smart"].__file__ or "").with_name("hook.py")
     program.write_text(
         "import subprocess\n"
-        f"command = [{sys.executable!r}, '-I', '-S', {str(hook)!r}, {name!r}]\n"
+        f"command = [{sys.executable!r}, '-I', '-S', {str(hook)!r}, {name!r}, '--home', {str(host.home)!r}]\n"
         f"subprocess.run(command, stdin=open({str(tmp_path / 'event')!r}))\n"
     )
     command = [sys.executable, str(program), *arguments]
@@ -335,4 +335,4 @@ def test_without_proc_one_call_of_ps_shows_it(
     is_folder = os.path.isdir
     monkeypatch.setattr(os.path, "isdir", lambda path: not str(path).startswith("/proc") and is_folder(path))
     assert find_entry("gemini", {}, {}) == entry
-    assert [command.split()[0] for command in calls] == ["ps"]
+    assert [command.split()[0] for command in calls] == ["/bin/ps"]
