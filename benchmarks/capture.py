@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,7 +105,10 @@ def _fire(world: World, chance: random.Random, name: str, event: str, **fields: 
     """Send an event to the hook and return whether the hook finished by itself."""
     given = {"session_id": name, "cwd": world.repository, "hook_event_name": event, **fields}
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", HOOK], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=world.environ
+        [sys.executable, "-I", "-S", HOOK, "--home", world.place.home],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env=world.environ,
     )
     assert process.stdin is not None
     process.stdin.write(json.dumps(given).encode())
@@ -144,6 +148,15 @@ def reaper(world: World) -> Iterator[None]:
 # -- real sessions
 
 
+def copy_plugin(folder: Path, home: str) -> Path:
+    """Copy the plugin, as the installer does, with the file that names the data folder."""
+    if not folder.exists():
+        shutil.copytree(Path(__file__).parent.parent / "plugin", folder)
+        runtime = {"home": home, "python": sys.executable, "path": str(Path(HOOK).parent.parent)}
+        (folder / "runtime.json").write_text(json.dumps(runtime))
+    return folder
+
+
 def real_session(world: World, claude: str, number: int, api: str) -> None:
     """Run a session of the real host with a scripted model; half of them are killed midway."""
     chance = random.Random(number)
@@ -158,7 +171,7 @@ def real_session(world: World, claude: str, number: int, api: str) -> None:
         "DISABLE_AUTOUPDATER": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     }
-    plugin = Path(__file__).parent.parent / "plugin"
+    plugin = copy_plugin(Path(world.environ["HOME"], "plugin"), world.place.home)
     process = subprocess.Popen(
         [claude, "-p", text, "--plugin-dir", str(plugin), "--output-format", "json"],
         env=environ,
@@ -212,7 +225,7 @@ def measured(folder: Path, sessions: int, parallel: int, kills: float, claude: s
     (repository / ".git").mkdir(parents=True)
     home = folder / "home"
     home.mkdir()
-    environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(home), "CLAUDE_SMART_HOME": str(home / "smart")}
+    environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(home)}
     world = World(DataDir(str(home / "smart")), str(repository), environ, kills, Found())
     began = time.perf_counter()
     with ThreadPoolExecutor(parallel) as pool, reaper(world):

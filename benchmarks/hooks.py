@@ -63,12 +63,14 @@ def spent(command: Sequence[str], given: bytes, environ: Mapping[str, str]) -> t
 
 
 def measured(home: Path, cwd: Path, runs: int) -> list[Cost]:
-    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "CLAUDE_SMART_HOME": str(home)}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
     commands: dict[str, list[str]] = {
         _USUAL: [sys.executable, "-c", "pass"],
         _BARE: [sys.executable, "-I", "-S", "-c", "pass"],
     }
-    commands |= {name: [sys.executable, "-I", "-S", HOOK, name] for name in (*world.EVENTS, *world.MORE)}
+    commands |= {
+        name: [sys.executable, "-I", "-S", HOOK, name, "--home", str(home)] for name in (*world.EVENTS, *world.MORE)
+    }
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in commands}
     for turn in range(runs + 1):
         for name, command in commands.items():

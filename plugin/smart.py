@@ -14,17 +14,19 @@ import hook
 import spare
 
 
-def prepare_interpreter() -> None:
-    """Continue in the installed interpreter, which has all packages, and put the code on the path."""
-    python = hook.read_runtime().get("python")
+def prepare_interpreter() -> str:
+    """Continue in the installed interpreter, which has all packages. Return the data folder that was recorded."""
+    runtime = hook.read_runtime()
+    python = runtime.get("python")
     is_other = isinstance(python, str) and os.path.isfile(python) and not _is_same_path(python, sys.executable)
     if is_other and os.environ.pop("CLAUDE_SMART_LAUNCHED", None) != python:
         os.environ["CLAUDE_SMART_LAUNCHED"] = python
         sys.exit(spare.rerun_with(python, ["-I"]))
     if sys.version_info < hook.OLDEST:
-        sys.exit(spare.rerun_with(spare.find_newer_python(), ["-I"]))
-    folder = hook.find_code()
+        sys.exit(spare.rerun_with(spare.find_newer_python(runtime), ["-I"]))
+    folder = hook.find_code(runtime)
     sys.path[:1] = [] if folder in sys.path else [folder]
+    return runtime.get("home") or ""
 
 
 def _is_same_path(one: str, other: str) -> bool:
@@ -37,21 +39,22 @@ def answer_slash_command() -> int:
     if os.environ.get("CLAUDE_SMART_DISABLE") == "1":
         return 0
     try:
-        prepare_interpreter()
+        home = prepare_interpreter()
         from claude_smart.slash import main
 
-        main()
+        main(home)
     except Exception as error:  # noqa: BLE001 - a session goes on whatever happens here
-        spare.log_error(error, hook.find_home)
+        spare.log_error(error, hook.read_runtime, hook.find_home)
     return 0
 
 
 def run_command() -> int:
     """Run the command on the command line. Return its exit code."""
-    prepare_interpreter()
+    home = prepare_interpreter()
+    from alma.hooks.paths import find_hook_dir
     from claude_smart.cli import main
 
-    return main()
+    return main(data_dir=find_hook_dir(home))
 
 
 if __name__ == "__main__":

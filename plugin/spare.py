@@ -4,13 +4,18 @@ import os
 import sys
 import time
 
+FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/opt/homebrew/bin")
 
-def find_newer_python() -> str:
-    """Return the path of an interpreter on this machine that is new enough."""
+
+def find_newer_python(runtime: dict) -> str:
+    """Return an interpreter that is new enough: the installed one, or one in a usual folder. PATH may be anybody's."""
+    python = runtime.get("python")
+    if isinstance(python, str) and python != sys.executable and os.access(python, os.X_OK):
+        return python
     for minor in (14, 13, 12, 11):
-        for folder in os.environ.get("PATH", "").split(os.pathsep):
+        for folder in (os.path.dirname(os.path.abspath(sys.executable)), *FOLDERS):
             path = os.path.join(folder, f"python3.{minor}")
-            if os.path.isabs(path) and os.access(path, os.X_OK):
+            if os.access(path, os.X_OK):
                 return path
     raise RuntimeError(f"claude-smart needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}")
 
@@ -26,11 +31,11 @@ def rerun_with(python: str, flags: list) -> int:
     return subprocess.call(command)
 
 
-def log_error(error: Exception, find_home) -> None:
+def log_error(error: Exception, read_runtime, find_home) -> None:
     """Add a line to the log, if there is a data folder. These errors never contain text from a conversation."""
     line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} - {type(error).__name__}: {error}"
     try:
-        folder = find_home()
+        folder = read_runtime().get("home") or find_home()
         os.makedirs(folder, 0o700, exist_ok=True)
         file = os.open(os.path.join(folder, "hooks.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:

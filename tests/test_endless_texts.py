@@ -135,12 +135,12 @@ def test_a_session_of_hook_events_is_drained_soon(tmp_path: Path) -> None:
     hook = str(Path(claude_smart.__file__).with_name("hook.py"))
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "CLAUDE_SMART_HOME": str(home)}
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     (home / "runtime.json").write_text(json.dumps({"python": "/bin/true", "path": ""}))
 
     def send(event: str, **given: Any) -> None:
         raw = json.dumps({"session_id": "s1", "cwd": str(tmp_path), "hook_event_name": event, **given}).encode()
-        command = [sys.executable, "-I", "-S", hook]
+        command = [sys.executable, "-I", "-S", hook, "--home", str(home)]
         subprocess.run(limited(command, 5), input=raw, env=environ, check=True, timeout=120, capture_output=True)
 
     for text in HOOK_TEXTS[::8]:

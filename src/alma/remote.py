@@ -15,6 +15,7 @@ from dataclasses import asdict
 from inspect import BoundArguments
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 from urllib.parse import quote, urlsplit
+from urllib.request import proxy_bypass_environment
 
 from . import errors
 from .engine.erase import UserErasure
@@ -66,12 +67,14 @@ def connect(
     ca_file: str | None = None,
     max_bytes: int | None = None,
     transport: httpx.BaseTransport | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> RemoteALMA:
     """Return a client for the memory that is served at a URL. No request is sent until it is used.
 
     Without TLS, only this machine is allowed unless `insecure` is set. `ca_file` is the certificate of the authority
     that signed the server's. With `max_bytes`, a larger answer is an error, and so is one that takes longer than
-    `timeout` seconds to arrive. `transport` is an httpx transport, for tests.
+    `timeout` seconds to arrive. `transport` is an httpx transport, for tests. `environ`
+    replaces the process's own variables for proxies and certificates.
     """
     try:
         parts = urlsplit(str(url))
@@ -97,6 +100,10 @@ def connect(
             certificates = ssl.create_default_context(cafile=ca_file)
         except OSError as error:
             raise ConfigError(f"cannot load certificates from {ca_file}: {error}") from error
+    options: dict[str, Any] = {"trust_env": not is_local(host)}  # No proxy for connections to this machine.
+    if environ is not None:
+        options = {"trust_env": False, "proxy": _find_proxy(parts.scheme, host, environ)}
+        certificates = _load_certificates(environ) if certificates is True else certificates
     headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
     if project_id is not None:
         headers["alma-project"] = quote(project_id, safe="")
@@ -107,10 +114,27 @@ def connect(
         verify=certificates,
         limits=httpx.Limits(max_connections=64, max_keepalive_connections=64, keepalive_expiry=_IDLE),
         transport=transport,
-        # No proxy for connections to this machine.
-        trust_env=not is_local(host),
+        **options,
     )
     return RemoteALMA(client, project_id, max_bytes)
+
+
+def _find_proxy(scheme: str, host: str, environ: Mapping[str, str]) -> str | None:
+    """Return the proxy that these variables choose for a host; None for none, as for this machine."""
+    variables = {name.lower(): value for name, value in environ.items()}
+    is_direct = is_local(host) or proxy_bypass_environment(host, {"no": variables.get("no_proxy", "")})
+    return None if is_direct else variables.get(f"{scheme}_proxy") or variables.get("all_proxy") or None
+
+
+def _load_certificates(environ: Mapping[str, str]) -> ssl.SSLContext | bool:
+    """Return the certificates that these variables name; True for the usual ones."""
+    file, folder = environ.get("SSL_CERT_FILE"), environ.get("SSL_CERT_DIR")
+    if not file and not folder:
+        return True
+    try:
+        return ssl.create_default_context(cafile=file or None, capath=folder or None)
+    except OSError as error:
+        raise ConfigError(f"cannot load certificates from {file or folder}: {error}") from error
 
 
 class RemoteALMA(ALMA):

@@ -58,6 +58,16 @@ def build_command(host: str, python: str, hook: str) -> str:
     return f'if exist "{python}" if exist "{hook}" "{python}" -I -S "{hook}" {host}'
 
 
+def add_home(command: str | list[str], home: str) -> str | list[str]:
+    """Return a command line that starts the hook with another data folder, to try it out."""
+    if not isinstance(command, str):
+        return [*command, "--home", home]
+    if os.name != "nt":
+        return f"{command} --home {shlex.quote(home)}"
+    start, brace, _ = command.rpartition(" }")
+    return f'{start} --home "{home}"{brace}' if brace else f'{command} --home "{home}"'
+
+
 def build_files(host: str, python: str, hook: str) -> dict[str, str]:
     """Return the files of a host by path, relative to the home folder; empty for Claude Code and aider.
 

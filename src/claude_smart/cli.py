@@ -17,7 +17,7 @@ from alma import __version__
 from alma.errors import ALMAError, ValidationError, unknown
 from alma.hooks.hosts import HOSTS
 from alma.hooks.inject import UnreadableStoreError
-from alma.hooks.paths import DEFAULTS, NoHomeError
+from alma.hooks.paths import DEFAULTS, DataDir, NoHomeError
 
 COMMANDS = {
     "install": (
@@ -95,6 +95,12 @@ OPTIONS = (
         "--model",
         "let Claude read your corrections (`claude -p`, within a daily limit of calls); asks if omitted",
     ),
+    (
+        "install",
+        "--settings FILE",
+        "with --yes: settings in a JSON file of yours, such as model, program, environment and home",
+    ),
+    ("config", "--adopt", "take over the settings that variables of this terminal name; shows them and asks"),
     ("uninstall", "--purge", "also erase everything learned and recorded"),
     ("show", "what:RULE*", f"show one rule with its history: {_RULE}"),
     ("show", "--all", "include rules of other sessions, and replaced or archived ones"),
@@ -103,7 +109,7 @@ OPTIONS = (
     ("learn tag", "note:NOTE*", "the rule in your words; put -- before a note that contains options"),
     ("learn tag", "--everywhere", "make the rule apply in all projects"),
     ("learn", "--from-history", "propose rules from existing Claude Code transcripts"),
-    ("learn", "--folder DIR", "the Claude folder (default: $CLAUDE_CONFIG_DIR or ~/.claude)"),
+    ("learn", "--folder DIR", "the Claude folder (default: ~/.claude, or the recorded CLAUDE_CONFIG_DIR)"),
     ("learn", "--days N", "read only transcripts changed in the last N days"),
     ("review", "--accept ID+", "turn these candidates or observations into rules"),
     ("review", "--reject ID+", "archive these candidates"),
@@ -262,8 +268,11 @@ def _refuse_arguments(root: argparse.ArgumentParser, command: str, extra: Sequen
     root.exit(2, f"claude-smart: {problem.rstrip('.')}. See claude-smart {command} --help\n")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Return its exit code; wrong arguments exit with code 2."""
+def main(arguments: Sequence[str] | None = None, data_dir: DataDir | None = None, folder: str = "") -> int:
+    """Run a command. Return its exit code; wrong arguments exit with code 2.
+
+    `data_dir` and `folder` are used instead of those of the home folder and the current folder.
+    """
     root, arguments = build_parser(), sys.argv[1:] if arguments is None else arguments
     try:
         words = separate_note(arguments)
@@ -287,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from .rules import open_context
 
         run = getattr(importlib.import_module(f"claude_smart.{module}"), function)
-        context = open_context(args.json, args.project)
+        context = open_context(args.json, args.project, data_dir, folder)
         answer = run(args, context)
         if args.command in _ERASING:
             from .aider import refresh_rules

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from argparse import Namespace
 from pathlib import Path
 
 from alma.errors import ValidationError
 from alma.files import write_atomic
-from alma.hooks.paths import DataDir, read_settings
+from alma.hooks.drain import choose_embedder
+from alma.hooks.paths import DataDir, build_environment, read_settings
 from alma.http import dashboard, tokens
 
 from .rules import Answer, CommandContext, require_person
@@ -27,7 +27,10 @@ def open_dashboard(args: Namespace, context: CommandContext) -> Answer:
     scope = dashboard.choose_scope(read_only=args.read_only, admin=args.admin)
     port = PORT if args.port is None else args.port
     files = _write_config(context.data_dir)
-    link, was_started = dashboard.get_link(*files, scope, port=port, project=context.project)
+    # The server works for all projects, and a variable of a repository could give it a token.
+    environ, first_token = build_environment(context.data_dir), str(files[1].with_name(tokens.FIRST_FILE))
+    options = {"port": port, "project": context.project, "named_token": first_token, "environ": environ}
+    link, was_started = dashboard.get_link(*files, scope, **options)
     may_open = not args.no_open and not context.as_json
     answer, line = dashboard.show_link(link, was_started=was_started, may_open=may_open)
     context.print_lines(line[0].upper() + line[1:])
@@ -49,7 +52,7 @@ def _write_config(data_dir: DataDir) -> tuple[Path, Path]:
         "storage": "sqlite",
         "storage_dir": str(home),
         "db_name": Path(data_dir.db).name,
-        "embedding_provider": "none" if os.environ.get("CLAUDE_SMART_USE_LOCAL_EMBEDDING") == "0" else "auto",
+        "embedding_provider": choose_embedder(data_dir),
         "model": {"provider": "none", "budget": {"calls": settings["daily_calls"]}},
         # The worker does it.
         "upkeep": {"every_hours": 0},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from argparse import Namespace
@@ -39,6 +40,14 @@ from alma.types.query import Where
 from alma.types.record import LIVE, Status
 from alma.types.times import from_iso
 
+from .environment import (
+    TOKEN_VARIABLE,
+    describe_home,
+    find_adoptions,
+    list_ignored,
+    read_token,
+    record_environment,
+)
 from .rules import (
     PATIENCE,
     Answer,
@@ -106,7 +115,8 @@ def _find_root(copy: projects.WorkingCopy) -> str:
     if copy.root or not os.path.isdir(copy.path):
         return copy.root
     command = ["git", f"--git-dir={copy.path}", "rev-list", "--max-parents=0", "HEAD"]
-    environ = {**os.environ, "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
+    own = {"GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0", "GIT_CONFIG_NOSYSTEM": "1"}
+    environ = {**{name: value for name, value in os.environ.items() if not name.startswith("GIT_")}, **own}
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_SECONDS, env=environ, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -148,7 +158,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
     files = list_own_files(data_dir, ".jsonl")
     worker = ask_worker(data_dir, {"op": "status"}, 0.5)
     counts: Counter[str] = Counter()
-    receipt = read_receipt(find_setup(os.environ))
+    receipt = read_receipt(find_setup(os.environ, data_dir))
     with context.memory_if_any() as memory:
         if memory is not None:
             engine = memory.engine(context.project)
@@ -161,7 +171,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         "project": context.project,
         "home": data_dir.home,
         "question": context.find_copy().similar_project,
-        "installed": is_enabled(context.folder) or bool(receipt.get("hosts")),
+        "installed": is_enabled(context.folder, context.data_dir) or bool(receipt.get("hosts")),
         "hosts": describe_captures(data_dir, receipt),
         "paused": context.project in paused["projects"],
         "paused_everywhere": bool(paused["everywhere"]),
@@ -176,6 +186,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         "model": read_settings(data_dir)["model"],
         "reading": state,
         "team": sharing,
+        "ignored": list_ignored(data_dir, os.environ),
     }
     learning = "paused everywhere" if paused["everywhere"] else "paused here" if answer["paused"] else "learning"
     if learning == "learning" and not answer["installed"]:
@@ -187,12 +198,14 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         ("rules", f"{counts['active']} active, {to_review} to review, {counts['put_away']} archived"),
         ("turns", f"{counts['turn']} from {count_noun(counts['episode'], 'session')}"),
         ("journals", f"{len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} not imported yet"),
+        ("home", describe_home(os.environ)),
         ("memory", f"{data_dir.db} ({answer['db_bytes'] // 1000} kB)"),
         ("worker", answer["worker"]),
         *(("" if place else "agents", describe_capture(*one)) for place, one in enumerate(answer["hosts"].items())),
         *zip(("reader", "", ""), describe_reading(state), strict=False),
         ("", "" if state["reader"] == "local" else _describe_sent()),
         *zip(("server", "", "", "", ""), describe_sharing(sharing), strict=False),
+        *(("ignored", f"{name}; adopt it: {fix}") for name, fix in answer["ignored"].items()),
     )
     context.print_lines(*(f"{name:10} {text}" for name, text in rows if text))
     return answer
@@ -307,46 +320,132 @@ _SETTINGS = {
     "episode_days": "days to keep recorded turns; rules learned from them are kept",
     "upkeep_hours": "hours between two runs of upkeep, which archives unused memories; 0 switches it off",
     "programs": "on: learn from headless runs and SDK programs too, not only from your own sessions",
-    "server": "share rules with a team: the URL of its `alma serve`, or off; CLAUDE_SMART_SERVER overrides it",
+    "server": "share rules with a team: the URL of its `alma serve`, or off",
     "server_projects": "the projects to share: patterns of their keys, separated by spaces",
     "server_insecure": "on: send the token without TLS to a server that is not on this machine",
+    "home": "the data folder, used from the next installation on",
+    "state_dir": "the folder of the journals",
+    "program": "the path of the program `claude` that reads your corrections",
+    "program_timeout": "seconds until a model call is given up",
+    "host_program": "the path of a program that plays a coding agent in tests",
+    "embedding": "off: search by keywords only",
+    "dashboard_autostart": "on: the worker starts the server of the dashboard",
+    "environment": "variables of the worker and the reader: record takes them from this terminal, none removes them",
 }
 """What each setting does."""
 
 
 def config(args: Namespace, context: CommandContext) -> Answer:
     """Show the settings, or change one."""
-    name, value, path = args.name, args.value, context.data_dir.config
+    name, value = args.name, args.value
     if name is not None and name not in DEFAULTS:
         raise ValidationError(unknown("setting", name, list(DEFAULTS)))
+    if args.adopt:
+        return _adopt_variables(context)
     if value is not None:
-        if (name, value) == ("model", "on"):
-            require_person("letting Claude read your corrections")
-        if name == "programs":
-            require_person("learning from the sessions of programs")
-        if name.startswith("server"):
-            require_person("sharing rules with a server")
-        new: object = value
-        with suppress(ValueError):
-            new = json.loads(value) if isinstance(DEFAULTS[name], int) else value
+        new = _read_setting(name, value)
+        if act := describe_widening(name, new, read_settings(context.data_dir)[name]):
+            require_person(act)
         if problem := check_setting(name, new):
             raise ConfigError(problem)
-        context.data_dir.create_folders()
-        write_text(path, jsonc.put(read_object(Path(path))[0] or "{}\n", (name,), new))
+        change_settings(context.data_dir, _complete_settings(context.data_dir, {name: new}))
     settings = read_settings(context.data_dir)
+    shown = {**settings, "environment": " ".join(settings["environment"]) or "none"}
     if name is None:
-        width = max(len(str(value)) for value in settings.values())
-        for each, current in settings.items():
+        width = max(len(str(value)) for each, value in shown.items() if each != "environment")
+        for each, current in shown.items():
             valid = f"0 to {LARGEST:,}; " if isinstance(DEFAULTS[each], int) else ""
-            about = f"{_SETTINGS[each]} ({valid}default: {DEFAULTS[each]})"
+            about = f"{_SETTINGS[each]} ({valid}default: {DEFAULTS[each] or 'none'})"
             context.print_lines(f"{each:20} {current!s:{width}}  {about}")
+        ignored = list_ignored(context.data_dir, os.environ)
+        context.print_lines(*(f"Ignored: {name}. Adopt it: {fix}" for name, fix in ignored.items()))
     else:
-        context.print_lines(str(settings[name]) if value is None else f"{name} is now {settings[name]}")
+        context.print_lines(str(shown[name]) if value is None else f"{name} is now {shown[name]}")
         if (name, value) == ("model", "on"):
             context.print_lines(_describe_sent())
         if name == "server" and value is not None:
             _set_up_server(context, value)
-    return dict(settings)
+        if name == "home" and value is not None:
+            context.print_lines("It is used after: claude-smart install")
+    return {**settings, "environment": sorted(settings["environment"])}
+
+
+def _read_setting(name: str, value: str) -> object:
+    """Return the value of a setting that was typed."""
+    if name == "environment" and value in ("record", "none"):
+        return record_environment(os.environ, is_read=True).get("environment", {}) if value == "record" else {}
+    if name == "program" and value != DEFAULTS[name]:
+        return os.path.abspath(shutil.which(os.path.expanduser(value)) or os.path.expanduser(value))
+    with suppress(ValueError):
+        return json.loads(value) if isinstance(DEFAULTS[name], int) else value
+    return value
+
+
+def describe_widening(name: str, new: object, old: object) -> str:
+    """Return what a change of a setting allows that only a person may decide on; empty if it allows nothing."""
+    is_more = isinstance(new, int) and isinstance(old, int) and new > old
+    acts = {
+        "model": "letting Claude read your corrections" if new == "on" else "",
+        "programs": "learning from the sessions of programs",
+        "daily_calls": "raising the number of model calls" if is_more else "",
+        "dashboard_autostart": "starting the dashboard by itself" if new == "on" else "",
+        "home": "choosing the data folder",
+        "state_dir": "choosing the folder of the journals",
+        "program": "choosing the program that reads your corrections",
+        "host_program": "choosing a program that plays a coding agent",
+        "environment": "choosing the variables of the reader",
+    }
+    return "sharing rules with a server" if name.startswith("server") else acts.get(name, "")
+
+
+def _complete_settings(data_dir: DataDir, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes, with what is recorded of this terminal if Claude may read from now on."""
+    is_recorded = bool(read_settings(data_dir)["environment"])
+    record = record_environment(os.environ, is_read=True) if changes.get("model") == "on" and not is_recorded else {}
+    return {**record, **changes}
+
+
+def change_settings(data_dir: DataDir, changes: Mapping[str, Any]) -> None:
+    """Write settings: into the data folder, and the one that names it into the home folder."""
+    # Loaded here: it imports this module.
+    from .install import find_usual_home
+
+    for name, value in changes.items():
+        path = Path(find_usual_home(), "config.json") if name == "home" else Path(data_dir.config)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_text(str(path), jsonc.put(read_object(path)[0] or "{}\n", (name,), value))
+
+
+def _adopt_variables(context: CommandContext) -> Answer:
+    """Take over the settings that variables name, after showing them and asking."""
+    require_person("adopting variables into your settings")
+    adoptions, token = find_adoptions(context.data_dir, os.environ), os.environ.get(TOKEN_VARIABLE, "")
+    lines = [f"{one.variable}: {one.setting} becomes {one.value}" for one in adoptions]
+    lines += [f"{TOKEN_VARIABLE}: it becomes the token of the server"] if token else []
+    if not lines:
+        context.print_lines("No variable names a setting that is not yours already.")
+        return {"adopted": {}}
+    context.print_lines(*lines)
+    values = {one.setting: one.value for one in reversed(adoptions)}
+    for name, value in values.items():
+        if problem := check_setting(name, value):
+            raise ConfigError(problem)
+    if values.get("model") == "on":
+        context.print_lines(_describe_sent())
+    if not ask_yes("Adopt them into your settings? [y/N] "):
+        context.exit_code = 1
+        return {"adopted": {}}
+    change_settings(context.data_dir, _complete_settings(context.data_dir, values))
+    if token:
+        store_token(context.data_dir, token)
+    context.print_lines("Adopted.")
+    return {"adopted": values}
+
+
+def store_token(data_dir: DataDir, token: str) -> None:
+    """Store the token of the server, readable by its owner only."""
+    data_dir.create_folders()
+    write_text(os.path.join(data_dir.home, team.TOKEN_FILE), token.strip() + "\n")
 
 
 def _set_up_server(context: CommandContext, url: str) -> None:
@@ -359,8 +458,11 @@ def _set_up_server(context: CommandContext, url: str) -> None:
                     replace_copies(memory.engine(key), [])
         _remove_files([context.data_dir.team, path])
         return
-    if not (os.environ.get(team.TOKEN_VARIABLE) or os.path.exists(path)) and os.isatty(0):
-        write_text(path, getpass("Token (`alma token add NAME` prints it; it is not shown): ").strip() + "\n")
+    if os.environ.get(TOKEN_VARIABLE) and not read_token(context.data_dir):
+        store_token(context.data_dir, os.environ[TOKEN_VARIABLE])
+        context.print_lines(f"The token in {TOKEN_VARIABLE} is stored in {path}.")
+    if not os.path.exists(path) and os.isatty(0):
+        store_token(context.data_dir, getpass("Token (`alma token add NAME` prints it; it is not shown): "))
     with context.memory_if_any() as memory:
         context.print_lines(*describe_sharing(team.describe_team(context.data_dir, memory)))
 
@@ -507,7 +609,11 @@ def _is_shown_at_start(context: CommandContext) -> bool:
     """Return whether a session in this project starts with rules."""
     from .install import is_enabled
 
-    if not os.path.exists(context.data_dir.db) or not is_enabled(context.folder) or describe_pause(context):
+    if (
+        not os.path.exists(context.data_dir.db)
+        or not is_enabled(context.folder, context.data_dir)
+        or describe_pause(context)
+    ):
         return False
     return bool(read_playbook(context.data_dir, context.project, "", context.folder))
 

@@ -1,4 +1,6 @@
-"""The script that the host starts for each event: `python -I -S hook.py [Event]`.
+"""The hook without the plugin's launcher: `python -I -S hook.py [Event] [--home DIR]`.
+
+The data folder is DIR, or the one in the home folder that the system records.
 
 It uses only syntax that every Python 3 can parse, and does nothing slow: it is compiled again on every run.
 """

@@ -34,21 +34,25 @@ from alma.errors import (
     StorageError,
     ValidationError,
 )
-from alma.files import FileChange, apply_changes, read_content, resolve_link
+from alma.files import FileChange, apply_changes, read_content, resolve_link, write_atomic
 from alma.hooks.drain import SPENT, describe_reader, drain, find_program
 from alma.hooks.hosts import HOSTS
 from alma.hooks.paths import (
     DEFAULTS,
     SENT,
+    USUAL_FOLDER,
     DataDir,
+    check_setting,
     check_settings,
     find_data_dir,
+    find_user_home,
     list_own_files,
+    open_data_dir,
     read_settings,
     read_text,
 )
 from alma.hooks.project import ID_FILE, read_copies, read_id
-from alma.hooks.team import TOKEN_FILE, TOKEN_VARIABLE, describe_team, find_server
+from alma.hooks.team import TOKEN_FILE, describe_team, find_server
 from alma.rulefiles.block import BLOCK_MARK
 from alma.rulefiles.targets import find_repository, find_rule_files
 from alma.text import map_texts
@@ -58,9 +62,28 @@ from alma.types.times import now, to_iso
 
 from .cli import reword_error
 from .dashboard import stop_dashboard
-from .data import describe_reading, describe_sharing, find_pending
+from .data import describe_reading, describe_sharing, find_pending, store_token
+from .environment import (
+    TOKEN_SETTING,
+    describe_home,
+    describe_record,
+    find_adoptions,
+    list_ignored,
+    read_settings_file,
+    record_environment,
+)
 from .roundtrip import check_host, describe_trust, find_goose_gaps, run_hook
-from .rules import Answer, CommandContext, ask_yes, count_noun, describe_pause, read_object, read_paused, stop_worker
+from .rules import (
+    Answer,
+    CommandContext,
+    ask_yes,
+    count_noun,
+    describe_pause,
+    read_object,
+    read_paused,
+    require_person,
+    stop_worker,
+)
 from .targets import (
     CLAUDE,
     collect_files,
@@ -117,23 +140,30 @@ _TEXTS = {
 
 def install(args: Namespace, context: CommandContext) -> Answer:
     """Install, update or remove the plugin, after showing the changes and asking."""
-    setup = find_setup(os.environ)._replace(repository=find_repository(Path(context.folder)))
+    is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
+    chosen = choose_settings(args, context, is_asked=is_asked)
+    if "home" in chosen:
+        context.data_dir = open_data_dir(choose_home(chosen["home"]))
+    setup = find_setup(os.environ, context.data_dir)._replace(repository=find_repository(Path(context.folder)))
     hosts = choose_hosts(args, setup)
     # aider is installed in repositories. A command that names it is about the one that it is run in.
     repository = choose_repository(setup) if args.command == "uninstall" and args.host and "aider" in hosts else None
     if args.command == "update" and not setup.receipt.is_file():
         raise ConfigError(f"not installed in {setup.claude}; run: claude-smart install")
-    is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
     allowed = args.model if args.command == "install" else None
-    is_undecided = read_settings(setup.data_dir)["model"] == DEFAULTS["model"]
+    if allowed:
+        require_person("letting Claude read your corrections")
+    is_undecided = {**read_settings(setup.data_dir), **chosen}["model"] == DEFAULTS["model"]
     is_open = args.command == "install" and allowed is None and is_asked and is_undecided
-    # Both answers to the question change the same file, so the plan lists it before the question.
-    model = None if allowed is None and not is_open else "off" if allowed is False else "on"
+    if allowed is not None or is_open:
+        # Both answers to the question change the same file, so the plan lists it before the question.
+        chosen["model"] = "off" if allowed is False else "on"
 
     def make_plan() -> InstallPlan:
         if args.command == "uninstall":
             return plan_uninstall(setup, args.purge, hosts, repository)
-        return plan_install(setup, model, hosts, is_update=args.command == "update")
+        settings = {**collect_record(args, setup, chosen), **chosen}
+        return plan_install(setup, settings, hosts, is_update=args.command == "update")
 
     plan = make_plan()
     title, nothing_to_do, success = _TEXTS[args.command]
@@ -145,13 +175,16 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     context.print_lines(
         title.format(hosts=names), *(f"  {line}" for line in plan.describe(Path(context.data_dir.home)))
     )
+    if args.command != "uninstall":
+        record = describe_record(collect_record(args, setup, chosen))
+        context.print_lines(*(f"  record {line}" for line in record))
     if blocks:
         context.print_lines(
             "These files keep their block of rules. To remove one, run the command in its folder:",
             *(f"  {path}: claude-smart export {shlex.quote(path.name)} --remove" for path in blocks),
         )
     if is_open:
-        model = "on" if _ask_about_model(setup.data_dir) else "off"
+        chosen["model"] = "on" if _ask_about_model(setup.data_dir) else "off"
     if not (args.yes or is_asked) or args.dry_run or (is_asked and not ask_yes("\nGo ahead? [y/N] ")):
         if not is_asked and not args.dry_run:
             context.print_lines("\nNothing was changed, because there is no terminal to ask. Pass --yes to confirm.")
@@ -163,9 +196,13 @@ def install(args: Namespace, context: CommandContext) -> Answer:
         stop_dashboard(context.data_dir)
     make_plan().apply()
     stop_worker(context.data_dir)
+    if TOKEN_SETTING in chosen:
+        store_token(context.data_dir, read_text(str(chosen[TOKEN_SETTING])))
     context.print_lines("\n" + success.format(next=describe_next_step(args, setup.data_dir, hosts)))
     if args.command == "install":
         context.print_lines(*describe_notes(hosts, setup.data_dir.home))
+        ignored = list_ignored(setup.data_dir, os.environ)
+        context.print_lines(*(f"Ignored: {name}. Adopt it: {command}" for name, command in ignored.items()))
         others = [name for name in find_hosts(setup.home) if name not in list_installed(setup)]
         if others:
             context.print_lines(f"Also on this machine: claude-smart install --host {','.join(others)}")
@@ -182,9 +219,55 @@ def describe_next_step(args: Namespace, data_dir: DataDir, hosts: Sequence[str])
         return hint if os.path.exists(data_dir.db) else ""
     if CLAUDE not in hosts:
         return "New sessions are recorded from now on."
-    if shutil.which(os.environ.get("CLAUDE_SMART_CLI_PATH") or "claude"):
+    if read_settings(data_dir)["program"] != DEFAULTS["program"] or shutil.which("claude"):
         return "Restart Claude Code; new sessions are recorded from then on."
     return "Claude Code was not found on the PATH; it will load the plugin when it starts."
+
+
+def choose_settings(args: Namespace, context: CommandContext, *, is_asked: bool) -> dict[str, Any]:
+    """Return the settings that a person chose for an installation: in a file, or by variables that they adopt."""
+    if args.command != "install":
+        return {}
+    if args.settings:
+        if not args.yes:
+            raise ValidationError("--settings needs --yes: it is for installations without a terminal")
+        return read_settings_file(args.settings)
+    # The question about the model is asked in any case.
+    adoptions = [one for one in find_adoptions(context.data_dir, os.environ) if one.setting != "model"]
+    if not is_asked or not adoptions:
+        return {}
+    require_person("adopting variables into your settings")
+    lines = [f"  {one.variable}: {one.setting} becomes {one.value}" for one in adoptions]
+    context.print_lines("These variables are set here. Hooks ignore them, because a repository may set them too:")
+    context.print_lines(*lines)
+    if not ask_yes("Adopt them into your settings? [y/N] "):
+        return {}
+    values = {one.setting: one.value for one in reversed(adoptions)}
+    for name, value in values.items():
+        if problem := check_setting(name, value):
+            raise ConfigError(problem)
+    return values
+
+
+def choose_home(value: str) -> str:
+    """Return the data folder for a value of the setting `home`."""
+    return str(find_usual_home()) if value == DEFAULTS["home"] else value
+
+
+def find_usual_home() -> Path:
+    """Return the data folder in the home folder, whose settings may name another one."""
+    return Path(os.environ.get("USERPROFILE" if os.name == "nt" else "HOME") or find_user_home(), USUAL_FOLDER)
+
+
+def collect_record(args: Namespace, setup: Setup, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is recorded of this terminal. An update keeps what is recorded already."""
+    current = read_settings(setup.data_dir)
+    if args.command == "update" and current["environment"]:
+        return {}
+    record = record_environment(os.environ, is_read={**current, **chosen}["model"] == "on")
+    if record and "environment" in chosen:
+        record["environment"] |= chosen["environment"]
+    return {**record, **{name: value for name, value in chosen.items() if name in record and name != "environment"}}
 
 
 def choose_hosts(args: Namespace, setup: Setup) -> list[str]:
@@ -312,6 +395,11 @@ class Setup(NamedTuple):
     """The working copy that a per-repository installation is for."""
 
     @property
+    def runtime(self) -> dict[str, str]:
+        """Return what the hook and the worker read: the data folder, the interpreter and the folder of the code."""
+        return {"home": self.data_dir.home, "python": self.python, "path": str(self.packages)}
+
+    @property
     def hook(self) -> Path:
         """Return the hook that every agent starts."""
         return self.marketplace / "plugin" / "hook.py"
@@ -332,8 +420,8 @@ class Setup(NamedTuple):
         return resolve_link(self.claude / "settings.json")
 
 
-def find_setup(environ: Mapping[str, str]) -> Setup:
-    """Return the paths and interpreters for an installation in this environment."""
+def find_setup(environ: Mapping[str, str], data_dir: DataDir | None = None) -> Setup:
+    """Return the paths and interpreters for an installation in this environment, by default in its data folder."""
     packages = Path(__file__).resolve().parent.parent
     # In a wheel the plugin is inside the package, in a clone beside `src`.
     folders = [packages / "claude_smart" / "plugin", packages.parent / "plugin"]
@@ -346,28 +434,29 @@ def find_setup(environ: Mapping[str, str]) -> Setup:
     plain = plain if os.path.isfile(plain) else os.path.realpath(python)
     home = environ.get("USERPROFILE" if os.name == "nt" else "HOME") or os.path.expanduser("~")
     claude = os.path.expanduser(environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude"))
-    return Setup(find_data_dir(environ), Path(os.path.abspath(claude)), python, plain, packages, plugin, Path(home))
+    data_dir = data_dir or find_data_dir(environ)
+    return Setup(data_dir, Path(os.path.abspath(claude)), python, plain, packages, plugin, Path(home))
 
 
 def plan_install(
-    setup: Setup, model: str | None = None, hosts: Sequence[str] = (CLAUDE,), *, is_update: bool = False
+    setup: Setup, settings: Mapping[str, Any] = {}, hosts: Sequence[str] = (CLAUDE,), *, is_update: bool = False
 ) -> InstallPlan:
-    """Return the plan to install or update the plugin. `model` is the setting "on" or "off"; None leaves it.
+    """Return the plan to install or update the plugin. `settings` are changed, the others stay.
 
     An update writes the files where they are now, whatever the folder and the environment.
     """
     receipt = {"installed_at": to_iso(now()), **read_receipt(setup), "home": str(setup.home)}
     files: dict[Path, bytes] = {}
     if CLAUDE in hosts:
-        text, settings = read_object(setup.settings)
-        for name in list_enabled(settings):
+        text, host_settings = read_object(setup.settings)
+        for name in list_enabled(host_settings):
             if name != PLUGIN:
                 raise ConfigError(
                     f"the plugin is already enabled in Claude Code as {name}, and two copies would record everything "
                     f"twice. Remove that one first: claude plugin uninstall {name}"
                 )
         # Record which members did not exist, so that uninstall removes them. An earlier receipt takes precedence.
-        keys = [path[0] for path in (_KNOWN, _ENABLED) if path[0] not in settings]
+        keys = [path[0] for path in (_KNOWN, _ENABLED) if path[0] not in host_settings]
         receipt = {"settings": str(setup.claude / "settings.json"), "created": text is None, "keys": keys, **receipt}
         source = {"source": {"source": "directory", "path": str(setup.marketplace)}}
         settings_text = jsonc.put(text if text is not None else "{}\n", _KNOWN, source)
@@ -384,14 +473,22 @@ def plan_install(
             changes += host_changes
             entries |= {name: entry} if entry["files"] else {}
     files |= _collect_files(setup, receipt)
-    files[Path(setup.data_dir.runtime)] = _to_json({"python": setup.python, "path": str(setup.packages)})
-    config = Path(setup.data_dir.config)
-    config_text, config_values = read_object(config)
-    if model is not None and config_values.get("model") != model:
-        files[config] = jsonc.put(config_text or "{}\n", ("model",), model).encode()
+    files[Path(setup.data_dir.runtime)] = _to_json(setup.runtime)
+    files |= _collect_settings(setup, settings)
     changes += [FileChange(path, read_content(path), content) for path, content in files.items()]
     old = (path for path in _list_files(setup.marketplace) if path not in files and path.suffix != ".pyc")
     return InstallPlan((*filter(None, changes), *_remove_files(old)))
+
+
+def _collect_settings(setup: Setup, settings: Mapping[str, Any]) -> dict[Path, bytes]:
+    """Return the files of settings that change: those in the data folder, and the one that names it."""
+    files: dict[Path, bytes] = {}
+    for name, value in settings.items():
+        path = Path(setup.home, USUAL_FOLDER, "config.json") if name == "home" else Path(setup.data_dir.config)
+        content = files.get(path, read_content(path)) or b"{}\n"
+        if name in DEFAULTS and jsonc.load(content.decode(), str(path), remarks=False).get(name) != value:
+            files[path] = jsonc.put(content.decode(), (name,), value).encode()
+    return files
 
 
 def list_enabled(settings: Mapping[str, Any]) -> list[str]:
@@ -401,14 +498,14 @@ def list_enabled(settings: Mapping[str, Any]) -> list[str]:
     return [name for name in names if name in _OURS or name.startswith("claude-smart@")]
 
 
-def is_enabled(folder: str) -> bool:
+def is_enabled(folder: str, data_dir: DataDir) -> bool:
     """Return whether Claude Code loads the plugin in this folder, by the settings of the person and of the project.
 
     Settings that cannot be read count as enabled; `doctor` reports them.
     """
     own = [Path(folder, ".claude", name) for name in ("settings.json", "settings.local.json")]
     try:
-        return any(list_enabled(read_object(path)[1]) for path in (find_setup(os.environ).settings, *own))
+        return any(list_enabled(read_object(path)[1]) for path in (find_setup(os.environ, data_dir).settings, *own))
     except ConfigError:
         return True
 
@@ -430,6 +527,8 @@ def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[Path, bytes
         python = setup.base_python if " -S " in hook["command"] else setup.python
         hook["command"] = f'"{python}"' + hook["command"].removeprefix("python3")
     files["plugin/hooks/hooks.json"] = _to_json(hooks)
+    # Claude Code may copy the plugin elsewhere, so the hook finds the data folder by this file.
+    files["plugin/runtime.json"] = _to_json(setup.runtime)
     digest = hashlib.sha256(b"\0".join(name.encode() + b"\0" + files[name] for name in sorted(files))).hexdigest()[:8]
     # Claude Code refreshes its copy of a plugin only if the version differs.
     manifest = {**json.loads(files["plugin/.claude-plugin/plugin.json"]), "version": f"{__version__}+{digest}"}
@@ -493,7 +592,8 @@ def plan_uninstall(
     else:
         # The permission for the model is removed with the plugin: a new installation asks again.
         paths.append(Path(data_dir.model_notice))
-        changes += _drop_members(Path(data_dir.config), ("model",), is_ours=True)
+        members = (("model",), ("program",), ("environment",))
+        changes += _drop_members(Path(data_dir.config), *members, is_ours=True)
     changes += _remove_files(path for path in paths if path.is_file() or path.is_socket())
     folders += [Path(base) for one in ours for base, _, _ in os.walk(one, topdown=False)]
     if purge or not sessions.exists():
@@ -584,7 +684,7 @@ def doctor(args: Namespace, context: CommandContext) -> Answer:
 
 def _run_steps(context: CommandContext) -> Iterator[Step]:
     yield Step("Python", True, f"{sys.version.split()[0]} ({sys.executable})")
-    setup = find_setup(os.environ)
+    setup = find_setup(os.environ, context.data_dir)
     yield from _check_plugin(setup)
     with tempfile.TemporaryDirectory(prefix="claude-smart-", ignore_cleanup_errors=True) as scratch:
         # Each link needs the one before it. After the first failure, the rest are not tried.
@@ -601,7 +701,15 @@ def _run_steps(context: CommandContext) -> Iterator[Step]:
         with suppress(ALMAError):
             # The store in this folder was recorded as created on this machine.
             remove_folder(scratch)
-    checks = (_check_home, _check_settings, _check_recording, _check_store, _check_journals, _check_reader)
+    checks = (
+        _check_home,
+        _check_settings,
+        _check_environment,
+        _check_recording,
+        _check_store,
+        _check_journals,
+        _check_reader,
+    )
     for check in (*checks, _check_server, _check_log):
         name = check.__name__.removeprefix("_check_")
         try:
@@ -664,6 +772,8 @@ def _run_chain(scratch: str) -> Iterator[str]:
     data_dir = DataDir(os.path.join(scratch, "home"))
     os.makedirs(os.path.join(scratch, "repository"))
     data_dir.create_folders()
+    # A person runs this, whatever starts the hooks.
+    write_atomic(data_dir.config, json.dumps({"programs": "on"}))
 
     def send_event(event: str, session: str = "doctor-1", **fields: object) -> str:
         """Run the hook as the host does, and return its output."""
@@ -721,6 +831,13 @@ def _check_settings(context: CommandContext) -> Finding:
     return state, "; ".join(problems), f"claude-smart config NAME VALUE, or edit {context.data_dir.config}"
 
 
+def _check_environment(context: CommandContext) -> Finding:
+    """Report variables that would widen something, and are ignored."""
+    lines = list(filter(None, [describe_home(os.environ)]))
+    lines += [f"{name} is ignored; adopt it: {fix}" for name, fix in list_ignored(context.data_dir, os.environ).items()]
+    return OK, "; ".join(lines)
+
+
 def _check_recording(context: CommandContext) -> Finding:
     return OK, describe_pause(context)
 
@@ -754,7 +871,7 @@ def _check_reader(context: CommandContext) -> Finding:
     if state["error"]:
         return FAILED, line, "retry now: claude-smart learn"
     try:
-        find_program()
+        find_program(context.data_dir)
     except ModelError as error:
         return FAILED, f"{line}; {error}", "install Claude Code, or: claude-smart config model off"
     return OK, line
@@ -762,7 +879,7 @@ def _check_reader(context: CommandContext) -> Finding:
 
 def _check_server(context: CommandContext) -> Finding:
     """Ask the team's server whether it accepts the token, and report what waits for it."""
-    server = find_server(context.data_dir, os.environ)
+    server = find_server(context.data_dir)
     if server is None:
         return OK, ""
     with context.memory_if_any() as memory:
@@ -771,7 +888,7 @@ def _check_server(context: CommandContext) -> Finding:
         with server.connect(context.project) as team:
             team.get_stats()
     except Exception as error:  # noqa: BLE001 - whatever a server answers
-        fix = f"check the address and the token ({TOKEN_VARIABLE} or {TOKEN_FILE}), then: claude-smart learn"
+        fix = f"check the address and the token ({TOKEN_FILE}), then: claude-smart learn"
         return FAILED, f"{server.describe(error)}; {line}", fix
     return OK, line
 

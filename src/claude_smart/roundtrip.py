@@ -17,7 +17,7 @@ from alma.files import read_settings_text
 from alma.hooks.hosts import HOSTS, NOT_RUN, has_context_file
 from alma.hooks.paths import DataDir, list_own_files, read_text
 
-from .adapters import is_ours
+from .adapters import add_home, is_ours
 from .targets import CLAUDE, FORMS, HostFile, list_codex_keys, list_states, locate
 
 _SECONDS = 20.0
@@ -100,7 +100,7 @@ def run_hook(
     data_dir, folder = DataDir(os.path.join(scratch, "home")), os.path.join(scratch, "repository")
     names = ("PATH", "SYSTEMROOT", "HOME", "USERPROFILE", "TEMP", "TMP")
     variables = {name: value for name, value in os.environ.items() if name.upper() in names} | {**environ}
-    variables |= {"CLAUDE_SMART_HOME": data_dir.home, "CLAUDE_SMART_ATTENDED": "1"}
+    command = add_home(command, data_dir.home)
     # A pending request keeps the hook from starting a worker, which would outlive this folder.
     variables["CLAUDE_SMART_BACKEND_AUTOSTART"] = "0"
     Path(data_dir.sessions, "wanted").touch()

@@ -32,7 +32,7 @@ from alma.files import decode_settings, lock_file, read_content
 from alma.hooks import drain as drains
 from alma.hooks.inject import read_playbook
 from alma.hooks.journal import ask_worker
-from alma.hooks.paths import DataDir, find_data_dir, is_model_allowed, list_own_files
+from alma.hooks.paths import DataDir, build_environment, find_data_dir, is_model_allowed, list_own_files
 from alma.hooks.privacy import IgnoreRules, remove_private
 from alma.hooks.project import WorkingCopy, clean_path, find_copy, locate_project, read_copies
 from alma.hooks.team import sync_team
@@ -112,17 +112,26 @@ class CommandContext:
             yield memory.engine(self.project)
 
 
-def open_context(as_json: bool = False, project: str | None = None) -> CommandContext:
-    """Return the context for the current folder, or for `project`. Changes nothing."""
-    data_dir = find_data_dir(os.environ)
-    try:
-        here = clean_path(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd())
-    except FileNotFoundError:
-        raise ConfigError("the current folder no longer exists; change to another folder") from None
+def open_context(
+    as_json: bool = False, project: str | None = None, data_dir: DataDir | None = None, folder: str = ""
+) -> CommandContext:
+    """Return the context for a folder, by default the current one, or for `project`. Changes nothing."""
+    data_dir = data_dir or find_data_dir(os.environ)
+    here = clean_path(folder) or _find_folder()
     key = find_copy(data_dir, locate_project(here), remember=False).key
     if project not in (None, key):
         require_project(data_dir, str(project))
     return CommandContext(data_dir, project or key, os.environ.get("CLAUDE_CODE_SESSION_ID", ""), here, as_json)
+
+
+def _find_folder() -> str:
+    """Return the current folder; outside of git, the one that the host was started in if it is above, as in hooks."""
+    try:
+        here = clean_path(os.getcwd())
+    except FileNotFoundError:
+        raise ConfigError("the current folder no longer exists; change to another folder") from None
+    located = locate_project(here, clean_path(os.environ.get("CLAUDE_PROJECT_DIR", "")))
+    return here if located.is_git or located.is_named else located.path
 
 
 def require_project(data_dir: DataDir, key: str) -> None:
@@ -774,7 +783,8 @@ def tag(args: Namespace, context: CommandContext) -> Answer:
 
 def _learn_from_history(args: Namespace, context: CommandContext) -> Answer:
     """Propose rules from the transcripts that Claude Code keeps. Runs offline; the rules become candidates."""
-    folder = args.folder or os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
+    environ = build_environment(context.data_dir)
+    folder = args.folder or environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
     if not os.path.isdir(os.path.join(folder, "projects")):
         raise NotFoundError(
             f"{folder} has no transcripts (no folder `projects` in it); pass the Claude folder: --folder DIR"

@@ -18,12 +18,13 @@ from typing import Any
 
 from alma.coding.events import Attendance, extract_note, find_attendance
 from alma.hooks.journal import OWN_COMMANDS, read_entry_point
-from alma.hooks.paths import DataDir, find_data_dir
+from alma.hooks.paths import DataDir, find_hook_dir, read_settings
 from alma.hooks.run import answer_event
 from alma.types.record import Status
 
 from . import cli
 from .rules import (
+    CommandContext,
     describe_pause,
     describe_rule,
     find_rules,
@@ -47,10 +48,10 @@ _NEXT = {
 }
 
 
-def main() -> None:
-    """Answer the event on standard input."""
+def main(home: str = "") -> None:
+    """Answer the event on standard input. `home` is the data folder that the installer recorded."""
     raw = sys.stdin.buffer.read()
-    answer = answer_command(json.loads(raw), raw, find_data_dir(os.environ))
+    answer = answer_command(json.loads(raw), raw, find_hook_dir(home))
     if answer:
         sys.stdout.write(json.dumps(answer))
 
@@ -62,16 +63,17 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
         return {}
     if not _is_recorded(event, data_dir):
         answer_event(raw, data_dir)
-    os.environ["CLAUDE_PROJECT_DIR"] = str(event.get("cwd") or os.getcwd())
+    folder = str(event.get("cwd") or os.getcwd())
     os.environ["CLAUDE_CODE_SESSION_ID"] = str(event.get("session_id", ""))
     line = read_entry_point()
-    attendance = find_attendance(line["entry"], declared=line.get("attended", False))
+    is_declared = read_settings(data_dir)["programs"] == "on"
+    attendance = find_attendance(line["entry"], declared=is_declared)
     if attendance is Attendance.PERSON:
         # A person typed the slash command, although the host's environment says that an agent runs the program.
         os.environ.pop("CLAUDECODE", None)
     words = str(event.get("command_args", "")).strip()
     out = io.StringIO()
-    pause = describe_pause(open_context())
+    pause = describe_pause(open_context(data_dir=data_dir, folder=folder))
     note = extract_note(words) if name in ("tag", "learn") else ""
     command = _read_command(name, words)
     if pause and note and attendance is not Attendance.PROGRAM:
@@ -82,10 +84,14 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
         pause = f"There is no recorded turn to store; pass a note: /tag NOTE\n{pause}"
     # Wrong options exit the program; its message is the answer.
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
-        cli.main(command)
+        cli.main(command, data_dir, folder)
     text = out.getvalue().strip() or "Done."
     if words and name in ("tag", "learn"):
-        text = _describe_stored(note) or _describe_unattended(line["entry"], attendance) or text
+        text = (
+            _describe_stored(note, open_context(data_dir=data_dir, folder=folder))
+            or _describe_unattended(line["entry"], attendance)
+            or text
+        )
     if pause and name in ("tag", "learn"):
         text = f"{text}\n{pause}" if note else pause
     text = _name_slash_commands(text)
@@ -149,9 +155,8 @@ def _name_slash_commands(text: str) -> str:
     return _HINT.sub(rename, text)
 
 
-def _describe_stored(rule: str) -> str:
+def _describe_stored(rule: str, context: CommandContext) -> str:
     """Return a description of the rule that the note became; empty if it is not stored yet."""
-    context = open_context()
     with context.engine() as engine:
         rules = [one for one in find_rules(engine, Status.ACTIVE) if one.body["rule"] == rule]
     if not rules:
@@ -170,5 +175,5 @@ def _describe_unattended(entry: str, attendance: Attendance) -> str:
     waits = "It is a candidate: `claude-smart review`. " if attendance is Attendance.UNKNOWN else ""
     return (
         f"Not stored as a rule: this session's entry point is {entry or 'unknown'!r}, not a terminal, an "
-        f"editor or the desktop app. {waits}Set CLAUDE_SMART_ATTENDED=1 if a person types here."
+        f"editor or the desktop app. {waits}If a person types here: `claude-smart config programs on`."
     )

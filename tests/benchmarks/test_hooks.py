@@ -32,9 +32,9 @@ def test_what_is_measured_says_something(tmp_path: Path) -> None:
     """A prompt that finds no rule would be cheaper than one that does."""
     world.fill(tmp_path, rules=300, own=300, turns=0)
     cwd = world.repository(tmp_path / "app")
-    environ = {"CLAUDE_SMART_HOME": str(tmp_path)}
+    environ = {"HOME": str(tmp_path)}
     for name in ("SessionStart", "UserPromptSubmit", "PreToolUse"):
-        command = [sys.executable, "-I", "-S", hooks.HOOK, name]
+        command = [sys.executable, "-I", "-S", hooks.HOOK, name, "--home", str(tmp_path)]
         given = world.payload(name, cwd, f"s-{name}")
         done = subprocess.run(command, input=given, capture_output=True, env=environ, check=True)
         assert json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]

@@ -92,14 +92,16 @@ class Person:
 
 @pytest.fixture
 def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Person:
-    for name in ("CLAUDE_CONFIG_DIR", "CLAUDE_SMART_STATE_DIR", "CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID"):
+    for name in ("CLAUDE_CONFIG_DIR", "CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID"):
         monkeypatch.delenv(name, raising=False)
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path))
     home, folder = tmp_path / "my höme", tmp_path / "a répo"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("CLAUDE_SMART_HOME", str(home))
+    monkeypatch.setattr("alma.processes.find_system_home", lambda: str(tmp_path))
+    (tmp_path / ".claude-smart").mkdir()
+    (tmp_path / ".claude-smart" / "config.json").write_text(json.dumps({"home": str(home)}))
     monkeypatch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
     return Person(home, folder, capsys)
 

@@ -235,7 +235,6 @@ def test_the_history_of_aider_is_imported_once_and_its_rules_file_written(
     folder = tmp_path / "app"
     (folder / ".git").mkdir(parents=True)
     data_dir = DataDir(str(tmp_path / "home"))
-    monkeypatch.setenv("CLAUDE_SMART_HOME", data_dir.home)
     monkeypatch.delenv("CLAUDECODE", raising=False)
     history = folder / HISTORY
     history.write_text(
@@ -314,7 +313,6 @@ def test_lines_that_were_added_to_a_file_without_a_last_line_break_stay_lines(
 ) -> None:
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.delenv("CLAUDE_SMART_HOME", raising=False)
     file = tmp_path / ".kimi-code" / "config.toml"
     file.parent.mkdir()
     file.write_text('model = "kimi-k2"')
@@ -329,7 +327,7 @@ def test_what_was_erased_is_not_imported_from_the_history_again(
 ) -> None:
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path))
-    for name in ("CLAUDE_SMART_HOME", "CLAUDECODE", "CLAUDE_PROJECT_DIR"):
+    for name in ("CLAUDECODE", "CLAUDE_PROJECT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
     folder, data = tmp_path / "app", tmp_path / ".claude-smart"

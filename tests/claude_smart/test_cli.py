@@ -15,7 +15,7 @@ PROGRAM = [sys.executable, "-m", "claude_smart"]
 
 
 def environ(person: Person, **more: str) -> dict[str, str]:
-    return {**os.environ, "CLAUDE_SMART_HOME": str(person.home), **more}
+    return {**os.environ, **more}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="has other pipes")

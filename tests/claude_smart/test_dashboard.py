@@ -61,12 +61,18 @@ def test_an_agent_gets_no_link_that_may_approve(person: Person, monkeypatch: pyt
 
 def test_the_worker_starts_the_server_only_when_it_is_asked_to(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     person.place.create_folders()
-    started: list[float] = []
-    monkeypatch.setattr(worker, "start_dashboard", lambda: started.append(time.time()))
+    started: list[str] = []
+    monkeypatch.setattr(worker, "start_dashboard", lambda place: started.append(place.home))
     monkeypatch.setattr(worker.Worker, "run", lambda self: self.server_close())
     worker.serve(person.place)
     assert started == []
     monkeypatch.setenv("CLAUDE_SMART_DASHBOARD_AUTOSTART", "1")
+    worker.serve(person.place)
+    assert started == []
+    person.types("config", "dashboard_autostart", "on")
+    worker.serve(person.place)
+    assert started == [person.place.home]
+    monkeypatch.setenv("CLAUDE_SMART_DASHBOARD_AUTOSTART", "0")
     worker.serve(person.place)
     assert len(started) == 1
 

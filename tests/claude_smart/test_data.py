@@ -105,14 +105,12 @@ def test_usage_tells_programs_numbers(person: Person) -> None:
 # -- export and import
 
 
-def test_exported_and_imported_elsewhere_the_rules_are_the_same(
-    person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exported_and_imported_elsewhere_the_rules_are_the_same(person: Person, tmp_path: Path) -> None:
     Path("given.jsonl").write_text(RULES)
     assert person.types("import", "given.jsonl").out == "Imported 3 new rules of 3.\n"
     assert person.types("export", "a copy ü.jsonl").out == "Wrote 3 rules to a copy ü.jsonl\n"
     before = person.types("export", "--json").json["rules"]
-    monkeypatch.setenv("CLAUDE_SMART_HOME", str(tmp_path / "another"))
+    assert person.types("config", "home", str(tmp_path / "another")).code == 0
     person.types("import", "a copy ü.jsonl")
     after = person.types("export", "--json").json["rules"]
     told = ("rule", "trigger", "why", "reach", "prefer", "avoid", "status", "said", "project")
@@ -255,13 +253,11 @@ def test_everything_is_erased_even_from_a_store_that_cannot_be_read(person: Pers
     assert len(person.rules()) == 1
 
 
-def test_a_folder_of_journals_that_others_use_keeps_what_is_theirs(
-    person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_of_journals_that_others_use_keeps_what_is_theirs(person: Person, tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "letter.txt").write_text("dear Bob")
-    monkeypatch.setenv("CLAUDE_SMART_STATE_DIR", str(shared))
+    assert person.types("config", "state_dir", str(shared)).code == 0
     place = DataDir(str(person.home), str(shared))
     place.create_folders()
     for name in ("s1.jsonl", "s1.shown", "s2.done", "wanted", "s3.jsonl.4711"):

@@ -59,10 +59,8 @@ def test_a_full_disk_is_told_as_one(person: Person, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.skipif(os.name == "nt", reason="has other modes")
-def test_what_others_can_read_is_found_also_where_the_journals_are_elsewhere(
-    person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CLAUDE_SMART_STATE_DIR", str(tmp_path / "else"))
+def test_what_others_can_read_is_found_also_where_the_journals_are_elsewhere(person: Person, tmp_path: Path) -> None:
+    assert person.types("config", "state_dir", str(tmp_path / "else")).code == 0
     person.types("tag", "Use tabs")
     (tmp_path / "else").mkdir()
     (tmp_path / "else" / "s1.jsonl").touch(0o644)

@@ -32,21 +32,29 @@ CORRECTION = "no, use pnpm instead of npm, because npm breaks the lock file"
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
+def use_home(patch: pytest.MonkeyPatch, home: Path) -> None:
+    """Make this data folder that of the commands that are run in this process."""
+    usual = home.parent / ".claude-smart"
+    usual.mkdir(mode=0o700, exist_ok=True)
+    (usual / "config.json").write_text(json.dumps({"home": str(home)}))
+    patch.setenv("HOME", str(home.parent))
+    patch.setenv("USERPROFILE", str(home.parent))
+
+
 class Host:
     """Starts hooks as the host does: a process for each event."""
 
     def __init__(self, home: Path, cwd: Path) -> None:
         self.home = home
+        self.base = home.parent
         self.cwd = cwd
         self.place = DataDir(str(home))
-        self.environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent), "CLAUDE_SMART_HOME": str(home)}
+        self.environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent)}
         self.environ["CLAUDE_CODE_ENTRYPOINT"] = "cli"
 
     def raw(self, given: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-I", "-S", HOOK, *arguments]
-        return subprocess.run(
-            command, input=given, capture_output=True, env=self.environ, cwd=self.home.parent, timeout=60
-        )
+        command = [sys.executable, "-I", "-S", HOOK, *arguments, "--home", str(self.home)]
+        return subprocess.run(command, input=given, capture_output=True, env=self.environ, cwd=self.base, timeout=60)
 
     def send(self, event: str, session: str = "s1", **given: Any) -> str:
         """What the model is told; the process must have ended well and said nothing else."""
@@ -155,8 +163,13 @@ class Machine(Host):
         super().__init__(folder / "home", repository)
         self.home.mkdir(parents=True, mode=0o700)
         (self.home / "runtime.json").write_text(json.dumps({"python": "/bin/true", "path": ""}))
-        self.environ |= {"CLAUDE_SMART_SERVER": url, "CLAUDE_SMART_TOKEN": token}
-        self.environ["CLAUDE_SMART_USE_LOCAL_EMBEDDING"] = "0"
+        (self.home / "config.json").write_text(json.dumps({"server": url, "embedding": "off"}))
+        self.set_token(token)
+
+    def set_token(self, token: str) -> None:
+        file = self.home / "server-token"
+        file.write_text(token)
+        file.chmod(0o600)
 
     def correct(self, prompt: str = CORRECTION, session: str = "s1") -> None:
         self.send("UserPromptSubmit", session, prompt="install the packages", prompt_id=f"{session}p1")
@@ -181,12 +194,7 @@ class Machine(Host):
 
 
 @pytest.fixture
-def new_machine(
-    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str, str, str], Machine]:
-    for name in ("PWD", "CLAUDE_PROJECT_DIR", "REFLEXIO_URL"):
-        monkeypatch.delenv(name, raising=False)
-
+def new_machine(tmp_path: Path, repository: Path) -> Callable[[str, str, str], Machine]:
     def build(name: str, url: str, token: str = "alma_token") -> Machine:
         return Machine(tmp_path / name, repository, url, token)
 
@@ -194,12 +202,10 @@ def new_machine(
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], str]:
+def in_process() -> Callable[[Machine], str]:
     """Drain and exchange in this process; returns why the exchange failed."""
 
     def run(machine: Machine) -> str:
-        for name in ("CLAUDE_SMART_SERVER", "CLAUDE_SMART_TOKEN", "CLAUDE_SMART_USE_LOCAL_EMBEDDING"):
-            monkeypatch.setenv(name, machine.environ.get(name, ""))
         with ProjectMemories(machine.place) as memory:
             drain(machine.place, memory=memory)
             return sync_team(machine.place, memory, PROJECT)
@@ -215,8 +221,10 @@ def fake_server() -> Iterator[Callable[[Answer], str]]:
     def build(answer: Answer) -> str:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["content-length"]))
+                self.rfile.read(int(self.headers.get("content-length", 0)))
                 answer(self)
+
+            do_GET = do_POST
 
             def log_message(self, *arguments: Any) -> None:
                 return

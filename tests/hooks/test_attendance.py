@@ -68,8 +68,14 @@ def test_a_host_that_does_not_say_how_it_was_started(host: Any) -> None:
 
 
 def test_a_headless_run_that_a_person_attends(host: Any) -> None:
-    host.environ |= {"CLAUDE_CODE_ENTRYPOINT": "sdk-cli", "CLAUDE_SMART_ATTENDED": "1"}
+    host.environ |= {"CLAUDE_CODE_ENTRYPOINT": "sdk-cli"}
+    (host.home / "config.json").write_text('{"programs": "on"}')
     assert list(learned(host, CORRECTION).values()) == ["active"]
+
+
+def test_a_repository_does_not_declare_that_a_person_attends(host: Any) -> None:
+    host.environ |= {"CLAUDE_CODE_ENTRYPOINT": "sdk-cli", "CLAUDE_SMART_ATTENDED": "1"}
+    assert learned(host, CORRECTION) == {}
 
 
 def test_a_subagent_teaches_nothing(host: Any) -> None:

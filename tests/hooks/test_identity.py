@@ -12,6 +12,8 @@ import pytest
 
 from claude_smart.cli import main
 
+from .conftest import use_home
+
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 RULE = "Run make check before you commit"
 
@@ -51,9 +53,9 @@ class Desk:
 
 @pytest.fixture
 def desk(host: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setenv("CLAUDE_SMART_HOME", str(host.home))
+    use_home(monkeypatch, host.home)
     monkeypatch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
-    for name in ("CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID", "CLAUDE_SMART_STATE_DIR"):
+    for name in ("CLAUDE_PROJECT_DIR", "CLAUDE_CODE_SESSION_ID"):
         monkeypatch.delenv(name, raising=False)
     return Desk(host, capsys, monkeypatch)
 

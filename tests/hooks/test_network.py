@@ -42,12 +42,12 @@ def test_a_stranger_is_noticed() -> None:
 
 def test_a_whole_session_contacts_nobody(tracer: str, tmp_path: Path) -> None:
     home, trace = tmp_path / "home", tmp_path / "trace"
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CLAUDE_SMART_HOME": str(home)}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     environ["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     # Each drain ends by itself: the tracer waits for whatever was started.
     environ["CLAUDE_SMART_BACKEND_AUTOSTART"] = "0"
     traced = [tracer, "-f", "-qq", "-A", "-e", "trace=network", "-o", str(trace)]
-    hook = [sys.executable, "-I", "-S", str(SOURCE / "claude_smart" / "hook.py")]
+    hook = [sys.executable, "-I", "-S", str(SOURCE / "claude_smart" / "hook.py"), "--home", str(home)]
 
     def fire(event: str, **fields: object) -> None:
         given = {"session_id": "s1", "cwd": str(tmp_path), "hook_event_name": event, **fields}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -18,15 +19,20 @@ def test_home_is_a_folder_of_the_person(tmp_path: Path) -> None:
 
 
 def test_both_folders_can_be_set(tmp_path: Path) -> None:
-    place = find_data_dir({"HOME": "/h", "CLAUDE_SMART_HOME": "~/x", "CLAUDE_SMART_STATE_DIR": str(tmp_path)})
-    assert place.home == "/h/x"
-    assert place.sessions == str(tmp_path)
+    usual, other = tmp_path / ".claude-smart", tmp_path / "other"
+    for folder, settings in ((usual, {"home": str(other)}), (other, {"state_dir": str(tmp_path / "journals")})):
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(settings))
+    place = find_data_dir({"HOME": str(tmp_path)})
+    assert place.home == str(other)
+    assert place.sessions == str(tmp_path / "journals")
 
 
 def test_without_home_the_system_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os.path, "expanduser", lambda path: "/found")
-    assert find_data_dir({}).home == "/found/.claude-smart"
-    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.setattr("alma.processes.find_system_home", lambda: "/")
+    assert find_data_dir({}).home == "/.claude-smart"
+    monkeypatch.setattr("alma.processes.find_system_home", lambda: "")
+    monkeypatch.delenv("HOME")
     with pytest.raises(NoHomeError):
         find_data_dir({})
 

@@ -20,6 +20,8 @@ from alma.types.kinds import EVERYWHERE
 from alma.types.record import Origin, Provenance, Status
 from claude_smart.cli import main
 
+from .conftest import use_home
+
 UNKNOWN = "hm, the house style here is tabs, you know"
 """A correction that the local reader is not sure of."""
 TABS = {"match": UNKNOWN, "rule": "Indent with tabs", "quote": "the house style here is tabs", "scope": "project"}
@@ -63,21 +65,21 @@ class Session:
         program.write_text(f"#!{sys.executable}{PROGRAM}")
         program.chmod(0o755)
         self.environ = {
-            "CLAUDE_SMART_HOME": str(host.home),
-            "CLAUDE_SMART_CLI_PATH": str(program),
             "CLAUDE_SMART_USE_LOCAL_EMBEDDING": "0",
             "CLAUDE_PROJECT_DIR": str(host.cwd),
         }
         for name, value in self.environ.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("HOME", str(host.home.parent))
+        monkeypatch.chdir(host.cwd)
+        use_home(monkeypatch, host.home)
         for name in ("CLAUDE_CODE_SESSION_ID", "CLAUDE_SMART_USE_LOCAL_CLI", "CLAUDE_CODE_ENTRYPOINT", "CLAUDECODE"):
             monkeypatch.delenv(name, raising=False)
         self.set(model="on")
         self.answers()
 
     def set(self, **settings: Any) -> None:
-        (self.host.home / "config.json").write_text(json.dumps(settings))
+        recorded = {"program": str(self.folder / "claude"), "environment": {"PATH": os.defpath}}
+        (self.host.home / "config.json").write_text(json.dumps({**recorded, **settings}))
 
     def answers(self, *rules: Any, **plan: Any) -> None:
         (self.folder / "plan.json").write_text(json.dumps({"rules": rules, **plan}))
@@ -148,8 +150,8 @@ def test_without_leave_nothing_is_sent_nor_read_later(work: Session, model: str)
     assert (work.calls(), work.waiting()) == ([], [])
 
 
-@pytest.mark.parametrize(("override", "model", "calls"), [("1", "off", 1), ("0", "on", 0)])
-def test_the_environment_wins_over_the_settings(
+@pytest.mark.parametrize(("override", "model", "calls"), [("1", "off", 0), ("1", "ask", 0), ("0", "on", 0)])
+def test_the_environment_forbids_and_never_allows(
     work: Session, monkeypatch: pytest.MonkeyPatch, override: str, model: str, calls: int
 ) -> None:
     work.set(model=model)
@@ -249,10 +251,10 @@ BAD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_answer_teaches_nothing_and_is_asked_again_later(
-    work: Session, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+    work: Session, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     if name == "too slow":
-        monkeypatch.setenv("CLAUDE_SMART_CLI_TIMEOUT", "1")
+        work.set(model="on", program_timeout=1)
     work.answers(**{"rules": [], **BAD[name]})
     work.says(PASTED)
     work.drain()
@@ -272,13 +274,11 @@ def test_a_bad_answer_teaches_nothing_and_is_asked_again_later(
     assert "last error" not in work.smart(capsys, "doctor")
 
 
-def test_a_missing_program_costs_no_call_and_doctor_names_it(
-    work: Session, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CLAUDE_SMART_CLI_PATH", "/nowhere/claude")
+def test_a_missing_program_costs_no_call_and_doctor_names_it(work: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    work.set(model="on", program="/nowhere/claude")
     work.says(UNKNOWN)
     work.drain()
-    assert "'/nowhere/claude', which is not a program" in work.smart(capsys, "doctor")
+    assert "the recorded program /nowhere/claude is not there" in work.smart(capsys, "doctor")
     state = json.loads(work.smart(capsys, "status", "--json"))["reading"]
     assert (state["calls_today"], state["sessions_waiting"]) == (0, 1)
 

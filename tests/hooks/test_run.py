@@ -326,7 +326,7 @@ def test_fifty_megabytes_of_output_are_a_short_line(host: Any) -> None:
     response = {"stdout": "some output\n" * 4_300_000}
     payload = {"session_id": "s1", "cwd": str(host.cwd), "hook_event_name": "PostToolUse", "tool_response": response}
     # A busy machine may take longer than the hook's own limit for so much.
-    command = [sys.executable, "-c", "import alma.hooks.run as r; r.SECONDS = 60.0; r.main()"]
+    command = [sys.executable, "-c", "import alma.hooks.run as r; r.SECONDS = 60.0; r.main()", "--home", str(host.home)]
     raw = json.dumps({**payload, "tool_name": "Bash", "tool_input": {}}).encode()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert subprocess.run(command, input=raw, env=host.environ, timeout=120, check=True).returncode == 0
@@ -405,12 +405,12 @@ def test_a_full_disk_ends_well(host: Any) -> None:
 
 def test_a_home_that_is_a_file_ends_well(host: Any, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    host.environ["CLAUDE_SMART_HOME"] = str(tmp_path / "file" / "home")
+    host.home = tmp_path / "file" / "home"
     assert host.send("Stop", last_assistant_message="x") == ""
 
 
 def test_without_home_it_ends_well(host: Any) -> None:
-    host.environ = {"PATH": host.environ["PATH"], "CLAUDE_SMART_HOME": "", "HOME": ""}
+    host.environ = {"PATH": host.environ["PATH"], "HOME": ""}
     assert host.raw(b"garbage").returncode == 0
 
 
@@ -432,7 +432,7 @@ def test_a_working_folder_that_is_gone(host: Any) -> None:
 
 def test_stdin_that_never_ends_is_given_up(host: Any) -> None:
     code = "import alma.hooks.run as r; r.SECONDS = 0.3; r.main()"
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", code, "--home", str(host.home)]
     began = time.monotonic()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=host.environ) as process:
         assert process.wait(60) == 0
@@ -462,14 +462,14 @@ def test_little_is_loaded(host: Any, teach: Teach) -> None:
     code = (
         "import sys, os; sys.path.append(sys.argv[1])\n"
         "from alma.hooks import run\n"
-        "run.answer_event(sys.stdin.buffer.read(), run.find_data_dir(os.environ))\n"
+        "run.answer_event(sys.stdin.buffer.read(), run.find_hook_dir(sys.argv[2]))\n"
         "print(*sys.modules)"
     )
     given_ = json.dumps(
         {"session_id": "s1", "cwd": str(host.cwd), "hook_event_name": "PreToolUse", **EVENTS["PreToolUse"]}
     )
     source = str(Path(__file__).parents[2] / "src")
-    command = [sys.executable, "-I", "-S", "-c", code, source]
+    command = [sys.executable, "-I", "-S", "-c", code, source, str(host.home)]
     done = subprocess.run(command, input=given_, capture_output=True, text=True, env=host.environ, check=True)
     loaded = set(done.stdout.split())
     heavy = {"typing", "dataclasses", "inspect", "pathlib", "subprocess", "logging", "asyncio", "socket", "datetime"}
@@ -509,7 +509,8 @@ def test_any_fields_do_no_harm(home: Path, name: str, fields: dict[str, Any]) ->
 
 
 def test_ten_hooks_at_once_tear_no_line(host: Any) -> None:
-    command = [sys.executable, "-I", "-S", str(Path(run.__file__).parents[2] / "claude_smart" / "hook.py")]
+    hook = str(Path(run.__file__).parents[2] / "claude_smart" / "hook.py")
+    command = [sys.executable, "-I", "-S", hook, "--home", str(host.home)]
     running = []
     for number in range(10):
         told = {

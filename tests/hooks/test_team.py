@@ -17,7 +17,7 @@ import pytest
 from tests.http.conftest import Served, start
 
 from alma.engine.team import list_copies
-from alma.errors import ConfigError
+from alma.errors import ALMAError, ConfigError
 from alma.hooks import worker
 from alma.hooks.drain import ProjectMemories
 from alma.hooks.paths import DataDir
@@ -274,8 +274,8 @@ def test_a_wrong_token_is_reported_and_nothing_is_lost(served: Served, new_machi
     ana.correct()
     assert "token" in in_process(ana)
     assert ana.describe()["waiting"] == 1
+    ana.set_token(add_token(served, "ana"))
     assert not ana.holds("alma_not_a_token")
-    ana.environ["CLAUDE_SMART_TOKEN"] = add_token(served, "ana")
     assert in_process(ana) == ""
     assert len(list_server_rules(served)) == 1
 
@@ -337,6 +337,7 @@ def test_an_error_of_the_server_cannot_reveal_the_token(new_machine: Any, in_pro
     error = in_process(ana)
     assert "bad TOKEN" in error
     assert error.isprintable()
+    (ana.home / "server-token").unlink()
     assert not ana.holds("alma_my_token")
 
 
@@ -401,9 +402,9 @@ def test_a_hook_loads_nothing_of_the_network(new_machine: Any) -> None:
         "    os.write(2, ' '.join(sorted(sys.modules)).encode()); leave(code)\n"
         "os._exit = report\n"
         f"sys.path.append({str(Path(worker.FILE).parents[2])!r})\n"
-        "from alma.hooks.run import main; main()"
+        "from alma.hooks.run import main; main(sys.argv[1])"
     )
-    command = [sys.executable, "-I", "-S", "-c", code]
+    command = [sys.executable, "-I", "-S", "-c", code, str(ana.home)]
     done = subprocess.run(command, input=json.dumps(event).encode(), capture_output=True, env=ana.environ, check=True)
     modules = set(done.stderr.decode().split())
     assert "alma.hooks.run" in modules
@@ -413,72 +414,72 @@ def test_a_hook_loads_nothing_of_the_network(new_machine: Any) -> None:
 # -- which server
 
 
-def find(home: Path, settings: dict[str, Any], environ: dict[str, str]) -> Any:
+def find(home: Path, settings: dict[str, Any], token: str = "") -> Any:
     home.mkdir(exist_ok=True)
     (home / "config.json").write_text(json.dumps(settings))
-    return find_server(DataDir(str(home)), environ)
+    if token:
+        (home / "server-token").write_text(token)
+        (home / "server-token").chmod(0o600)
+    return find_server(DataDir(str(home)))
 
 
-def test_the_server_comes_from_the_environment_or_the_settings(tmp_path: Path) -> None:
-    home, token = tmp_path / "home", {"CLAUDE_SMART_TOKEN": "t"}
-    assert find(home, {}, {}) is None
-    assert find(home, {"server": "https://a.example"}, token).url == "https://a.example"
-    assert find(home, {"server": "https://a.example"}, {**token, "CLAUDE_SMART_SERVER": "off"}) is None
-    urls = {"REFLEXIO_URL": "http://localhost:8081/"}
-    assert find(home, {}, {**token, **urls}).url == "http://localhost:8081/"
-    assert find(home, {}, {**token, **urls, "CLAUDE_SMART_SERVER": "https://b.example"}).url == "https://b.example"
-
-
-def test_the_alias_of_the_variable_shares_rules(served: Served, new_machine: Any) -> None:
-    ana = new_machine("ana", "", add_token(served, "ana"))
-    ana.environ["REFLEXIO_URL"] = f"{served.url.rstrip('/')}/"
-    ana.correct()
-    ana.drains()
-    assert len(list_server_rules(served)) == 1
+def test_the_server_comes_from_the_settings(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert find(home, {}) is None
+    assert find(home, {"server": "https://a.example"}, "t").url == "https://a.example"
+    assert find(home, {"server": "off"}) is None
 
 
 def test_the_token_must_be_private(tmp_path: Path) -> None:
     home, server = tmp_path / "home", {"server": "https://a.example"}
     with pytest.raises(ConfigError, match="there is no token"):
-        find(home, server, {})
+        find(home, server)
     (home / "server-token").write_text("alma_x\n")
     (home / "server-token").chmod(0o644)
     if os.name == "posix":
         with pytest.raises(ConfigError, match="chmod 600"):
-            find(home, server, {})
+            find(home, server)
     (home / "server-token").chmod(0o600)
-    assert find(home, server, {}).token == "alma_x"
+    assert find(home, server).token == "alma_x"
 
 
 def test_without_tls_only_this_machine_is_reached(tmp_path: Path) -> None:
-    home, token = tmp_path / "home", {"CLAUDE_SMART_TOKEN": "t"}
-    find(home, {"server": "http://127.0.0.1:1"}, token).connect(PROJECT).close()
+    home = tmp_path / "home"
+    find(home, {"server": "http://127.0.0.1:1"}, "t").connect(PROJECT).close()
     with pytest.raises(ConfigError, match="unencrypted"):
-        find(home, {"server": "http://a.example"}, token).connect(PROJECT)
-    find(home, {"server": "http://a.example", "server_insecure": "on"}, token).connect(PROJECT).close()
-    with pytest.raises(ConfigError, match="password"):
-        find(home, {}, {**token, "CLAUDE_SMART_SERVER": "https://me:secret@a.example"})
+        find(home, {"server": "http://a.example"}).connect(PROJECT)
+    find(home, {"server": "http://a.example", "server_insecure": "on"}).connect(PROJECT).close()
+    assert find(home, {"server": "https://me:secret@a.example"}) is None
 
 
 VARIABLES = ("CLAUDE_SMART_SERVER", "REFLEXIO_URL", "CLAUDE_SMART_TOKEN")
 
 
-@pytest.mark.parametrize("name", [*VARIABLES, "CLAUDE_SMART_HOME", "https_proxy", "SSL_CERT_FILE"])
-@pytest.mark.parametrize("where", ["PWD", "CLAUDE_PROJECT_DIR"])
-def test_a_repository_cannot_choose_the_server(name: str, where: str, tmp_path: Path) -> None:
-    inside = tmp_path / "repository" / "src"
-    (tmp_path / "repository" / ".claude").mkdir(parents=True)
-    settings = tmp_path / "repository" / ".claude" / "settings.json"
-    environ = {"CLAUDE_SMART_SERVER": "https://evil.example", "CLAUDE_SMART_TOKEN": "t", where: str(inside)}
-    settings.write_text('{"permissions": {}}')
-    assert find(tmp_path / "home", {}, environ) is not None
-    for content in (json.dumps({"env": {name: "x"}}), " " * 100_000 + json.dumps({"env": {name: "x"}}), "not JSON"):
-        settings.write_text(content)
-        with pytest.raises(ConfigError, match=r"a repository may not choose the server"):
-            find(tmp_path / "home", {}, environ)
-    # The person's own settings may, but a repository cannot pass for them.
-    settings.write_text(json.dumps({"env": {name: "x", "CLAUDE_CONFIG_DIR": str(settings.parent)}}))
-    with pytest.raises(ConfigError, match="sets CLAUDE_CONFIG_DIR"):
-        find(tmp_path / "home", {}, {**environ, "CLAUDE_CONFIG_DIR": str(settings.parent)})
-    settings.write_text(json.dumps({"env": {name: "x"}}))
-    assert find(tmp_path / "home", {}, {**environ, "CLAUDE_CONFIG_DIR": str(settings.parent)}) is not None
+def test_no_variable_chooses_the_server_or_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "https://evil.example")
+    assert find(tmp_path / "home", {}) is None
+    assert find(tmp_path / "home", {"server": "https://a.example"}, "mine")[:2] == ("https://a.example", "mine")
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+def test_the_way_to_the_server_is_the_recorded_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_server: Any
+) -> None:
+    asked: list[str] = []
+
+    def answer(place: str) -> Answer:
+        def note(handler: BaseHTTPRequestHandler) -> None:
+            asked.append(place)
+            reply(handler, b"{}", 503)
+
+        return note
+
+    monkeypatch.setenv(name, fake_server(answer("repository")))
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    recorded = {name: fake_server(answer("recorded"))}
+    settings = {"server": "http://a.example", "server_insecure": "on", "environment": recorded}
+    with find(tmp_path / "home", settings, "t").connect(PROJECT) as team, pytest.raises(ALMAError):
+        team.get_stats()
+    assert {*asked} == {"recorded"}

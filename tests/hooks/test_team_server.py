@@ -198,7 +198,7 @@ def test_copies_are_screened_again_by_new_patterns_even_while_the_server_is_away
         patch.setattr("alma.hooks.team.find_screen_version", lambda: "older")
         assert in_process(ana) == ""
     assert "--force" in start_session(ana, "s1")[1]
-    ana.environ["CLAUDE_SMART_TOKEN"] = ""
+    (ana.home / "server-token").unlink()
     assert "there is no token" in in_process(ana)
     shared = start_session(ana, "s2")[1]
     assert "make check" in shared
@@ -247,7 +247,7 @@ def test_copies_of_earlier_versions_are_not_shown_as_the_users_own(
     assert ana.send("SessionStart", "s1", source="startup") == ""
     assert ana.send("UserPromptSubmit", "s2", prompt="make a commit", prompt_id="p1") == ""
     # The server is away: what it sent is screened and marked all the same.
-    ana.environ["CLAUDE_SMART_TOKEN"] = ""
+    (ana.home / "server-token").unlink()
     in_process(ana)
     text = ana.send("SessionStart", "s3", source="startup")
     assert text.startswith("## Shared by the team server (unknown) (not stated by this user)")

@@ -56,7 +56,7 @@ def place(tmp_path):
 def started(monkeypatch):
     """What would have been started."""
     commands = []
-    monkeypatch.setattr(journal, "_start_process", commands.append)
+    monkeypatch.setattr(journal, "_start_process", lambda command, environ: commands.append(command))
     return commands
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -200,9 +201,14 @@ class Person:
     binary: Path
     home: Path
     model: Model
-    plugin: Path | None = ROOT / "plugin"
+    plugin: Path | None = None
     """Loaded for the session only; None when it is installed."""
     more: dict[str, str] = field(default_factory=dict)
+
+    def set(self, **settings: str) -> None:
+        """Write settings of claude-smart."""
+        self.smart_home.mkdir(mode=0o700, exist_ok=True)
+        (self.smart_home / "config.json").write_text(json.dumps(settings))
 
     @property
     def smart_home(self) -> Path:
@@ -215,8 +221,6 @@ class Person:
             "HOME": str(self.home),
             "PATH": f"{self.home / 'bin'}{os.pathsep}{os.defpath}",
             "CLAUDE_SMART_BACKEND_AUTOSTART": "0",
-            # Every session here is a headless run; it stands for one in which a person types.
-            "CLAUDE_SMART_ATTENDED": "1",
             "CLAUDE_SMART_USE_LOCAL_EMBEDDING": "0",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_TELEMETRY": "1",
@@ -307,7 +311,13 @@ def person(claude_binary: str, model: Model, tmp_path: Path, monkeypatch: pytest
     # What `python3` means on this machine may be a script that looks for one.
     base = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
     (home / "bin" / "python3").symlink_to(base)
-    return Person(Path(claude_binary), home, model)
+    person = Person(Path(claude_binary), home, model, plugin=tmp_path / "plugin")
+    # Every session here is a headless run; it stands for one in which a person types.
+    person.set(programs="on")
+    shutil.copytree(ROOT / "plugin", tmp_path / "plugin")
+    runtime = {"home": str(person.smart_home), "python": "", "path": str(ROOT / "src")}
+    (tmp_path / "plugin" / "runtime.json").write_text(json.dumps(runtime))
+    return person
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -59,7 +60,7 @@ def test_uninstalling_leaves_everything_as_it_was(home: Path, snapshot: Snapshot
     if text is not None:
         given_settings(home, text)
     before = snapshot(home)
-    installer.plan_install(setup(home), "on").apply()
+    installer.plan_install(setup(home), {"model": "on"}).apply()
     held = settings_of(home)
     assert held["enabledPlugins"]["smart@claude-smart-local"] is True
     source = held["extraKnownMarketplaces"]["claude-smart-local"]["source"]
@@ -199,9 +200,10 @@ def test_a_home_without_anything_else_goes_when_it_is_purged(home: Path) -> None
 def fire(
     script: Path, home: Path, event: Mapping[str, Any], *flags: str, **more: str
 ) -> subprocess.CompletedProcess[str]:
+    own = ["--home", str(home / ".claude-smart")] if ".claude-smart" not in script.parts else []
     environ = {"HOME": str(home), "USERPROFILE": str(home), "PATH": os.defpath, "CLAUDE_SMART_BACKEND_AUTOSTART": "0"}
     return subprocess.run(
-        [sys.executable, "-I", *flags, str(script)],
+        [sys.executable, "-I", *flags, str(script), *own],
         input=json.dumps(event),
         env={**environ, **more},
         capture_output=True,
@@ -216,8 +218,9 @@ PROMPT = {"session_id": "s1", "hook_event_name": "UserPromptSubmit", "prompt": "
 
 def test_the_installed_hook_goes_on_when_the_code_it_was_installed_from_is_gone(home: Path, tmp_path: Path) -> None:
     installer.plan_install(setup(home)).apply()
-    runtime = home / ".claude-smart" / "runtime.json"
-    runtime.write_text(json.dumps({"python": "/gone/python", "path": "/gone"}))
+    smart = home / ".claude-smart"
+    for runtime in (smart / "runtime.json", smart / "marketplace" / "plugin" / "runtime.json"):
+        runtime.write_text(json.dumps({"home": str(smart), "python": "/gone/python", "path": "/gone"}))
     script = home / ".claude-smart" / "marketplace" / "plugin" / "hook.py"
     done = fire(script, home, {**PROMPT, "cwd": str(tmp_path)}, "-S")
     assert (done.returncode, done.stderr) == (0, "")
@@ -227,8 +230,11 @@ def test_the_installed_hook_goes_on_when_the_code_it_was_installed_from_is_gone(
 @pytest.mark.parametrize("content", ["", "no json", "[]", '{"path": 7}', '{"path": ""}'])
 def test_a_damaged_runtime_file_is_as_good_as_none(home: Path, tmp_path: Path, content: str) -> None:
     (home / ".claude-smart").mkdir()
-    (home / ".claude-smart" / "runtime.json").write_text(content)
-    script = setup(home).plugin / "hook.py"
+    plugin = tmp_path / "plugin"
+    shutil.copytree(setup(home).plugin, plugin)
+    (plugin / "lib").symlink_to(setup(home).packages)
+    (plugin / "runtime.json").write_text(content)
+    script = plugin / "hook.py"
     done = fire(script, home, {**PROMPT, "cwd": str(tmp_path)}, "-S")
     assert (done.returncode, done.stderr) == (0, "")
     assert (home / ".claude-smart" / "sessions" / "s1.jsonl").exists()
@@ -244,7 +250,7 @@ def test_the_hook_never_takes_code_from_the_project(home: Path, tmp_path: Path) 
     script = setup(home).plugin / "hook.py"
     environ = {"PATH": os.defpath, "HOME": str(home), "CLAUDE_SMART_BACKEND_AUTOSTART": "0"}
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(script)],
+        [sys.executable, "-I", "-S", str(script), "--home", str(home / ".claude-smart")],
         input=json.dumps({**PROMPT, "cwd": str(project)}),
         cwd=project,
         env=environ,

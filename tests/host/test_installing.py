@@ -19,7 +19,7 @@ Snapshot = Callable[[Path], dict[str, bytes]]
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("CLAUDE_CONFIG_DIR", "CLAUDE_SMART_HOME", "CLAUDE_SMART_STATE_DIR"):
+    for name in ("CLAUDE_CONFIG_DIR",):
         monkeypatch.delenv(name, raising=False)
     for name in ("HOME", "USERPROFILE"):
         monkeypatch.setenv(name, str(tmp_path))

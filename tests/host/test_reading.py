@@ -20,7 +20,7 @@ QUESTION = "find what each person taught the assistant"
 
 @pytest.fixture
 def shop(person: Any) -> Path:
-    person.more["CLAUDE_SMART_CLI_PATH"] = str(person.binary)
+    assert person.smart("config", "program", str(person.binary)).returncode == 0
     assert person.smart("config", "model", "on").returncode == 0
     # The hooks wake nobody: each test reads when it is ready.
     runtime = {"python": shutil.which("true"), "path": ""}

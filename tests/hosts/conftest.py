@@ -45,8 +45,6 @@ class Desk:
             "TERM": "dumb",
             "CLAUDE_SMART_BACKEND_AUTOSTART": "0",
             "CLAUDE_SMART_USE_LOCAL_EMBEDDING": "0",
-            # Every session here is a headless run; it stands for one in which a person types.
-            "CLAUDE_SMART_ATTENDED": "1",
             **own,
         }
 
@@ -126,6 +124,9 @@ def open_desk(tmp_path: Path) -> Callable[[str], Desk]:
         home = tmp_path / "home"
         (home / "bin").mkdir(parents=True, exist_ok=True)
         installed.configure(home)
+        # Every session here is a headless run; it stands for one in which a person types.
+        (home / ".claude-smart").mkdir(mode=0o700)
+        (home / ".claude-smart" / "config.json").write_text('{"programs": "on"}')
         return Desk(name, installed, home)
 
     return open_agent

@@ -37,13 +37,12 @@ FORMS = [
 
 @pytest.mark.parametrize(("name", "command", "entry"), FORMS)
 def test_a_headless_run_is_recorded_and_teaches_nothing(
-    name: str, command: str, entry: str, open_desk: Callable[[str], Desk], monkeypatch: pytest.MonkeyPatch
+    name: str, command: str, entry: str, open_desk: Callable[[str], Desk]
 ) -> None:
     desk = open_desk(name)
     shop = desk.make_repository("shop")
     assert desk.smart("install", "--host", name, "--yes", folder=shop)[0] == 0
-    environ = {key: value for key, value in desk.environ.items() if key != "CLAUDE_SMART_ATTENDED"}
-    monkeypatch.setattr(Desk, "environ", environ)
+    assert desk.smart("config", "programs", "off")[0] == 0
     desk.run_session(PROMPT, shop, {"text": "ok", "seconds": 1}, command=("sh", "-c", command) if command else ())
     journals = [path.read_text().splitlines() for path in Path(desk.data_dir.sessions).glob("*.jsonl")]
     lines = [json.loads(line) for journal in journals for line in journal]

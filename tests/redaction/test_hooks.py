@@ -22,11 +22,13 @@ def test_no_secret_of_a_session_is_written(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     (home / "runtime.json").write_text(json.dumps({"python": "/bin/true", "path": ""}))
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "CLAUDE_SMART_HOME": str(home)}
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
 
     def send(event: str, **given: Any) -> None:
         raw = json.dumps({"session_id": "s1", "cwd": str(tmp_path), "hook_event_name": event, **given}).encode()
-        subprocess.run([sys.executable, "-I", "-S", HOOK], input=raw, env=environ, check=True, timeout=120)
+        subprocess.run(
+            [sys.executable, "-I", "-S", HOOK, "--home", str(home)], input=raw, env=environ, check=True, timeout=120
+        )
 
     texts = [split_example(text)[0] for text in SECRETS]
     for at in range(0, len(texts), 12):

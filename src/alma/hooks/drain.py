@@ -43,12 +43,11 @@ from ..engine.retention import UpkeepRun, run_upkeep
 from ..engine.retrieve.pipeline import find_rules
 from ..engine.rules import Taught
 from ..engine.transaction import Transaction, write
-from ..errors import ALMAError, ModelError, ModelOutputError, OverBudgetError
+from ..errors import ALMAError, ModelError, ModelOutputError, ModelUnavailableError, OverBudgetError
 from ..files import try_lock
 from ..memory import ALMA
 from ..models import registry
-from ..models.budget import Budgeted, meter
-from ..models.claude_cli import PATH_VARIABLE, ClaudeCLI
+from ..models.budget import NOTHING, Budgeted, meter
 from ..models.registry import digest_prompt
 from ..opening import Closeable
 from ..ports import Model
@@ -57,7 +56,7 @@ from ..types.kinds import EVERYWHERE
 from ..types.query import Where, split_batches
 from ..types.record import LIVE, Record, Status
 from . import journal
-from .paths import DataDir, describe_error, is_model_allowed, list_own_files, read_settings
+from .paths import DataDir, build_environment, describe_error, is_model_allowed, list_own_files, read_settings
 from .project import find_moved, read_copies
 
 DONE = ".done"
@@ -89,7 +88,7 @@ class ProjectMemories(Closeable):
         with self._open_lock:
             if self._alma is None:
                 path = Path(self._data_dir.db)
-                embedder = "none" if os.environ.get("CLAUDE_SMART_USE_LOCAL_EMBEDDING") == "0" else "auto"
+                embedder = choose_embedder(self._data_dir)
                 location: dict[str, Any] = {"storage_dir": path.parent, "db_name": path.name}
                 upkeep = UpkeepSettings(every_hours=read_settings(self._data_dir)["upkeep_hours"])
                 location["settings"] = Settings(upkeep=upkeep)
@@ -335,10 +334,11 @@ def _ask_model(
     if not part.turns:
         return CheckedProposals([], {})
     # Check first: a call that cannot start must not count towards the budget.
-    find_program()
+    program = find_program(data_dir)
     settings = read_settings(data_dir)
-    options = {"model": settings["model_name"], **({} if timeout is None else {"timeout": timeout})}
-    claude = registry.create("claude-cli", options, os.environ)
+    seconds = settings["program_timeout"] if timeout is None else timeout
+    options = {"model": settings["model_name"], "path": program, "timeout": seconds}
+    claude = registry.create("claude-cli", options, build_environment(data_dir))
     assert claude is not None
     limits = BudgetLimits(calls=settings["daily_calls"])
     model = _StoringModel(Budgeted(claude, replace(engine, project=EVERYWHERE), limits), engine, progress)
@@ -354,9 +354,21 @@ def _ask_model(
     return reading
 
 
-def find_program() -> str:
-    """Return the path of the program `claude`. Raise ModelUnavailableError if it is missing."""
-    return ClaudeCLI(os.environ, path=os.environ.get(PATH_VARIABLE, "")).find_program()
+def find_program(data_dir: DataDir) -> str:
+    """Return the path of the program `claude` that was recorded. Raise ModelUnavailableError if it is missing."""
+    program: str = read_settings(data_dir)["program"]
+    advice = "record where it is: claude-smart config program PATH"
+    if not os.path.isabs(program):
+        raise ModelUnavailableError(f"the program `claude` is not recorded; {advice}", NOTHING)
+    if not os.path.isfile(program) or not os.access(program, os.X_OK):
+        raise ModelUnavailableError(f"the recorded program {program} is not there; {advice}", NOTHING)
+    return program
+
+
+def choose_embedder(data_dir: DataDir) -> str:
+    """Return the embedder of the store. CLAUDE_SMART_USE_LOCAL_EMBEDDING=0 counts in commands, not in the worker."""
+    is_off = os.environ.get("CLAUDE_SMART_USE_LOCAL_EMBEDDING") == "0" or read_settings(data_dir)["embedding"] == "off"
+    return "none" if is_off else "auto"
 
 
 def _count_calls(engine: Engine) -> int:

@@ -356,7 +356,7 @@ def _list_ancestors() -> list[tuple[list[str], str]]:
 
 def _read_process_table() -> dict[int, list[str]]:
     """Return the parent, the terminal and the arguments of all processes, as `ps` reports them; empty if it fails."""
-    with os.popen("ps -axo pid=,ppid=,tty=,command= 2>/dev/null") as output:
+    with os.popen("/bin/ps -axo pid=,ppid=,tty=,command= 2>/dev/null") as output:
         # The arguments of another program need not be valid text.
         content: bytes = output.buffer.read()  # type: ignore[attr-defined]
     rows = (line.split() for line in content.decode("utf-8", "replace").splitlines())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 
 from . import journal
@@ -547,13 +548,15 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
 def _take_notice(data_dir: DataDir, settings: Mapping[str, Any]) -> str:
     """Return the notice about the model reader, once, if the person never decided and the host shows it to them."""
     environ = os.environ
-    is_decided = settings["model"] != "ask" or environ.get("CLAUDE_SMART_USE_LOCAL_CLI") in ("0", "1")
+    is_decided = settings["model"] != "ask" or environ.get("CLAUDE_SMART_USE_LOCAL_CLI") == "0"
     if is_decided or environ.get("CLAUDE_CODE_ENTRYPOINT") != "cli" or os.path.exists(data_dir.model_notice):
         return ""
     os.close(os.open(data_dir.model_notice, os.O_CREAT | os.O_WRONLY, 0o600))
-    plugin, folders = environ.get("CLAUDE_PLUGIN_ROOT", ""), environ.get("PATH", "").split(os.pathsep)
-    is_installed = not plugin or any(os.path.exists(os.path.join(folder, "claude-smart")) for folder in folders)
-    command = "claude-smart" if is_installed else f"python3 '{plugin}/smart.py'"
+    # Beside the hook itself: the variable with the folder of the plugin could name a program of a repository.
+    script = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "smart.py")
+    folders = environ.get("PATH", "").split(os.pathsep)
+    is_installed = any(os.path.exists(os.path.join(folder, "claude-smart")) for folder in folders)
+    command = "claude-smart" if is_installed or not os.path.isfile(script) else f"python3 '{script}'"
     return _NOTICE.format(calls=settings["daily_calls"], command=command, sent="; ".join(SENT))
 
 

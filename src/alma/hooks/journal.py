@@ -12,7 +12,16 @@ import os
 import sys
 import time
 
-from .paths import DataDir, describe_error, digest, log_problem, read_object, read_text, write_private
+from .paths import (
+    DataDir,
+    build_environment,
+    describe_error,
+    digest,
+    log_problem,
+    read_object,
+    read_text,
+    write_private,
+)
 from .privacy import Trimmer, cut_redacted, redact_and_cut
 from .project import clean_path
 
@@ -157,16 +166,16 @@ def build_line(
 
 def read_entry_point(call: HookCall | None = None) -> dict[str, Any]:
     """Return how the host was started. It tells a person's session from a program's; the drain cannot see it itself."""
-    declared = os.environ.get("CLAUDE_SMART_ATTENDED")
-    attended = {"attended": True} if declared == "1" else {}
     entry = os.environ.get("CLAUDE_CODE_ENTRYPOINT", "")
     if call is not None and call.host != "claude":
         if call.entry is None:
-            return attended
+            return {}
         entry = call.entry
     elif os.environ.get("CLAUDE_CODE_SESSION_ATTENDED") == "0":
         entry = entry if entry.startswith("sdk") else "headless"
-    return {"entry": "headless" if declared == "0" else entry[:_ENTRY_CHARS], **attended}
+    # A repository may set the variable, so it only takes away: the setting `programs` is what lets programs teach.
+    is_declined = os.environ.get("CLAUDE_SMART_ATTENDED") == "0"
+    return {"entry": "headless" if is_declined else entry[:_ENTRY_CHARS]}
 
 
 def _make_id(call: HookCall, data: Mapping[str, Any]) -> str:
@@ -398,7 +407,7 @@ def wake_drain(data_dir: DataDir, reason: str) -> None:
         is_alone = is_leaving or is_stale or os.environ.get("CLAUDE_SMART_BACKEND_AUTOSTART", "1") == "0"
         options = ["--once", "--if-wanted"] if is_alone else []
         folders = ["--home", data_dir.home, "--sessions", data_dir.sessions]
-        _start_process([python, "-I", script, *folders, *options])
+        _start_process([python, "-I", script, *folders, *options], build_environment(data_dir))
     except Exception as error:  # noqa: BLE001 - a hook goes on whatever happens here
         log_problem(data_dir, reason, f"cannot start a drain: {describe_error(error)}")
 
@@ -457,7 +466,7 @@ def find_runtime(data_dir: DataDir) -> tuple[str, str]:
     return python, script if os.path.isfile(script) else os.path.join(own, _WORKER)
 
 
-def _start_process(command: list[str]) -> None:
+def _start_process(command: list[str], environ: Mapping[str, str]) -> None:
     """Start a process that inherits no open files: the host waits until every copy of a hook's output is closed."""
     if os.name == "nt":
         import subprocess
@@ -468,19 +477,19 @@ def _start_process(command: list[str]) -> None:
         own_job: int = getattr(subprocess, "CREATE_BREAKAWAY_FROM_JOB", 0)
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
         try:
-            subprocess.Popen(command, **pipes, creationflags=flags | own_job)
+            subprocess.Popen(command, **pipes, env=environ, creationflags=flags | own_job)
         except PermissionError:
             # Some hosts do not let a child process leave their job.
-            subprocess.Popen(command, **pipes, creationflags=flags)
+            subprocess.Popen(command, **pipes, env=environ, creationflags=flags)
         return
     modes = ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY))
     actions: Any = [(os.POSIX_SPAWN_OPEN, file, os.devnull, mode, 0) for file, mode in modes]
     # In its own process session from the start: a host that exits may signal our process group at once.
     try:
-        os.posix_spawn(command[0], command, os.environ, file_actions=actions, setsid=True)
+        os.posix_spawn(command[0], command, environ, file_actions=actions, setsid=True)
     except NotImplementedError:
         # The worker then leaves our process session itself.
-        os.posix_spawn(command[0], command, os.environ, file_actions=actions)
+        os.posix_spawn(command[0], command, environ, file_actions=actions)
 
 
 # -- talking to the worker

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+USUAL_FOLDER = ".claude-smart"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST = 100
 MOST_CHARS = 256 * 1024
@@ -22,7 +23,7 @@ _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", 
 
 
 class NoHomeError(Exception):
-    """Raised when no home folder is known. Set CLAUDE_SMART_HOME to a folder."""
+    """Raised when no home folder is known, or when it comes with a repository."""
 
 
 class DataDir:
@@ -66,18 +67,65 @@ class DataDir:
                 os.makedirs(folder, 0o700, exist_ok=True)
 
 
+# -- where the data folder is. A repository may set any variable, so none decides in a hook.
+
+
+def find_hook_dir(home: str = "") -> DataDir:
+    """Return the data folder of a hook: the one that the installer recorded, or that of the system's home folder."""
+    return open_data_dir(home or find_home(find_user_home()))
+
+
 def find_data_dir(environ: Mapping[str, str]) -> DataDir:
-    """Return the data folder that the environment selects. Raise NoHomeError if there is no home folder."""
-    # The environment of a service may lack HOME; `expanduser` then asks the system.
-    user_home = environ.get("USERPROFILE" if os.name == "nt" else "HOME") or os.path.expanduser("~")
-    paths = []
-    for path in (environ.get("CLAUDE_SMART_HOME") or "~/.claude-smart", environ.get("CLAUDE_SMART_STATE_DIR") or ""):
-        if path == "~" or path.startswith(("~/", "~\\")):
-            if not os.path.isabs(user_home):
-                raise NoHomeError("no home folder is known; set CLAUDE_SMART_HOME to a folder")
-            path = user_home + path[1:]
-        paths.append(os.path.abspath(path) if path else "")
-    return DataDir(*paths)
+    """Return the data folder of a command. Raise NoHomeError if there is none, or if it comes with a repository."""
+    name = "USERPROFILE" if os.name == "nt" else "HOME"
+    user_home = environ.get(name) or find_user_home()
+    if not os.path.isabs(user_home):
+        raise NoHomeError(f"no home folder is known; set {name} to an absolute path")
+    home = find_home(user_home)
+    if reason := find_foreign_file(home):
+        raise NoHomeError(f"{reason}; set {name} to your own home folder")
+    return open_data_dir(home)
+
+
+def open_data_dir(home: str) -> DataDir:
+    """Return a data folder, with its journals where its settings say."""
+    folder = read_object(os.path.join(home, "config.json"), LARGEST).get("state_dir")
+    return DataDir(home, folder if isinstance(folder, str) and os.path.isabs(folder) else "")
+
+
+def find_home(user_home: str) -> str:
+    """Return the data folder for a home folder: `.claude-smart` in it, or the one that the settings there name."""
+    usual = os.path.join(os.path.abspath(user_home), USUAL_FOLDER)
+    other = read_object(os.path.join(usual, "config.json"), LARGEST).get("home")
+    return other if isinstance(other, str) and os.path.isabs(other) else usual
+
+
+def find_user_home() -> str:
+    """Return the home folder that the system records; where it has none, as in some containers, that of HOME."""
+    from ..processes import find_system_home
+
+    home = find_system_home()
+    if os.path.isdir(home):
+        return home
+    home = os.environ.get("HOME", "")
+    if not os.path.isabs(home) or find_foreign_file(os.path.join(home, USUAL_FOLDER)):
+        raise NoHomeError("no home folder is known; run `claude-smart install`, which records it")
+    return home
+
+
+def find_foreign_file(home: str) -> str:
+    """Return why a data folder is not the person's: git tracks a file in it, or it is another user's. Else empty."""
+    from pathlib import Path
+
+    from ..trust_register import find_tracked_files
+
+    paths = [os.path.join(home, name) for name in ("config.json", "runtime.json", "memory.db")]
+    for path in find_tracked_files(map(Path, paths)):
+        return f"{path} is tracked by git, so it comes with a repository"
+    for path in (home, *paths) if os.name == "posix" else ():
+        if os.path.lexists(path) and os.lstat(path).st_uid != os.getuid():
+            return f"{path} belongs to another user"
+    return ""
 
 
 def list_own_files(data_dir: DataDir, *endings: str) -> list[str]:
@@ -193,7 +241,7 @@ def describe_error(error: BaseException) -> str:
 
 # -- settings: the values in `config.json`. Missing or invalid ones fall back to their defaults.
 
-DEFAULTS: dict[str, str | int] = {
+DEFAULTS: dict[str, Any] = {
     "model": "ask",
     "model_name": "haiku",
     "daily_calls": 20,
@@ -208,9 +256,25 @@ DEFAULTS: dict[str, str | int] = {
     "server": "off",
     "server_projects": "git:*",
     "server_insecure": "off",
+    "home": "default",
+    "state_dir": "default",
+    "program": "none",
+    "program_timeout": 120,
+    "host_program": "none",
+    "embedding": "auto",
+    "dashboard_autostart": "off",
+    "environment": {},
 }
-CHOICES = {"model": ("on", "off"), "programs": ("on",), "server_insecure": ("on",)}
+CHOICES = {
+    "model": ("on", "off"),
+    "programs": ("on",),
+    "server_insecure": ("on",),
+    "embedding": ("off",),
+    "dashboard_autostart": ("on",),
+}
 """`ask`, the default of `model`, means off until the person decides."""
+PATHS = ("home", "state_dir", "program", "host_program")
+"""The settings that are an absolute path, or their default."""
 SENT = (
     "your own turns that may be corrections, without pasted text",
     "Claude's message before each, with the commands it ran or was about to run and the files it edited",
@@ -261,6 +325,13 @@ def check_setting(name: str, value: object) -> str:
     elif name in CHOICES:
         expected = f"{', '.join(CHOICES[name])} or {DEFAULTS[name]}"
         is_valid = value in (*CHOICES[name], DEFAULTS[name])
+    elif name in PATHS:
+        expected = f"an absolute path or {DEFAULTS[name]}"
+        is_path = isinstance(value, str) and os.path.isabs(value) and value.isprintable()
+        is_valid = is_path or value == DEFAULTS[name]
+    elif name == "environment":
+        expected = "an object of texts"
+        is_valid = isinstance(value, dict) and all(map(_is_variable, value.items()))
     elif name == "server":
         expected = "off or a URL such as https://memory.example.org, without a user or a password"
         is_valid = isinstance(value, str) and (
@@ -271,7 +342,45 @@ def check_setting(name: str, value: object) -> str:
     return "" if is_valid else f"{name} must be {expected}, not {str(value)[:40]!r}"
 
 
+def _is_variable(pair: tuple[object, object]) -> bool:
+    name, value = pair
+    return isinstance(name, str) and name.isidentifier() and isinstance(value, str) and "\0" not in value
+
+
 def is_model_allowed(data_dir: DataDir) -> bool:
-    """Return whether a model may read sessions. CLAUDE_SMART_USE_LOCAL_CLI overrides the setting."""
-    override = os.environ.get("CLAUDE_SMART_USE_LOCAL_CLI", "")
-    return override == "1" if override in ("0", "1") else read_settings(data_dir)["model"] == "on"
+    """Return whether a model may read sessions. CLAUDE_SMART_USE_LOCAL_CLI=0 forbids it; no variable allows it."""
+    return os.environ.get("CLAUDE_SMART_USE_LOCAL_CLI") != "0" and read_settings(data_dir)["model"] == "on"
+
+
+# -- the environment of the worker, of the dashboard and of the program that reads. A hook has whatever the host and the
+# repository set, so they get what a person's installation recorded, and of the hook's only what can do no harm.
+
+NARROWING = {"CLAUDE_SMART_DISABLE": "1", "CLAUDE_SMART_USE_LOCAL_CLI": "0", "CLAUDE_SMART_DASHBOARD_AUTOSTART": "0"}
+"""Variables that are passed on with this value, which switches something off."""
+_LANGUAGE = ("LANG", "LANGUAGE", "LC_")
+_WINDOWS = frozenset(
+    "SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT NUMBER_OF_PROCESSORS PROCESSOR_ARCHITECTURE".split()
+)
+_LANGUAGE_CHARS = _SAFE | frozenset("@:,+")
+_USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def build_environment(data_dir: DataDir) -> dict[str, str]:
+    """Return the environment for a process that works for all projects."""
+    environ = {name: value for name, value in os.environ.items() if _is_harmless(name, value)}
+    try:
+        user_home = find_user_home()
+    except NoHomeError:
+        user_home = os.path.dirname(data_dir.home)
+    if os.name == "nt":
+        environ |= {"USERPROFILE": user_home}
+    else:
+        environ |= {"HOME": user_home, "PATH": _USUAL_PATH}
+    return {**environ, **read_settings(data_dir)["environment"]}
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    if name.startswith(_LANGUAGE):
+        # A path could name a file of a repository.
+        return _LANGUAGE_CHARS.issuperset(value)
+    return NARROWING.get(name) == value or (os.name == "nt" and name.upper() in _WINDOWS)

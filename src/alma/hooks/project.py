@@ -36,6 +36,8 @@ _ID_CHARS = 32
 _FIELDS = {"key": "key", "path": "path", "remote": "remote", "root": "root", "asked": "similar_project"}
 _MOVED = "moved.json"
 _NAMED = "name-"
+_SETTERS = (".env", ".envrc", ".devcontainer", ".devcontainer.json")
+"""Files that set variables, besides Claude Code's settings."""
 
 
 class WorkingCopy:
@@ -70,14 +72,15 @@ class WorkingCopy:
 def locate_project(cwd: str, host_dir: str = "") -> WorkingCopy:
     """Return the working copy that a folder is in.
 
-    Outside of git it is `host_dir`, the folder that the host was started in, if `cwd` is below it; otherwise `cwd`.
+    Outside of git it is `host_dir`, the folder that the host was started in, if `cwd` is below it; otherwise `cwd`. The
+    variables of a folder in between could name a folder above it, whose rules are not its own: it is then the project.
     """
     here = _real_path(cwd)
     above = _list_above(here)
     top = next((folder for folder in above if os.path.lexists(os.path.join(folder, ".git"))), "")
     folders = above[: above.index(top) + 1] if top else above
     start = _real_path(host_dir) if host_dir else here
-    copy = _locate_git(top) if top else _locate_folder(start if start in above else here)
+    copy = _locate_git(top) if top else _locate_folder(_find_start(above, start))
     for folder in above:
         # The `name:` prefix keeps names from colliding with other keys.
         line = " ".join(_first_line(read_own_file(folder, "project")).split())
@@ -89,6 +92,19 @@ def locate_project(cwd: str, host_dir: str = "") -> WorkingCopy:
             break
     copy.folders = folders
     return copy
+
+
+def _find_start(above: list[str], start: str) -> str:
+    """Return `start` if it is one of these folders, and no folder below it may have set variables; else the nearest."""
+    if start not in above:
+        return above[0]
+    below = above[: above.index(start)]
+    return next((one for one in below if any(map(os.path.lexists, _list_setters(one)))), start)
+
+
+def _list_setters(folder: str) -> list[str]:
+    """Return the files of a folder that set variables for the programs in it."""
+    return [os.path.join(folder, name) for name in (".claude/settings.json", ".claude/settings.local.json", *_SETTERS)]
 
 
 def _locate_folder(folder: str) -> WorkingCopy:

@@ -14,7 +14,7 @@ import time
 
 from . import hosts, journal, privacy, project
 from .journal import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_command
-from .paths import DataDir, NoHomeError, describe_error, find_data_dir, log_problem, read_settings
+from .paths import DataDir, NoHomeError, describe_error, find_hook_dir, log_problem, read_settings
 
 SECONDS = 5.0
 """The time limit for one hook."""
@@ -22,14 +22,22 @@ MOST_BYTES = 64 * 1024 * 1024
 _WAKING = frozenset(("Stop", "SessionEnd", "PreCompact", "SessionStart"))
 
 
-def main() -> None:
-    """Handle one event and exit. Does not return: `os._exit` skips the interpreter's slow shutdown."""
-    event = sys.argv[1] if len(sys.argv) > 1 else ""
+def main(home: str = "") -> None:
+    """Handle one event and exit. Does not return: `os._exit` skips the interpreter's slow shutdown.
+
+    `home` is the data folder that the installer recorded. `--home DIR` on the command line comes first.
+    """
+    arguments = sys.argv[1:]
+    if "--home" in arguments[:-1]:
+        place = arguments.index("--home")
+        home = arguments[place + 1]
+        del arguments[place : place + 2]
+    event = arguments[0] if arguments else ""
     # The files that are written for one host pass its name.
     host = event if event in hosts.HOSTS else ""
     data_dir = None
     try:
-        data_dir = find_data_dir(os.environ)
+        data_dir = find_hook_dir(home)
         _thread.start_new_thread(_give_up, (data_dir, event, SECONDS))
         # Read all of stdin so that the host can finish writing, but keep no more than the limit.
         pieces, size = [], 0

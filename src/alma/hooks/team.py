@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -29,27 +28,29 @@ from ..text import digest
 from ..types.kinds import EVERYWHERE, DomainKnowledge, Rule
 from ..types.record import LIVE, Record, Status
 from .drain import ProjectMemories
-from .paths import DataDir, describe_error, list_own_files, log_problem, read_object, read_settings, read_text
+from .paths import (
+    DataDir,
+    build_environment,
+    describe_error,
+    list_own_files,
+    log_problem,
+    read_object,
+    read_settings,
+    read_text,
+)
 from .privacy import is_paused
 from .project import find_moved
 
 EVENT = "Team"
-URL_VARIABLES = ("CLAUDE_SMART_SERVER", "REFLEXIO_URL")
-TOKEN_VARIABLE = "CLAUDE_SMART_TOKEN"
 TOKEN_FILE = "server-token"
 DOMAIN = "commands that failed and what worked"
 """The domain of the facts that observations are on the server."""
 SENT = "the rules and observations learned in projects that match {projects}, without the conversations around them"
-_TRUSTED_VARIABLES = (*URL_VARIABLES, TOKEN_VARIABLE, "CLAUDE_SMART_HOME")
-_FOLDERS = ("HOME", "USERPROFILE", "CLAUDE_CONFIG_DIR")
-# By these the client chooses a proxy and whose certificates it believes.
-_ROUTES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _MOST_RULES = 1000
 _MOST_BYTES = 8 * 1024 * 1024
 _MOST_CHARS = 2000
 _MESSAGE_CHARS = 300
 _NAME_CHARS = 100
-_SETTINGS_BYTES = 16 * 1024 * 1024
 _HEAD_BYTES = 64 * 1024
 _RECENT_SECONDS = 86_400.0
 _REFRESH_SECONDS = 60.0
@@ -64,6 +65,8 @@ class TeamServer(NamedTuple):
     url: str
     token: str
     is_insecure: bool
+    environ: Mapping[str, str]
+    """The variables that choose a proxy and certificates: those that were recorded, not those of a repository."""
 
     @property
     def name(self) -> str:
@@ -73,7 +76,8 @@ class TeamServer(NamedTuple):
 
     def connect(self, project: str) -> ALMA:
         """Return the team's memory of a project. Raise ConfigError for an address or a token that is invalid."""
-        options = {"timeout": _TIMEOUT, "insecure": self.is_insecure, "max_bytes": _MOST_BYTES}
+        options: dict[str, Any] = {"timeout": _TIMEOUT, "insecure": self.is_insecure, "max_bytes": _MOST_BYTES}
+        options["environ"] = self.environ
         return ALMA.connect(self.url, self.token, project, **options)
 
     def describe(self, error: Exception) -> str:
@@ -82,56 +86,24 @@ class TeamServer(NamedTuple):
         return _clean_text(message.replace(self.token, "TOKEN"))[:_MESSAGE_CHARS]
 
 
-def find_url(settings: Mapping[str, Any], environ: Mapping[str, str]) -> str:
-    """Return the address of the server, by the environment or the settings; empty if there is none."""
-    url = next((environ[name] for name in URL_VARIABLES if environ.get(name)), settings["server"])
-    return "" if url == "off" else str(url)
+def find_url(settings: Mapping[str, Any]) -> str:
+    """Return the address of the server in the settings; empty if there is none."""
+    return "" if settings["server"] == "off" else str(settings["server"])
 
 
-def find_server(data_dir: DataDir, environ: Mapping[str, str]) -> TeamServer | None:
-    """Return the configured server; None if there is none. Raise ConfigError if it must not or cannot be used."""
+def find_server(data_dir: DataDir) -> TeamServer | None:
+    """Return the configured server; None if there is none. Raise ConfigError if there is no token that may be used."""
     settings = read_settings(data_dir)
-    url = find_url(settings, environ)
+    url = find_url(settings)
     if not url:
         return None
-    if culprit := _find_repository_setting(environ):
-        raise ConfigError(f"{culprit}, and a repository may not choose the server; remove it there")
-    if "@" in url:
-        raise ConfigError("the server's URL must not contain a user or a password; use a token")
-    token = environ.get(TOKEN_VARIABLE, "")
     path = os.path.join(data_dir.home, TOKEN_FILE)
-    if not token and os.path.exists(path):
-        if os.name == "posix" and os.stat(path).st_mode & 0o077:
-            raise ConfigError(f"others can read {path}; run `chmod 600 {path}` and replace the token")
-        token = read_text(path).strip()
+    if os.name == "posix" and os.path.exists(path) and os.stat(path).st_mode & 0o077:
+        raise ConfigError(f"others can read {path}; run `chmod 600 {path}` and replace the token")
+    token = read_text(path).strip()
     if not token:
-        raise ConfigError(f"there is no token for {url}; store it in {path} (mode 600) or in {TOKEN_VARIABLE}")
-    return TeamServer(url, token, settings["server_insecure"] == "on")
-
-
-def _find_repository_setting(environ: Mapping[str, str]) -> str:
-    """Return which file of a repository sets one of our variables, and which; empty if none does.
-
-    Claude Code passes the variables in the settings of a repository on to hooks, and hooks to the drain.
-    """
-    own = [os.path.expanduser(one) for one in (environ.get("CLAUDE_CONFIG_DIR") or "~/.claude", "~/.claude")]
-    starts = [Path(environ[name]) for name in ("CLAUDE_PROJECT_DIR", "PWD") if environ.get(name)]
-    folders = dict.fromkeys(one / ".claude" for start in starts for one in (start, *start.parents))
-    for path in (one / name for one in folders for name in ("settings.json", "settings.local.json")):
-        try:
-            with open(path, "rb") as file:
-                variables = dict(json.loads(file.read(_SETTINGS_BYTES)).get("env") or {})
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-            return f"{path} cannot be read"
-        # The person's own settings may set ours, but a repository must not pass its settings off as the person's.
-        is_own = os.path.realpath(path.parent) in map(os.path.realpath, own)
-        refused = _FOLDERS if is_own else (*_FOLDERS, *_TRUSTED_VARIABLES, *_ROUTES)
-        names = [one for one in variables if one.upper() in refused]
-        if names:
-            return f"{path} sets {names[0]}"
-    return ""
+        raise ConfigError(f"there is no token for {url}; store it in {path} (mode 600)")
+    return TeamServer(url, token, settings["server_insecure"] == "on", build_environment(data_dir))
 
 
 # -- what is known about the server: in `team.json`, for `status` and for the next process
@@ -148,11 +120,11 @@ def read_state(data_dir: DataDir, url: str) -> dict[str, Any]:
 def describe_team(data_dir: DataDir, memory: ProjectMemories | None) -> dict[str, Any]:
     """Return the state of sharing as JSON values. `memory` is None if nothing has been stored yet."""
     settings, engine = read_settings(data_dir), memory.engine(EVERYWHERE) if memory else None
-    url = find_url(settings, os.environ)
+    url = find_url(settings)
     state = read_state(data_dir, url)
     problem = ""
     try:
-        find_server(data_dir, os.environ)
+        find_server(data_dir)
     except ConfigError as error:
         problem = str(error)
     waiting = list_unsent(data_dir, memory, state) if memory and url else []
@@ -202,7 +174,7 @@ def sync_team(data_dir: DataDir, memory: ProjectMemories, urgent: str = "") -> s
     `urgent` is a project in which a person waits for the result.
     """
     settings, now = read_settings(data_dir), time.time()
-    url = find_url(settings, os.environ)
+    url = find_url(settings)
     lock = try_lock(f"{data_dir.team}.lock", 2.0 if urgent else 0.0) if url else None
     if lock is None:
         return ""
@@ -213,7 +185,7 @@ def sync_team(data_dir: DataDir, memory: ProjectMemories, urgent: str = "") -> s
             if state["screen"] != find_screen_version():
                 screen_copies(memory.engine(EVERYWHERE))
                 state["screen"] = find_screen_version()
-            server = find_server(data_dir, os.environ)
+            server = find_server(data_dir)
             if server is None:
                 return ""
             waiting = list_unsent(data_dir, memory, state)

@@ -43,7 +43,7 @@ from ..errors import ALMAError, unknown
 from ..files import try_lock, write_atomic
 from . import journal
 from .drain import ProjectMemories, drain, read_sessions, recall_rules, remove_expired_daily, run_due_upkeep
-from .paths import DataDir, describe_error, log_problem, read_object, read_settings
+from .paths import DataDir, build_environment, describe_error, log_problem, read_object, read_settings
 from .team import sync_team
 
 FILE = os.path.abspath(__file__)
@@ -56,6 +56,13 @@ _PAUSE_SECONDS = 0.2
 _READ_SECONDS = 2.0
 _MOST_BYTES = 256 * 1024
 _MOST_RULES = 50
+_DASHBOARD = """\
+import sys
+sys.path.insert(0, sys.argv[1])
+from alma.hooks.paths import open_data_dir
+from claude_smart.cli import main
+main(sys.argv[3:], open_data_dir(sys.argv[2]))
+"""
 _REQUESTS = ("drain", "recall", "status", "stop")
 
 
@@ -100,9 +107,11 @@ def serve(data_dir: DataDir) -> None:
         drain_once(data_dir, if_wanted=True)
         return
     with lock:
-        if os.environ.get("CLAUDE_SMART_DASHBOARD_AUTOSTART") == "1":
-            start_dashboard()
-        idle_seconds = read_settings(data_dir, EVENT)["worker_idle_seconds"]
+        settings = read_settings(data_dir, EVENT)
+        idle_seconds = settings["worker_idle_seconds"]
+        is_declined = os.environ.get("CLAUDE_SMART_DASHBOARD_AUTOSTART") == "0"
+        if settings["dashboard_autostart"] == "on" and not is_declined:
+            start_dashboard(data_dir)
         try:
             worker = Worker(data_dir, ProjectMemories(data_dir), FILE, idle_seconds=idle_seconds)
         except (OSError, AttributeError):
@@ -112,12 +121,12 @@ def serve(data_dir: DataDir) -> None:
             worker.run()
 
 
-def start_dashboard() -> None:
+def start_dashboard(data_dir: DataDir) -> None:
     """Start the server of the dashboard if none is running, as `claude-smart dashboard` does."""
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from claude_smart.cli import main; main(sys.argv[2:])"
-    arguments = (os.path.dirname(os.path.dirname(os.path.dirname(FILE))), "dashboard", "--no-open", "--read-only")
+    folder, options = os.path.dirname(os.path.dirname(os.path.dirname(FILE))), ("--no-open", "--read-only")
+    command = [sys.executable, "-I", "-c", _DASHBOARD, folder, data_dir.home, "dashboard", *options]
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    subprocess.Popen([sys.executable, "-I", "-c", code, *arguments], start_new_session=True, **pipes)
+    subprocess.Popen(command, start_new_session=True, env=build_environment(data_dir), **pipes)
 
 
 def drain_while_requested(data_dir: DataDir, memory: ProjectMemories, patience: float = PATIENCE_SECONDS) -> None:

@@ -54,21 +54,21 @@ def _find_last_port(token_file: Path) -> int:
     return 0
 
 
-def start_server(config: Path, token_file: Path, port: int) -> NotedServer:
+def start_server(config: Path, token_file: Path, port: int, environ: Mapping[str, str]) -> NotedServer:
     """Start a server in the background that ends when idle, and return it."""
     log, port = token_file.with_name(LOG_FILE), port or _find_last_port(token_file)
     # Without the current folder on the path: it may be anybody's.
     command = [sys.executable, "-P", "-m", "alma.http", "--config", str(config), "--port", str(port)]
     command += ["--idle", str(IDLE_SECONDS), "--tokens", str(token_file)]
     with _open_log(log) as output:
-        paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(Path(__file__).parents[2]), *filter(None, [environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=output,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
     _STARTED.append(process)
     deadline = time.monotonic() + _START_SECONDS
@@ -214,17 +214,19 @@ def get_link(
     port: int = 0,
     project: str | None = None,
     named_token: str | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> tuple[str, bool]:
     """Return a link to the dashboard of a configuration, and whether its server was started for it.
 
-    A server that does not prove that it knows the token counts as not running.
+    A server that does not prove that it knows the token counts as not running. `environ` is the environment of a server
+    that is started, by default that of this process.
     """
     server = find_server(token_file)
     if server is not None:
         with suppress(StorageError):
             return ask_noted_server(server, read_token(token_file, named_token), scope, project), False
     _check_token(token_file, named_token)
-    server = start_server(config, token_file, port)
+    server = start_server(config, token_file, port, os.environ if environ is None else environ)
     return ask_noted_server(server, read_token(token_file, named_token), scope, project), True
 
 

@@ -55,7 +55,7 @@ def build_payload(name: str, event: str, session: str, cwd: str, prompt: str = "
 def send(host: Any, name: str, event: str, session: str = "s1", prompt: str = "", cwd: Path | None = None) -> str:
     """Return what the host would show to the model."""
     goose_file = host.home / "goose-context.md"
-    host.environ = {key: host.environ[key] for key in ("PATH", "HOME", "CLAUDE_SMART_HOME")}
+    host.environ = {key: host.environ[key] for key in ("PATH", "HOME")}
     host.environ |= {"copilot": {"COPILOT_CLI": "1"}, "claude": {"CLAUDE_CODE_ENTRYPOINT": "cli"}}.get(name, {})
     host.environ |= {"GOOSE_MOIM_MESSAGE_FILE": str(goose_file)} if name == "goose" else {}
     # The shared plug-in passes no name.
@@ -273,7 +273,7 @@ def run_hook_below(host: Any, name: str, tmp_path: Path, arguments: list[str], s
     hook = Path(sys.modules["claude_smart"].__file__ or "").with_name("hook.py")
     program.write_text(
         "import subprocess\n"
-        f"command = [{sys.executable!r}, '-I', '-S', {str(hook)!r}, {name!r}]\n"
+        f"command = [{sys.executable!r}, '-I', '-S', {str(hook)!r}, {name!r}, '--home', {str(host.home)!r}]\n"
         f"subprocess.run(command, stdin=open({str(tmp_path / 'event')!r}))\n"
     )
     command = [sys.executable, str(program), *arguments]
@@ -335,4 +335,4 @@ def test_without_proc_one_call_of_ps_shows_it(
     is_folder = os.path.isdir
     monkeypatch.setattr(os.path, "isdir", lambda path: not str(path).startswith("/proc") and is_folder(path))
     assert find_entry("gemini", {}, {}) == entry
-    assert [command.split()[0] for command in calls] == ["ps"]
+    assert [command.split()[0] for command in calls] == ["/bin/ps"]
