@@ -416,7 +416,7 @@ def clear_all(args: Namespace, context: CommandContext) -> Answer:
 
 def _erase_project(context: CommandContext) -> int:
     for path in list_own_files(context.data_dir, ".jsonl", ".done"):
-        journal = drains.read_journal(path)
+        journal = drains.read_journal(context.data_dir, path)
         if journal is not None and journal.story.project == context.project:
             _remove_files([path, os.path.splitext(path)[0] + ".shown"])
     with context.memory_if_any() as memory:

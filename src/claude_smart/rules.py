@@ -475,7 +475,7 @@ def _read_stories(context: CommandContext) -> Iterator[CodingSession]:
     """Yield the sessions that were recorded in this project: first the current one, then the newest."""
     own = context.data_dir.journal_file(context.session)
     paths = sorted(list_own_files(context.data_dir, ".jsonl"), key=lambda path: (path != own, -os.path.getmtime(path)))
-    journals = filter(None, map(drains.read_journal, paths))
+    journals = filter(None, (drains.read_journal(context.data_dir, path) for path in paths))
     return (one.story for one in journals if one.story.project == context.project)
 
 
