@@ -244,7 +244,6 @@ class ShellCall:
         arguments = data.get("tool_input")
         self.is_background = isinstance(arguments, dict) and arguments.get("run_in_background") is True
 
-
     def is_open_at(self, offset: float, moment: float) -> bool:
         """Return whether it may still run at a position of the journal and a time.
 

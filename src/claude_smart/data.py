@@ -71,7 +71,7 @@ def project(args: Namespace, context: CommandContext) -> Answer:
         raise ValidationError("pass either --share or --separate, not both")
     copy = context.find_copy(remember=bool(args.share or args.separate))
     if args.share:
-        require_person("project --share")
+        require_person("`claude-smart project --share`")
         return _share_project(context, copy, args.share)
     similar = []
     if args.separate:
@@ -265,6 +265,8 @@ def usage(args: Namespace, context: CommandContext) -> Answer:
 def pause(args: Namespace, context: CommandContext) -> Answer:
     """Stop recording and showing rules, in this project or everywhere; or resume."""
     paused, is_pause = read_paused(context.data_dir), args.command == "pause"
+    if not is_pause:
+        require_person("`claude-smart resume`")
     is_paused = paused["everywhere"] or (
         paused["projects"] if args.everywhere else context.project in paused["projects"]
     )
@@ -317,15 +319,11 @@ def config(args: Namespace, context: CommandContext) -> Answer:
     if name is not None and name not in DEFAULTS:
         raise ValidationError(unknown("setting", name, list(DEFAULTS)))
     if value is not None:
-        if (name, value) == ("model", "on"):
-            require_person("letting Claude read your corrections")
-        if name == "programs":
-            require_person("learning from the sessions of programs")
-        if name.startswith("server"):
-            require_person("sharing rules with a server")
         new: object = value
         with suppress(ValueError):
             new = json.loads(value) if isinstance(DEFAULTS[name], int) else value
+        if not _is_narrower(name, new, read_settings(context.data_dir)[name]):
+            require_person(f"`claude-smart config {name} {value}`")
         if problem := check_setting(name, new):
             raise ConfigError(problem)
         context.data_dir.create_folders()
@@ -344,6 +342,13 @@ def config(args: Namespace, context: CommandContext) -> Answer:
         if name == "server" and value is not None:
             _set_up_server(context, value)
     return dict(settings)
+
+
+def _is_narrower(name: str, new: object, current: object) -> bool:
+    """Return whether a new value of a setting allows less than the current one, which an agent may set too."""
+    if name == "daily_calls":
+        return isinstance(new, int) and isinstance(current, int) and new <= current
+    return name in ("model", "programs", "server", "server_insecure") and new in ("off", "ask")
 
 
 def _set_up_server(context: CommandContext, url: str) -> None:
@@ -375,6 +380,7 @@ def write_text(path: str, text: str) -> None:
 
 def clear_all(args: Namespace, context: CommandContext) -> Answer:
     """Erase everything learned and recorded in this project, or in all, even if the store cannot be read."""
+    require_person("`claude-smart clear-all`")
     data_dir, shared, stays, erased = context.data_dir, 0, [], 0
     what = "everything learned and recorded, in every project, and the rules that apply in all projects"
     if not args.everywhere:
@@ -510,7 +516,7 @@ def _is_shown_at_start(context: CommandContext) -> bool:
 
 def import_(args: Namespace, context: CommandContext) -> Answer:
     """Import the rules of a file."""
-    require_person("import")
+    require_person("`claude-smart import`")
     if args.file.lower().endswith(_MARKDOWN):
         return _import_markdown(args, context)
     teachings = list(_read_rules(args.file))

@@ -60,7 +60,18 @@ from .cli import reword_error
 from .dashboard import stop_dashboard
 from .data import describe_reading, describe_sharing, find_pending
 from .roundtrip import check_host, describe_trust, find_goose_gaps, run_hook
-from .rules import Answer, CommandContext, ask_yes, count_noun, describe_pause, read_object, read_paused, stop_worker
+from .rules import (
+    Answer,
+    CommandContext,
+    ask_yes,
+    count_noun,
+    describe_pause,
+    find_objection,
+    read_object,
+    read_paused,
+    require_person,
+    stop_worker,
+)
 from .targets import (
     CLAUDE,
     collect_files,
@@ -117,6 +128,11 @@ _TEXTS = {
 
 def install(args: Namespace, context: CommandContext) -> Answer:
     """Install, update or remove the plugin, after showing the changes and asking."""
+    if not args.dry_run:
+        if args.command == "install" and args.model:
+            require_person("`claude-smart install --model`")
+        if args.command == "uninstall" and args.purge:
+            require_person("`claude-smart uninstall --purge`")
     setup = find_setup(os.environ)._replace(repository=find_repository(Path(context.folder)))
     hosts = choose_hosts(args, setup)
     # aider is installed in repositories. A command that names it is about the one that it is run in.
@@ -126,7 +142,7 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
     allowed = args.model if args.command == "install" else None
     is_undecided = read_settings(setup.data_dir)["model"] == DEFAULTS["model"]
-    is_open = args.command == "install" and allowed is None and is_asked and is_undecided
+    is_open = args.command == "install" and allowed is None and is_asked and is_undecided and not find_objection()
     # Both answers to the question change the same file, so the plan lists it before the question.
     model = None if allowed is None and not is_open else "off" if allowed is False else "on"
 

@@ -17,13 +17,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from alma.coding.events import Attendance, extract_note, find_attendance
-from alma.hooks.journal import OWN_COMMANDS, read_entry_point
+from alma.hooks import verify
+from alma.hooks.journal import OWN_COMMANDS, HookCall, read_entry_point
 from alma.hooks.paths import DataDir, find_data_dir
 from alma.hooks.run import answer_event
 from alma.types.record import Status
 
 from . import cli
 from .rules import (
+    act_for_person,
     describe_pause,
     describe_rule,
     find_rules,
@@ -66,12 +68,14 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
     os.environ["CLAUDE_CODE_SESSION_ID"] = str(event.get("session_id", ""))
     line = read_entry_point()
     attendance = find_attendance(line["entry"], declared=line.get("attended", False))
-    if attendance is Attendance.PERSON:
-        # A person typed the slash command, although the host's environment says that an agent runs the program.
-        os.environ.pop("CLAUDECODE", None)
     words = str(event.get("command_args", "")).strip()
     out = io.StringIO()
     pause = describe_pause(open_context())
+    doubt = (
+        verify.NOT_RECORDED if pause else verify.find_command_doubt(data_dir, HookCall(event, "UserPromptExpansion"))
+    )
+    # A person typed the slash command, although the processes above show an agent.
+    is_typed = attendance is Attendance.PERSON and not doubt
     note = extract_note(words) if name in ("tag", "learn") else ""
     command = _read_command(name, words)
     if pause and note and attendance is not Attendance.PROGRAM:
@@ -82,10 +86,13 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
         pause = f"There is no recorded turn to store; pass a note: /tag NOTE\n{pause}"
     # Wrong options exit the program; its message is the answer.
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
-        cli.main(command)
+        with act_for_person() if is_typed else contextlib.nullcontext():
+            cli.main(command)
     text = out.getvalue().strip() or "Done."
     if words and name in ("tag", "learn"):
-        text = _describe_stored(note) or _describe_unattended(line["entry"], attendance) or text
+        text = (
+            _describe_stored(note) or _describe_unattended(line["entry"], attendance) or _describe_doubt(doubt) or text
+        )
     if pause and name in ("tag", "learn"):
         text = f"{text}\n{pause}" if note else pause
     text = _name_slash_commands(text)
@@ -172,3 +179,11 @@ def _describe_unattended(entry: str, attendance: Attendance) -> str:
         f"Not stored as a rule: this session's entry point is {entry or 'unknown'!r}, not a terminal, an "
         f"editor or the desktop app. {waits}Set CLAUDE_SMART_ATTENDED=1 if a person types here."
     )
+
+
+def _describe_doubt(doubt: str) -> str:
+    """Return why a note did not become a rule, if it is not known to be a person's."""
+    if not doubt:
+        return ""
+    how = "It is a candidate: `claude-smart review` in a terminal of yours accepts it."
+    return f"Not stored as a rule: {doubt}. {how}"

@@ -203,9 +203,7 @@ def is_imported(engine: Engine, path: str) -> bool:
     return bool(first) and mark.file == first[0].id and mark.offset >= size - len(tail.rpartition(b"\n")[2])
 
 
-def _drain_journal(
-    data_dir: DataDir, memory: ProjectMemories, path: str, report: DrainReport
-) -> StoredSession | None:
+def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str, report: DrainReport) -> StoredSession | None:
     """Import one journal, and queue its session for the model reader if that is allowed."""
     content = read_journal(data_dir, path)
     if content is None or not content.story.session:

@@ -12,9 +12,8 @@ import os
 import sys
 import time
 
-from . import hosts, journal, privacy, project
+from . import hosts, journal, origin, privacy, project
 from .journal import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_command
-from .origin import find_origin
 from .paths import DataDir, NoHomeError, describe_error, find_data_dir, log_problem, read_settings
 
 SECONDS = 5.0
@@ -63,11 +62,11 @@ def _give_up(data_dir: DataDir, event: str, seconds: float) -> None:
 
 
 def answer_event(
-    raw: bytes, data_dir: DataDir, event: str = "", host: str = "", *, origin: str = ""
+    raw: bytes, data_dir: DataDir, event: str = "", host: str = "", *, sender: str = ""
 ) -> tuple[str, str]:
     """Record one event. Return the text for stdout and the reason to wake the drain; each may be empty.
 
-    Without the name of the host, the host is recognised by the event. `origin` says who brought the event; without it,
+    Without the name of the host, the host is recognised by the event. `sender` says who brought the event; without it,
     the processes above this one tell.
     """
     try:
@@ -80,7 +79,7 @@ def answer_event(
         problem = str(error) if is_ours else f"stdin is not JSON ({type(error).__name__}, {len(raw)} bytes)"
         log_problem(data_dir, event, problem)
         return "", ""
-    text, wake_reason = _record_call(expand_own_command(call), data_dir, origin)
+    text, wake_reason = _record_call(expand_own_command(call), data_dir, sender)
     if call.host == "goose":
         if call.name in hosts.STARTS and hosts.has_context_file(data_dir):
             # Also without a text: the file must not keep the rules of another project, or those of a paused one.
@@ -119,7 +118,7 @@ def _read_call(raw: bytes, data_dir: DataDir, event: str, host: str) -> HookCall
     return call
 
 
-def _record_call(call: HookCall, data_dir: DataDir, origin: str) -> tuple[str, str]:
+def _record_call(call: HookCall, data_dir: DataDir, sender: str) -> tuple[str, str]:
     call.cwd = call.cwd or os.getcwd()
     # Another agent may have inherited the variable from Claude Code.
     root = os.environ.get("CLAUDE_PROJECT_DIR", "") if call.host == "claude" else ""
@@ -139,8 +138,8 @@ def _record_call(call: HookCall, data_dir: DataDir, origin: str) -> tuple[str, s
     is_attended = settings["programs"] == "on"
     # The events of aider come from its history.
     at = float(call.payload.get("at", 0)) if call.host == "aider" else time.time()
-    origin = origin or find_origin(data_dir, call)
-    line = build_line(call, copy.key, at, is_ignored=is_ignored, is_attended=is_attended, origin=origin)
+    sender = sender or origin.find_origin(data_dir, call)
+    line = build_line(call, copy.key, at, is_ignored=is_ignored, is_attended=is_attended, origin=sender)
     journal.append_line(data_dir, call.session, line, settings["journal_mb"])
     if call.name == "SessionEnd" and call.text("reason") == "clear":
         journal.remember_cleared(data_dir, call.cwd, call.session)

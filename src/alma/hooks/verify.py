@@ -17,11 +17,13 @@ from functools import cached_property
 from .. import people
 from ..coding.events import Attendance, Event, extract_spoken, parse_command, parse_journal, restore_typed
 from ..coding.transcript import find_results, find_spoken, read_lines
+from . import origin
 from .hosts import clean_prompt
-from .journal import cut_prompt, is_sealed
+from .journal import HookCall, cut_prompt, is_sealed
 from .origin import AGENT, COMMAND, HOST, PROMPTS, TRANSCRIPT, UNKNOWN
 from .paths import DataDir, file_name, read_key
 
+NOT_RECORDED = "nothing is recorded here, so the agent's commands are not known"
 NOT_SEALED = "its line in the journal was not written by the hook"
 NOT_FROM_HOST = "the session's host did not send it"
 DRIVEN = "another agent drives this session"
@@ -61,13 +63,25 @@ class JournalJudge:
         last = max((one.at for one in self.events if one.name in _ENDS), default=0.0)
         for event in self.events:
             doubt = self._find_doubt(event)
-            if doubt == NOT_FOUND and _may_follow(event, is_over=last >= event.at):
+            if doubt == NOT_FOUND and self._may_follow(event, is_over=last >= event.at):
                 before = judged[-1].offset if judged else 0
                 return judged, before
             if doubt == DRIVEN:
                 event = replace(event, attendance=Attendance.PROGRAM)
             judged.append(replace(event, doubt=doubt) if doubt else event)
         return judged, len(self._data)
+
+    def find_current_doubt(self, sender: str) -> str:
+        """Return what speaks against one of our slash commands that arrives now."""
+        if AGENT in (sender, self._start):
+            return DRIVEN
+        if self._start == COMMAND:
+            return FORGED_START
+        if sender != HOST:
+            return NOT_FROM_HOST
+        now = time.time()
+        is_busy = any(self._is_running(call, people.OPEN, now) for call in self._calls)
+        return IN_COMMAND if is_busy else ""
 
     def _find_doubt(self, event: Event) -> str:
         if event.name == "Journal":
@@ -85,7 +99,7 @@ class JournalJudge:
             return FORGED_START
         if event.origin not in (HOST, UNKNOWN) and not (is_edit and not event.origin):
             return NOT_FROM_HOST
-        running = [call for call in self._calls if self._is_running(call, event)]
+        running = [call for call in self._calls if self._is_running(call, event.offset, event.at)]
         if any(call.names_us for call in running):
             return ANNOUNCED
         if is_edit or is_own_command(event) or not self.transcripts:
@@ -93,10 +107,10 @@ class JournalJudge:
             return IN_COMMAND if running else unknown
         return "" if self._is_in_transcript(event) else NOT_FOUND
 
-    def _is_running(self, call: people.ShellCall, event: Event) -> bool:
+    def _is_running(self, call: people.ShellCall, offset: float, moment: float) -> bool:
         # A call that a person interrupts is never reported as ended, but it has a result.
         is_over = call.id and call.stop == people.OPEN and call.id in self._results
-        return call.is_open_at(event.offset, event.at) and not is_over
+        return call.is_open_at(offset, moment) and not is_over
 
     @cached_property
     def _results(self) -> set[str]:
@@ -116,6 +130,12 @@ class JournalJudge:
         typed = [f"/{name} {arguments}".strip()] if name else []
         forms = {_normalise(text) for text in (event.text("prompt"), *typed)}
         return not forms.isdisjoint(self._spoken)
+
+    def _may_follow(self, event: Event, *, is_over: bool) -> bool:
+        """Return whether a prompt may still appear in the transcript."""
+        if is_over and not any(map(people.is_own_file, self.transcripts)):
+            return False
+        return time.time() - event.at < (SOON_SECONDS if is_over else LATEST_SECONDS)
 
     def _read_transcripts(self) -> Iterable[bytes]:
         for path in self.transcripts:
@@ -148,10 +168,20 @@ def read_tail(path: str) -> Iterable[bytes]:
         return
 
 
-def _may_follow(event: Event, *, is_over: bool) -> bool:
-    """Return whether a prompt may still appear in the transcript."""
-    return time.time() - event.at < (SOON_SECONDS if is_over else LATEST_SECONDS)
-
-
 def _normalise(text: str) -> str:
     return " ".join((extract_spoken(text) or text).split())
+
+
+def find_command_doubt(data_dir: DataDir, call: HookCall) -> str:
+    """Return what speaks against one of our slash commands, which a hook has just brought; empty for nothing.
+
+    The line in the journal is not asked: the same event may have been brought before, by the host.
+    """
+    path = data_dir.journal_file(call.session)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return NOT_RECORDED
+    judge = JournalJudge(data_dir, path, data[: data.rfind(b"\n") + 1])
+    return judge.find_current_doubt(origin.find_origin(data_dir, call))
