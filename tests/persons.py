@@ -26,3 +26,4 @@ def act_as_person(patch: pytest.MonkeyPatch) -> None:
     """Make this process count as a person at a terminal."""
     patch.setattr("alma.people.find_agent", lambda **options: "")
     patch.setattr("alma.people.find_missing_terminal", lambda: "")
+    patch.setattr("alma.hooks.origin.find_origin", lambda data_dir, call: "" if "Tool" in call.name else "host")

@@ -1,20 +1,68 @@
 """Tell whether a person runs this command: at a terminal, in a process tree without a coding agent.
 
-Acts that only a person may decide on call `require_person`.
+Acts that only a person may decide on call `require_person`. The hooks of claude-smart record the process of each agent
+in the folder `agents` of their data folder, and the commands that an agent runs in journals; both are read here.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from .errors import PersonRequiredError
-from .processes import find_system_home, list_ancestors
+from .processes import (
+    AGENTS,
+    Process,
+    find_system_home,
+    get_base_name,
+    is_running,
+    list_lineage,
+    read_process_file,
+)
 
-AGENT_VARIABLES = {"CLAUDECODE": "Claude Code"}
+_OTHER_VARIABLES = {
+    "AUGMENT_AGENT": "Augment",
+    "ANTIGRAVITY_AGENT": "Antigravity",
+    "ROO_ACTIVE": "Roo Code",
+    "ROO_CLI_RUNTIME": "Roo Code",
+    "IFLOW_CLI": "iFlow",
+    "PI_CODING_AGENT": "Pi",
+    "TRAE_AI_SHELL_ID": "Trae",
+    "WINDSURF_CASCADE_TERMINAL": "Windsurf",
+    "OPENCLAW_SHELL": "OpenClaw",
+    "AI_AGENT": "an agent",
+}
+AGENT_VARIABLES = {
+    **{variable: title for title, _, variables in AGENTS.values() for variable in variables},
+    **_OTHER_VARIABLES,
+}
 """The variables that coding agents set for the commands that they run."""
-DOORS = "run it in a terminal that no agent started, use the agent's slash command, or open the dashboard"
+_SHARED_VARIABLE = "AGENT"
+"""goose and Amp set it to their name; other programs use it for something else."""
+_PROGRAMS = {program: title for title, programs, _ in AGENTS.values() for program in programs}
+_PACKAGES = {**_PROGRAMS, "claude-code": "Claude Code", "aider-chat": "aider"}
+_INTERPRETERS = ("node", "nodejs", "python", "bun", "deno")
+_ROOTS = frozenset("systemd init launchd".split())
+"""Programs that adopt a process whose parent has ended."""
+_TERMINALS = frozenset(
+    """sshd sshd-session login getty agetty kitty alacritty ghostty foot wezterm wezterm-gui konsole xterm urxvt st
+    gnome-terminal-server gnome-terminal- kgx ptyxis tilix terminator xfce4-terminal Terminal iTerm2 WindowsTerminal
+    code cursor zed idea pycharm emacs""".split()
+)
+"""Programs in which a person opens a terminal. They may start at any time, also while an agent works."""
+DOORS = (
+    "run it in a terminal that no agent started, use the agent's slash command, or open the dashboard; to provision a "
+    "machine, run `claude-smart install --yes --settings FILE` outside of any agent"
+)
+_DAY = 86_400.0
+_JUST_NOW = 30.0
+_RECENT = 600.0
+_JOURNAL_BYTES = 32 * 1024 * 1024
+_SLACK = 1.0
 
 
 def require_person(act: str, door: str = DOORS, *, folders: Iterable[str] = ()) -> None:
@@ -28,8 +76,21 @@ def require_person(act: str, door: str = DOORS, *, folders: Iterable[str] = ()) 
 
 
 def find_missing_terminal() -> str:
-    """Return why this process cannot be asked by a person; empty if its input is a terminal."""
-    return "" if sys.stdin is not None and sys.stdin.isatty() else "its input is not a terminal"
+    """Return why this process cannot be asked by a person; empty if its input is the terminal that controls it."""
+    try:
+        is_terminal = os.isatty(0)
+    except OSError:
+        is_terminal = False
+    if not is_terminal:
+        return "its input is not a terminal"
+    if os.name == "nt":
+        return ""
+    try:
+        # It fails for a terminal that does not control this process.
+        group = os.tcgetpgrp(0)
+    except OSError:
+        return "its input is a terminal that does not control it"
+    return "" if group == os.getpgrp() else "it does not run in the foreground of its terminal"
 
 
 def find_agent(*, folders: Iterable[str] = ()) -> str:
@@ -38,9 +99,260 @@ def find_agent(*, folders: Iterable[str] = ()) -> str:
     `folders` are data folders of claude-smart in which hooks recorded the processes of agents; those below the home
     folder are always read.
     """
+    if variable := find_variable(os.environ):
+        return f"{variable[1]} runs this command (it sets {variable[0]})"
+    lineage = list_lineage()
+    if not lineage and os.name != "nt":
+        return "the system does not tell which programs run this command"
+    records = list(read_records(find_data_folders(folders)))
+    return find_agent_among(lineage[1:], records) or _find_left_behind(lineage, records) or _find_announced(records)
+
+
+def find_variable(environ: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the variable of an agent in an environment, and what the agent is called."""
     for name, title in AGENT_VARIABLES.items():
-        if os.environ.get(name):
-            return f"{title} runs this command (it sets {name})"
-    list_ancestors()
-    find_system_home()
+        if environ.get(name):
+            return name, title
+    title = AGENTS.get(environ.get(_SHARED_VARIABLE, "").lower(), ("",))[0]
+    return (_SHARED_VARIABLE, title) if title else None
+
+
+def find_agent_among(processes: Sequence[Process], records: Iterable[AgentRecord]) -> str:
+    """Return which of these processes belongs to a coding agent, and how that shows; empty if none does."""
+    recorded = {record.process: record for record in records}
+    for process in processes:
+        if record := recorded.get(process.identity):
+            title = AGENTS.get(record.host, ("An agent",))[0]
+            return f"{title} runs this command (process {process.pid} is its session {record.session})"
+        if title := name_program(process):
+            return f"{title} runs this command (process {process.pid})"
+        if variable := find_variable(_read_environ(process.pid)):
+            return f"{variable[1]} runs this command (process {process.pid} has the variable {variable[0]})"
+    return ""
+
+
+def name_program(process: Process) -> str:
+    """Return what people call the coding agent that a process is; empty if it is none that is known."""
+    arguments = process.arguments
+    program = get_base_name(arguments[0]) if arguments else ""
+    if title := _PROGRAMS.get(process.name) or _PROGRAMS.get(program):
+        return title
+    if not any(name.startswith(_INTERPRETERS) for name in (program, process.name)):
+        return ""
+    words = [word for word in arguments[1:4] if not word.startswith("-")]
+    script = words[0] if words else ""
+    parts = script.replace("\\", "/").split("/")
+    # Below a folder of packages, the folder of the package tells; elsewhere, a folder may have any name.
+    is_package = not {"node_modules", "site-packages"}.isdisjoint(parts)
+    named = parts if is_package else parts[-1:]
+    return next((_PACKAGES[part] for part in named if part in _PACKAGES), "")
+
+
+def _read_environ(pid: int) -> dict[str, str]:
+    """Return the environment that a process was started with; empty where the system does not tell."""
+    if sys.platform != "linux":
+        return {}
+    text = read_process_file(pid, "environ").decode("utf-8", "replace")
+    return dict(entry.partition("=")[::2] for entry in text.split("\0"))
+
+
+# -- what the hooks recorded
+
+
+class AgentRecord(NamedTuple):
+    """The process of an agent's session, as a hook recorded it."""
+
+    process: str
+    host: str
+    session: str
+    journal: str
+    """The path of the journal with the commands that the agent ran."""
+
+
+def find_data_folders(folders: Iterable[str] = ()) -> list[str]:
+    """Return the data folders of claude-smart to read: those given, those below the home folder, and those they name."""
+    homes = (find_system_home(), os.environ.get("HOME", ""))
+    found = [*folders, *(os.path.join(home, ".claude-smart") for home in homes if home)]
+    for folder in list(found):
+        named = _read_object(os.path.join(folder, "config.json")).get("home")
+        if isinstance(named, str) and os.path.isabs(named):
+            found.append(named)
+    return list(dict.fromkeys(os.path.abspath(folder) for folder in found))
+
+
+def read_records(folders: Iterable[str]) -> Iterator[AgentRecord]:
+    """Yield the recorded processes of agents in these data folders. Files of other users are ignored."""
+    for folder in folders:
+        place = os.path.join(folder, "agents")
+        try:
+            names = sorted(os.listdir(place))
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith(".json") and is_own_file(path := os.path.join(place, name)):
+                fields = _read_object(path)
+                texts = [str(fields.get(field) or "") for field in AgentRecord._fields]
+                if texts[0]:
+                    yield AgentRecord(*texts)
+
+
+def is_own_file(path: str) -> bool:
+    """Return whether a path is a regular file of the user who runs this process."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    is_regular = status.st_mode & 0o170000 == 0o100000
+    return is_regular and (os.name == "nt" or status.st_uid == os.getuid())
+
+
+def _read_object(path: str) -> dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            value = json.loads(file.read(65536))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+# -- commands that an agent ran
+
+_SHELLS = frozenset("bash powershell pwsh shell terminal cmd zsh".split())
+_SHELL_WORDS = ("mcp__", "shell", "exec", "command", "terminal")
+_ENDS = frozenset(("PostToolUse", "PostToolUseFailure", "PermissionDenied", "Stop", "SubagentStop", "SessionEnd"))
+_SIGNS = tuple(f'"event":"{name}"'.encode() for name in ("PreToolUse", "SessionStart", *sorted(_ENDS)))
+OPEN = float("inf")
+BACKGROUND_SECONDS = 3.0
+"""A program in the background that is older than this shows by its age."""
+
+
+class ShellCall:
+    """A command that an agent ran, or a tool that may run one: when and where in the journal it began and ended."""
+
+    __slots__ = ("agent", "began", "ended", "id", "is_background", "names_us", "start", "stop", "tool")
+
+    def __init__(self, fields: Mapping[str, Any], data: Mapping[str, Any], offset: int) -> None:
+        self.id = str(data.get("tool_use_id") or "")
+        self.tool = str(data.get("tool_name") or "")
+        self.agent = str(fields.get("agent_id") or "")
+        self.began = _get_time(fields)
+        self.ended = OPEN
+        self.start = offset
+        self.stop = OPEN
+        self.names_us = data.get("names_us") is True
+        """Whether the command names a program or a folder of ours."""
+        arguments = data.get("tool_input")
+        self.is_background = isinstance(arguments, dict) and arguments.get("run_in_background") is True
+
+    def is_open_at(self, offset: float, moment: float) -> bool:
+        """Return whether it may still run at a position of the journal and a time.
+
+        What runs in the background has only begun when the host reports its end.
+        """
+        if not self.start < offset:
+            return False
+        return offset <= self.stop or (self.is_background and moment - self.ended < BACKGROUND_SECONDS)
+
+
+def is_shell(tool: str) -> bool:
+    """Return whether a tool runs commands, or may do so."""
+    name = tool.lower()
+    return name in _SHELLS or any(word in name for word in _SHELL_WORDS)
+
+
+def list_shell_calls(journal: bytes) -> list[ShellCall]:
+    """Return the commands in a journal, in order. A line that another process than the host brought ends none."""
+    calls: list[ShellCall] = []
+    offset = 0
+    for line in journal.split(b"\n"):
+        offset += len(line) + 1
+        if not any(sign in line for sign in _SIGNS):
+            continue
+        try:
+            fields = json.loads(line)
+            data = fields["data"]
+            name = fields["event"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+        if not isinstance(data, dict):
+            continue
+        if name == "PreToolUse":
+            if is_shell(str(data.get("tool_name") or "")):
+                calls.append(ShellCall(fields, data, offset))
+        elif fields.get("origin", "host") == "host":
+            _end_calls(calls, fields, data, offset)
+    return calls
+
+
+def _end_calls(calls: list[ShellCall], fields: Mapping[str, Any], data: Mapping[str, Any], offset: int) -> None:
+    name = fields["event"]
+    identity = str(data.get("tool_use_id") or "")
+    agent = str(fields.get("agent_id") or data.get("agent_id") or "")
+    for call in calls:
+        if name in ("SessionStart", "SessionEnd"):
+            is_meant = True
+        elif name in ("Stop", "SubagentStop"):
+            is_meant = call.agent == agent
+        else:
+            is_meant = call.id == identity and (bool(identity) or call.tool == data.get("tool_name"))
+        # A later report of the same call is the one that counts.
+        if is_meant and (call.stop == OPEN or (identity and call.id == identity)):
+            call.ended = _get_time(fields)
+            call.stop = offset
+
+
+def _get_time(fields: Mapping[str, Any]) -> float:
+    value = fields.get("at")
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def read_shell_calls(path: str) -> list[ShellCall]:
+    """Return the commands in a journal of this user that changed in the last day."""
+    try:
+        if not is_own_file(path) or time.time() - os.stat(path).st_mtime > _DAY:
+            return []
+        with open(path, "rb") as file:
+            return list_shell_calls(file.read(_JOURNAL_BYTES))
+    except OSError:
+        return []
+
+
+def _find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord]) -> str:
+    """Return which agent left the process behind that this command runs in, such as `setsid -f` or a tmux server.
+
+    Its parent has ended, so the process tree does not show the agent; when it started does.
+    """
+    tops = [process for process in lineage if _is_adopted(process, lineage)]
+    began = [process.began for process in tops if process.began and process.name not in _TERMINALS]
+    for record in records if began else ():
+        calls = read_shell_calls(record.journal)
+        last = OPEN if is_running(record.process) else _get_change_time(record.journal)
+        for call in calls:
+            if any(call.began - _SLACK <= moment <= min(call.ended, last) + _SLACK for moment in began):
+                title = AGENTS.get(record.host, ("an agent",))[0]
+                return f"the program it runs in was started while {title} ran a command"
+    return ""
+
+
+def _is_adopted(process: Process, lineage: Sequence[Process]) -> bool:
+    above = next((other for other in lineage if other.pid == process.parent), None)
+    return process.parent <= 1 or above is None or above.name in _ROOTS
+
+
+def _get_change_time(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _find_announced(records: Iterable[AgentRecord]) -> str:
+    """Return which agent has just announced a command that names our programs; it may type into a person's terminal."""
+    now = time.time()
+    for record in records:
+        for call in read_shell_calls(record.journal):
+            is_open = call.ended == OPEN and now - call.began < _RECENT and is_running(record.process)
+            if call.names_us and (is_open or now - call.ended < _JUST_NOW):
+                title = AGENTS.get(record.host, ("An agent",))[0]
+                return f"{title} announced a command of this program a moment ago; try again in a minute"
     return ""

@@ -1,32 +1,86 @@
 """Read the processes above this one, and the home folder that the system records for the user.
 
-Hooks load this module, so it imports nothing but `os` until it needs more. Nothing here reads an environment variable
-of the caller: a repository may set any.
+Hooks load this module, so it imports nothing but `os` and `time` until it needs more. Nothing here reads an environment
+variable of the caller: a repository may set any.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+import time
 
 _MOST_ANCESTORS = 64
+_PS = "/bin/ps"
+_PS_COLUMNS = "pid=,ppid=,lstart=,command="
+
+AGENTS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "claude": ("Claude Code", ("claude",), ("CLAUDECODE",)),
+    "codex": ("Codex", ("codex",), ("CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_CI", "CODEX_THREAD_ID")),
+    "copilot": ("Copilot CLI", ("copilot",), ("COPILOT_CLI", "COPILOT_AGENT_SESSION_ID")),
+    "qwen": ("Qwen Code", ("qwen", "qwen-code"), ("QWEN_CODE",)),
+    "gemini": ("Gemini CLI", ("gemini", "gemini-cli"), ("GEMINI_CLI",)),
+    "opencode": ("OpenCode", ("opencode",), ("OPENCODE", "OPENCODE_SESSION_ID")),
+    "kimi": ("Kimi Code", ("kimi", "kimi-code", "kimi-cli"), ("KIMI_PLUGIN_ROOT",)),
+    "cline": ("Cline CLI", ("cline",), ("CLINE_ACTIVE",)),
+    "goose": ("goose", ("goose", "goosed"), ("GOOSE_TERMINAL", "AGENT_SESSION_ID")),
+    "aider": ("aider", ("aider",), ()),
+    "cursor": ("Cursor", ("cursor-agent",), ("CURSOR_AGENT",)),
+    "amp": ("Amp", ("amp",), ("AMP_CURRENT_THREAD_ID", "AGENT_THREAD_ID")),
+    "crush": ("Crush", ("crush",), ("CRUSH",)),
+}
+"""The coding agents: what people call them, their programs, and the variables that they set for commands they run.
+
+An editor is not listed, nor is a variable that an editor sets in a person's own terminal.
+"""
+LAUNCHERS = frozenset(
+    "sh bash dash ash ksh zsh fish busybox env timeout nice uv uvx npx cmd powershell pwsh conhost py".split()
+)
+"""Programs that a host starts a hook with. A program that can forge an event, such as `python`, is not among them."""
 
 
 class Process:
-    """A running process: its id, its parent's id, when it started, and its arguments as far as they are known."""
+    """A running process: its id, its parent's id, its name, when it started, and its arguments."""
 
-    __slots__ = ("arguments", "parent", "pid", "started")
+    __slots__ = ("_arguments", "began", "name", "parent", "pid", "started")
 
-    def __init__(self, pid: int, parent: int, started: str, arguments: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        pid: int,
+        parent: int,
+        started: str,
+        arguments: tuple[str, ...] | None = None,
+        name: str = "",
+        began: float = 0.0,
+    ) -> None:
         self.pid = pid
         self.parent = parent
         self.started = started
         """Together with the id, it tells a process from a later one with the same id. Empty if unknown."""
-        self.arguments = arguments
+        self._arguments = arguments
+        self.name = name or (get_base_name(arguments[0]) if arguments else "")
+        """The name of the program; Linux keeps its first 15 characters."""
+        self.began = began
+        """When it started, in seconds since 1970; 0 if unknown."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Return the arguments as far as they are known; they are read when they are needed first."""
+        if self._arguments is None:
+            text = read_process_file(self.pid, "cmdline").decode("utf-8", "replace")
+            self._arguments = tuple(text.rstrip("\0").split("\0"))
+        return self._arguments
 
     @property
     def identity(self) -> str:
         """Return a text that no other process of this machine has while it runs."""
         return f"{self.pid}:{self.started}"
+
+
+def get_base_name(path: str) -> str:
+    """Return the name of a program without its folder and the ending of Windows."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    return name[:-4] if name[-4:].lower() == ".exe" else name
 
 
 def find_system_home() -> str:
@@ -41,25 +95,191 @@ def find_system_home() -> str:
         return ""
 
 
+def read_process_file(pid: int, name: str) -> bytes:
+    """Return a file of a process below `/proc`; empty if it cannot be read."""
+    try:
+        file = os.open(f"/proc/{pid}/{name}", os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        pieces = []
+        while piece := os.read(file, 1 << 16):
+            pieces.append(piece)
+        return b"".join(pieces)
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
+
+
 def read_process(pid: int) -> Process | None:
     """Return a process; None if it does not run or cannot be read."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name in parentheses may contain spaces and parentheses.
-            fields = file.read().rpartition(b")")[2].split()
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            arguments = file.read().decode("utf-8", "replace").rstrip("\0").split("\0")
-    except OSError:
-        return None
-    return Process(pid, int(fields[1]), fields[19].decode(), tuple(arguments))
+    return _read_linux(pid) if sys.platform == "linux" else _read_table().get(pid)
 
 
 def list_ancestors(pid: int = 0) -> list[Process]:
-    """Return the processes above a process (by default this one), nearest first."""
-    process = read_process(pid or os.getpid())
-    ancestors: list[Process] = []
-    while process is not None and process.parent > 0 and len(ancestors) < _MOST_ANCESTORS:
-        process = read_process(process.parent)
-        if process is not None:
-            ancestors.append(process)
-    return ancestors
+    """Return the processes above a process (by default this one), nearest first; empty if the system does not tell."""
+    return list_lineage(pid)[1:]
+
+
+def list_lineage(pid: int = 0) -> list[Process]:
+    """Return a process (by default this one) and those above it, nearest first; empty if the system does not tell."""
+    table = None if sys.platform == "linux" else _read_table()
+    lineage: list[Process] = []
+    number = pid or os.getpid()
+    while number > 0 and len(lineage) <= _MOST_ANCESTORS:
+        process = _read_linux(number) if table is None else table.get(number)
+        if process is None or any(number == known.pid for known in lineage):
+            break
+        lineage.append(process)
+        number = process.parent
+    return lineage
+
+
+def find_caller() -> tuple[Process | None, float]:
+    """Return the nearest process above this one that is not a launcher, and the age of the oldest one below it.
+
+    The age in seconds is that of this process and the launchers: a host starts a hook for each event, whereas a shell
+    in which an agent forges an event may have run for long. The process is None if the system does not tell.
+    """
+    oldest = 0.0
+    now = time.time()
+    table = None if sys.platform == "linux" else _read_table()
+    number = os.getpid()
+    for depth in range(_MOST_ANCESTORS):
+        process = _read_linux(number) if table is None else table.get(number)
+        if process is None:
+            break
+        if depth and process.name.lower() not in LAUNCHERS:
+            return process, oldest
+        if process.began:
+            oldest = max(oldest, now - process.began)
+        number = process.parent
+    return None, oldest
+
+
+def is_running(identity: str) -> bool:
+    """Return whether the process with this identity still runs."""
+    pid = identity.partition(":")[0]
+    process = read_process(int(pid)) if pid.isdigit() else None
+    return process is not None and process.identity == identity
+
+
+# -- Linux
+
+
+def _read_linux(pid: int) -> Process | None:
+    # The name in parentheses may contain spaces and parentheses.
+    start, _, end = read_process_file(pid, "stat").rpartition(b")")
+    fields = end.split()
+    if len(fields) < 20:
+        return None
+    name = start.partition(b"(")[2].decode("utf-8", "replace")
+    ticks = int(fields[19])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return Process(pid, int(fields[1]), str(ticks), name=name, began=time.time() - age)
+
+
+# -- macOS, other systems with `ps`, and Windows
+
+
+def _read_table() -> dict[int, Process]:
+    """Return all processes by id; empty if the system does not tell."""
+    try:
+        return _read_windows_table() if os.name == "nt" else _parse_ps(_run_ps())
+    except (OSError, ValueError, AttributeError, ImportError):
+        return {}
+
+
+def _run_ps() -> str:
+    """Return what `ps` reports about all processes. It is named by its path: a repository may set PATH."""
+    reading, writing = os.pipe()
+    try:
+        actions = [(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_CLOSE, reading)]
+        arguments = [_PS, "-axww", "-o", _PS_COLUMNS]
+        # The names of days and months must be English.
+        pid = os.posix_spawn(_PS, arguments, {"LC_ALL": "C"}, file_actions=actions)
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    with open(reading, "rb") as output:
+        content = output.read()
+    os.waitpid(pid, 0)
+    return content.decode("utf-8", "replace")
+
+
+def _parse_ps(text: str) -> dict[int, Process]:
+    table = {}
+    for line in text.splitlines():
+        fields = line.split(None, 7)
+        if len(fields) < 7 or not (fields[0].isdigit() and fields[1].isdigit()):
+            continue
+        started = " ".join(fields[2:7])
+        try:
+            began = time.mktime(time.strptime(started, "%a %b %d %H:%M:%S %Y"))
+        except (ValueError, OverflowError):
+            began = 0.0
+        arguments = tuple(fields[7].split()) if len(fields) > 7 else ()
+        # A login shell is named `-zsh`.
+        name = get_base_name(arguments[0]).lstrip("-") if arguments else ""
+        table[int(fields[0])] = Process(int(fields[0]), int(fields[1]), started, arguments, name, began)
+    return table
+
+
+def _read_windows_table() -> dict[int, Process]:
+    """Return all processes with the times at which they were created, without their arguments."""
+    import ctypes
+    from ctypes import wintypes
+
+    class Entry(ctypes.Structure):
+        _fields_ = (
+            ("dwSize", wintypes.DWORD),
+            ("cntUsage", wintypes.DWORD),
+            ("th32ProcessID", wintypes.DWORD),
+            ("th32DefaultHeapID", ctypes.c_size_t),
+            ("th32ModuleID", wintypes.DWORD),
+            ("cntThreads", wintypes.DWORD),
+            ("th32ParentProcessID", wintypes.DWORD),
+            ("pcPriClassBase", wintypes.LONG),
+            ("dwFlags", wintypes.DWORD),
+            ("szExeFile", wintypes.WCHAR * 260),
+        )
+
+    kernel = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined,unused-ignore]
+    kernel.CreateToolhelp32Snapshot.restype = wintypes.HANDLE
+    kernel.OpenProcess.restype = wintypes.HANDLE
+    snapshot = wintypes.HANDLE(kernel.CreateToolhelp32Snapshot(2, 0))
+    entry = Entry(dwSize=ctypes.sizeof(Entry))
+    table: dict[int, Process] = {}
+    more = kernel.Process32FirstW(snapshot, ctypes.byref(entry))
+    while more:
+        created = _read_creation(kernel, entry.th32ProcessID)
+        # Windows counts tenths of microseconds since 1601.
+        began = created / 1e7 - 11_644_473_600 if created else 0.0
+        number, parent = int(entry.th32ProcessID), int(entry.th32ParentProcessID)
+        table[number] = Process(number, parent, str(created or ""), (entry.szExeFile,), began=began)
+        more = kernel.Process32NextW(snapshot, ctypes.byref(entry))
+    kernel.CloseHandle(snapshot)
+    for process in table.values():
+        above = table.get(process.parent)
+        # The id of a parent that has ended may belong to a newer process.
+        if above is not None and process.began and above.began > process.began:
+            process.parent = 0
+    return table
+
+
+def _read_creation(kernel: object, pid: int) -> int:
+    """Return when a process of Windows was created; 0 if it cannot be asked."""
+    import ctypes
+    from ctypes import wintypes
+
+    functions = kernel
+    handle = wintypes.HANDLE(functions.OpenProcess(0x1000, False, pid))  # type: ignore[attr-defined]
+    if not handle.value:
+        return 0
+    times = [wintypes.FILETIME() for _ in range(4)]
+    is_read = functions.GetProcessTimes(handle, *map(ctypes.byref, times))  # type: ignore[attr-defined]
+    functions.CloseHandle(handle)  # type: ignore[attr-defined]
+    return (times[0].dwHighDateTime << 32) | times[0].dwLowDateTime if is_read else 0

@@ -15,6 +15,7 @@ from alma.errors import ConfigError
 from alma.files import read_content, write_atomic
 from alma.hooks.hosts import write_context_file
 from alma.hooks.inject import UnreadableStoreError, read_playbook
+from alma.hooks.origin import HOST, OTHER
 from alma.hooks.paths import DataDir, digest, read_object
 from alma.hooks.privacy import is_paused
 from alma.hooks.project import find_copy, locate_project
@@ -41,8 +42,10 @@ class AiderTurn(NamedTuple):
     reply: str
 
 
-def import_history(data_dir: DataDir, folder: str) -> int:
+def import_history(data_dir: DataDir, folder: str, *, is_person: bool = False) -> int:
     """Add the new turns of a folder's history to journals. Return the number of new prompts.
+
+    The files are in the folder, where an agent can write, so what they say is believed only if a person imports them.
 
     Only prompts that are also in the file of typed lines are a person's; the history alone may quote anything. What was
     imported is remembered by its place, so that a turn that was erased or has expired is not imported again.
@@ -57,6 +60,7 @@ def import_history(data_dir: DataDir, folder: str) -> int:
     typed = None if inputs is None else set(inputs.decode("utf-8", "replace").splitlines())
     # For each session, the last prompt and the last answer that were imported.
     marks: dict[str, list[int]] = read_object(data_dir.aider, _MOST_BYTES)
+    sender = HOST if is_person else OTHER
     count, numbers = 0, dict[str, int]()
     for turn in read_history(history.decode("utf-8", "replace")):
         session = f"aider-{digest(folder, turn.started)[:16]}"
@@ -74,7 +78,7 @@ def import_history(data_dir: DataDir, folder: str) -> int:
             event = "Stop" if place else "UserPromptSubmit"
             if text and number > mark[place]:
                 line = json.dumps({**fields, "at": at, "hook_event_name": event, name: text})
-                answer_event(line.encode(), data_dir, host="aider")
+                answer_event(line.encode(), data_dir, host="aider", sender=sender)
                 mark[place] = number
                 count += name == "prompt"
     if numbers:

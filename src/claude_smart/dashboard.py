@@ -23,7 +23,7 @@ def open_dashboard(args: Namespace, context: CommandContext) -> Answer:
     if args.read_only and args.admin:
         raise ValidationError("pass either --read-only or --admin, not both")
     if not args.read_only:
-        require_person("dashboard without --read-only")
+        require_person("`claude-smart dashboard` without --read-only")
     scope = dashboard.choose_scope(read_only=args.read_only, admin=args.admin)
     port = PORT if args.port is None else args.port
     files = _write_config(context.data_dir)

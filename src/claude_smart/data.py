@@ -81,7 +81,7 @@ def project(args: Namespace, context: CommandContext) -> Answer:
         raise ValidationError("pass either --share or --separate, not both")
     copy = context.find_copy(remember=bool(args.share or args.separate))
     if args.share:
-        require_person("project --share")
+        require_person("`claude-smart project --share`")
         return _share_project(context, copy, args.share)
     similar = []
     if args.separate:
@@ -281,6 +281,8 @@ def usage(args: Namespace, context: CommandContext) -> Answer:
 def pause(args: Namespace, context: CommandContext) -> Answer:
     """Stop recording and showing rules, in this project or everywhere; or resume."""
     paused, is_pause = read_paused(context.data_dir), args.command == "pause"
+    if not is_pause:
+        require_person("`claude-smart resume`")
     is_paused = paused["everywhere"] or (
         paused["projects"] if args.everywhere else context.project in paused["projects"]
     )
@@ -344,8 +346,8 @@ def config(args: Namespace, context: CommandContext) -> Answer:
         return _adopt_variables(context)
     if value is not None:
         new = _read_setting(name, value)
-        if act := describe_widening(name, new, read_settings(context.data_dir)[name]):
-            require_person(act)
+        if not _is_narrower(name, new, read_settings(context.data_dir)[name]):
+            require_person(f"`claude-smart config {name} {value}`")
         if problem := check_setting(name, new):
             raise ConfigError(problem)
         change_settings(context.data_dir, _complete_settings(context.data_dir, {name: new}))
@@ -379,23 +381,6 @@ def _read_setting(name: str, value: str) -> object:
     with suppress(ValueError):
         return json.loads(value) if isinstance(DEFAULTS[name], int) else value
     return value
-
-
-def describe_widening(name: str, new: object, old: object) -> str:
-    """Return what a change of a setting allows that only a person may decide on; empty if it allows nothing."""
-    is_more = isinstance(new, int) and isinstance(old, int) and new > old
-    acts = {
-        "model": "letting Claude read your corrections" if new == "on" else "",
-        "programs": "learning from the sessions of programs",
-        "daily_calls": "raising the number of model calls" if is_more else "",
-        "dashboard_autostart": "starting the dashboard by itself" if new == "on" else "",
-        "home": "choosing the data folder",
-        "state_dir": "choosing the folder of the journals",
-        "program": "choosing the program that reads your corrections",
-        "host_program": "choosing a program that plays a coding agent",
-        "environment": "choosing the variables of the reader",
-    }
-    return "sharing rules with a server" if name.startswith("server") else acts.get(name, "")
 
 
 def _complete_settings(data_dir: DataDir, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -448,6 +433,15 @@ def store_token(data_dir: DataDir, token: str) -> None:
     write_text(os.path.join(data_dir.home, team.TOKEN_FILE), token.strip() + "\n")
 
 
+def _is_narrower(name: str, new: object, current: object) -> bool:
+    """Return whether a new value of a setting allows less than the current one, which an agent may set too."""
+    if name == "daily_calls":
+        return isinstance(new, int) and isinstance(current, int) and new <= current
+    if name == "environment":
+        return not new
+    return name in ("model", "programs", "server", "server_insecure", "dashboard_autostart") and new in ("off", "ask")
+
+
 def _set_up_server(context: CommandContext, url: str) -> None:
     """Ask for the token of a server if there is none yet. Without a server, remove the copies of its rules."""
     path = os.path.join(context.data_dir.home, team.TOKEN_FILE)
@@ -480,6 +474,7 @@ def write_text(path: str, text: str) -> None:
 
 def clear_all(args: Namespace, context: CommandContext) -> Answer:
     """Erase everything learned and recorded in this project, or in all, even if the store cannot be read."""
+    require_person("`claude-smart clear-all`")
     data_dir, shared, stays, erased = context.data_dir, 0, [], 0
     what = "everything learned and recorded, in every project, and the rules that apply in all projects"
     if not args.everywhere:
@@ -521,7 +516,7 @@ def clear_all(args: Namespace, context: CommandContext) -> Answer:
 
 def _erase_project(context: CommandContext) -> int:
     for path in list_own_files(context.data_dir, ".jsonl", ".done"):
-        journal = drains.read_journal(path)
+        journal = drains.read_journal(context.data_dir, path)
         if journal is not None and journal.story.project == context.project:
             _remove_files([path, os.path.splitext(path)[0] + ".shown"])
     with context.memory_if_any() as memory:
@@ -620,7 +615,7 @@ def _is_shown_at_start(context: CommandContext) -> bool:
 
 def import_(args: Namespace, context: CommandContext) -> Answer:
     """Import the rules of a file."""
-    require_person("import")
+    require_person("`claude-smart import`")
     if args.file.lower().endswith(_MARKDOWN):
         return _import_markdown(args, context)
     teachings = list(_read_rules(args.file))

@@ -79,6 +79,7 @@ from .rules import (
     ask_yes,
     count_noun,
     describe_pause,
+    find_objection,
     read_object,
     read_paused,
     require_person,
@@ -141,6 +142,11 @@ _TEXTS = {
 def install(args: Namespace, context: CommandContext) -> Answer:
     """Install, update or remove the plugin, after showing the changes and asking."""
     is_asked = not (args.yes or args.dry_run or args.json) and sys.stdin.isatty()
+    if not args.dry_run:
+        if args.command == "install" and args.model:
+            require_person("`claude-smart install --model`")
+        if args.command == "uninstall" and args.purge:
+            require_person("`claude-smart uninstall --purge`")
     chosen = choose_settings(args, context, is_asked=is_asked)
     if "home" in chosen:
         context.data_dir = open_data_dir(choose_home(chosen["home"]))
@@ -151,10 +157,8 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     if args.command == "update" and not setup.receipt.is_file():
         raise ConfigError(f"not installed in {setup.claude}; run: claude-smart install")
     allowed = args.model if args.command == "install" else None
-    if allowed:
-        require_person("letting Claude read your corrections")
     is_undecided = {**read_settings(setup.data_dir), **chosen}["model"] == DEFAULTS["model"]
-    is_open = args.command == "install" and allowed is None and is_asked and is_undecided
+    is_open = args.command == "install" and allowed is None and is_asked and is_undecided and not find_objection()
     if allowed is not None or is_open:
         # Both answers to the question change the same file, so the plan lists it before the question.
         chosen["model"] = "off" if allowed is False else "on"

@@ -11,13 +11,14 @@ import uuid
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from alma import jsonc
+from alma import jsonc, people
 from alma.coding.session import CodingSession, build_session
 from alma.coding.transcript import list_transcripts, read_lines, read_transcript
 from alma.engine import rules as core
@@ -32,7 +33,7 @@ from alma.files import decode_settings, lock_file, read_content
 from alma.hooks import drain as drains
 from alma.hooks.inject import read_playbook
 from alma.hooks.journal import ask_worker
-from alma.hooks.paths import DataDir, build_environment, find_data_dir, is_model_allowed, list_own_files
+from alma.hooks.paths import DataDir, NoHomeError, build_environment, find_data_dir, is_model_allowed, list_own_files
 from alma.hooks.privacy import IgnoreRules, remove_private
 from alma.hooks.project import WorkingCopy, clean_path, find_copy, locate_project, read_copies
 from alma.hooks.team import sync_team
@@ -78,6 +79,8 @@ class CommandContext:
             self.print_lines(f"- {plain_line(one)}\n{INDENT}{describe_rule(one)}")
             if one.status is Status.CANDIDATE and one.body.get("said"):
                 self.print_lines(f"{INDENT}from: {one.body['said']}")
+            if one.status is Status.CANDIDATE and (doubt := find_doubt(one)):
+                self.print_lines(f"{INDENT}not known to be yours: {doubt}")
         return [rule_to_dict(one) for one in records]
 
     def report_change(
@@ -153,15 +156,43 @@ def require_session(data_dir: DataDir, engine: Engine, session: str) -> None:
         )
 
 
+_typed_by_person = ContextVar("typed_by_person", default=False)
+
+
+@contextmanager
+def act_for_person() -> Iterator[None]:
+    """Let commands count as a person's: the host has reported a slash command that a person typed."""
+    token = _typed_by_person.set(True)
+    try:
+        yield
+    finally:
+        _typed_by_person.reset(token)
+
+
 def is_run_by_agent() -> bool:
     """Return whether an agent runs this command in its shell. Slash commands do not count."""
-    return os.environ.get("CLAUDECODE") == "1" and not os.isatty(0)
+    return not _typed_by_person.get() and bool(people.find_agent(folders=_list_folders()))
+
+
+def find_objection() -> str:
+    """Return why this command is not known to be a person's; empty if a person runs it."""
+    if _typed_by_person.get():
+        return ""
+    return people.find_agent(folders=_list_folders()) or people.find_missing_terminal()
 
 
 def require_person(doing: str) -> None:
-    """Raise ValidationError if an agent runs a command that only a person may decide on."""
-    if is_run_by_agent():
-        raise ValidationError(f"{doing} is for a person to decide, not for an agent: run it in your own terminal")
+    """Raise PersonRequiredError unless a person runs a command that only a person may decide on."""
+    if not _typed_by_person.get():
+        people.require_person(doing, folders=_list_folders())
+
+
+def _list_folders() -> list[str]:
+    """Return the data folders in which hooks recorded the processes of agents, besides the usual ones."""
+    try:
+        return [find_data_dir(os.environ).home]
+    except NoHomeError:
+        return []
 
 
 def ask_yes(question: str) -> bool:
@@ -283,8 +314,14 @@ def rule_to_dict(record: Record) -> Answer:
         "violated": record.evidence.failures,
         "repeats": record.body.get("metadata", {}).get("repeats", 0),
         "created_at": record.created_at.isoformat(),
+        "doubt": find_doubt(record),
         **({"team": server} if server else {}),
     }
+
+
+def find_doubt(record: Record) -> str:
+    """Return why a rule is not known to come from a person; empty if nothing is known against it."""
+    return str(record.body.get("metadata", {}).get("doubt") or "")
 
 
 def plain_line(record: Record) -> str:
@@ -388,6 +425,8 @@ def _show_one(context: CommandContext, engine: Engine, record: Record) -> Answer
     for title, name in (("learned from", "said"), ("source", "source")):
         if record.body.get(name):
             context.print_lines(f"{INDENT}{title}: {record.body[name]}")
+    if doubt := find_doubt(record):
+        context.print_lines(f"{INDENT}not known to be yours: {doubt}")
     after = {**record.body, "status": str(record.status)}
     history, lines = Transaction(engine).read_history(record.id), []
     for one in reversed(history):
@@ -406,8 +445,9 @@ def _show_one(context: CommandContext, engine: Engine, record: Record) -> Answer
 
 def review(args: Namespace, context: CommandContext) -> Answer:
     """Accept or reject candidates; at a terminal, one at a time."""
-    if args.accept or args.accept_all:
-        require_person("review --accept")
+    for option in ("accept", "reject"):
+        if getattr(args, option) or getattr(args, f"{option}_all"):
+            require_person(f"`claude-smart review --{option}`")
     with context.engine() as engine:
         # An agent is not shown what was screened out of a team's rules.
         waiting = (find_own_rules if is_run_by_agent() else find_rules)(engine, Status.CANDIDATE)
@@ -422,7 +462,7 @@ def review(args: Namespace, context: CommandContext) -> Answer:
                 _apply_decision(context, engine, one, answer)
         if yes or no:
             return {"accepted": accepted, "rejected": rejected}
-        if waiting and not context.as_json and os.isatty(0) and os.isatty(1):
+        if waiting and not context.as_json and os.isatty(0) and os.isatty(1) and not find_objection():
             _ask_each(context, engine, waiting)
             return {}
     values = context.list_rules("Candidates", waiting)
@@ -476,7 +516,7 @@ _SESSIONS = 3
 
 def edit(args: Namespace, context: CommandContext) -> Answer:
     """Change the text, trigger, reason or reach of a rule."""
-    require_person("edit")
+    require_person("`claude-smart edit`")
     values = {"rule": args.rule, "trigger": args.trigger, "why": args.reason}
     words = {name: text for name, text in values.items() if text is not None}
     if not words and args.reach is None:
@@ -531,7 +571,7 @@ def _read_stories(context: CommandContext) -> Iterator[CodingSession]:
     """Yield the sessions that were recorded in this project: first the current one, then the newest."""
     own = context.data_dir.journal_file(context.session)
     paths = sorted(list_own_files(context.data_dir, ".jsonl"), key=lambda path: (path != own, -os.path.getmtime(path)))
-    journals = filter(None, map(drains.read_journal, paths))
+    journals = filter(None, (drains.read_journal(context.data_dir, path) for path in paths))
     return (one.story for one in journals if one.story.project == context.project)
 
 
@@ -543,7 +583,7 @@ def _list_sessions(context: CommandContext) -> str:
 
 def restore(args: Namespace, context: CommandContext) -> Answer:
     """Bring back a replaced, rejected or archived rule, or undo the last change of an active one."""
-    require_person("restore")
+    require_person("`claude-smart restore`")
     name = " ".join(args.what)
     end = name.strip("[]# ").lower()
     with context.engine() as engine:
@@ -570,8 +610,7 @@ def restore(args: Namespace, context: CommandContext) -> Answer:
 
 def forget(args: Namespace, context: CommandContext) -> Answer:
     """Archive a rule; with --everything, erase it with the sentence it was learned from."""
-    if args.everything:
-        require_person("forget --everything")
+    require_person("`claude-smart forget`")
     with context.memory() as memory:
         engine = memory.engine(context.project)
         rules = find_rules(engine, *(() if args.everything else LIVE))
@@ -621,7 +660,7 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
         return tag(args, context)
     repository = str(find_repository(Path(context.folder)))
     if is_aider := os.path.isfile(os.path.join(repository, aider.RULES)):
-        aider.import_history(context.data_dir, repository)
+        aider.import_history(context.data_dir, repository, is_person=not is_run_by_agent())
     report = drains.drain(context.data_dir, wait=PATIENCE)
     away = ""
     if not is_run_by_agent():
@@ -662,6 +701,8 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     if is_nothing_new and not recent and (report.sessions or is_read):
         hint = "Only explicit corrections are recognized. Let Claude find the others: claude-smart config model on"
         context.print_lines("No rules found." if is_read else f"No rules found.\n{hint}")
+    if report.waiting:
+        context.print_lines("A prompt is not in the agent's transcript yet; it is imported in a moment.")
     for problem in [*report.problems, *([f"the team's server is away: {away}"] if away else [])]:
         context.print_lines(f"! {problem}")
     context.exit_code = int(report.busy or bool(report.problems))
@@ -774,10 +815,15 @@ def tag(args: Namespace, context: CommandContext) -> Answer:
             )
         rule = word_rule(words)
     prefer, avoid = find_choice(rule)
-    reach, is_sure = Reach.ALWAYS if args.everywhere else Reach.PROJECT, not is_run_by_agent()
-    note = Teaching(f"note:{uuid.uuid4().hex}", rule, reach, RuleSource.NOTE, said=words, sure=is_sure, at=now())
+    reach, objection = Reach.ALWAYS if args.everywhere else Reach.PROJECT, find_objection()
+    note = Teaching(f"note:{uuid.uuid4().hex}", rule, reach, RuleSource.NOTE, said=words, sure=not objection, at=now())
+    note = note._replace(prefer=prefer, avoid=avoid, session=context.session)
+    if objection:
+        note = note._replace(metadata={"doubt": objection})
     with context.engine() as engine:
-        lessons = core.teach(engine, [note._replace(prefer=prefer, avoid=avoid, session=context.session)])
+        lessons = core.teach(engine, [note])
+    if objection:
+        context.print_lines(f"Not stored as a rule, because a person has to decide: {objection}.")
     return {"learned": _report_learned(context, lessons)}
 
 

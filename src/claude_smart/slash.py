@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from alma.coding.events import Attendance, extract_note, find_attendance
-from alma.hooks.journal import OWN_COMMANDS, read_entry_point
+from alma.hooks import verify
+from alma.hooks.journal import OWN_COMMANDS, HookCall, read_entry_point
 from alma.hooks.paths import DataDir, find_hook_dir, read_settings
 from alma.hooks.run import answer_event
 from alma.types.record import Status
@@ -25,6 +26,7 @@ from alma.types.record import Status
 from . import cli
 from .rules import (
     CommandContext,
+    act_for_person,
     describe_pause,
     describe_rule,
     find_rules,
@@ -68,12 +70,14 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
     line = read_entry_point()
     is_declared = read_settings(data_dir)["programs"] == "on"
     attendance = find_attendance(line["entry"], declared=is_declared)
-    if attendance is Attendance.PERSON:
-        # A person typed the slash command, although the host's environment says that an agent runs the program.
-        os.environ.pop("CLAUDECODE", None)
     words = str(event.get("command_args", "")).strip()
     out = io.StringIO()
     pause = describe_pause(open_context(data_dir=data_dir, folder=folder))
+    doubt = (
+        verify.NOT_RECORDED if pause else verify.find_command_doubt(data_dir, HookCall(event, "UserPromptExpansion"))
+    )
+    # A person typed the slash command, although the processes above show an agent.
+    is_typed = attendance is Attendance.PERSON and not doubt
     note = extract_note(words) if name in ("tag", "learn") else ""
     command = _read_command(name, words)
     if pause and note and attendance is not Attendance.PROGRAM:
@@ -83,13 +87,15 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
     elif pause and name == "tag" and not note:
         pause = f"There is no recorded turn to store; pass a note: /tag NOTE\n{pause}"
     # Wrong options exit the program; its message is the answer.
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit):
+    typing = act_for_person() if is_typed else contextlib.nullcontext()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit), typing:
         cli.main(command, data_dir, folder)
     text = out.getvalue().strip() or "Done."
     if words and name in ("tag", "learn"):
         text = (
             _describe_stored(note, open_context(data_dir=data_dir, folder=folder))
             or _describe_unattended(line["entry"], attendance)
+            or _describe_doubt(doubt)
             or text
         )
     if pause and name in ("tag", "learn"):
@@ -177,3 +183,11 @@ def _describe_unattended(entry: str, attendance: Attendance) -> str:
         f"Not stored as a rule: this session's entry point is {entry or 'unknown'!r}, not a terminal, an "
         f"editor or the desktop app. {waits}If a person types here: `claude-smart config programs on`."
     )
+
+
+def _describe_doubt(doubt: str) -> str:
+    """Return why a note did not become a rule, if it is not known to be a person's."""
+    if not doubt:
+        return ""
+    how = "It is a candidate: `claude-smart review` in a terminal of yours accepts it."
+    return f"Not stored as a rule: {doubt}. {how}"

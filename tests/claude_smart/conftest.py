@@ -70,6 +70,7 @@ class Person:
             "cwd": str(self.folder),
             "agent_id": "",
             "entry": self.entry,
+            "origin": "host",
             "data": data,
         }
         journal.append_line(self.place, session, line)

@@ -51,6 +51,8 @@ class Host:
         self.place = DataDir(str(home))
         self.environ = {"PATH": os.environ["PATH"], "HOME": str(home.parent)}
         self.environ["CLAUDE_CODE_ENTRYPOINT"] = "cli"
+        self.transcripts: dict[str, Path] = {}
+        """The files in which this host writes down what was said, by session; it names them at the start."""
 
     def raw(self, given: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         command = [sys.executable, "-I", "-S", HOOK, *arguments, "--home", str(self.home)]
@@ -59,7 +61,10 @@ class Host:
     def send(self, event: str, session: str = "s1", **given: Any) -> str:
         """What the model is told; the process must have ended well and said nothing else."""
         told = {"session_id": session, "cwd": str(self.cwd), "hook_event_name": event, **given}
+        if event == "SessionStart" and "transcript_path" in given:
+            self.transcripts[session] = Path(given["transcript_path"])
         done = self.raw(json.dumps(told).encode())
+        self.write_down(session, event, given)
         assert done.returncode == 0
         assert done.stderr == b""
         if not done.stdout:
@@ -69,6 +74,15 @@ class Host:
             return ""
         assert output["hookEventName"] == event
         return str(output["additionalContext"])
+
+    def write_down(self, session: str, event: str, given: dict[str, Any]) -> None:
+        """Add a prompt to the transcript, as a host does after it has told the hooks."""
+        path = self.transcripts.get(session)
+        if event == "UserPromptSubmit" and path is not None and path.parent.is_dir():
+            message = {"role": "user", "content": given["prompt"]}
+            line = {"type": "user", "uuid": os.urandom(8).hex(), "sessionId": session, "message": message}
+            with path.open("a") as file:
+                file.write(json.dumps(line) + "\n")
 
     def lines(self, session: str = "s1") -> list[dict[str, Any]]:
         path = Path(self.place.journal_file(session))

@@ -51,6 +51,7 @@ class Person:
             "cwd": "/w/app",
             "agent_id": "",
             "entry": "cli",
+            "origin": "host",
             "data": data,
         }
         journal.append_line(self.place, self.session, line)
@@ -163,7 +164,7 @@ class TestOnce:
     def test_a_mark_that_moved_meanwhile_stops_the_second(self, place: DataDir, person: Person) -> None:
         """Even without the lock: the store itself lets one of them through."""
         person.says("no, use pnpm instead of npm")
-        found = read_journal(place.journal_file("s1"))
+        found = read_journal(place, place.journal_file("s1"))
         assert found is not None
         with ProjectMemories(place) as memory:
             engine = memory.engine(PROJECT)
@@ -335,7 +336,7 @@ class TestManyJournals:
     ) -> None:
         person.says("install the packages")
         drain(place)
-        monkeypatch.setattr("alma.hooks.drain.read_journal", lambda path: pytest.fail("it was read whole"))
+        monkeypatch.setattr("alma.hooks.drain.read_journal", lambda *given: pytest.fail("it was read whole"))
         assert drain(place).sessions == 0
 
     def test_another_journal_of_the_same_name_is_taken_in(self, place: DataDir, person: Person) -> None:
@@ -352,10 +353,10 @@ class TestManyJournals:
         person.says("install the packages")
         whole = read_journal
 
-        def reading(path: str) -> Any:
+        def reading(place: DataDir, path: str) -> Any:
             if "a-first" in path:
                 raise KeyError("what was said")
-            return whole(path)
+            return whole(place, path)
 
         monkeypatch.setattr("alma.hooks.drain.read_journal", reading)
         report = drain(place)

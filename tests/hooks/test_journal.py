@@ -61,12 +61,16 @@ def test_an_empty_file_gets_its_first_line(place: DataDir) -> None:
     assert [line["event"] for line in lines(place)] == ["Journal", "Stop"]
 
 
-def test_over_its_quota_it_takes_only_what_people_said(place: DataDir) -> None:
+def test_over_its_quota_it_takes_what_people_said_and_when_commands_ran(place: DataDir) -> None:
     journal.append_line(place, "s", event("PostToolUse", output="x" * 1_100_000), 1)
     journal.append_line(place, "s", event("PostToolUse", output="more"), 1)
     journal.append_line(place, "s", event("UserPromptSubmit", prompt="still"), 1)
-    journal.append_line(place, "s", event("PreToolUse"), 1)
-    assert [line["event"] for line in lines(place)] == ["Journal", "PostToolUse", "UserPromptSubmit"]
+    given = {"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "long"}}
+    journal.append_line(place, "s", event("PreToolUse", **given), 1)
+    journal.append_line(place, "s", event("SubagentStop", agent_type="other"), 1)
+    kept = [(line["event"], line.get("data")) for line in lines(place)[2:]]
+    call = {"tool_name": "Bash", "tool_use_id": "t1"}
+    assert kept == [("PostToolUse", {}), ("UserPromptSubmit", {"prompt": "still"}), ("PreToolUse", call)]
     assert Path(place.log).read_text().count("exceeds 1 MB") == 1
 
 
@@ -77,7 +81,7 @@ def test_half_a_surrogate_is_replaced(place: DataDir) -> None:
 
 def test_what_a_transcript_tells_is_cleaned_too(place: DataDir) -> None:
     told = events.Event("i", "Interrupted", 2.0, data={"text": "<private>x</private>password=hunter2xx99"})
-    journal.append_event(place, "s", told, "p")
+    journal.append_event(place, "s", told, "p", "transcript")
     [found] = events.parse_journal(Path(place.journal_file("s")).read_bytes())[0][1:]
     assert (found.name, found.at, found.project) == ("Interrupted", 2.0, "p")
     assert found.data == {"text": "password=[REDACTED:password]"}
@@ -129,5 +133,5 @@ def test_ten_processes_tear_no_line(place: DataDir) -> None:
 
 def test_an_event_needs_only_its_names(place: DataDir) -> None:
     told = SimpleNamespace(id="i", name="Rejected", at=1.0, cwd="", agent_id="", data={"text": "no"})
-    journal.append_event(place, "s", told, "p")
+    journal.append_event(place, "s", told, "p", "transcript")
     assert lines(place)[1]["event"] == "Rejected"

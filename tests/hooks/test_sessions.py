@@ -46,7 +46,9 @@ class Sitting:
         id = f"{self.session}-{self.number}"
         line = {"v": 1, "id": id, "at": self.at, "event": name, "session": self.session, "project": self.project}
         journal.append_line(
-            self.place, self.session, {**line, "cwd": "/w/app", "agent_id": "", "entry": "cli", "data": data}
+            self.place,
+            self.session,
+            {**line, "cwd": "/w/app", "agent_id": "", "entry": "cli", "origin": "host", "data": data},
         )
         return id
 

@@ -24,7 +24,7 @@ from alma.hooks.paths import DataDir
 from alma.hooks.team import find_server
 from alma.http import tokens
 
-from .conftest import PROJECT, reply
+from .conftest import PROJECT, Answer, reply
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -58,6 +58,12 @@ class Event:
     """Who drove the session; None if the event does not record it."""
     host: str = ""
     """The coding agent; empty if the event does not record it."""
+    origin: str = ""
+    """Which program brought it; empty if the event does not record it."""
+    is_sealed: bool = False
+    """Whether our own code wrote the line."""
+    doubt: str = ""
+    """Why what it says is not known to be a person's; empty if nothing is known against it."""
 
     def text(self, name: str) -> str:
         """Return a field of the data; empty if it is missing or not a text."""
@@ -69,10 +75,16 @@ class Event:
         return get_dict(self.data, "tool_input")
 
 
-def parse_journal(journal: bytes) -> tuple[list[Event], list[int]]:
-    """Return the events in order, deduplicated by id (the first one wins), and the numbers of damaged lines."""
+def parse_journal(
+    journal: bytes, is_sealed: Callable[[bytes, str], bool] | None = None
+) -> tuple[list[Event], list[int]]:
+    """Return the events in order, deduplicated by id (the first one wins), and the numbers of damaged lines.
+
+    `is_sealed` tells whether our own code wrote a line into the file with an id; without it, no event is sealed.
+    """
     events: dict[str, Event] = {}
     damaged: list[int] = []
+    files: list[str] = []
     offset = 0
     for number, line in enumerate(journal.split(b"\n")[:-1], start=1):
         offset += len(line) + 1
@@ -80,23 +92,30 @@ def parse_journal(journal: bytes) -> tuple[list[Event], list[int]]:
         if event is None and line.strip():
             damaged.append(number)
             # A complete line may follow a torn one.
-            event = _parse_event(line[max(line.rfind(_START), 0) :], offset)
-        if event is not None:
-            events.setdefault(event.id, event)
+            line = line[max(line.rfind(_START), 0) :]
+            event = _parse_event(line, offset)
+        if event is None or event.id in events:
+            continue
+        if event.name == "Journal":
+            # Two processes may have begun the file at once.
+            files.append(event.id)
+        elif is_sealed is not None:
+            event = replace(event, is_sealed=any(is_sealed(line, file) for file in files))
+        events[event.id] = event
     return list(events.values()), damaged
 
 
 def _parse_event(line: bytes, offset: int) -> Event | None:
     fields = parse_line(line)
     at, data = fields.get("at", -1), fields.get("data", {})
-    keys = ("event", "id", "session", "project", "agent_id", "entry", "host")
-    name, id, session, project, agent, entry, host = (get_text(fields, key) for key in keys)
+    keys = ("event", "id", "session", "project", "agent_id", "entry", "host", "origin")
+    name, id, session, project, agent, entry, host, origin = (get_text(fields, key) for key in keys)
     if fields.get("v") != 1 or not name or not id or not is_moment(at) or not isinstance(data, dict):
         return None
     attendance = None
     if not fields.keys().isdisjoint(("entry", "attended")):
         attendance = find_attendance(entry, declared=fields.get("attended") is True)
-    return Event(id, name, float(at), session, project, agent, data, offset, attendance, host)
+    return Event(id, name, float(at), session, project, agent, data, offset, attendance, host, origin)
 
 
 def parse_line(line: bytes) -> dict[str, Any]:

@@ -189,6 +189,8 @@ class SessionTurn(NamedTuple):
     attendance: Attendance = Attendance.UNKNOWN
     is_typed: bool = True
     """False for words from a tool's response, which a program may have written."""
+    doubt: str = ""
+    """Why they are not known to be a person's words."""
 
 
 class Signal(NamedTuple):
@@ -206,6 +208,8 @@ class Signal(NamedTuple):
     what: str = ""
     """The command, the file or the text that it is about."""
     tool: str = ""
+    doubt: str = ""
+    """Why it is not known to be a person's."""
 
 
 class ShownRules(NamedTuple):
@@ -321,7 +325,8 @@ class SessionBuilder:
         self.session.project = self.session.project or event.project
         self.session.host = self.session.host or event.host
         # A program may start a session that a person continues. Events from a transcript do not record who drives it.
-        self._attendance = event.attendance or self._attendance
+        if not event.doubt or event.attendance is not Attendance.PERSON:
+            self._attendance = event.attendance or self._attendance
         if event.name in ("SessionStart", "SessionEnd"):
             self.session.ended = event.name == "SessionEnd"
             self.session.transcript_path = event.text("transcript_path") or self.session.transcript_path
@@ -366,7 +371,8 @@ class SessionBuilder:
     def _add_turn(
         self, event: Event, speaker: str, text: str, user_words: str = "", before: str = "", is_typed: bool = True
     ) -> None:
-        context = (cut_text(before, _BEFORE_CHARS), self._attendance, is_typed) if user_words else ()
+        attendance = self._find_attendance(event)
+        context = (cut_text(before, _BEFORE_CHARS), attendance, is_typed, event.doubt) if user_words else ()
         self.session.turns.append(SessionTurn(event.id, speaker, text, event.at, event.offset, user_words, *context))
 
     def _add_note(self, event: Event, command: SlashCommand, text: str) -> None:
@@ -493,8 +499,13 @@ class SessionBuilder:
         return event if event.text("tool_name") else self._proposed.get(event.text("tool_use_id"), event)
 
     def _add_signal(self, name: str, event: Event, text: str, what: str) -> None:
-        tool = event.text("tool_name")
-        self.session.signals.append(Signal(name, text, event.at, event.offset, event.id, self._attendance, what, tool))
+        place = (event.at, event.offset, event.id, self._find_attendance(event))
+        self.session.signals.append(Signal(name, text, *place, what, event.text("tool_name"), event.doubt))
+
+    def _find_attendance(self, event: Event) -> Attendance:
+        """Return who said what an event reports."""
+        is_doubted = event.doubt and self._attendance is Attendance.PERSON
+        return Attendance.UNKNOWN if is_doubted else self._attendance
 
     def _add_shown(self, event: Event) -> None:
         rules = event.data.get("rules")

@@ -94,6 +94,71 @@ def find_cwd(lines: Iterable[bytes]) -> str:
     return next((cwd for one in entries if get_text(one, "sessionId") and (cwd := get_text(one, "cwd"))), "")
 
 
+# -- what people said, in the transcripts of several hosts
+
+_SPOKEN_SIGNS = (b'"user', b"queued_command", b"queue-operation", b'"UserMessage"', b'"turn.prompt"')
+
+
+def find_spoken(lines: Iterable[bytes]) -> Iterator[str]:
+    """Yield the messages of users in a transcript of any host that is known, without the results of tools."""
+    for line in lines:
+        if len(line) <= LINE_BYTES and any(sign in line for sign in _SPOKEN_SIGNS):
+            yield from _list_spoken(parse_line(line))
+
+
+def find_results(lines: Iterable[bytes]) -> set[str]:
+    """Return the ids of the tool calls whose results a transcript of Claude Code contains."""
+    ids = set()
+    for line in lines:
+        if len(line) <= LINE_BYTES and b'"tool_result"' in line:
+            entry = parse_line(line)
+            blocks = _list_blocks(get_dict(entry, "message")) if entry.get("type") == "user" else []
+            ids |= {get_text(block, "tool_use_id") for block in blocks if block.get("type") == "tool_result"}
+    return ids
+
+
+def _list_spoken(entry: dict[str, Any]) -> list[str]:
+    """Return the texts that a user typed according to one line."""
+    kind = entry.get("type")
+    if kind == "user":
+        return _list_user_texts(entry)
+    if kind == "attachment":
+        attached = get_dict(entry, "attachment")
+        is_prompt = attached.get("type") == "queued_command" and attached.get("commandMode", "prompt") == "prompt"
+        is_made = attached.get("isMeta") is True or entry.get("isSidechain") is True
+        return _list_texts(attached, "prompt") if is_prompt and not is_made and _is_of_person(attached) else []
+    if kind == "queue-operation":
+        return _list_texts(entry, "content") if entry.get("operation") == "enqueue" else []
+    if kind == "user.message":
+        return _list_texts(get_dict(entry, "data"), "content")
+    if kind == "turn.prompt":
+        return _list_texts(entry, "input") if get_text(get_dict(entry, "origin"), "kind") == "user" else []
+    payload = get_dict(entry, "payload") if kind == "event_msg" else {}
+    if payload.get("type") == "user_message":
+        return _list_texts(payload, "message")
+    item = get_dict(payload, "item")
+    return _list_texts(item, "content") if item.get("type") == "UserMessage" else []
+
+
+def _list_user_texts(entry: dict[str, Any]) -> list[str]:
+    if any(entry.get(sign) is True for sign in _MADE_BY_HOST) or not _is_of_person(entry):
+        return []
+    message = get_dict(entry, "message") or entry
+    texts = []
+    for name in ("content", "parts", "displayContent"):
+        blocks = _list_blocks(message, name)
+        if any(block.get("type") == "tool_result" or "functionResponse" in block for block in blocks):
+            return []
+        texts += _list_texts(message, name)
+    return texts
+
+
+def _list_texts(values: dict[str, Any], name: str) -> list[str]:
+    """Return the texts of a member: all together, and each alone."""
+    parts = [text for block in _list_blocks(values, name) if (text := get_text(block, "text"))]
+    return parts if len(parts) < 2 else ["\n".join(parts), *parts]
+
+
 # -- events
 
 

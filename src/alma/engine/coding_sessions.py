@@ -184,7 +184,9 @@ def make_teaching(proposal: RuleProposal, turn: SessionTurn, session: str) -> Te
 
 def _describe_source(event: SessionTurn | Signal, session: str) -> dict[str, Any]:
     """Return the fields of a teaching that say where it comes from."""
-    metadata = {"session": session, "attended": event.attendance is Attendance.PERSON}
+    metadata: dict[str, Any] = {"session": session, "attended": event.attendance is Attendance.PERSON}
+    if event.doubt:
+        metadata["doubt"] = event.doubt
     return {"id": event.id, "session": session, "at": _moment(event.at), "metadata": metadata}
 
 

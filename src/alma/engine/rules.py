@@ -114,6 +114,11 @@ class Teaching(NamedTuple):
         """Return whether it comes from a page or a tool: an import that is not sure."""
         return self.source is RuleSource.IMPORT and not self.sure
 
+    @property
+    def is_doubted(self) -> bool:
+        """Return whether an agent may have said it in a person's name."""
+        return bool(self.metadata.get("doubt"))
+
 
 class Taught(NamedTuple):
     """The result of a teaching: the stored rule, and what was done with it."""
@@ -281,7 +286,7 @@ def _repeat_rule(
     """Count a rule as taught once more, which may activate it or make it reach further."""
     metadata = dict(rule.body.get("metadata", {}))
     sources = list(metadata.get("sources", ()))
-    if teaching.id in sources or teaching.is_outside:
+    if teaching.id in sources or teaching.is_outside or teaching.is_doubted:
         # A page or an agent that says it again is no second voice.
         return Taught(teaching, rule, "known")
     metadata |= {"sources": [*sources, teaching.id][-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
@@ -304,6 +309,7 @@ def _repeat_rule(
         if confirms and rule.status is not Status.ACTIVE and not rule.body.get("put_away"):
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
+            metadata.pop("doubt", None)
         if teaching.is_explicit:
             tx.accepted.add(rule.id)
             body |= {"source": str(teaching.source), "rule": draft.body["rule"], "put_away": False}

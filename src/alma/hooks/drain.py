@@ -50,14 +50,17 @@ from ..models import registry
 from ..models.budget import NOTHING, Budgeted, meter
 from ..models.registry import digest_prompt
 from ..opening import Closeable
+from ..people import is_own_file
 from ..ports import Model
 from ..types.asking import Answer, BudgetLimits, Prompt
 from ..types.kinds import EVERYWHERE
 from ..types.query import Where, split_batches
 from ..types.record import LIVE, Record, Status
 from . import journal
+from .origin import OTHER, TRANSCRIPT, remove_dead_records
 from .paths import DataDir, build_environment, describe_error, is_model_allowed, list_own_files, read_settings
 from .project import find_moved, read_copies
+from .verify import JournalJudge
 
 DONE = ".done"
 """The file extension that earlier versions gave to journals before they removed them."""
@@ -118,6 +121,8 @@ class DrainReport:
     problems: list[str] = field(default_factory=list)
     busy: bool = False
     """Whether another process was draining. That process checks for new requests before it ends."""
+    waiting: int = 0
+    """How many sessions have a prompt that the host has not written into its transcript yet."""
 
 
 def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: float = 0.0) -> DrainReport:
@@ -136,7 +141,7 @@ def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: flo
         for path in paths:
             # A journal that cannot be imported must not block the others.
             try:
-                session = None if is_imported(everywhere, path) else _drain_journal(data_dir, memory, path)
+                session = None if is_imported(everywhere, path) else _drain_journal(data_dir, memory, path, report)
             except Exception as error:  # noqa: BLE001
                 # The message of an unexpected error may quote a conversation.
                 problem = str(error) if isinstance(error, ALMAError | OSError) else describe_error(error)
@@ -159,19 +164,27 @@ class Journal(NamedTuple):
     """The number of bytes in complete lines."""
     event_ids: set[str]
     story: CodingSession
+    transcripts: list[str]
+    """The transcripts that the host named itself."""
+    is_waiting: bool = False
+    """Whether a prompt after the last event is not in the transcript yet."""
 
 
-def read_journal(path: str) -> Journal | None:
-    """Return a journal; None if the file is missing or has no events."""
+def read_journal(data_dir: DataDir, path: str) -> Journal | None:
+    """Return a journal as far as it is known who caused its events; None if the file is missing or has no events."""
     try:
         with open(path, "rb") as file:
             data = file.read()
     except FileNotFoundError:
         return None
-    events, _ = parse_journal(data)
-    name = next((event.id for event in events if event.name == "Journal"), "")
-    event_ids = {event.id for event in events}
-    return Journal(name, data.rfind(b"\n") + 1, event_ids, build_session(events)) if events else None
+    data = data[: data.rfind(b"\n") + 1]
+    judge = JournalJudge(data_dir, path, data)
+    if not judge.events:
+        return None
+    events, size = judge.judge()
+    name = next((event.id for event in judge.events if event.name == "Journal"), "")
+    event_ids = {event.id for event in judge.events}
+    return Journal(name, size, event_ids, build_session(events), judge.transcripts, size < len(data))
 
 
 def is_imported(engine: Engine, path: str) -> bool:
@@ -189,10 +202,10 @@ def is_imported(engine: Engine, path: str) -> bool:
     return bool(first) and mark.file == first[0].id and mark.offset >= size - len(tail.rpartition(b"\n")[2])
 
 
-def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> StoredSession | None:
+def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str, report: DrainReport) -> StoredSession | None:
     """Import one journal, and queue its session for the model reader if that is allowed."""
-    content = read_journal(path)
-    if content is None:
+    content = read_journal(data_dir, path)
+    if content is None or not content.story.session:
         return None
     project = find_moved(data_dir, content.story.project)
     engine = memory.engine(project or EVERYWHERE)
@@ -200,6 +213,9 @@ def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str) -> Sto
     if mark.file != content.file:
         mark = JournalMark()
     content, transcript = _add_unreported(data_dir, path, content, mark.transcript)
+    report.waiting += content.is_waiting
+    if content.is_waiting and content.size <= mark.offset:
+        return None
     # Queue first: after the import, nothing would show that the model has not read the session.
     is_allowed = is_model_allowed(data_dir)
     coding_sessions.queue_session(engine, content.story, content.file, mark.offset, is_allowed=is_allowed)
@@ -212,8 +228,11 @@ def _add_unreported(data_dir: DataDir, path: str, content: Journal, start: int) 
 
     Return the journal and the position up to which the transcript was read.
     """
+    # A transcript that another program named is read as well, but what it says is not a person's.
+    named = content.transcripts[-1] if content.transcripts else content.story.transcript_path
+    origin = TRANSCRIPT if content.transcripts and is_own_file(named) else OTHER
     try:
-        with open(content.story.transcript_path, "rb") as file:
+        with open(named, "rb") as file:
             start = max(start, os.fstat(file.fileno()).st_size - _TRANSCRIPT_BYTES)
             file.seek(start)
             data = file.read(_TRANSCRIPT_BYTES)
@@ -224,8 +243,8 @@ def _add_unreported(data_dir: DataDir, path: str, content: Journal, start: int) 
     find_events = find_exits if content.story.host == "codex" else find_unreported
     events = find_events(data.splitlines(keepends=True), content.event_ids)
     for event in events:
-        journal.append_event(data_dir, content.story.session, event, content.story.project)
-    return (events and read_journal(path)) or content, start + len(data)
+        journal.append_event(data_dir, content.story.session, event, content.story.project, origin)
+    return (events and read_journal(data_dir, path)) or content, start + len(data)
 
 
 def recall_rules(
@@ -305,7 +324,7 @@ def _read_session(
 ) -> bool:
     """Read one session. Return whether the next one may be tried."""
     engine = memory.engine(find_moved(data_dir, progress.project) or EVERYWHERE)
-    content = read_journal(data_dir.journal_file(progress.session))
+    content = read_journal(data_dir, data_dir.journal_file(progress.session))
     if content is None or content.file != progress.file:
         change_progress(engine, progress.session, is_waiting=False, answers={})
         return True
@@ -473,13 +492,14 @@ def remove_expired(data_dir: DataDir, memory: ProjectMemories) -> None:
     The caller must hold the drain lock.
     """
     engine, settings, now = memory.engine(EVERYWHERE), read_settings(data_dir), time.time()
+    remove_dead_records(data_dir, now - _DAY)
     days, total = settings["journal_days"], 0
     # Newest first, so that the quota removes the oldest.
     for path in sorted(list_own_files(data_dir, ".jsonl", DONE), key=os.path.getmtime, reverse=True):
         total += os.path.getsize(path)
         age = now - os.path.getmtime(path)
         if age > days * _DAY or (total > _JOURNALS_BYTES and age > _DAY):
-            _remove_journal(engine, path)
+            _remove_journal(data_dir, engine, path)
     # Expired turns, conversations and retrieval records. The rules learned from them stay.
     before = engine.clock() - timedelta(days=settings["episode_days"])
     ids = [one.id for one in engine.store.scan(Where(kinds={"turn", "episode", "retrieval"}, created_to=before))]
@@ -498,8 +518,8 @@ def remove_expired(data_dir: DataDir, memory: ProjectMemories) -> None:
     write(engine, archive_rules)
 
 
-def _remove_journal(engine: Engine, path: str) -> None:
-    content = read_journal(path)
+def _remove_journal(data_dir: DataDir, engine: Engine, path: str) -> None:
+    content = read_journal(data_dir, path)
     session = content.story.session if content else ""
     mark = find_mark(engine, session)
     # If the mark belongs to a later journal of the session, this one was imported before it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 
+from ..processes import AGENTS
 from .journal import EVENTS
 from .paths import digest, read_text, write_private
 
@@ -19,21 +20,7 @@ if TYPE_CHECKING:
 
     from .paths import DataDir
 
-HOSTS = {
-    "claude": "Claude Code",
-    "codex": "Codex",
-    "copilot": "Copilot CLI",
-    "qwen": "Qwen Code",
-    "gemini": "Gemini CLI",
-    "opencode": "OpenCode",
-    "kimi": "Kimi Code",
-    "cline": "Cline CLI",
-    "goose": "goose",
-    "aider": "aider",
-    "cursor": "Cursor",
-    "amp": "Amp",
-    "crush": "Crush",
-}
+HOSTS = {name: title for name, (title, _, _) in AGENTS.items()}
 """The coding agents, and what people call them."""
 NOT_RUN = ("cursor", "amp", "crush")
 """Adapters written from documentation only: these agents do not run without an account or a download."""
@@ -158,7 +145,7 @@ def read_event(host: str, payload: Mapping[str, Any], event: str = "") -> Mappin
     if not call.get("cwd") and isinstance(roots, list) and roots:
         call["cwd"] = roots[0]
     if name == "UserPromptSubmit":
-        call["prompt"] = _read_prompt(host, call.get("prompt"))
+        call["prompt"] = clean_prompt(host, call.get("prompt"))
         # Qwen Code reports an empty prompt after each result of a tool.
         return call if call["prompt"].strip() else None
     if "tool_name" in call:
@@ -166,7 +153,7 @@ def read_event(host: str, payload: Mapping[str, Any], event: str = "") -> Mappin
     return call
 
 
-def _read_prompt(host: str, prompt: Any) -> str:
+def clean_prompt(host: str, prompt: Any) -> str:
     """Return the words of a person, without the marks and the context that a host puts around them."""
     if isinstance(prompt, list):
         # Other parts, such as images, have no text.
@@ -219,7 +206,7 @@ def _read_result(host: str, response: Any, *, is_shell: bool) -> tuple[str | Non
         failed = "failure" in (values.get("result_type"), values.get("resultType"))
         error = text if failed else None
     elif "llmContent" in values:
-        text = _read_prompt("", values["llmContent"])
+        text = clean_prompt("", values["llmContent"])
         text = text.removeprefix("<untrusted_context>\n").removesuffix("\n</untrusted_context>")
         # The last line of this name is the host's own; the output is before it.
         tail = text.rpartition("\nExit Code: ")[2].split("\n")
@@ -228,7 +215,7 @@ def _read_result(host: str, response: Any, *, is_shell: bool) -> tuple[str | Non
     elif host == "opencode":
         metadata = values.get("metadata")
         # A tool of an MCP server has parts with texts instead.
-        text = str(values.get("output") or _read_prompt("", values.get("content")))
+        text = str(values.get("output") or clean_prompt("", values.get("content")))
         code = str(metadata.get("exit") if isinstance(metadata, dict) else "")
     elif host == "cursor" and "exitCode" in values:
         text = "\n".join(filter(None, (str(values.get(name) or "") for name in ("stdout", "stderr", "output"))))

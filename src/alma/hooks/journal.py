@@ -2,7 +2,8 @@
 
 Each event becomes one JSON line with the fields that matter, shortened and without private passages and secrets. A line
 is appended in a single write, so parallel hooks never tear it. The first line holds an id of the file, which tells it
-apart from a later file of the same name. If a killed process left a line unfinished, the next writer closes it.
+apart from a later file of the same name. If a killed process left a line unfinished, the next writer closes it. Each
+line after the first is sealed with a key of the data folder, so that a line that another program appended is known.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import time
 from .paths import (
     DataDir,
     build_environment,
+    compute_seal,
+    create_key,
     describe_error,
     digest,
     log_problem,
@@ -51,6 +54,9 @@ _SHORT = (1000, 0)
 _PROMPT = (24_000, 8000)
 _REPLY = (4000, 12_000)
 _OUTPUT = (1000, 3000)
+_TOOL_MARKS = ("tool_name", "tool_use_id", "names_us")
+"""What is kept of a tool call whose content is not recorded."""
+_OWN_PROGRAMS = ("claude-smart", "claude_smart", "hook.py", "smart.py", "journal.key")
 _TOOL: dict[str, tuple[int, int] | None] = {"tool_name": _SHORT, "host_tool": _SHORT, "tool_use_id": _SHORT}
 # The fields stored for each event: texts with their lengths; None for a flag or a number.
 _FIELDS: dict[str, dict[str, tuple[int, int] | None]] = {
@@ -139,15 +145,15 @@ def expand_own_command(call: HookCall) -> HookCall:
 
 
 def build_line(
-    call: HookCall, project: str, now: float, *, is_ignored: bool = False, is_attended: bool = False
+    call: HookCall, project: str, now: float, *, is_ignored: bool = False, is_attended: bool = False, origin: str = ""
 ) -> dict[str, Any]:
     """Return the journal line for an event. With `is_ignored`, only the tool's name and call id are stored.
 
-    With `is_attended`, the session of a program counts as a person's.
+    With `is_attended`, the session of a program counts as a person's. `origin` says which program brought the event.
     """
     data = _read_data(call)
     if is_ignored:
-        data = {name: data[name] for name in ("tool_name", "tool_use_id") if name in data} | {"ignored": True}
+        data = {name: data[name] for name in _TOOL_MARKS if name in data} | {"ignored": True}
     return {
         "v": 1,
         "id": _make_id(call, data),
@@ -160,6 +166,7 @@ def build_line(
         "agent_id": redact_and_cut(call.agent_id, *_SHORT),
         **read_entry_point(call),
         **({"attended": True} if is_attended else {}),
+        **({"origin": origin} if origin else {}),
         "data": data,
     }
 
@@ -204,6 +211,9 @@ def _read_data(call: HookCall) -> dict[str, Any]:
             data[field] = redact_and_cut(value, *most)
     if call.name in TOOL_EVENTS:
         data["tool_input"] = Trimmer(_INPUT_CHARS).trim(call.payload.get("tool_input", {}))
+        # Before the command is cut and redacted.
+        if call.name == "PreToolUse" and names_own_program(call.payload.get("tool_input")):
+            data["names_us"] = True
     if call.name == "PostToolUse":
         response = call.payload.get("tool_response")
         data["output"] = _read_output(response)
@@ -220,6 +230,24 @@ def _read_data(call: HookCall) -> dict[str, Any]:
     elif call.name == "UserPromptSubmit" and call.is_from_machine:
         data["source"] = data.get("source") or "system"
     return data
+
+
+def cut_prompt(text: str) -> str:
+    """Return a prompt as a journal stores it: shortened and without secrets."""
+    return redact_and_cut(text, *_PROMPT)
+
+
+def names_own_program(arguments: Any) -> bool:
+    """Return whether the arguments of a shell tool name a program, a folder or a file of ours."""
+    command = arguments.get("command") if isinstance(arguments, dict) else arguments
+    if not command or not isinstance(command, str | list):
+        return False
+    text = command if isinstance(command, str) else " ".join(map(str, command))
+    if any(name in text for name in _OWN_PROGRAMS):
+        return True
+    # A folder may be called `alma` too; a program is the last part of a path, or a module.
+    words = "".join(char if char not in "\"'`();|&<>=" else " " for char in text).split() if "alma" in text else ()
+    return any(word.rpartition("/")[2] in ("alma", "alma.cli") for word in words)
 
 
 def _read_output(response: Any) -> str:
@@ -266,15 +294,23 @@ def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_
     try:
         size, quota = os.lseek(file, 0, os.SEEK_END), quota_mb * MB
         if size > quota and line["event"] not in ALWAYS_TAKEN:
-            return
-        data = _encode(line)
+            if line["event"] not in TOOL_EVENTS:
+                return
+            # When commands ran is still recorded: what arrives meanwhile may be an agent's.
+            data = line.get("data", {})
+            line = {**line, "data": {name: data[name] for name in _TOOL_MARKS if name in data}}
+        key = create_key(data_dir)
+        if not size:
+            # If two processes find the file empty, both write a header and the first one counts.
+            file_id = os.urandom(16).hex()
+            header = {"v": 1, "id": file_id, "event": "Journal", "at": time.time(), "session": session}
+            data = _encode(header) + _seal(_encode(line), key, file_id.encode())
+        else:
+            os.lseek(file, 0, os.SEEK_SET)
+            data = _seal(_encode(line), key, _find_file_id(os.read(file, _HEADER_BYTES)))
         os.lseek(file, max(size - 1, 0), os.SEEK_SET)
         last = os.read(file, 1)
-        if not last:
-            # If two processes find the file empty, both write a header and the first one counts.
-            header = {"v": 1, "id": os.urandom(16).hex(), "event": "Journal", "at": time.time(), "session": session}
-            data = _encode(header) + data
-        elif last != b"\n":
+        if last and last != b"\n":
             # The writer was killed, or is about to end the line itself, which leaves a harmless empty line.
             data = b"\n" + data
         byte_count = os.write(file, data)
@@ -287,11 +323,31 @@ def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_
         os.close(file)
 
 
-def append_event(data_dir: DataDir, session: str, event: Event, project: str) -> None:
-    """Append an event that no hook reported, such as one from a transcript."""
+def append_event(data_dir: DataDir, session: str, event: Event, project: str, origin: str) -> None:
+    """Append an event that no hook reported, such as one from a transcript. `origin` says where it was read."""
     line = {"v": 1, "id": event.id, "at": event.at, "event": event.name, "session": session, "project": project}
     data = Trimmer(32_000).trim(dict(event.data))
-    append_line(data_dir, session, {**line, "agent_id": event.agent_id, "data": data})
+    append_line(data_dir, session, {**line, "agent_id": event.agent_id, "origin": origin, "data": data})
+
+
+_SEAL = b',"seal":"'
+_HEADER_BYTES = 4096
+
+
+def _seal(line: bytes, key: bytes, file_id: bytes) -> bytes:
+    """Return a line with its seal, which also covers the file that it is in."""
+    return line[:-2] + _SEAL + compute_seal(key, file_id, line[:-2]).encode() + b'"}\n' if key else line
+
+
+def is_sealed(line: bytes, key: bytes, file_id: str) -> bool:
+    """Return whether a line of a journal has the seal of this key and file."""
+    body, _, end = line.rstrip().rpartition(_SEAL)
+    return bool(key and body) and end == compute_seal(key, file_id.encode(), body).encode() + b'"}'
+
+
+def _find_file_id(start: bytes) -> bytes:
+    """Return the id in the first line of a journal."""
+    return start.partition(b'"id":"')[2].partition(b'"')[0]
 
 
 def _encode(line: Mapping[str, Any]) -> bytes:

@@ -51,6 +51,14 @@ class DataDir:
         """How far the histories of aider were imported."""
         self.team = os.path.join(home, "team.json")
         """What was sent to a team's server, and since when it is away."""
+        self.key = os.path.join(home, "journal.key")
+        """What the lines of journals are sealed with."""
+        self.agents = os.path.join(home, "agents")
+        """One file for each session: the process of its host."""
+
+    def agent_file(self, session: str) -> str:
+        """Return the path of the file that names the process of a session's host."""
+        return os.path.join(self.agents, f"{file_name(session)}.json")
 
     def journal_file(self, session: str) -> str:
         """Return the path of a session's journal."""
@@ -149,6 +157,10 @@ def file_name(session: str) -> str:
 
 def digest(*parts: str) -> str:
     """Return 32 hex digits of the SHA-256 digest of these texts."""
+    return _hash("\x1f".join(parts).encode("utf-8", "replace")).hex()[:32]
+
+
+def _hash(data: bytes) -> bytes:
     # `hashlib` loads OpenSSL. The interpreter has the same digest built in, under a name that changed in 3.12.
     try:
         from _sha256 import sha256  # type: ignore[import-not-found]
@@ -157,7 +169,52 @@ def digest(*parts: str) -> str:
             from _sha2 import sha256  # type: ignore[import-not-found]
         except ImportError:
             from hashlib import sha256
-    return str(sha256("\x1f".join(parts).encode("utf-8", "replace")).hexdigest())[:32]
+    return bytes(sha256(data).digest())
+
+
+# -- the seal of a journal's lines: HMAC-SHA256. The module `hmac` loads OpenSSL, like `hashlib`.
+
+KEY_BYTES = 32
+_BLOCK = 64
+_MASKS = (int.from_bytes(b"\x36" * _BLOCK, "big"), int.from_bytes(b"\x5c" * _BLOCK, "big"))
+
+
+def compute_seal(key: bytes, *parts: bytes) -> str:
+    """Return 32 hex digits of the keyed digest of these parts."""
+    number = int.from_bytes(key.ljust(_BLOCK, b"\0"), "big")
+    inner, outer = ((number ^ mask).to_bytes(_BLOCK, "big") for mask in _MASKS)
+    return _hash(outer + _hash(inner + b"\0".join(parts))).hex()[:32]
+
+
+def read_key(data_dir: DataDir) -> bytes:
+    """Return the key of the seals; empty if there is none."""
+    try:
+        with open(data_dir.key, "rb") as file:
+            key = file.read(KEY_BYTES + 1)
+    except OSError:
+        return b""
+    return key if len(key) == KEY_BYTES else b""
+
+
+def create_key(data_dir: DataDir) -> bytes:
+    """Return the key of the seals; the first process creates it, whole or not at all."""
+    key = read_key(data_dir)
+    if key:
+        return key
+    part = f"{data_dir.key}.{os.getpid()}"
+    write_private(part, os.urandom(KEY_BYTES))
+    try:
+        # Unlike a renaming, it fails if another process was faster.
+        os.link(part, data_dir.key)
+    except FileExistsError:
+        pass
+    except OSError:
+        # This file system has no links.
+        if not os.path.exists(data_dir.key):
+            os.replace(part, data_dir.key)
+    if os.path.exists(part):
+        os.unlink(part)
+    return read_key(data_dir)
 
 
 def redact_text(text: str) -> str:

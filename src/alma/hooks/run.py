@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from . import hosts, journal, privacy, project
+from . import hosts, journal, origin, privacy, project
 from .journal import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_command
 from .paths import DataDir, NoHomeError, describe_error, find_hook_dir, log_problem, read_settings
 
@@ -69,10 +69,13 @@ def _give_up(data_dir: DataDir, event: str, seconds: float) -> None:
     os._exit(0)
 
 
-def answer_event(raw: bytes, data_dir: DataDir, event: str = "", host: str = "") -> tuple[str, str]:
+def answer_event(
+    raw: bytes, data_dir: DataDir, event: str = "", host: str = "", *, sender: str = ""
+) -> tuple[str, str]:
     """Record one event. Return the text for stdout and the reason to wake the drain; each may be empty.
 
-    Without the name of the host, the host is recognised by the event.
+    Without the name of the host, the host is recognised by the event. `sender` says who brought the event; without it,
+    the processes above this one tell.
     """
     try:
         call = _read_call(raw, data_dir, event, host)
@@ -84,7 +87,7 @@ def answer_event(raw: bytes, data_dir: DataDir, event: str = "", host: str = "")
         problem = str(error) if is_ours else f"stdin is not JSON ({type(error).__name__}, {len(raw)} bytes)"
         log_problem(data_dir, event, problem)
         return "", ""
-    text, wake_reason = _record_call(expand_own_command(call), data_dir)
+    text, wake_reason = _record_call(expand_own_command(call), data_dir, sender)
     if call.host == "goose":
         if call.name in hosts.STARTS and hosts.has_context_file(data_dir):
             # Also without a text: the file must not keep the rules of another project, or those of a paused one.
@@ -123,7 +126,7 @@ def _read_call(raw: bytes, data_dir: DataDir, event: str, host: str) -> HookCall
     return call
 
 
-def _record_call(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
+def _record_call(call: HookCall, data_dir: DataDir, sender: str) -> tuple[str, str]:
     call.cwd = call.cwd or os.getcwd()
     # Another agent may have inherited the variable from Claude Code.
     root = os.environ.get("CLAUDE_PROJECT_DIR", "") if call.host == "claude" else ""
@@ -143,7 +146,8 @@ def _record_call(call: HookCall, data_dir: DataDir) -> tuple[str, str]:
     is_attended = settings["programs"] == "on"
     # The events of aider come from its history.
     at = float(call.payload.get("at", 0)) if call.host == "aider" else time.time()
-    line = build_line(call, copy.key, at, is_ignored=is_ignored, is_attended=is_attended)
+    sender = sender or origin.find_origin(data_dir, call)
+    line = build_line(call, copy.key, at, is_ignored=is_ignored, is_attended=is_attended, origin=sender)
     journal.append_line(data_dir, call.session, line, settings["journal_mb"])
     if call.name == "SessionEnd" and call.text("reason") == "clear":
         journal.remember_cleared(data_dir, call.cwd, call.session)

@@ -45,6 +45,7 @@ from . import journal
 from .drain import ProjectMemories, drain, read_sessions, recall_rules, remove_expired_daily, run_due_upkeep
 from .paths import DataDir, build_environment, describe_error, log_problem, read_object, read_settings
 from .team import sync_team
+from .verify import SOON_SECONDS
 
 FILE = os.path.abspath(__file__)
 EVENT = "Worker"
@@ -132,11 +133,13 @@ def start_dashboard(data_dir: DataDir) -> None:
 def drain_while_requested(data_dir: DataDir, memory: ProjectMemories, patience: float = PATIENCE_SECONDS) -> None:
     """Drain until no request is pending, waiting up to `patience` seconds for others; then remove expired data."""
     deadline = time.monotonic() + patience
+    # A host writes a prompt into its transcript a moment after it tells the hook.
+    settled = time.monotonic() + min(patience, SOON_SECONDS)
     while journal.claim_drain(data_dir):
         report = drain(data_dir, memory=memory)
         for problem in report.problems:
             log_problem(data_dir, EVENT, problem)
-        if report.busy:
+        if report.busy or (report.waiting and time.monotonic() < settled):
             # While the request is fresh, no other process is started for it.
             journal.request_drain(data_dir)
             if time.monotonic() > deadline:

@@ -52,6 +52,21 @@ def build_payload(name: str, event: str, session: str, cwd: str, prompt: str = "
     return json.dumps(payload).encode()
 
 
+def write_down(host: Any, name: str, prompt: str) -> None:
+    """Add a prompt to the transcript of a host that names one, in its own form."""
+    text = {"type": "text", "text": prompt}
+    item = {"type": "item_completed", "item": {"type": "UserMessage", "content": [text]}}
+    lines = {
+        "codex": {"type": "event_msg", "payload": item},
+        "qwen": {"type": "user", "message": {"role": "user", "parts": [{"text": prompt}]}},
+    }
+    if prompt and name in lines:
+        path = Path(str(MARKS[name]["transcript_path"]).replace("/h/", f"{host.home.parent}/"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(json.dumps(lines[name]) + "\n")
+
+
 def send(host: Any, name: str, event: str, session: str = "s1", prompt: str = "", cwd: Path | None = None) -> str:
     """Return what the host would show to the model."""
     goose_file = host.home / "goose-context.md"
@@ -60,7 +75,9 @@ def send(host: Any, name: str, event: str, session: str = "s1", prompt: str = ""
     host.environ |= {"GOOSE_MOIM_MESSAGE_FILE": str(goose_file)} if name == "goose" else {}
     # The shared plug-in passes no name.
     name_passed = () if name in PLUGGED else (name,)
-    done = host.raw(build_payload(name, event, session, str(cwd or host.cwd), prompt), *name_passed)
+    payload = build_payload(name, event, session, str(cwd or host.cwd), prompt)
+    done = host.raw(payload.replace(b'"/h/', f'"{host.home.parent}/'.encode()), *name_passed)
+    write_down(host, name, prompt)
     assert (done.returncode, done.stderr) == (0, b"")
     output = done.stdout.decode()
     if name == "goose":

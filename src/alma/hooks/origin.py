@@ -1,0 +1,115 @@
+"""Record the process of a session's host, and tell whether an event comes from it.
+
+A hook runs below its host. An agent can run the same hook in its own shell with an event that it made up: such a hook
+runs below another program, or below a shell that has run for longer than a hook, or while a command of the agent is
+open. The journal keeps what is found; who spoke is decided when the journal is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from ..processes import find_caller, is_running
+from .paths import DataDir, read_object, write_private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..processes import Process
+    from .journal import HookCall
+
+HOST = "host"
+"""The host started the hook, and the host is the one that the session was recorded with."""
+OTHER = "other"
+"""Another program started the hook."""
+COMMAND = "command"
+"""The session began while an agent's command ran below the same host."""
+AGENT = "agent"
+"""Another agent runs the host."""
+UNKNOWN = "unknown"
+"""The system does not tell."""
+TRANSCRIPT = "transcript"
+"""The event was read from the host's transcript."""
+FRESH_SECONDS = 3.0
+"""A host starts a hook for each event. The shell of a command may be older than this."""
+PROMPTS = frozenset(("UserPromptSubmit", "UserPromptExpansion"))
+_NAMED = PROMPTS | {"SessionStart"}
+
+
+def find_origin(data_dir: DataDir, call: HookCall) -> str:
+    """Return which program brought an event, and record the host at the start of a session.
+
+    Of other events than starts and prompts, only those are looked at that end a command; they are silent about a host.
+    """
+    if call.name == "PreToolUse" or (call.name not in _NAMED and sys.platform != "linux"):
+        # Reading the processes takes too long there to do it for each tool call.
+        return ""
+    caller, age = find_caller()
+    if caller is None:
+        return UNKNOWN
+    record = read_object(data_dir.agent_file(call.session))
+    is_same = record.get("process") == caller.identity
+    is_fresh = age < FRESH_SECONDS
+    if not is_same and is_fresh and (call.name == "SessionStart" or not is_running(str(record.get("process", "")))):
+        if _is_in_command(data_dir, caller):
+            return COMMAND
+        record = _record_host(data_dir, call, caller)
+        is_same = True
+    if not (is_same and is_fresh):
+        return OTHER
+    if record.get("driver"):
+        return AGENT
+    return HOST if call.name in _NAMED else ""
+
+
+def _record_host(data_dir: DataDir, call: HookCall, caller: Process) -> dict[str, str]:
+    record = {
+        "process": caller.identity,
+        "host": call.host,
+        "session": call.session,
+        "journal": data_dir.journal_file(call.session),
+        "driver": _find_driver(data_dir, call, caller),
+    }
+    if not os.path.isdir(data_dir.agents):
+        data_dir.create_folders()
+        os.makedirs(data_dir.agents, 0o700, exist_ok=True)
+    write_private(data_dir.agent_file(call.session), json.dumps(record).encode())
+    return record
+
+
+def _find_driver(data_dir: DataDir, call: HookCall, caller: Process) -> str:
+    """Return which other agent runs the host of a session; empty if none does."""
+    from .. import people
+
+    lineage = people.list_lineage(caller.pid)
+    own = people.AGENTS.get(call.host, ("",))[0]
+    above = 1
+    # A host may be started by a program of its own, such as `node codex`.
+    while above < len(lineage) and own and people.name_program(lineage[above]) == own:
+        above += 1
+    records = people.read_records(people.find_data_folders((data_dir.home,)))
+    return people.find_agent_among(lineage[above:], records)
+
+
+def _is_in_command(data_dir: DataDir, caller: Process) -> bool:
+    """Return whether a session of the same host process is running a command, in which the event may be forged."""
+    from .. import people
+
+    journals = [one.journal for one in people.read_records((data_dir.home,)) if one.process == caller.identity]
+    calls = [call for journal in journals for call in people.read_shell_calls(journal)]
+    return any(call.is_open_at(people.OPEN, time.time()) for call in calls)
+
+
+def remove_dead_records(data_dir: DataDir, before: float) -> None:
+    """Remove the records of hosts that have ended and that did not change after a time."""
+    try:
+        names = os.listdir(data_dir.agents)
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(data_dir.agents, name)
+        process = str(read_object(path).get("process", ""))
+        if os.stat(path).st_mtime < before and not is_running(process):
+            os.unlink(path)
