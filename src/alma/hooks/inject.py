@@ -135,6 +135,7 @@ class ReadOnlyRules:
     """
 
     of_team: ReadOnlyRules
+    _db: sqlite3.Connection
 
     def __init__(self, data_dir: DataDir, project: str, team_of: ReadOnlyRules | None = None) -> None:
         self._now = int(time.time() * 1_000_000)
