@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import UntrustedConfigError
@@ -177,8 +176,9 @@ def is_own_process(pid: int) -> bool:
     Linux: it can be signalled, and its folder in /proc belongs to this user. Root can signal everybody's.
     macOS, and other systems without /proc: it can be signalled, which only root can do to processes of others; for root
     `ps` tells whose it is.
-    Windows: `os.kill(pid, 0)` would press Ctrl+C in it, so it is looked up instead. It is running, and its program is a
-    Python. Whose it is takes rights that not everybody has, so that is left to the proof that the server gives.
+    Windows: `os.kill(pid, 0)` would press Ctrl+C in it, so `tasklist` is asked instead: it is a process of a user with
+    the name of this one, and its program is a Python. A user of another domain may have the same name, so what counts
+    is the proof that the server gives.
     """
     if not 1 < pid <= _LARGEST_PID:
         return False
@@ -202,23 +202,13 @@ def _ask_owner(pid: int) -> int | None:
 
 
 def _find_program(pid: int) -> str:
-    """Return the file name of the program that a process of Windows runs; empty if there is none."""
-    import ctypes
-
-    kernel: Any = ctypes.WinDLL("kernel32")  # type: ignore[attr-defined,unused-ignore]
-    kernel.OpenProcess.restype = ctypes.c_void_p
-    query_limited_information, still_active = 0x1000, 259
-    opened = kernel.OpenProcess(query_limited_information, False, pid)
-    if not opened:
-        return ""
-    handle = ctypes.c_void_p(opened)
-    try:
-        status, size = ctypes.c_ulong(), ctypes.c_ulong(32768)
-        name = ctypes.create_unicode_buffer(size.value)
-        if not kernel.GetExitCodeProcess(handle, ctypes.byref(status)) or status.value != still_active:
-            return ""
-        if not kernel.QueryFullProcessImageNameW(handle, 0, name, ctypes.byref(size)):
-            return ""
-        return name.value.rpartition("\\")[2]
-    finally:
-        kernel.CloseHandle(handle)
+    """Return the file name of the program that a process of this user runs on Windows; empty if there is none."""
+    folder = os.environ.get("SYSTEMROOT", r"C:\Windows")
+    command = [os.path.join(folder, "System32", "tasklist.exe"), "/FO", "CSV", "/NH"]
+    command += ["/FI", f"PID eq {pid}", "/FI", f"USERNAME eq {os.environ.get('USERNAME', '')}"]
+    with suppress(OSError, subprocess.SubprocessError):
+        listed = subprocess.run(command, capture_output=True, timeout=10, check=True).stdout
+        # A line such as "python.exe","4711","Console"; without such a process, a sentence.
+        name, _, rest = listed.decode("ascii", "replace").strip().strip('"').partition('","')
+        return name if rest.startswith(f'{pid}"') else ""
+    return ""
