@@ -538,15 +538,11 @@ def _apply_proposals(
         if stored is not None and StoredText(stored.id, stored.body["rule"]) not in part.rules:
             # It was changed since the model was asked.
             stored = None
-        prefer, avoid = find_choice(proposal.rule)
         untyped = _list_untyped(proposal, spoken_turn, words, stored)
+        prefer, avoid = find_choice(proposal.rule)
         is_sure = not untyped and _is_sound(proposal, spoken_turn)
         checked = proposal._replace(is_sure=is_sure, prefer=prefer, avoid=avoid)
-        lesson = make_teaching(checked, spoken_turn, part.story.session)
-        assert lesson is not None, "only turns of a person are read"
-        metadata = {**lesson.metadata, **_name_host(part.story), "reader": "model"}
-        metadata |= {"untyped": untyped} if untyped else {}
-        lesson = lesson._replace(id=id, metadata=metadata)
+        lesson = _make_lesson(part.story, checked, spoken_turn, untyped)._replace(id=id)
         lessons = []
         if proposal.verdict is Verdict.SAME and stored is not None:
             # The known rule in its own words, said once more.
@@ -565,9 +561,7 @@ def _apply_proposals(
         elif own is not None and proposal.verdict is not Verdict.SAME:
             refined += _refine_rule(tx, part, own, checked, stored)
         if proposal.general:
-            wide: dict[str, Any] = {"rule": proposal.general, "trigger": "", "why": "", "prefer": (), "avoid": ()}
-            wide |= {"reach": Reach.PROJECT, "source": RuleSource.MODEL, "sure": False}
-            lessons.append(lesson._replace(id=f"{spoken_turn.id}:general", **wide))
+            lessons.append(_widen_lesson(lesson, proposal.general)._replace(id=f"{spoken_turn.id}:general"))
         taught += learn_rules(tx, prepare_rules(tx.engine, lessons))
     # Only a complete reading says that a turn taught nothing. A person can restore these rules.
     for turn, own in local.items() if not reading.dropped else ():
@@ -575,6 +569,20 @@ def _apply_proposals(
             tx.add_history(own, "doubted", "by the model: it is no rule")
             archived.append(tx.update(own, status=Status.ARCHIVED))
     return Changes(taught, refined, archived)
+
+
+def _make_lesson(story: CodingSession, proposal: RuleProposal, turn: SessionTurn, untyped: Sequence[str]) -> Teaching:
+    """Return what a model's proposal teaches; it says which literals nobody typed."""
+    lesson = make_teaching(proposal, turn, story.session)
+    assert lesson is not None, "only turns of a person are read"
+    metadata = {**lesson.metadata, **_name_host(story), "reader": "model"}
+    return lesson._replace(metadata={**metadata, "untyped": list(untyped)} if untyped else metadata)
+
+
+def _widen_lesson(lesson: Teaching, general: str) -> Teaching:
+    """Return the broader rule that a lesson suggests; it is never more than a candidate."""
+    wide: dict[str, Any] = {"rule": general, "trigger": "", "why": "", "prefer": (), "avoid": ()}
+    return lesson._replace(**wide, reach=Reach.PROJECT, source=RuleSource.MODEL, sure=False)
 
 
 def _find_local_rules(

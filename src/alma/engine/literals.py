@@ -66,7 +66,7 @@ def _load_vocabulary() -> dict[str, Any]:
 # -- words
 
 
-class _Token(NamedTuple):
+class _PlacedWord(NamedTuple):
     word: str  # As it is compared.
     text: str  # As it is written.
     start: int
@@ -78,11 +78,11 @@ def _read_signs(text: str) -> str:
     return _WIDE.sub(" ", unicodedata.normalize("NFKC", remove_unseen(text)))
 
 
-def _split_tokens(text: str) -> Iterator[_Token]:
+def _split_tokens(text: str) -> Iterator[_PlacedWord]:
     for match in _TOKEN.finditer(text):
         written = match[0].lstrip(_OUTER_START).rstrip(_OUTER_END).removesuffix("'s").removesuffix("’s")
         if any(sign.isalnum() for sign in written):
-            yield _Token(_fold_word(written), written, match.start(), match.end())
+            yield _PlacedWord(_fold_word(written), written, match.start(), match.end())
 
 
 def _fold_word(word: str) -> str:
@@ -114,10 +114,10 @@ def find_literals(text: str) -> list[Literal]:
     return [one for one in found if one.words]
 
 
-def _find_runs(tokens: list[_Token], is_latin: bool) -> Iterator[list[_Token]]:
+def _find_runs(tokens: list[_PlacedWord], is_latin: bool) -> Iterator[list[_PlacedWord]]:
     """Yield each run of words that makes one literal: a program and its arguments, or a single name."""
     vocabulary = _load_vocabulary()
-    run: list[_Token] = []
+    run: list[_PlacedWord] = []
     for token in tokens:
         is_argument = bool(run) and token.word not in vocabulary["ends"] and _takes_argument(run, token)
         if _is_literal(token, is_latin) or is_argument:
@@ -131,14 +131,14 @@ def _find_runs(tokens: list[_Token], is_latin: bool) -> Iterator[list[_Token]]:
         yield from _close_run(run, is_latin)
 
 
-def _takes_argument(run: list[_Token], token: _Token) -> bool:
+def _takes_argument(run: list[_PlacedWord], token: _PlacedWord) -> bool:
     """Return whether a plain word after a run of words is part of the command: "install" and "evil" after "pip"."""
     vocabulary, before = _load_vocabulary(), run[-1].word
     is_named = before in vocabulary["introducers"] or (before in vocabulary["subcommands"] and len(run) > 1)
     return is_named or (before in vocabulary["programs"] and token.word in vocabulary["subcommands"])
 
 
-def _close_run(run: list[_Token], is_latin: bool) -> Iterator[list[_Token]]:
+def _close_run(run: list[_PlacedWord], is_latin: bool) -> Iterator[list[_PlacedWord]]:
     """Yield a run without the ordinary verb that introduced it; nothing is left of a verb alone."""
     if not _is_literal(run[0], is_latin):
         run = run[1:]
@@ -146,7 +146,7 @@ def _close_run(run: list[_Token], is_latin: bool) -> Iterator[list[_Token]]:
         yield run
 
 
-def _is_literal(token: _Token, is_latin: bool) -> bool:
+def _is_literal(token: _PlacedWord, is_latin: bool) -> bool:
     """Return whether a word is a literal by its form or because it is the name of a program."""
     vocabulary = _load_vocabulary()
     word, text = token.word, token.text
@@ -187,7 +187,7 @@ def _is_typed_in(literal: Literal, turn: str) -> bool:
 
 
 class _TypedTurn(NamedTuple):
-    statements: tuple[tuple[Statement, tuple[_Token, ...]], ...]
+    statements: tuple[tuple[Statement, tuple[_PlacedWord, ...]], ...]
     words: frozenset[str]
     stems: frozenset[str]
     text: str
@@ -226,7 +226,7 @@ def _is_used(word: str, typed: _TypedTurn) -> bool:
     return False
 
 
-def _is_avoided(statement: Statement, tokens: tuple[_Token, ...], token: _Token) -> bool:
+def _is_avoided(statement: Statement, tokens: tuple[_PlacedWord, ...], token: _PlacedWord) -> bool:
     """Return whether a statement forbids a word itself, not only something at that place or time."""
     places = _load_vocabulary()["places"]
     is_place = any(one.word in places for one in tokens if one.start < token.start)
