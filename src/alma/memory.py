@@ -328,8 +328,9 @@ class ALMA(Closeable):
     ) -> UserPreference:
         """Store a user preference. Call this when the user states a lasting wish.
 
-        It is part of every later retrieval for that user. With `attribute`, it replaces the user's older preference
-        for that category and attribute. Returns the stored preference.
+        It is a candidate until a person accepts it; the user's own word (source 'user') is part of every later
+        retrieval for that user. With `attribute`, it replaces the user's older preference for that category and
+        attribute. Returns the stored preference.
 
         Notes:
             The newest preference of a category comes first. A replaced preference stays in history; without
@@ -490,7 +491,7 @@ class ALMA(Closeable):
     ) -> Memory:
         """Change a memory's fields, status or tags. Call this when a memory is wrong or outdated.
 
-        Only a person may reword a rule, activate a candidate or change what a person stated.
+        Only a person may reword a rule or preference, activate a candidate or change what a person stated.
 
         Notes:
             Previous values stay in its history. Fields may be passed directly: `alma.update(id, fact="…")`. An empty

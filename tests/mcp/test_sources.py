@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,8 @@ def talk(alma: ALMA) -> Talk:
 
     def talked(work: Any, **options: Any) -> Any:
         async def run() -> Any:
-            held = Lent(lambda: alma, may_approve=False)
+            # A copy, because a server limits the memory that it is given.
+            held = Lent(lambda: copy.copy(alma), may_approve=False)
             async with Client(build(held, **{"tools": "all", **options}), mode="legacy") as client:
                 return await answer_to(work, client)
 
@@ -48,14 +50,17 @@ def test_what_it_tells_is_its_own_word(talk: Talk, alma: ALMA, given: dict[str, 
     call(talk, "alma_add_knowledge", agent="dev", domain="ops", fact="Logs are on host nine", **given)
     call(talk, "alma_add_preference", user_id="ana", category="style", preference="Short answers", **given)
     call(talk, "alma_add_heuristic", agent="dev", condition="Testing", strategy="Empty fields first", **given)
-    found = alma.list(status="active")
+    found = alma.list(status=None)
     assert len(found) == 3
+    assert [type(one).__name__ for one in found if str(one.status) != "active"] == ["UserPreference"]
     assert {one.origin for one in found} == {"agent"}
     assert {one.source for one in found if hasattr(one, "source")} == {kept}
 
 
-def test_its_preference_is_shown_as_noted_by_an_agent(talk: Talk, alma: ALMA) -> None:
-    call(talk, "alma_add_preference", user_id="ana", category="style", preference="Short answers")
+def test_its_preference_is_shown_as_noted_by_an_agent_once_a_person_accepts_it(talk: Talk, alma: ALMA) -> None:
+    made = call(talk, "alma_add_preference", user_id="ana", category="style", preference="Short answers")
+    assert alma.retrieve("Write", "dev", user_id="ana").to_prompt() == ""
+    alma.update(made["id"], status="active")
     prompt = alma.retrieve("Write", "dev", user_id="ana").to_prompt()
     assert re.search(r"^- Short answers \([0-9-]{10}, noted by an agent\)$", prompt, re.M)
 

@@ -252,7 +252,7 @@ class Engine:
 
     def must_wait(self, kind: str, provenance: Provenance) -> bool:
         """Return whether a new memory waits for a person: outside content, and a person's will in others' words."""
-        is_accepted = self.approves_calls or (self.may_approve and provenance.is_from_person)
+        is_accepted = self.approves_calls or provenance.is_from_person
         return provenance.trust is Trust.UNTRUSTED or (KINDS[kind].is_gated and not is_accepted)
 
     @property
