@@ -22,7 +22,8 @@ from typing import Any
 from .errors import ConfigError, StorageError, UntrustedConfigError
 from .files import lock_file, write_atomic
 from .tracked import find_tracked_files as find_tracked_files
-from .tracked import find_tracked_places, list_places
+from .tracked import find_tracked_places as find_tracked_places
+from .tracked import list_places
 
 _LOG = logging.getLogger("alma")
 _LOCK_SECONDS = 5.0
