@@ -439,11 +439,11 @@ def test_files_that_git_does_not_track_are_not_taken_for_others(clone: Path, ver
 
 
 def test_an_index_that_cannot_be_read_is_not_taken_for_an_empty_one(clone: Path) -> None:
+    SQLiteStore(clone / "own.db").close()
     index = clone / ".git" / "index"
     index.unlink()
     index.mkdir()
     with pytest.raises(UntrustedConfigError):
-        SQLiteStore(clone / "own.db").close()
         SQLiteStore(clone / "own.db")
 
 

@@ -267,7 +267,9 @@ def stores() -> str:
             for title, documents in inspect.getmembers(module, inspect.isclass):
                 if title.endswith("Documents") and documents.__module__ == module.__name__:
                     # The limits of such a store depend on its database, which is not connected here.
-                    with patch.object(documents, "__init__", lambda self, *args: setattr(self, "is_locked", False)):
+                    with patch.object(
+                        documents, "__init__", lambda self, *args, **options: setattr(self, "is_locked", False)
+                    ):
                         kind = kind()
             can[label], limits[label] = capabilities(kind), getattr(kind, "limits", {})
     columns = list(next(iter(can.values())))

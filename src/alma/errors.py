@@ -2,7 +2,7 @@
 
 ALMAError
  ├─ ConfigError             a configuration names something that does not exist or does not fit
- │   └─ UntrustedConfigError    it lies in a folder that is not trusted; explains how to trust it
+ │   └─ UntrustedConfigError    it, or a store, is not trusted; names the command that trusts it
  ├─ ValidationError         an argument is not valid; names it and the valid values
  ├─ ScopeError              an agent may not learn or read this
  ├─ PersonRequiredError     only a person at a terminal may decide this; names the ways to do it
@@ -47,7 +47,7 @@ class ConfigError(ALMAError):
 
 
 class UntrustedConfigError(ConfigError):
-    """The configuration file lies in a folder that is not trusted."""
+    """The configuration file lies in a folder that is not trusted, or git tracks a store or another user owns it."""
 
 
 class ValidationError(ALMAError, ValueError):

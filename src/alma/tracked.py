@@ -105,8 +105,8 @@ def _spell_as_stored(place: str) -> str:
 def _find_indexes(place: Path) -> Iterator[tuple[str, str]]:
     """Yield each index that may list a path, with the folder at which its names start."""
     homes = [(folder, folder / ".git") for folder in place.parents]
-    if home := os.environ.get("GIT_DIR"):
-        homes.append((Path(os.environ.get("GIT_WORK_TREE") or os.getcwd()), Path(home)))
+    if named := os.environ.get("GIT_DIR"):
+        homes.append((Path(os.environ.get("GIT_WORK_TREE") or os.getcwd()), Path(named)))
     for folder, home in homes:
         try:
             if home.is_file():

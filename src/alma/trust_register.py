@@ -22,7 +22,8 @@ from typing import Any
 from .errors import ConfigError, StorageError, UntrustedConfigError
 from .files import lock_file, write_atomic
 from .tracked import find_tracked_files as find_tracked_files
-from .tracked import find_tracked_places, list_places
+from .tracked import find_tracked_places as find_tracked_places
+from .tracked import list_places
 
 _LOG = logging.getLogger("alma")
 _LOCK_SECONDS = 5.0
@@ -72,8 +73,11 @@ def is_trusted(folder: str | os.PathLike[str], content: bytes) -> bool:
 
 
 def is_strange(path: str | os.PathLike[str]) -> bool:
-    """Return whether git tracks a file or another user owns it, so that others may have written it."""
-    return bool(find_tracked_places(path)) or _find_owner(Path(path)) is not None
+    """Return whether git tracks a file or another user owns it, so that others may have written it.
+
+    What the administrator owns, such as a file below `/etc`, is the machine's.
+    """
+    return bool(find_tracked_places(path)) or _find_owner(Path(path)) not in (None, 0)
 
 
 def find_foreign_files(paths: Iterable[Path]) -> list[Path]:
