@@ -147,7 +147,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"ports", "types", "errors", "stores", "graph"},
     "models": {"engine", "ports", "types", "errors", "files", "retry"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
-    "hooks": {"ignore", "opening", "app", "coding", "config", "memory", "engine", "models", "ports", "types", "errors"},
+    "hooks": {
+        *("ignore", "opening", "app", "coding", "config", "memory", "engine", "models", "ports", "types", "errors"),
+        "trust_register",
+    },
     "mcp": {
         *("jsonc", "toml", "files", "listening", "connections", "trust_register"),
         *("operations", "schema", "projects", "app", "config", "memory", "types", "errors"),

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from alma import people
 from alma.errors import ConfigError, PersonRequiredError, ValidationError, unknown
 from alma.files import read_content
 from alma.hooks.paths import DEFAULTS, PATHS, DataDir, check_setting, find_user_home, read_settings, read_text
 from alma.hooks.team import TOKEN_FILE
-from alma.people import find_agent
 from alma.trust_register import find_tracked_files
 
 TOKEN_VARIABLE = "CLAUDE_SMART_TOKEN"
@@ -134,7 +134,7 @@ def record_environment(environ: Mapping[str, str], *, is_read: bool) -> dict[str
 
     `is_read` says whether Claude may read corrections; without that, no secret is recorded.
     """
-    if find_agent():
+    if people.find_agent():
         return {}
     path = _clean_path(environ.get("PATH", ""))
     names = [*_PLACES, *_LOGIN]
@@ -181,7 +181,7 @@ def describe_record(settings: Mapping[str, Any]) -> list[str]:
 
 def read_settings_file(name: str) -> dict[str, Any]:
     """Return the settings in a JSON file of the person's. Raise ALMAError if it may be anybody else's."""
-    if agent := find_agent():
+    if agent := people.find_agent():
         raise PersonRequiredError(f"`claude-smart install --settings` is for a person to decide: {agent}.")
     path = Path(os.path.abspath(name))
     content = read_content(path)

@@ -111,6 +111,7 @@ _DATA_FILES = (
     "aider.json http-token* .http-tokens.json.lock http-server.json dashboard.log dashboard.yaml"
 )
 _SHOWN_LINES = 40
+_CONFIG = "config.json"
 _MODEL_QUESTION = """\
 Claude can read your corrections. It finds many that the local reader misses.
   What is sent to `claude -p` on your own account, with secrets redacted:
@@ -166,7 +167,7 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     def make_plan() -> InstallPlan:
         if args.command == "uninstall":
             return plan_uninstall(setup, args.purge, hosts, repository)
-        settings = {**collect_record(args, setup, chosen), **chosen}
+        settings = {**chosen, **collect_record(args, setup, chosen)}
         return plan_install(setup, settings, hosts, is_update=args.command == "update")
 
     plan = make_plan()
@@ -378,7 +379,10 @@ class InstallPlan(NamedTuple):
 
 
 def _list_differences(change: FileChange) -> list[str]:
-    """Return a diff of a changed file; empty for a file that is created or removed."""
+    """Return a diff of a changed file; empty for a file that is created or removed, and for our settings."""
+    if change.path.name == _CONFIG:
+        # It may contain a recorded key.
+        return []
     return change.diff().splitlines()[2:] if change.verb == "change" else []
 
 
@@ -488,7 +492,7 @@ def _collect_settings(setup: Setup, settings: Mapping[str, Any]) -> dict[Path, b
     """Return the files of settings that change: those in the data folder, and the one that names it."""
     files: dict[Path, bytes] = {}
     for name, value in settings.items():
-        path = Path(setup.home, USUAL_FOLDER, "config.json") if name == "home" else Path(setup.data_dir.config)
+        path = Path(setup.home, USUAL_FOLDER, _CONFIG) if name == "home" else Path(setup.data_dir.config)
         content = files.get(path, read_content(path)) or b"{}\n"
         if name in DEFAULTS and jsonc.load(content.decode(), str(path), remarks=False).get(name) != value:
             files[path] = jsonc.put(content.decode(), (name,), value).encode()

@@ -73,7 +73,7 @@ def test_a_command_that_is_nearly_right_is_suggested(person: Person) -> None:
         (["show", "--playbok"], "unknown option '--playbok'. Did you mean '--playbook'? Valid: --json, "),
         (["edit", "x", "--reach", "far"], "unknown value 'far' for --reach. Valid: once, session, project, always."),
         (["learn", "--days", "x"], "--days must be a whole number, not 'x'."),
-        (["config", "--reach", "x"], "unknown option '--reach'. Valid: --json."),
+        (["config", "--reach", "x"], "unknown option '--reach'. Valid: --json, --adopt."),
     ],
 )
 def test_wrong_arguments_are_explained_on_one_line(person: Person, arguments: list[str], reason: str) -> None:

@@ -108,12 +108,13 @@ def test_a_session_that_is_cleared_hands_over_to_the_next(person: Any) -> None:
 def test_a_disabled_plug_in_does_nothing(person: Any) -> None:
     person.more["CLAUDE_SMART_DISABLE"] = "1"
     assert person.says("hello", person.project("shop")).result == "ok"
-    assert not person.smart_home.exists()
+    assert not (person.smart_home / "sessions").exists()
 
 
 def test_without_its_code_it_keeps_quiet_and_says_so_in_the_log(person: Any, tmp_path: Path) -> None:
     person.plugin = tmp_path / "half"
     shutil.copytree(ROOT / "plugin", person.plugin)
+    name_home(person, person.plugin)
     said = person.says("hello", person.project("shop"))
     assert (said.result, said.code) == ("ok", 0)
     assert "hook additional context" not in said.shown
@@ -124,13 +125,19 @@ def test_without_its_code_it_keeps_quiet_and_says_so_in_the_log(person: Any, tmp
 # -- the marketplace way
 
 
+def name_home(person: Any, plugin: Path) -> None:
+    """Let the plugin use the data folder of the test: without an installation it is the system's home folder."""
+    (plugin / "runtime.json").write_text(json.dumps({"home": str(person.smart_home)}))
+
+
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
+def clone(person: Any, tmp_path: Path) -> Path:
     """What somebody has who cloned the repository, and did nothing else. The model is left out: it is large."""
     folder = tmp_path / "a clone's folder"
     ignored = shutil.ignore_patterns("__pycache__", "*.onnx", "tokenizer.json")
     for name in ("plugin", "src", ".claude-plugin"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    name_home(person, folder / "plugin")
     return folder
 
 
@@ -187,6 +194,7 @@ def test_what_claude_smart_installs_works_in_the_host_and_goes_without_a_trace(p
     person.plugin = None
     person.home = person.home.parent / 'Zoë\'s "home" $HOME'
     person.home.mkdir()
+    person.set(programs="on")
     person.more["PATH"] = str(person.home)
     settings = person.home / ".claude" / "settings.json"
     settings.parent.mkdir()
