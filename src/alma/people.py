@@ -170,7 +170,7 @@ class AgentRecord(NamedTuple):
 
 
 def find_data_folders(folders: Iterable[str] = ()) -> list[str]:
-    """Return the data folders of claude-smart to read: those given, those below the home folder, and those they name."""
+    """Return the data folders to read: those given, those below the home folder, and those that these name."""
     homes = (find_system_home(), os.environ.get("HOME", ""))
     found = [*folders, *(os.path.join(home, ".claude-smart") for home in homes if home)]
     for folder in list(found):

@@ -56,6 +56,9 @@ class JournalJudge:
         self._start = starts[0].origin if starts else ""
         self.transcripts = find_transcripts(starts)
         self._calls = people.list_shell_calls(data)
+        host = next((one.host for one in self.events if one.host), "claude")
+        # Their transcripts tell which commands have ended, also if a person interrupted them.
+        self._has_results = host in ("claude", "codex")
 
     def judge(self) -> tuple[list[Event], int]:
         """Return the events with what speaks against them, and up to which position of the journal that is decided."""
@@ -105,6 +108,8 @@ class JournalJudge:
         if is_edit or is_own_command(event) or not self.transcripts:
             unknown = NOT_FROM_HOST if event.origin == UNKNOWN else ""
             return IN_COMMAND if running else unknown
+        if self._has_results and any(not call.agent for call in running):
+            return IN_COMMAND
         return "" if self._is_in_transcript(event) else NOT_FOUND
 
     def _is_running(self, call: people.ShellCall, offset: float, moment: float) -> bool:
