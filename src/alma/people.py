@@ -167,6 +167,8 @@ class AgentRecord(NamedTuple):
     session: str
     journal: str
     """The path of the journal with the commands that the agent ran."""
+    transcript: str = ""
+    """The path of the host's transcript, if it contains the results of commands."""
 
 
 def find_data_folders(folders: Iterable[str] = ()) -> list[str]:

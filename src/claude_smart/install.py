@@ -95,7 +95,8 @@ _LEFT_OUT = (".onnx", ".pyc", "vocabulary.txt", "characters.txt")
 _DATA_FILES = (
     "memory.db* hooks.log config.json paused.json cleared.json usage.json tidied model-notice projects/*.json "
     "worker.json worker.sock worker.lock* drain.lock* reading.lock* team.json* server-token goose-context.md "
-    "aider.json agents/*.json journal.key http-token* .http-tokens.json.lock http-server.json dashboard.log dashboard.yaml"
+    "aider.json agents/*.json journal.key http-token* .http-tokens.json.lock http-server.json dashboard.log "
+    "dashboard.yaml"
 )
 _SHOWN_LINES = 40
 _MODEL_QUESTION = """\
