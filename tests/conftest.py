@@ -51,7 +51,7 @@ settings.load_profile("alma")
 SLOW = """
     benchmarks confidence embedders host redaction
     api/test_approval.py
-    claude_smart/test_cli.py claude_smart/test_doctor.py claude_smart/test_environment.py
+    claude_smart/test_cli.py claude_smart/test_doctor.py claude_smart/test_environment.py claude_smart/test_persons.py
     cli/test_completion.py cli/test_mcp.py cli/test_serving.py cli/test_sessions.py cli/test_transfer.py
     cli/test_upkeep.py cli/test_work.py
     context/test_stack.py

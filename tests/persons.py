@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from alma import people
 
 _CODE = """\
 import sys
@@ -15,6 +19,40 @@ from {module} import main
 sys.exit(main())
 """
 _MODULES = {"alma": "alma.cli", "claude-smart": "claude_smart.cli"}
+
+
+_FIND_AGENT = people.find_agent
+
+
+def act_as_agent(patch: pytest.MonkeyPatch) -> None:
+    """Make this process one that Claude Code runs, also after `act_as_person`."""
+    patch.setattr("alma.people.find_agent", _FIND_AGENT)
+    patch.setenv("CLAUDECODE", "1")
+
+
+_OUTSIDE = """\
+import os, sys
+if os.fork():
+    os._exit(0)
+os.setsid()
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
+def run_outside(command: list[str], environ: dict[str, str], folder: Path) -> str:
+    """Run a command below no agent, whatever runs the tests: its parent has ended. Return what it prints."""
+    # The output ends when the command does, not with its parent.
+    done = subprocess.run(
+        [sys.executable, "-c", _OUTSIDE, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=environ,
+        cwd=folder,
+        timeout=300,
+        check=True,
+    )
+    return done.stdout.decode("utf-8", "replace")
 
 
 def person_command(program: str) -> list[str]:

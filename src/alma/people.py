@@ -167,10 +167,12 @@ class AgentRecord(NamedTuple):
     session: str
     journal: str
     """The path of the journal with the commands that the agent ran."""
+    transcript: str = ""
+    """The path of the host's transcript, if it contains the results of commands."""
 
 
 def find_data_folders(folders: Iterable[str] = ()) -> list[str]:
-    """Return the data folders of claude-smart to read: those given, those below the home folder, and those they name."""
+    """Return the data folders to read: those given, those below the home folder, and those that these name."""
     homes = (find_system_home(), os.environ.get("HOME", ""))
     found = [*folders, *(os.path.join(home, ".claude-smart") for home in homes if home)]
     for folder in list(found):

@@ -136,13 +136,14 @@ def list_lineage(pid: int = 0) -> list[Process]:
     return lineage
 
 
-def find_caller() -> tuple[Process | None, float]:
-    """Return the nearest process above this one that is not a launcher, and the age of the oldest one below it.
+def find_caller() -> tuple[Process | None, float, list[Process]]:
+    """Return the nearest process above this one that is not a launcher, an age, and the launchers below it.
 
-    The age in seconds is that of this process and the launchers: a host starts a hook for each event, whereas a shell
-    in which an agent forges an event may have run for long. The process is None if the system does not tell.
+    The age in seconds is that of the oldest launcher or of this process: a host starts a hook for each event, whereas a
+    shell in which an agent forges an event may have run for long. The process is None if the system does not tell.
     """
     oldest = 0.0
+    launchers: list[Process] = []
     now = time.time()
     table = None if sys.platform == "linux" else _read_table()
     number = os.getpid()
@@ -151,11 +152,12 @@ def find_caller() -> tuple[Process | None, float]:
         if process is None:
             break
         if depth and process.name.lower() not in LAUNCHERS:
-            return process, oldest
+            return process, oldest, launchers
+        launchers += [process] if depth else []
         if process.began:
             oldest = max(oldest, now - process.began)
         number = process.parent
-    return None, oldest
+    return None, oldest, launchers
 
 
 def is_running(identity: str) -> bool:

@@ -29,10 +29,10 @@ _EVENTS = {
     "codex": _CLAUDE_EVENTS.replace("PostToolUseFailure ", ""),
     "copilot": _CLAUDE_EVENTS,
     "qwen": _CLAUDE_EVENTS,
-    "gemini": "SessionStart BeforeAgent AfterTool AfterAgent SessionEnd",
-    "kimi": "SessionStart UserPromptSubmit PostToolUse PostToolUseFailure Stop SubagentStop SessionEnd",
-    "goose": "SessionStart UserPromptSubmit PostToolUse PostToolUseFailure Stop SessionEnd",
-    "cursor": "sessionStart beforeSubmitPrompt postToolUse postToolUseFailure stop sessionEnd",
+    "gemini": "SessionStart BeforeAgent BeforeTool AfterTool AfterAgent SessionEnd",
+    "kimi": "SessionStart UserPromptSubmit PreToolUse PostToolUse PostToolUseFailure Stop SubagentStop SessionEnd",
+    "goose": "SessionStart UserPromptSubmit PreToolUse PostToolUse PostToolUseFailure Stop SessionEnd",
+    "cursor": "sessionStart beforeSubmitPrompt preToolUse postToolUse postToolUseFailure stop sessionEnd",
     "crush": "PreToolUse",
 }
 _OWN = re.compile(rf"-I -S .*[\\/]marketplace[\\/]plugin[\\/]hook\.py|(?:^|[\\/]){re.escape(RULES)}$")

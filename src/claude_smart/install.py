@@ -108,7 +108,8 @@ _LEFT_OUT = (".onnx", ".pyc", "vocabulary.txt", "characters.txt")
 _DATA_FILES = (
     "memory.db* hooks.log config.json paused.json cleared.json usage.json tidied model-notice projects/*.json "
     "worker.json worker.sock worker.lock* drain.lock* reading.lock* team.json* server-token goose-context.md "
-    "aider.json http-token* .http-tokens.json.lock http-server.json dashboard.log dashboard.yaml"
+    "aider.json agents/*.json journal.key http-token* .http-tokens.json.lock http-server.json dashboard.log "
+    "dashboard.yaml"
 )
 _SHOWN_LINES = 40
 _CONFIG = "config.json"
@@ -605,7 +606,7 @@ def plan_uninstall(
     changes += _remove_files(path for path in paths if path.is_file() or path.is_socket())
     folders += [Path(base) for one in ours for base, _, _ in os.walk(one, topdown=False)]
     if purge or not sessions.exists():
-        folders += [home / "projects", sessions, home]
+        folders += [home / "projects", home / "agents", sessions, home]
     return InstallPlan(tuple(changes), tuple(folders))
 
 

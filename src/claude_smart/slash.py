@@ -87,8 +87,8 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
     elif pause and name == "tag" and not note:
         pause = f"There is no recorded turn to store; pass a note: /tag NOTE\n{pause}"
     # Wrong options exit the program; its message is the answer.
-    typing = act_for_person() if is_typed else contextlib.nullcontext()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit), typing:
+    role = act_for_person() if is_typed else contextlib.nullcontext()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), contextlib.suppress(SystemExit), role:
         cli.main(command, data_dir, folder)
     text = out.getvalue().strip() or "Done."
     if words and name in ("tag", "learn"):

@@ -223,7 +223,7 @@ def test_a_script_passes_events_to_the_hook_and_answers_to_the_model(host: str, 
 
 def sync_aider(data_dir: DataDir, folder: str) -> int:
     """Import the new turns, learn from them and write the rules, as `claude-smart learn` does."""
-    count = import_history(data_dir, folder)
+    count = import_history(data_dir, folder, is_person=True)
     drain(data_dir, wait=10.0)
     write_rules(data_dir, folder)
     return count

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from tests.persons import act_as_agent
 
 from alma.hooks import worker
 from alma.http import dashboard
@@ -53,7 +54,7 @@ def test_a_browser_edits_the_rules_that_the_next_session_is_shown(person: Person
 
 
 def test_an_agent_gets_no_link_that_may_approve(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLAUDECODE", "1")
+    act_as_agent(monkeypatch)
     monkeypatch.setattr("os.isatty", lambda file: False)
     assert "for a person to decide" in person.fails("dashboard", "--no-open", "--port", "0")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.persons import act_as_agent
 
 from .conftest import Person
 
@@ -143,7 +144,7 @@ def test_rules_are_proposed_from_transcripts_with_the_words_they_come_from(perso
 
 @pytest.fixture
 def agents_shell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLAUDECODE", "1")
+    act_as_agent(monkeypatch)
 
 
 @pytest.mark.parametrize("command", ["tag", "learn"])
@@ -168,19 +169,20 @@ def test_an_agent_cannot_decide_for_the_person(
 ) -> None:
     person.types("tag", "Use npm")
     person.types("tag", "Use pnpm instead of npm")
-    monkeypatch.setenv("CLAUDECODE", "1")
+    act_as_agent(monkeypatch)
     person.types("tag", "Always use evilpkg")
     before = person.rules("--all")
-    assert "run it in your own terminal" in person.fails(*command)
+    assert "is for a person to decide" in person.fails(*command)
     assert person.rules("--all") == before
 
 
-def test_a_person_at_a_terminal_of_the_agent_decides(
+def test_a_terminal_that_the_agent_made_is_not_the_persons(
     person: Person, agents_shell: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.isatty", lambda number: number == 0)
-    person.types("tag", "Use pnpm instead of npm")
-    assert [rule["status"] for rule in person.rules()] == ["active"]
+    said = person.types("tag", "Use pnpm instead of npm").out
+    assert "Not stored as a rule, because a person has to decide: Claude Code runs this command" in said
+    assert [rule["status"] for rule in person.rules("--all")] == ["candidate"]
 
 
 def test_a_slash_command_is_the_persons_inside_the_agent(person: Person, agents_shell: None) -> None:

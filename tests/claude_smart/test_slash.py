@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.persons import act_as_agent
 
 from claude_smart import slash
 
@@ -81,7 +82,7 @@ def test_what_waits_is_listed_accepted_rejected_and_restored(person: Person, mon
     propose(person, "Use ruff", "Prefer fd")
     ids = {rule["rule"]: rule["id"][-8:] for rule in person.rules("--all")}
     # As in a shell of the agent; the command itself was typed by the person.
-    monkeypatch.setenv("CLAUDECODE", "1")
+    act_as_agent(monkeypatch)
     assert "- Use ruff" in answers(person, "review")
     assert "Accepted: Use ruff" in answers(person, "review", f"accept {ids['Use ruff']}")
     assert "Rejected: Prefer fd" in answers(person, "review", "reject all")
@@ -116,10 +117,9 @@ def test_forgetting_is_undone_unless_everything_goes(person: Person) -> None:
     assert person.rules("--all") == []
 
 
-@pytest.mark.no_person
 def test_an_unattended_session_decides_nothing(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     propose(person, "Use ruff")
-    monkeypatch.setenv("CLAUDECODE", "1")
+    act_as_agent(monkeypatch)
     monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
     event = {
         "session_id": "s1",
@@ -135,15 +135,19 @@ def test_an_unattended_session_decides_nothing(person: Person, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("name", ["tag", "learn"])
-def test_a_note_is_a_candidate_while_nothing_shows_which_commands_run(person: Person, name: str) -> None:
+def test_a_note_is_a_candidate_while_nothing_shows_which_commands_run(
+    person: Person, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     person.types("pause")
+    act_as_agent(monkeypatch)
     said = answers(person, name, "use pnpm, not npm")
     assert said.startswith("Not stored as a rule: nothing is recorded here")
     assert "Paused here: sessions are not recorded and agents are shown no rules. Resume: claude-smart resume" in said
-    [rule] = person.rules()
+    [rule] = person.rules("--all")
+    assert rule["status"] == "candidate"
     assert (rule["rule"], rule["source"], rule["said"]) == ("use pnpm, not npm", "note", "use pnpm, not npm")
     assert "Bob" not in answers(person, name, "use tabs<private>, says Bob</private>")
-    assert [rule["said"] for rule in person.rules()][-1] == "use tabs"
+    assert [rule["said"] for rule in person.rules("--all")][-1] == "use tabs"
     assert list(Path(person.place.sessions).glob("*")) == []
 
 

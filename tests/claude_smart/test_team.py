@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.http.conftest import Served, start
+from tests.persons import act_as_agent
 
 from alma.http import tokens
 
@@ -58,7 +59,7 @@ def test_an_address_that_is_none_is_refused(team_member: Person, url: str) -> No
 
 @pytest.mark.parametrize("name", ["server", "server_projects", "server_insecure"])
 def test_an_agent_cannot_choose_the_server(team_member: Person, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setenv("CLAUDECODE", "1")
+    act_as_agent(monkeypatch)
     monkeypatch.setattr("os.isatty", lambda number: False)
     assert "for a person to decide" in team_member.fails("config", name, "on")
 

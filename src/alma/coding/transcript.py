@@ -107,13 +107,16 @@ def find_spoken(lines: Iterable[bytes]) -> Iterator[str]:
 
 
 def find_results(lines: Iterable[bytes]) -> set[str]:
-    """Return the ids of the tool calls whose results a transcript of Claude Code contains."""
+    """Return the ids of the tool calls whose results a transcript of Claude Code or Codex contains."""
     ids = set()
     for line in lines:
-        if len(line) <= LINE_BYTES and b'"tool_result"' in line:
+        if len(line) <= LINE_BYTES and (b'"tool_result"' in line or b"call_output" in line):
             entry = parse_line(line)
             blocks = _list_blocks(get_dict(entry, "message")) if entry.get("type") == "user" else []
             ids |= {get_text(block, "tool_use_id") for block in blocks if block.get("type") == "tool_result"}
+            payload = get_dict(entry, "payload")
+            if get_text(payload, "type").endswith("call_output"):
+                ids.add(get_text(payload, "call_id"))
     return ids
 
 

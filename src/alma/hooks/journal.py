@@ -239,7 +239,9 @@ def cut_prompt(text: str) -> str:
 
 def names_own_program(arguments: Any) -> bool:
     """Return whether the arguments of a shell tool name a program, a folder or a file of ours."""
-    command = arguments.get("command") if isinstance(arguments, dict) else arguments
+    names = ("command", "cmd", "commands", "script")
+    values = [arguments.get(name) for name in names] if isinstance(arguments, dict) else [arguments]
+    command = next(filter(None, values), None)
     if not command or not isinstance(command, str | list):
         return False
     text = command if isinstance(command, str) else " ".join(map(str, command))

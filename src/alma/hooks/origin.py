@@ -13,10 +13,12 @@ import sys
 import time
 
 from ..processes import find_caller, is_running
-from .paths import DataDir, read_object, write_private
+from .journal import EVENTS
+from .paths import DataDir, digest, read_object, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..people import ShellCall
     from ..processes import Process
     from .journal import HookCall
 
@@ -34,6 +36,8 @@ TRANSCRIPT = "transcript"
 """The event was read from the host's transcript."""
 FRESH_SECONDS = 3.0
 """A host starts a hook for each event. The shell of a command may be older than this."""
+RESULT_HOSTS = ("claude", "codex")
+"""Their transcripts contain the results of commands, also of those that a person interrupted."""
 PROMPTS = frozenset(("UserPromptSubmit", "UserPromptExpansion"))
 _NAMED = PROMPTS | {"SessionStart"}
 
@@ -46,17 +50,20 @@ def find_origin(data_dir: DataDir, call: HookCall) -> str:
     if call.name == "PreToolUse" or (call.name not in _NAMED and sys.platform != "linux"):
         # Reading the processes takes too long there to do it for each tool call.
         return ""
-    caller, age = find_caller()
+    caller, age, launchers = find_caller()
     if caller is None:
         return UNKNOWN
     record = read_object(data_dir.agent_file(call.session))
     is_same = record.get("process") == caller.identity
     is_fresh = age < FRESH_SECONDS
+    shells = _describe_launchers(launchers)
     if not is_same and is_fresh and (call.name == "SessionStart" or not is_running(str(record.get("process", "")))):
         if _is_in_command(data_dir, caller):
             return COMMAND
-        record = _record_host(data_dir, call, caller)
+        record = _record_host(data_dir, call, caller, shells)
         is_same = True
+    # A host starts the hook in the same way for each event; our slash commands have a program of their own.
+    is_same = is_same and (record.get("launchers") == shells or call.name == "UserPromptExpansion")
     if not (is_same and is_fresh):
         return OTHER
     if record.get("driver"):
@@ -64,12 +71,22 @@ def find_origin(data_dir: DataDir, call: HookCall) -> str:
     return HOST if call.name in _NAMED else ""
 
 
-def _record_host(data_dir: DataDir, call: HookCall, caller: Process) -> dict[str, str]:
+def _describe_launchers(launchers: list[Process]) -> str:
+    """Return the command lines between a hook and its host, without the name of the event that they may pass on."""
+    text = "\n".join(" ".join(process.arguments) for process in launchers)
+    for name in EVENTS if text else ():
+        text = text.replace(name, "")
+    return digest(text)[:16] if text else ""
+
+
+def _record_host(data_dir: DataDir, call: HookCall, caller: Process, shells: str) -> dict[str, str]:
     record = {
         "process": caller.identity,
         "host": call.host,
         "session": call.session,
         "journal": data_dir.journal_file(call.session),
+        "transcript": call.text("transcript_path") if call.host in RESULT_HOSTS else "",
+        "launchers": shells,
         "driver": _find_driver(data_dir, call, caller),
     }
     if not os.path.isdir(data_dir.agents):
@@ -97,9 +114,34 @@ def _is_in_command(data_dir: DataDir, caller: Process) -> bool:
     """Return whether a session of the same host process is running a command, in which the event may be forged."""
     from .. import people
 
-    journals = [one.journal for one in people.read_records((data_dir.home,)) if one.process == caller.identity]
-    calls = [call for journal in journals for call in people.read_shell_calls(journal)]
-    return any(call.is_open_at(people.OPEN, time.time()) for call in calls)
+    for record in people.read_records((data_dir.home,)):
+        if record.process == caller.identity:
+            calls = people.read_shell_calls(record.journal)
+            if any(find_running(calls, record.transcript, caller.began)):
+                return True
+    return False
+
+
+def find_running(calls: list[ShellCall], transcript: str, since: float) -> list[ShellCall]:
+    """Return the commands that may be running now, of those that began after their host started.
+
+    Where the host's transcript has the results of commands, only they show that one has ended: an agent that runs the
+    hook in its shell can report the end of its own command.
+    """
+    from .. import people
+
+    now = time.time()
+    recent = [call for call in calls if call.began >= since - 1]
+    if not people.is_own_file(transcript):
+        return [call for call in recent if call.is_open_at(people.OPEN, now)]
+    from ..coding.transcript import find_results, read_lines
+
+    with open(transcript, "rb") as file:
+        results = find_results(read_lines(file))
+    late = [call for call in recent if call.id in results and call.is_background]
+    return [call for call in recent if call.id not in results] + [
+        call for call in late if now - call.ended < FRESH_SECONDS
+    ]
 
 
 def remove_dead_records(data_dir: DataDir, before: float) -> None:

@@ -17,6 +17,7 @@ from functools import cached_property
 from .. import people
 from ..coding.events import Attendance, Event, extract_spoken, parse_command, parse_journal, restore_typed
 from ..coding.transcript import find_results, find_spoken, read_lines
+from ..processes import find_caller
 from . import origin
 from .hosts import clean_prompt
 from .journal import HookCall, cut_prompt, is_sealed
@@ -30,6 +31,7 @@ DRIVEN = "another agent drives this session"
 FORGED_START = "its session began inside a command of an agent"
 ANNOUNCED = "it came while the agent ran a command that names claude-smart"
 IN_COMMAND = "it came while the agent ran a command"
+NO_STARTS = "this agent does not report when a command begins"
 NOT_FOUND = "it is not in the host's transcript"
 NOT_FOUND_THERE = "it was read from a file that the session's host did not name"
 TRANSCRIPT_BYTES = 64 * 1024 * 1024
@@ -38,6 +40,8 @@ SOON_SECONDS = 10.0
 LATEST_SECONDS = 120.0
 """A prompt whose turn has not ended is waited for as long as this."""
 _ENDS = frozenset(("Stop", "SessionEnd"))
+_WITHOUT_STARTS = frozenset(("amp",))
+"""Hosts whose adapter learns of a command only when it has ended."""
 _FROM_TRANSCRIPT = frozenset(("Rejected", "Remarked"))
 
 
@@ -56,6 +60,9 @@ class JournalJudge:
         self._start = starts[0].origin if starts else ""
         self.transcripts = find_transcripts(starts)
         self._calls = people.list_shell_calls(data)
+        self._host = next((one.host for one in self.events if one.host), "claude")
+        # Their transcripts tell which commands have ended, also if a person interrupted them.
+        self._has_results = self._host in origin.RESULT_HOSTS
 
     def judge(self) -> tuple[list[Event], int]:
         """Return the events with what speaks against them, and up to which position of the journal that is decided."""
@@ -71,17 +78,16 @@ class JournalJudge:
             judged.append(replace(event, doubt=doubt) if doubt else event)
         return judged, len(self._data)
 
-    def find_current_doubt(self, sender: str) -> str:
-        """Return what speaks against one of our slash commands that arrives now."""
+    def find_current_doubt(self, sender: str, began: float) -> str:
+        """Return what speaks against one of our slash commands that arrives now, from a host that began at a time."""
         if AGENT in (sender, self._start):
             return DRIVEN
         if self._start == COMMAND:
             return FORGED_START
         if sender != HOST:
             return NOT_FROM_HOST
-        now = time.time()
-        is_busy = any(self._is_running(call, people.OPEN, now) for call in self._calls)
-        return IN_COMMAND if is_busy else ""
+        transcript = self.transcripts[-1] if self.transcripts and self._has_results else ""
+        return IN_COMMAND if origin.find_running(self._calls, transcript, began) else ""
 
     def _find_doubt(self, event: Event) -> str:
         if event.name == "Journal":
@@ -102,9 +108,13 @@ class JournalJudge:
         running = [call for call in self._calls if self._is_running(call, event.offset, event.at)]
         if any(call.names_us for call in running):
             return ANNOUNCED
+        if self._host in _WITHOUT_STARTS:
+            return NO_STARTS
         if is_edit or is_own_command(event) or not self.transcripts:
             unknown = NOT_FROM_HOST if event.origin == UNKNOWN else ""
             return IN_COMMAND if running else unknown
+        if self._has_results and any(not call.agent for call in running):
+            return IN_COMMAND
         return "" if self._is_in_transcript(event) else NOT_FOUND
 
     def _is_running(self, call: people.ShellCall, offset: float, moment: float) -> bool:
@@ -118,10 +128,9 @@ class JournalJudge:
 
     @cached_property
     def _spoken(self) -> set[str]:
-        host = next((one.host for one in self.events if one.host), "")
         spoken = set()
         for text in find_spoken(self._read_transcripts()):
-            typed = restore_typed(text) or clean_prompt(host, text)
+            typed = restore_typed(text) or clean_prompt(self._host, text)
             spoken |= {_normalise(typed), _normalise(cut_prompt(typed))}
         return spoken - {""}
 
@@ -184,4 +193,6 @@ def find_command_doubt(data_dir: DataDir, call: HookCall) -> str:
     except OSError:
         return NOT_RECORDED
     judge = JournalJudge(data_dir, path, data[: data.rfind(b"\n") + 1])
-    return judge.find_current_doubt(origin.find_origin(data_dir, call))
+    sender = origin.find_origin(data_dir, call)
+    host = find_caller()[0]
+    return judge.find_current_doubt(sender, host.began if host else 0.0)

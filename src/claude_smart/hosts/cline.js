@@ -19,6 +19,10 @@ export default {
       const appendContext = texts.filter(Boolean).join("\n")
       return appendContext ? { appendContext } : undefined
     },
+    beforeTool: (context) => {
+      const { toolName, toolCallId } = context.toolCall
+      report(context, "PreToolUse", { tool_name: toolName, tool_input: context.input, tool_use_id: toolCallId })
+    },
     afterTool: (context) => {
       const { toolName, toolCallId } = context.toolCall
       report(context, "PostToolUse",

@@ -36,6 +36,9 @@ export const ClaudeSmart = async ({ directory }) => {
     "experimental.chat.system.transform": async ({ sessionID }, { system }) => {
       if (playbooks.get(sessionID)) system.push(playbooks.get(sessionID))
     },
+    "tool.execute.before": async ({ tool, sessionID, callID }, { args }) => {
+      report(sessionID, "PreToolUse", { tool_name: tool, tool_input: args, tool_use_id: callID })
+    },
     "tool.execute.after": async ({ tool, sessionID, callID, args }, { output, metadata, content }) => {
       report(sessionID, "PostToolUse",
         { tool_name: tool, tool_input: args, tool_use_id: callID, tool_response: { output, metadata, content } })

@@ -104,6 +104,9 @@ def test_a_correction_in_one_host_is_shown_in_claude_code_and_in_itself(host: An
     with ProjectMemories(host.place) as memory:
         (taught,) = drain(host.place, memory=memory).taught
         assert taught.record is not None
+        if name == "amp":
+            assert taught.record.status is Status.CANDIDATE, "it does not report when a command begins"
+            return
         assert taught.record.status is Status.ACTIVE
         assert taught.record.body["metadata"]["host"] == name
     for other in {name, "claude", "kimi"}:

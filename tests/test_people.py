@@ -1,0 +1,190 @@
+"""Who runs a command: what shows an agent, and what does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import time
+from pathlib import Path
+
+import pytest
+
+from alma import people
+from alma.errors import PersonRequiredError
+from alma.hooks.hosts import HOSTS
+from alma.processes import AGENTS, Process, _parse_ps, find_caller, list_lineage
+
+pytestmark = pytest.mark.no_person
+SSHD = Process(900, 1, "1", ("sshd",), began=1.0)
+
+
+@pytest.fixture(autouse=True)
+def no_agent_anywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A terminal of a person, whatever runs the tests."""
+    for name in (*people.AGENT_VARIABLES, "AGENT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(people, "find_system_home", lambda: "")
+    monkeypatch.setattr(people, "_read_environ", lambda pid: {})
+    run_below(monkeypatch, SSHD)
+
+
+def run_below(monkeypatch: pytest.MonkeyPatch, *processes: Process) -> None:
+    own = Process(1000, processes[0].pid, "5", ("claude-smart",))
+    monkeypatch.setattr(people, "list_lineage", lambda pid=0: [own, *processes])
+
+
+def record(home: Path, process: str, *lines: dict[str, object]) -> None:
+    """Write down the process of a session, and the lines of its journal."""
+    folder = home / ".claude-smart"
+    (folder / "agents").mkdir(parents=True, exist_ok=True)
+    journal = folder / "s1.jsonl"
+    journal.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    fields = {"process": process, "host": "codex", "session": "s1", "journal": str(journal)}
+    (folder / "agents" / "s1.json").write_text(json.dumps(fields))
+
+
+def begin(at: float, **data: object) -> dict[str, object]:
+    call = {"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "make"}, **data}
+    return {"v": 1, "event": "PreToolUse", "at": at, "agent_id": "", "data": call}
+
+
+def end(at: float, event: str = "PostToolUse", **fields: object) -> dict[str, object]:
+    return {"v": 1, "event": event, "at": at, "agent_id": "", "data": {"tool_use_id": "t1"}, **fields}
+
+
+def test_without_an_agent_nothing_is_found() -> None:
+    assert people.find_agent() == ""
+
+
+def test_every_variable_of_every_agent_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(HOSTS) == list(AGENTS)
+    silent = []
+    for name in people.AGENT_VARIABLES:
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "1")
+            silent += [] if name in people.find_agent() else [name]
+    assert silent == []
+    monkeypatch.setenv("AGENT", "goose")
+    assert "goose runs this command" in people.find_agent()
+    monkeypatch.setenv("AGENT", "ssh-agent of mine")
+    assert people.find_agent() == ""
+
+
+def test_an_environment_that_was_cleaned_below_the_agent_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_below(monkeypatch, Process(950, 900, "4", ("env", "-i", "bash")), SSHD)
+    monkeypatch.setattr(people, "_read_environ", lambda pid: {"QWEN_CODE": "1"} if pid == 950 else {})
+    assert people.find_agent() == "Qwen Code runs this command (process 950 has the variable QWEN_CODE)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "title"),
+    [
+        (("/usr/local/bin/codex", "--full-auto"), "Codex"),
+        (("node", "/usr/bin/gemini"), "Gemini CLI"),
+        (("node", "--no-warnings", "/usr/lib/node_modules/@google/gemini-cli/dist/index.js"), "Gemini CLI"),
+        (("/usr/bin/python3", "-m", "aider"), "aider"),
+        (("/home/me/venv/bin/python3", "/home/me/venv/lib/python3.12/site-packages/aider/main.py"), "aider"),
+        (("cursor-agent",), "Cursor"),
+        (("/usr/share/cursor/cursor", "."), ""),
+        (("code", "."), ""),
+        (("node", "/home/me/goose/server.js"), ""),
+        (("vim", "claude"), ""),
+        (("-bash",), ""),
+        ((), ""),
+    ],
+)
+def test_a_known_program_above_is_an_agent_and_an_editor_is_not(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], title: str
+) -> None:
+    run_below(monkeypatch, Process(950, 900, "4", arguments), SSHD)
+    assert people.find_agent() == (f"{title} runs this command (process 950)" if title else "")
+
+
+def test_a_recorded_host_above_is_an_agent_and_a_later_process_with_its_number_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run_below(monkeypatch, Process(950, 900, "4", ("renamed",)), SSHD)
+    record(tmp_path, "950:4")
+    assert people.find_agent() == "Codex runs this command (process 950 is its session s1)"
+    record(tmp_path, "950:3")
+    assert people.find_agent() == ""
+
+
+def test_the_folder_that_the_settings_name_is_read_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run_below(monkeypatch, Process(950, 900, "4", ("renamed",)), SSHD)
+    record(tmp_path / "elsewhere", "950:4")
+    (tmp_path / ".claude-smart").mkdir()
+    named = str(tmp_path / "elsewhere" / ".claude-smart")
+    (tmp_path / ".claude-smart" / "config.json").write_text(json.dumps({"home": named}))
+    assert "process 950" in people.find_agent()
+
+
+def test_a_program_that_an_agent_left_behind_is_known_by_when_it_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now = time.time()
+    shell = Process(950, 1, "4", ("script", "-qec", "claude-smart"), began=now - 30)
+    run_below(monkeypatch, shell)
+    record(tmp_path, "7:7", begin(now - 40), end(now - 20))
+    assert people.find_agent() == "the program it runs in was started while Codex ran a command"
+    record(tmp_path, "7:7", begin(now - 60), end(now - 50))
+    assert people.find_agent() == ""
+    # A person opens a terminal whenever they like.
+    record(tmp_path, "7:7", begin(now - 40), end(now - 20))
+    run_below(monkeypatch, Process(950, 1, "4", ("/usr/bin/kitty",), began=now - 30))
+    assert people.find_agent() == ""
+
+
+def test_an_end_that_another_program_reported_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    now = time.time()
+    run_below(monkeypatch, Process(950, 1, "4", ("sh",), began=now - 30))
+    forged = [end(now - 35, origin="other"), end(now - 35, "Stop", origin="other")]
+    record(tmp_path, "7:7", begin(now - 40), *forged, end(now - 20))
+    assert people.find_agent() != ""
+
+
+def test_a_command_that_names_us_and_was_announced_just_now_is_refused_everywhere(tmp_path: Path) -> None:
+    now = time.time()
+    record(tmp_path, "7:7", begin(now - 5, names_us=True), end(now - 4))
+    assert "announced a command of this program a moment ago" in people.find_agent()
+    record(tmp_path, "7:7", begin(now - 95, names_us=True), end(now - 90))
+    assert people.find_agent() == ""
+
+
+def test_a_system_that_shows_no_processes_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people, "list_lineage", lambda pid=0: [])
+    with pytest.raises(PersonRequiredError, match="does not tell which programs run"):
+        people.require_person("`alma trust`")
+
+
+def test_a_pipe_and_a_terminal_of_another_session_are_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    main, other = pty.openpty()
+    own = os.dup(0)
+    try:
+        os.dup2(reading, 0)
+        assert people.find_missing_terminal() == "its input is not a terminal"
+        os.dup2(other, 0)
+        assert people.find_missing_terminal() == "its input is a terminal that does not control it"
+    finally:
+        os.dup2(own, 0)
+        for file in (reading, writing, main, other, own):
+            os.close(file)
+
+
+def test_the_list_of_ps_is_read_with_start_times_and_login_shells() -> None:
+    text = "    1     0 Wed Nov 18 06:35:11 2026     /sbin/launchd\n  22     1 Wed Nov 18 06:35:12 2026     -zsh\nodd\n"
+    table = _parse_ps(text)
+    assert (table[22].parent, table[22].name, table[22].identity) == (1, "zsh", "22:Wed Nov 18 06:35:12 2026")
+    assert table[22].began - table[1].began == 1
+
+
+def test_the_nearest_program_that_is_no_shell_is_the_caller() -> None:
+    lineage = list_lineage()
+    caller, age, launchers = find_caller()
+    assert caller is not None
+    assert caller.pid in [one.pid for one in lineage[1:]]
+    assert age >= 0
+    assert [one.pid for one in (*launchers, caller)] == [one.pid for one in lineage[1 : len(launchers) + 2]]
