@@ -43,7 +43,10 @@ from .transaction import Transaction, write
 SHARED_KINDS = frozenset((MemoryType.RULE, OBSERVATION))
 _TEXTS = ("rule", "trigger", "why", "failed", "worked")
 _ABOUT = ("content", "screen", "server", "shared_by")
-_SCREENS = ("safety.json", "suspicion.json", "escape.json", "escape.py", "observations.py", "coding_sessions.py")
+_SCREENS = (
+    *("safety.json", "safety.py", "suspicion.json", "escape.json", "escape.py"),
+    *("observations.py", "coding_sessions.py"),
+)
 _NAME_CHARS = 40
 _MOST_COMPARED = 12
 _OLDEST = timedelta(days=3650)
