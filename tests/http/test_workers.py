@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from alma.errors import ConfigError, MissingExtraError
-from alma.http import HttpOptions, check_options, serve, tokens
+from alma.http import HttpOptions, check_options, dashboard, serve, tokens
+from alma.http.tokens import TokenScope
 
 from .conftest import CONFIG, SECONDS, Served, start
 
@@ -221,3 +222,13 @@ def test_traces_need_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     config.write_text(CONFIG)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[tracing\]'"):
         serve(HttpOptions(config=str(config), traces=True))
+
+
+def test_any_of_the_processes_proves_that_the_server_knows_the_token(fleet: Served) -> None:
+    # The processes start after the address is printed.
+    post(fleet, "stats")
+    file = fleet.config.parent / tokens.FILE
+    for _ in range(6):
+        link, was_started = dashboard.get_link(fleet.config, file, TokenScope.READ)
+        assert not was_started
+        assert link.startswith(f"{fleet.url}/ui/enter#")

@@ -59,10 +59,11 @@ def serve_port(options: HttpOptions) -> None:
         listener = stack.enter_context(bind_socket(options.host, options.port))
         stream = stack.enter_context(open_log(options.log_file))
         announce_tokens(options, path)
-        print_address(options, NAME, listener)
         if is_local(options.host):
             url = f"{options.scheme}://{format_host(options.host)}:{listener.getsockname()[1]}"
             stack.enter_context(note_server(find_token_file(options, path), url, keeps_port=options.idle > 0))
+        # Whoever reads the address may look for the note at once.
+        print_address(options, NAME, listener)
         if options.workers == 1:
             _run_service(options, listener, path, projects, stream, tracer)
             return
