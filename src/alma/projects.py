@@ -58,8 +58,9 @@ class LazyMemory:
             if self._alma is None:
                 self._alma = self._opener()
                 notes = Notes(can_wait=not self._has_siblings)
-                is_person = {"may_approve": self.may_approve, "approves_calls": self.may_approve}
-                self._alma.engine = replace(self._alma.engine, notes=notes, **is_person)
+                self._alma.engine = replace(
+                    self._alma.engine, may_approve=self.may_approve, approves_calls=self.may_approve, notes=notes
+                )
             return self._alma
 
     def close(self) -> None:

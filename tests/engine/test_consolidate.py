@@ -136,7 +136,7 @@ def test_an_agent_does_not_end_what_a_person_said(embedder: LocalEmbedder, model
     alma.add_domain_knowledge("dev", "ops", OLD)
     alma.add_domain_knowledge("dev", "ops", NEW, source="agent")
     assert not alma.reconcile().superseded
-    assert shown(alma) == {NEW: False, OLD: True}
+    assert shown(alma) == {NEW: False, OLD: False}, "nor does it outdate it"
 
 
 def test_without_a_model_it_says_so(embedder: LocalEmbedder) -> None:

@@ -224,6 +224,10 @@ def change_memory(
     if values.keys() - {"metadata"}:
         changes |= reword(engine, record, body)
         changes["provenance"] = credit_edit(record, editor, values)
+        is_accepted = status is Status.ACTIVE and engine.may_approve
+        if KINDS[record.kind].is_gated and engine.must_wait(record.kind, editor) and not is_accepted:
+            # In other words than a person's it is no longer what a person said or accepted.
+            changes["status"] = Status.CANDIDATE if record.status is Status.ACTIVE else record.status
     if status is Status.ACTIVE and engine.may_approve:
         tx.accepted.add(record.id)
     changes["body"] = body
@@ -361,11 +365,9 @@ def refuse_second_values(tx: Transaction, before: Sequence[Record]) -> None:
 
 def credit_edit(record: Record, editor: Provenance, values: Mapping[str, Any]) -> Provenance:
     """Return the provenance of a record after an edit: what it says is the editor's only if the editor wrote it."""
-    if KINDS[record.kind].is_gated and editor.origin is not Origin.USER:
-        noun = record.kind.removeprefix("user_")
+    if record.kind == MemoryType.RULE and editor.origin is not Origin.USER:
         raise ValidationError(
-            f"only a person may change the text of a {noun} (source 'user'); propose another {noun} with add_{noun} "
-            "instead"
+            "only a person may change the text of a rule (source 'user'); propose another rule with add_rule instead"
         )
     main = FIELDS.get(record.kind, "strategy")
     is_rewritten = values.get(main, record.body.get(main)) != record.body.get(main)

@@ -104,7 +104,7 @@ def find_hits(engine: Engine, query: str, vectors: Sequence[Vector], where: Wher
     if not is_full or 2 * persons >= limit:
         return found
     own = _search(engine, query, vectors, replace(where, origins=PERSONS), max(1, limit // 2))
-    return Found(*(mine + theirs for mine, theirs in zip(found[:2], own[:2], strict=True)), found.records | own.records)
+    return Found(found.meaning + own.meaning, found.by_word + own.by_word, found.records | own.records)
 
 
 def _search(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> Found:

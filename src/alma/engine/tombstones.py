@@ -166,7 +166,10 @@ def hold_back(tx: Transaction, record: Record, key: str) -> Record:
     A person who states or accepts it, or changes another memory to it, brings it back. `key` is what its tombstone
     knows.
     """
-    if record.kind not in GUARDED or record.status is not Status.ACTIVE:
+    # What waits because nobody but a machine said it is marked as well, for the person who decides.
+    is_gated = KINDS[record.kind].is_gated and record.version == 1 and record.provenance.weight > 0
+    is_proposed = is_gated and record.status is Status.CANDIDATE
+    if record.kind not in GUARDED or not (record.status is Status.ACTIVE or is_proposed):
         return record
     before = tx.find(record.id) if tx.is_changed(record.id) else tx.read_stored(record.id)
     if before and (before.status, before.text, before.project) == (record.status, record.text, record.project):
@@ -179,7 +182,8 @@ def hold_back(tx: Transaction, record: Record, key: str) -> Record:
     # What was said before the deletion does not take it back.
     stated = record.valid_from if record.version == 1 else None
     is_old = stated and any(stated < stone.updated_at for stone in (*same, *like))
-    if record.id in tx.accepted or (record.provenance.origin is Origin.USER and not is_old and not tx.reverts):
+    is_stated = record.provenance.origin is Origin.USER and not (is_old or tx.reverts or is_proposed)
+    if record.id in tx.accepted or is_stated:
         for stone in same:
             tx.update(stone, status=Status.RETIRED)
     elif same or like:
