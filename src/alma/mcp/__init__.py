@@ -24,6 +24,7 @@ from pathlib import Path
 from .. import listening
 from ..errors import ConfigError, MissingExtraError
 from ..listening import option
+from ..trust_register import is_approval_allowed
 
 STDIO, HTTP = "stdio", "http"
 PORT = 8765
@@ -105,7 +106,6 @@ def _may_approve(options: McpOptions) -> bool:
     if not options.approve:
         return False
     from ..app import find_config
-    from ..trust_register import is_approval_allowed
 
     try:
         config = find_config(options.config)
