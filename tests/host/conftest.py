@@ -274,6 +274,7 @@ class Person:
         printed, problems = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(problems):
             patch.setattr(os, "environ", dict(self.environ))
+            patch.setattr("alma.processes.find_system_home", lambda: str(self.home))
             patch.chdir(cwd or self.home)
             code = main(arguments)
         return subprocess.CompletedProcess(arguments, code, printed.getvalue(), problems.getvalue())
@@ -313,7 +314,7 @@ def person(claude_binary: str, model: Model, tmp_path: Path, monkeypatch: pytest
     (home / "bin" / "python3").symlink_to(base)
     person = Person(Path(claude_binary), home, model, plugin=tmp_path / "plugin")
     # Every session here is a headless run; it stands for one in which a person types.
-    person.set(programs="on")
+    person.set(programs="on", embedding="off")
     shutil.copytree(ROOT / "plugin", tmp_path / "plugin")
     runtime = {"home": str(person.smart_home), "python": "", "path": str(ROOT / "src")}
     (tmp_path / "plugin" / "runtime.json").write_text(json.dumps(runtime))
