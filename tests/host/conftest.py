@@ -221,7 +221,6 @@ class Person:
             "HOME": str(self.home),
             "PATH": f"{self.home / 'bin'}{os.pathsep}{os.defpath}",
             "CLAUDE_SMART_BACKEND_AUTOSTART": "0",
-            "CLAUDE_SMART_USE_LOCAL_EMBEDDING": "0",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_TELEMETRY": "1",
             "DISABLE_AUTOUPDATER": "1",
