@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.persons import act_as_person
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
-from tests.persons import act_as_person
 
 if TYPE_CHECKING:
     from alma.stores.postgres.server import LocalServer
