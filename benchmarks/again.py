@@ -41,9 +41,9 @@ READER = Path(__file__).resolve().with_name("fake_claude.py")
 MODEL = "claude-opus-5-5"
 Scenario = dict[str, Any]
 ASK = """\
-You are a coding agent. Below is what you know and one task. Answer the task directly in at most 12 lines of text, code \
-or commands. You cannot open files or ask questions; decide as you would in a real session. Do not comment on what you \
-know.
+You are a coding agent. Below is what you know and one task. Answer the task directly in at most 12 lines of text, \
+code or commands. You cannot open files or ask questions; decide as you would in a real session. Do not comment on \
+what you know.
 
 === THE REPOSITORY
 {project}

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from inspect import BoundArguments
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 from urllib.parse import quote, urlsplit
-from urllib.request import proxy_bypass_environment
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 from . import errors
 from .engine.erase import UserErasure

@@ -29,8 +29,9 @@ def open_dashboard(args: Namespace, context: CommandContext) -> Answer:
     files = _write_config(context.data_dir)
     # The server works for all projects, and a variable of a repository could give it a token.
     environ, first_token = build_environment(context.data_dir), str(files[1].with_name(tokens.FIRST_FILE))
-    options = {"port": port, "project": context.project, "named_token": first_token, "environ": environ}
-    link, was_started = dashboard.get_link(*files, scope, **options)
+    link, was_started = dashboard.get_link(
+        *files, scope, port=port, project=context.project, named_token=first_token, environ=environ
+    )
     may_open = not args.no_open and not context.as_json
     answer, line = dashboard.show_link(link, was_started=was_started, may_open=may_open)
     context.print_lines(line[0].upper() + line[1:])

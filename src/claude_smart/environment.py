@@ -106,8 +106,12 @@ def list_ignored(data_dir: DataDir, environ: Mapping[str, str]) -> dict[str, str
     ignored = {one.variable: one.command for one in find_adoptions(data_dir, environ)}
     if environ.get(TOKEN_VARIABLE) and environ[TOKEN_VARIABLE] != read_token(data_dir):
         ignored[TOKEN_VARIABLE] = ADOPT
-    recorded = read_settings(data_dir)["environment"]
-    names = (*_LOGIN, *(() if is_logged_in(environ) else _SECRETS))
+    settings = read_settings(data_dir)
+    # Without a reader and a server, nothing would use them.
+    names = [] if settings["model"] != "on" and settings["server"] == "off" else [*_LOGIN]
+    if settings["model"] == "on" and not is_logged_in(environ):
+        names += _SECRETS
+    recorded = settings["environment"]
     others = [name for name in names if environ.get(name) and environ[name] != recorded.get(name)]
     return ignored | dict.fromkeys(others, RECORD)
 

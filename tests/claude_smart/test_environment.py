@@ -293,6 +293,8 @@ def test_status_and_doctor_name_an_ignored_variable_and_how_to_adopt_it(
     name: str, person: Person, trap: Trap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(name, raising=False)
+    if name in RECORDABLE:
+        person.types("config", "model", "on")
     assert name not in person.types("status").out
     monkeypatch.setenv(name, trap.read(name))
     state = person.types("status")

@@ -221,7 +221,6 @@ class Person:
             "HOME": str(self.home),
             "PATH": f"{self.home / 'bin'}{os.pathsep}{os.defpath}",
             "CLAUDE_SMART_BACKEND_AUTOSTART": "0",
-            "CLAUDE_SMART_USE_LOCAL_EMBEDDING": "0",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_TELEMETRY": "1",
             "DISABLE_AUTOUPDATER": "1",
@@ -274,6 +273,7 @@ class Person:
         printed, problems = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(problems):
             patch.setattr(os, "environ", dict(self.environ))
+            patch.setattr("alma.processes.find_system_home", lambda: str(self.home))
             patch.chdir(cwd or self.home)
             code = main(arguments)
         return subprocess.CompletedProcess(arguments, code, printed.getvalue(), problems.getvalue())
@@ -313,7 +313,7 @@ def person(claude_binary: str, model: Model, tmp_path: Path, monkeypatch: pytest
     (home / "bin" / "python3").symlink_to(base)
     person = Person(Path(claude_binary), home, model, plugin=tmp_path / "plugin")
     # Every session here is a headless run; it stands for one in which a person types.
-    person.set(programs="on")
+    person.set(programs="on", embedding="off")
     shutil.copytree(ROOT / "plugin", tmp_path / "plugin")
     runtime = {"home": str(person.smart_home), "python": "", "path": str(ROOT / "src")}
     (tmp_path / "plugin" / "runtime.json").write_text(json.dumps(runtime))

@@ -120,7 +120,7 @@ def test_a_command_that_failed_and_then_worked_in_another_form_is_shown_as_seen(
 
 def test_a_headless_run_teaches_nothing(person: Any) -> None:
     shop = person.project("shop")
-    person.set(programs="off")
+    person.set(programs="off", embedding="off")
     first = person.says(CORRECTION, shop)
     person.says("/smart:tag always use npm", shop)
     assert {line["entry"] for line in person.journal(first.id)[1:]} == {"sdk-cli"}

@@ -194,7 +194,7 @@ def test_what_claude_smart_installs_works_in_the_host_and_goes_without_a_trace(p
     person.plugin = None
     person.home = person.home.parent / 'Zoë\'s "home" $HOME'
     person.home.mkdir()
-    person.set(programs="on")
+    person.set(programs="on", embedding="off")
     person.more["PATH"] = str(person.home)
     settings = person.home / ".claude" / "settings.json"
     settings.parent.mkdir()

@@ -41,6 +41,8 @@ def test_the_comparison_notices_a_difference() -> None:
 
 def test_the_tutorial_shows_what_happens(person: Any) -> None:
     person.plugin = None
+    (person.smart_home / "config.json").unlink()
+    person.smart_home.rmdir()
     shop = person.project("shop")
     (person.home / "bin" / "claude").symlink_to(person.binary)
     person.model.will_say(
@@ -63,5 +65,7 @@ def test_the_tutorial_shows_what_happens(person: Any) -> None:
             done = person.claude(*arguments, cwd=shop)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         assert fits(done.stdout, expected), f"{command} printed:\n{done.stdout}"
+        if program == "claude-smart" and arguments[0] == "doctor":
+            assert person.smart("config", "programs", "on").returncode == 0
     told = person.model.requests[-1]
     assert "Use pnpm instead of npm" in str(told), "the next session was not told"

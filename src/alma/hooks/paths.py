@@ -128,8 +128,8 @@ def find_foreign_file(home: str) -> str:
     from ..trust_register import find_tracked_files
 
     paths = [os.path.join(home, name) for name in ("config.json", "runtime.json", "memory.db")]
-    for path in find_tracked_files(map(Path, paths)):
-        return f"{path} is tracked by git, so it comes with a repository"
+    for file in find_tracked_files(map(Path, paths)):
+        return f"{file} is tracked by git, so it comes with a repository"
     for path in (home, *paths) if os.name == "posix" else ():
         if os.path.lexists(path) and os.lstat(path).st_uid != os.getuid():
             return f"{path} belongs to another user"
