@@ -232,10 +232,11 @@ def _parse_ps(text: str) -> dict[int, Process]:
 
 def _read_windows_table() -> dict[int, Process]:
     """Return all processes with the times at which they were created, without their arguments."""
-    import ctypes
-    from ctypes import wintypes
+    import ctypes.wintypes
 
-    class Entry(ctypes.Structure):
+    wintypes = ctypes.wintypes
+
+    class ProcessEntry(ctypes.Structure):
         _fields_ = (
             ("dwSize", wintypes.DWORD),
             ("cntUsage", wintypes.DWORD),
@@ -252,12 +253,23 @@ def _read_windows_table() -> dict[int, Process]:
     kernel = ctypes.WinDLL("kernel32", use_last_error=True)  # type: ignore[attr-defined,unused-ignore]
     kernel.CreateToolhelp32Snapshot.restype = wintypes.HANDLE
     kernel.OpenProcess.restype = wintypes.HANDLE
+
+    def read_creation(pid: int) -> int:
+        """Return when a process was created; 0 if it cannot be asked."""
+        handle = wintypes.HANDLE(kernel.OpenProcess(0x1000, False, pid))
+        if not handle.value:
+            return 0
+        times = [wintypes.FILETIME() for _ in range(4)]
+        is_read = kernel.GetProcessTimes(handle, *map(ctypes.byref, times))
+        kernel.CloseHandle(handle)
+        return int(times[0].dwHighDateTime << 32 | times[0].dwLowDateTime) if is_read else 0
+
     snapshot = wintypes.HANDLE(kernel.CreateToolhelp32Snapshot(2, 0))
-    entry = Entry(dwSize=ctypes.sizeof(Entry))
+    entry = ProcessEntry(dwSize=ctypes.sizeof(ProcessEntry))
     table: dict[int, Process] = {}
     more = kernel.Process32FirstW(snapshot, ctypes.byref(entry))
     while more:
-        created = _read_creation(kernel, entry.th32ProcessID)
+        created = read_creation(entry.th32ProcessID)
         # Windows counts tenths of microseconds since 1601.
         began = created / 1e7 - 11_644_473_600 if created else 0.0
         number, parent = int(entry.th32ProcessID), int(entry.th32ParentProcessID)
@@ -270,18 +282,3 @@ def _read_windows_table() -> dict[int, Process]:
         if above is not None and process.began and above.began > process.began:
             process.parent = 0
     return table
-
-
-def _read_creation(kernel: object, pid: int) -> int:
-    """Return when a process of Windows was created; 0 if it cannot be asked."""
-    import ctypes
-    from ctypes import wintypes
-
-    functions = kernel
-    handle = wintypes.HANDLE(functions.OpenProcess(0x1000, False, pid))  # type: ignore[attr-defined]
-    if not handle.value:
-        return 0
-    times = [wintypes.FILETIME() for _ in range(4)]
-    is_read = functions.GetProcessTimes(handle, *map(ctypes.byref, times))  # type: ignore[attr-defined]
-    functions.CloseHandle(handle)  # type: ignore[attr-defined]
-    return (times[0].dwHighDateTime << 32) | times[0].dwLowDateTime if is_read else 0

@@ -477,6 +477,7 @@ def test_little_is_loaded(host: Any, teach: Teach) -> None:
     assert {name for name in loaded if name.startswith("alma.")} <= {
         "alma.engine",
         "alma.engine.redact",
+        "alma.processes",
         "alma.text",
         *(name for name in loaded if name.startswith(("alma.hooks", "alma.engine.secret_"))),
     }

@@ -249,7 +249,7 @@ def names_own_program(arguments: Any) -> bool:
         return True
     # A folder may be called `alma` too; a program is the last part of a path, or a module.
     words = "".join(char if char not in "\"'`();|&<>=" else " " for char in text).split() if "alma" in text else ()
-    return any(word.rpartition("/")[2] in ("alma", "alma.cli") for word in words)
+    return any(f"{word.rpartition('/')[2]}.".startswith("alma.") for word in words)
 
 
 def _read_output(response: Any) -> str:

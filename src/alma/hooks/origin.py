@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 
 from ..processes import find_caller, is_running
 from .journal import EVENTS
@@ -18,7 +17,6 @@ from .paths import DataDir, digest, read_object, write_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..people import ShellCall
     from ..processes import Process
     from .journal import HookCall
 
@@ -58,7 +56,9 @@ def find_origin(data_dir: DataDir, call: HookCall) -> str:
     is_fresh = age < FRESH_SECONDS
     shells = _describe_launchers(launchers)
     if not is_same and is_fresh and (call.name == "SessionStart" or not is_running(str(record.get("process", "")))):
-        if _is_in_command(data_dir, caller):
+        from .starts import is_in_command
+
+        if is_in_command(data_dir, caller):
             return COMMAND
         record = _record_host(data_dir, call, caller, shells)
         is_same = True
@@ -80,6 +80,8 @@ def _describe_launchers(launchers: list[Process]) -> str:
 
 
 def _record_host(data_dir: DataDir, call: HookCall, caller: Process, shells: str) -> dict[str, str]:
+    from .starts import find_driver
+
     record = {
         "process": caller.identity,
         "host": call.host,
@@ -87,61 +89,13 @@ def _record_host(data_dir: DataDir, call: HookCall, caller: Process, shells: str
         "journal": data_dir.journal_file(call.session),
         "transcript": call.text("transcript_path") if call.host in RESULT_HOSTS else "",
         "launchers": shells,
-        "driver": _find_driver(data_dir, call, caller),
+        "driver": find_driver(data_dir, call.host, caller),
     }
     if not os.path.isdir(data_dir.agents):
         data_dir.create_folders()
         os.makedirs(data_dir.agents, 0o700, exist_ok=True)
     write_private(data_dir.agent_file(call.session), json.dumps(record).encode())
     return record
-
-
-def _find_driver(data_dir: DataDir, call: HookCall, caller: Process) -> str:
-    """Return which other agent runs the host of a session; empty if none does."""
-    from .. import people
-
-    lineage = people.list_lineage(caller.pid)
-    own = people.AGENTS.get(call.host, ("",))[0]
-    above = 1
-    # A host may be started by a program of its own, such as `node codex`.
-    while above < len(lineage) and own and people.name_program(lineage[above]) == own:
-        above += 1
-    records = people.read_records(people.find_data_folders((data_dir.home,)))
-    return people.find_agent_among(lineage[above:], records)
-
-
-def _is_in_command(data_dir: DataDir, caller: Process) -> bool:
-    """Return whether a session of the same host process is running a command, in which the event may be forged."""
-    from .. import people
-
-    for record in people.read_records((data_dir.home,)):
-        if record.process == caller.identity:
-            calls = people.read_shell_calls(record.journal)
-            if any(find_running(calls, record.transcript, caller.began)):
-                return True
-    return False
-
-
-def find_running(calls: list[ShellCall], transcript: str, since: float) -> list[ShellCall]:
-    """Return the commands that may be running now, of those that began after their host started.
-
-    Where the host's transcript has the results of commands, only they show that one has ended: an agent that runs the
-    hook in its shell can report the end of its own command.
-    """
-    from .. import people
-
-    now = time.time()
-    recent = [call for call in calls if call.began >= since - 1]
-    if not people.is_own_file(transcript):
-        return [call for call in recent if call.is_open_at(people.OPEN, now)]
-    from ..coding.transcript import find_results, read_lines
-
-    with open(transcript, "rb") as file:
-        results = find_results(read_lines(file))
-    late = [call for call in recent if call.id in results and call.is_background]
-    return [call for call in recent if call.id not in results] + [
-        call for call in late if now - call.ended < FRESH_SECONDS
-    ]
 
 
 def remove_dead_records(data_dir: DataDir, before: float) -> None:

@@ -23,6 +23,7 @@ from .hosts import clean_prompt
 from .journal import HookCall, cut_prompt, is_sealed
 from .origin import AGENT, COMMAND, HOST, PROMPTS, TRANSCRIPT, UNKNOWN
 from .paths import DataDir, file_name, read_key
+from .starts import find_running
 
 NOT_RECORDED = "nothing is recorded here, so the agent's commands are not known"
 NOT_SEALED = "its line in the journal was not written by the hook"
@@ -87,7 +88,7 @@ class JournalJudge:
         if sender != HOST:
             return NOT_FROM_HOST
         transcript = self.transcripts[-1] if self.transcripts and self._has_results else ""
-        return IN_COMMAND if origin.find_running(self._calls, transcript, began) else ""
+        return IN_COMMAND if find_running(self._calls, transcript, began) else ""
 
     def _find_doubt(self, event: Event) -> str:
         if event.name == "Journal":
