@@ -10,10 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
 
-from .errors import PersonRequiredError
 from .processes import (
     AGENTS,
     Process,
@@ -23,6 +20,11 @@ from .processes import (
     list_lineage,
     read_process_file,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
 _OTHER_VARIABLES = {
     "AUGMENT_AGENT": "Augment",
@@ -72,6 +74,9 @@ def require_person(act: str, door: str = DOORS, *, folders: Iterable[str] = ()) 
     """
     reason = find_agent(folders=folders) or find_missing_terminal()
     if reason:
+        # A hook loads this module at the start of a session, and `errors` takes longer to load than all the rest.
+        from .errors import PersonRequiredError
+
         raise PersonRequiredError(f"{act} is for a person to decide: {reason}. {door[:1].upper()}{door[1:]}.")
 
 
@@ -159,16 +164,19 @@ def _read_environ(pid: int) -> dict[str, str]:
 # -- what the hooks recorded
 
 
-class AgentRecord(NamedTuple):
+class AgentRecord:
     """The process of an agent's session, as a hook recorded it."""
 
-    process: str
-    host: str
-    session: str
-    journal: str
-    """The path of the journal with the commands that the agent ran."""
-    transcript: str = ""
-    """The path of the host's transcript, if it contains the results of commands."""
+    __slots__ = ("host", "journal", "process", "session", "transcript")
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self.process = str(fields.get("process") or "")
+        self.host = str(fields.get("host") or "")
+        self.session = str(fields.get("session") or "")
+        self.journal = str(fields.get("journal") or "")
+        """The path of the journal with the commands that the agent ran."""
+        self.transcript = str(fields.get("transcript") or "")
+        """The path of the host's transcript, if it contains the results of commands."""
 
 
 def find_data_folders(folders: Iterable[str] = ()) -> list[str]:
@@ -192,10 +200,9 @@ def read_records(folders: Iterable[str]) -> Iterator[AgentRecord]:
             continue
         for name in names:
             if name.endswith(".json") and is_own_file(path := os.path.join(place, name)):
-                fields = _read_object(path)
-                texts = [str(fields.get(field) or "") for field in AgentRecord._fields]
-                if texts[0]:
-                    yield AgentRecord(*texts)
+                record = AgentRecord(_read_object(path))
+                if record.process:
+                    yield record
 
 
 def is_own_file(path: str) -> bool:

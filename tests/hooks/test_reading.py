@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.persons import act_as_agent
 
 from alma.engine import coding_sessions, edit
 from alma.hooks import worker
@@ -739,7 +740,7 @@ def test_a_person_who_was_never_asked_gets_one_notice(work: Session) -> None:
 def test_an_agent_cannot_give_leave(
     work: Session, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CLAUDECODE", "1")
+    act_as_agent(monkeypatch)
     work.set(model="off")
     assert main(["config", "model", "on"]) == 1
     assert "for a person to decide" in capsys.readouterr().err

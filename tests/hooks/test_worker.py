@@ -33,7 +33,7 @@ class ProjectMemories:
     def __exit__(self, *error): pass
 
 class DrainReport:
-    def __init__(self, busy=False): self.busy, self.problems = busy, []
+    def __init__(self, busy=False): self.busy, self.waiting, self.problems = busy, 0, []
 
 def drain(place, *, memory=None, wait=0.0):
     lock = try_lock(place.drain_lock, wait)
