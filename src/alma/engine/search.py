@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from .context import Engine
 from .transaction import describe_mismatch, find_embedder_marker
 
 MAX_WORDS = 12
+_FEW = 100  # So many records are compared one by one.
 _K1, _B = 1.2, 0.75
 
 
@@ -35,27 +36,31 @@ def has_vectors(engine: Engine) -> bool:
 
 def by_words(store: Store, query: str, where: Where, limit: int) -> list[Hit]:
     """Return the records that share words with the query, best first."""
-    query_words = content_words(query)
-    if len(query_words) > MAX_WORDS:
-        # A pasted prompt is not searched for word by word.
-        query_words = sorted(query_words, key=len, reverse=True)[:MAX_WORDS]
+    query_words = _list_query_words(query)
     if not query_words:
         return []
     if isinstance(store, Searchable):
         # A full-text index keeps "straße", which is "strasse" among the words here.
         unfolded = [word for word in words(query, str.lower) if word != word.casefold()]
         return store.match(" ".join((*query_words, *unfolded[:MAX_WORDS])), where, limit)
-    return _rank_by_bm25(store, frozenset(map(stem, query_words)), where, limit)
+    return _rank_by_bm25(store.scan(where), query, limit)
 
 
-def _rank_by_bm25(store: Store, query: frozenset[str], where: Where, limit: int) -> list[Hit]:
-    docs = [(record.id, Counter(map(stem, words(record.text)))) for record in store.scan(where) if record.text]
-    if not docs:
+def _list_query_words(query: str) -> list[str]:
+    """Return the words to look for: a pasted prompt is not searched for word by word."""
+    query_words = list(content_words(query))
+    return query_words if len(query_words) <= MAX_WORDS else sorted(query_words, key=len, reverse=True)[:MAX_WORDS]
+
+
+def _rank_by_bm25(records: Iterable[Record], query: str, limit: int) -> list[Hit]:
+    terms = frozenset(map(stem, _list_query_words(query)))
+    docs = [(record.id, Counter(map(stem, words(record.text)))) for record in records if record.text]
+    if not docs or not terms:
         return []
     # What is made of signs only has no words.
     mean = sum(counts.total() for _, counts in docs) / len(docs) or 1.0
     idf: dict[str, float] = {}
-    for term in query:
+    for term in terms:
         holding = sum(term in counts for _, counts in docs)
         idf[term] = math.log(1 + (len(docs) - holding + 0.5) / (holding + 0.5))
     scored = []
@@ -103,8 +108,21 @@ def find_hits(engine: Engine, query: str, vectors: Sequence[Vector], where: Wher
     persons = sum(one.provenance.is_from_person for one in found.records.values())
     if not is_full or 2 * persons >= limit:
         return found
-    own = _search(engine, query, vectors, replace(where, origins=PERSONS), max(1, limit // 2))
+    own = _find_persons_words(engine, query, vectors, where, max(1, limit // 2))
     return Found(found.meaning + own.meaning, found.by_word + own.by_word, found.records | own.records)
+
+
+def _find_persons_words(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> Found:
+    own = replace(where, origins=PERSONS)
+    records = list(engine.store.scan(own, _FEW))
+    if len(records) == _FEW:
+        return _search(engine, query, vectors, own, limit)
+    # To go through all memories once, for the few that persons said, is quicker than to search them twice.
+    close = find_closeness(engine, records, vectors)
+    meaning = [Hit(id, close[id]) for id in sorted(close, key=lambda id: (-close[id], id))[:limit]]
+    by_word = _rank_by_bm25(records, query, limit)
+    ids = {hit.id for hit in (*meaning, *by_word)}
+    return Found(meaning, by_word, {one.id: one for one in records if one.id in ids})
 
 
 def _search(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> Found:
