@@ -121,6 +121,15 @@ def test_the_folder_that_the_settings_name_is_read_too(monkeypatch: pytest.Monke
     assert "process 950" in people.find_agent()
 
 
+def test_a_program_that_the_settings_name_is_an_agent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    player = str(tmp_path / "player.py")
+    run_below(monkeypatch, Process(950, 900, "4", ("/usr/bin/python3", player)), SSHD)
+    assert people.find_agent() == ""
+    (tmp_path / ".claude-smart").mkdir()
+    (tmp_path / ".claude-smart" / "config.json").write_text(json.dumps({"host_program": player}))
+    assert "process 950" in people.find_agent()
+
+
 def test_a_program_that_an_agent_left_behind_is_known_by_when_it_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -109,8 +109,14 @@ def find_agent(*, folders: Iterable[str] = ()) -> str:
     lineage = list_lineage()
     if not lineage and os.name != "nt":
         return "the system does not tell which programs run this command"
-    records = list(read_records(find_data_folders(folders)))
-    return find_agent_among(lineage[1:], records) or _find_left_behind(lineage, records) or _find_announced(records)
+    places = find_data_folders(folders)
+    records = list(read_records(places))
+    return (
+        find_agent_among(lineage[1:], records)
+        or _find_player(lineage[1:], places)
+        or _find_left_behind(lineage, records)
+        or _find_announced(records)
+    )
 
 
 def find_variable(environ: Mapping[str, str]) -> tuple[str, str] | None:
@@ -133,6 +139,17 @@ def find_agent_among(processes: Sequence[Process], records: Iterable[AgentRecord
             return f"{title} runs this command (process {process.pid})"
         if variable := find_variable(_read_environ(process.pid)):
             return f"{variable[1]} runs this command (process {process.pid} has the variable {variable[0]})"
+    return ""
+
+
+def _find_player(processes: Sequence[Process], folders: Iterable[str]) -> str:
+    """Return which of these processes is a program that the setting `host_program` names as a coding agent."""
+    named = [_read_object(os.path.join(folder, "config.json")).get("host_program") for folder in folders]
+    players = {os.path.realpath(path) for path in named if isinstance(path, str) and os.path.isabs(path)}
+    for process in processes:
+        # An interpreter is followed by the script that it runs.
+        if any(os.path.realpath(word) in players for word in process.arguments[:2] if os.path.isabs(word)):
+            return f"process {process.pid} runs this command, and your settings name its program as a coding agent"
     return ""
 
 

@@ -329,7 +329,7 @@ _SETTINGS = {
     "state_dir": "the folder of the journals",
     "program": "the path of the program `claude` that reads your corrections",
     "program_timeout": "seconds until a model call is given up",
-    "host_program": "the path of a program that plays a coding agent in tests",
+    "host_program": "the path of a program that counts as a coding agent, such as one of your own or of a test",
     "embedding": "off: search by keywords only",
     "dashboard_autostart": "on: the worker starts the server of the dashboard",
     "environment": "variables of the worker and the reader: record takes them from this terminal, none removes them",
