@@ -319,6 +319,22 @@ def make_submodule(folder: Path) -> Path:
     return outer / "inner" / "data" / "mémoire.db"
 
 
+def make_oddly_named_submodule(folder: Path) -> Path:
+    """The name, which the outer repository chooses, ends in a space."""
+    commit_store(make_plain(folder))
+    outer = make_plain(folder.parent / "outer")
+    git("submodule", "add", "--name", "inner ", str(folder), "inner", folder=outer)
+    return outer / "inner" / "data" / "mémoire.db"
+
+
+def make_unreadably_named_submodule(folder: Path) -> Path:
+    """The name is no UTF-8."""
+    commit_store(make_plain(folder))
+    outer = make_plain(folder.parent / "outer")
+    git("submodule", "add", "--name", os.fsdecode(b"inner\xff"), str(folder), "inner", folder=outer)
+    return outer / "inner" / "data" / "mémoire.db"
+
+
 def make_separate(folder: Path) -> Path:
     folder.mkdir()
     git("init", f"--separate-git-dir={folder.parent / 'elsewhere.git'}", str(folder))
@@ -385,8 +401,9 @@ def make_chained_links(folder: Path) -> Path:
 
 REPOSITORIES = [
     make_version_4, make_sha256, make_sha256_version_4, make_split, make_skipped, make_assumed, make_work_tree,
-    make_submodule, make_separate, make_other_root, make_sparse, make_linked_file, make_linked_folder,
-    make_linked_parent, make_chained_links,
+    make_submodule, make_oddly_named_submodule, make_separate, make_other_root, make_sparse, make_linked_file,
+    make_linked_folder, make_linked_parent, make_chained_links,
+    *([make_unreadably_named_submodule] if sys.platform == "linux" else []),
 ]  # fmt: skip
 
 
