@@ -226,6 +226,23 @@ def test_a_pull_does_not_reach_into_a_running_process(clone: Path, name: str) ->
     stores[0].close()
 
 
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_replaced_file_may_have_the_number_of_the_old_one(clone: Path, is_empty: bool) -> None:
+    """Many file systems give a new file the number of the one that was just deleted."""
+    other = clone.parent / "other.jsonl"
+    with ALMA(FileStore(other), project_id="shop") as alma:
+        alma.add_rule("dev", RULE, source="user")
+    path = clone / "own.jsonl"
+    with ALMA(FileStore(path), project_id="shop") as alma:
+        if not is_empty:
+            alma.add_rule("dev", "Use tabs instead of spaces", source="user")
+        # Written in place, so that the number stays.
+        path.write_bytes(other.read_bytes())
+        git("add", "-f", "own.jsonl")
+        with pytest.raises(UntrustedConfigError):
+            alma.list("rule")
+
+
 @pytest.mark.parametrize("kind", ["qdrant", "chroma"])
 def test_the_folder_of_a_vector_database_counts(clone: Path, kind: str) -> None:
     pytest.importorskip("qdrant_client" if kind == "qdrant" else "chromadb")
