@@ -226,6 +226,23 @@ def test_a_pull_does_not_reach_into_a_running_process(clone: Path, name: str) ->
     stores[0].close()
 
 
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_a_replaced_file_may_have_the_number_of_the_old_one(clone: Path, is_empty: bool) -> None:
+    """Many file systems give a new file the number of the one that was just deleted."""
+    other = clone.parent / "other.jsonl"
+    with ALMA(FileStore(other), project_id="shop") as alma:
+        alma.add_rule("dev", RULE, source="user")
+    path = clone / "own.jsonl"
+    with ALMA(FileStore(path), project_id="shop") as alma:
+        if not is_empty:
+            alma.add_rule("dev", "Use tabs instead of spaces", source="user")
+        # Written in place, so that the number stays.
+        path.write_bytes(other.read_bytes())
+        git("add", "-f", "own.jsonl")
+        with pytest.raises(UntrustedConfigError):
+            alma.list("rule")
+
+
 @pytest.mark.parametrize("kind", ["qdrant", "chroma"])
 def test_the_folder_of_a_vector_database_counts(clone: Path, kind: str) -> None:
     pytest.importorskip("qdrant_client" if kind == "qdrant" else "chromadb")
@@ -319,6 +336,22 @@ def make_submodule(folder: Path) -> Path:
     return outer / "inner" / "data" / "mémoire.db"
 
 
+def make_oddly_named_submodule(folder: Path) -> Path:
+    """The name, which the outer repository chooses, ends in a space."""
+    commit_store(make_plain(folder))
+    outer = make_plain(folder.parent / "outer")
+    git("submodule", "add", "--name", "inner ", str(folder), "inner", folder=outer)
+    return outer / "inner" / "data" / "mémoire.db"
+
+
+def make_unreadably_named_submodule(folder: Path) -> Path:
+    """The name is no UTF-8."""
+    commit_store(make_plain(folder))
+    outer = make_plain(folder.parent / "outer")
+    git("submodule", "add", "--name", os.fsdecode(b"inner\xff"), str(folder), "inner", folder=outer)
+    return outer / "inner" / "data" / "mémoire.db"
+
+
 def make_separate(folder: Path) -> Path:
     folder.mkdir()
     git("init", f"--separate-git-dir={folder.parent / 'elsewhere.git'}", str(folder))
@@ -385,8 +418,9 @@ def make_chained_links(folder: Path) -> Path:
 
 REPOSITORIES = [
     make_version_4, make_sha256, make_sha256_version_4, make_split, make_skipped, make_assumed, make_work_tree,
-    make_submodule, make_separate, make_other_root, make_sparse, make_linked_file, make_linked_folder,
-    make_linked_parent, make_chained_links,
+    make_submodule, make_oddly_named_submodule, make_separate, make_other_root, make_sparse, make_linked_file,
+    make_linked_folder, make_linked_parent, make_chained_links,
+    *([make_unreadably_named_submodule] if sys.platform == "linux" else []),
 ]  # fmt: skip
 
 
@@ -507,7 +541,7 @@ def test_a_register_that_others_may_have_written_is_not_used(
         os.chown(register, 12345, -1)
     else:
         pytest.skip("only root can give files away")
-    with pytest.raises(ConfigError, match="is not used"):
+    with pytest.raises(ConfigError, match=r"is not used.*git rm -f " if how == "tracked" else "is not used"):
         ALMA.quickstart("shop", clone / ".alma")
     assert main(["list"]) == 1
     assert main(["trust"]) == 1

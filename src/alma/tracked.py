@@ -111,7 +111,7 @@ def _find_indexes(place: Path) -> Iterator[tuple[str, str]]:
         try:
             if home.is_file():
                 # A work tree of another repository, or a submodule.
-                home = folder / home.read_text(encoding="utf-8").partition("gitdir:")[2].strip()
+                home = folder / _read_link(home)
             elif not home.is_dir():
                 continue
             shared = sorted(home.glob("sharedindex.*"))
@@ -123,6 +123,14 @@ def _find_indexes(place: Path) -> Iterator[tuple[str, str]]:
         for root in dict.fromkeys((os.path.realpath(folder), *_find_work_trees(home))):
             for file in files:
                 yield root, str(file)
+
+
+def _read_link(file: Path) -> str:
+    """Return the folder that a file `.git` names. As for git, only the end of the line is not part of the name.
+
+    A repository chooses the names of its submodules, which may end in a space or be no UTF-8.
+    """
+    return os.fsdecode(file.read_bytes()).removeprefix("gitdir:").removeprefix(" ").rstrip("\r\n")
 
 
 def _find_work_trees(home: Path) -> Iterator[str]:

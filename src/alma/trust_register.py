@@ -195,7 +195,8 @@ def _refuse_unsafe_register(path: Path) -> None:
     """Raise ConfigError for a register that others may have written: a repository, or another user."""
     problem = ""
     if find_tracked_files([path]):
-        problem = "git tracks it, so a pull may have brought it"
+        # Deleting the file is not enough: git would track the next one too. Only untracking it would trust its content.
+        problem = f"git tracks it, so a pull may have brought it; remove it: git rm -f {shlex.quote(str(path))}"
     elif os.name != "nt":
         for place, forbidden in ((path, stat.S_IWGRP | stat.S_IWOTH), (path.parent, stat.S_IWOTH)):
             status = os.stat(place)

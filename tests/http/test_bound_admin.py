@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.api.samples import world
 
-from alma.http import tokens
+from alma.http import shell, tokens
 from alma.http.app import list_offered
 from alma.operations import Effect
 
@@ -53,6 +53,17 @@ def test_the_session_of_a_bound_administrator_lists_no_more(shared: Site) -> Non
     assert list_names(shared, "browser of clerk", "tokens") == ["clerk", "shop-reader", "same"]
     log_in(shared, "admin", scope="admin")
     assert list_names(shared, "browser of clerk", "sessions") == ["dashboard of clerk"]
+
+
+def test_a_reader_who_opens_many_sessions_ends_none_of_others(shared: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "_MOST", 8)
+    monkeypatch.setattr(shell, "_MOST_OF_TOKEN", 4, raising=False)
+    log_in(shared, "admin", scope="admin")
+    code = get_code(shared, "anybody")
+    for _ in range(10):
+        log_in(shared, "shop-reader")
+    assert list_names(shared, "browser of admin", "sessions").count("dashboard of shop-reader") == 4
+    assert enter(shared, code).status_code == 200
 
 
 def test_it_sees_and_ends_only_sessions_in_its_own_projects(shared: Site) -> None:

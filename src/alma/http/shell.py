@@ -35,6 +35,7 @@ HEADERS = {
 }
 _NOTED_SECONDS = 60.0
 _MOST = 1000
+_MOST_OF_TOKEN = 100
 _FOLDER = Path(__file__).with_name("ui")
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -149,6 +150,10 @@ class DashboardSessions:
         # Whoever asks for many codes does not end the sessions of others.
         lasting = [name for name, one in items if not one.is_over and name != one.token.sha256]
         lasting += [name for name, one in items if not one.is_over and name == one.token.sha256]
+        # Nor does whoever opens many sessions.
+        own = {name for name, one in items if one.creator == session.creator}
+        excess = [name for name in lasting if name in own][: -_MOST_OF_TOKEN + 1]
+        lasting = [name for name in lasting if name not in excess]
         for name in {name for name, _ in items}.difference(lasting[-_MOST + 1 :]):
             self._entries.pop(name, None)
         self._entries[digest] = session

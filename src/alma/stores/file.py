@@ -104,11 +104,12 @@ class FileStore(DictStore):
         """Read what was appended since; from the start if it is another file now."""
         with self.path.open("rb") as file:
             inode = os.fstat(file.fileno()).st_ino
-            if inode != self._inode:
-                # A `git pull` may have replaced the file.
-                check_store(self.path, trust=self._trust)
             file.seek(self._offset - len(self._mark))
-            if inode != self._inode or file.read(len(self._mark)) != self._mark:
+            is_same = inode == self._inode and file.read(len(self._mark)) == self._mark
+            if not is_same or not self._offset:
+                # A `git pull` may have replaced the file. The new one often gets the number of the old one.
+                check_store(self.path, trust=self._trust)
+            if not is_same:
                 self._forget()
                 self._inode = inode
                 file.seek(0)
