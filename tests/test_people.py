@@ -27,6 +27,7 @@ def no_agent_anywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(people, "find_system_home", lambda: "")
     monkeypatch.setattr(people, "_read_environ", lambda pid: {})
+    monkeypatch.setattr(people, "list_processes", list)
     run_below(monkeypatch, SSHD)
 
 
@@ -144,6 +145,27 @@ def test_a_program_that_an_agent_left_behind_is_known_by_when_it_started(
     record(tmp_path, "7:7", begin(now - 40), end(now - 20))
     run_below(monkeypatch, Process(950, 1, "4", ("/usr/bin/kitty",), began=now - 30))
     assert people.find_agent() == ""
+
+
+@pytest.mark.parametrize(
+    ("top", "is_refused"),
+    [
+        (Process(960, 1, "9", ("script", "-qec", "x"), began=50.0), True),
+        (Process(960, 1, "9", ("/usr/bin/python3.11", "x.py"), began=50.0), True),
+        (Process(960, 1, "9", ("alma", "trust", "--yes"), began=50.0), True),
+        (Process(960, 1, "9", ("bash",), began=5.0), False),
+        (Process(960, 0, "9", ("bash",), began=50.0), False),
+        (Process(960, 1, "9", ("tmux: server",), began=50.0), False),
+        (Process(960, 1, "9", ("kitty",), began=50.0), False),
+    ],
+)
+def test_a_shell_that_lost_its_parent_while_an_agent_runs_is_not_a_persons(
+    monkeypatch: pytest.MonkeyPatch, top: Process, is_refused: bool
+) -> None:
+    run_below(monkeypatch, top)
+    assert people.find_agent() == ""
+    monkeypatch.setattr(people, "list_processes", lambda: [Process(20, 1, "2", ("claude",), began=10.0)])
+    assert bool(people.find_agent()) is is_refused
 
 
 def test_an_end_that_another_program_reported_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

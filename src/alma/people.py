@@ -18,6 +18,7 @@ from .processes import (
     get_base_name,
     is_running,
     list_lineage,
+    list_processes,
     read_process_file,
 )
 
@@ -56,6 +57,11 @@ _TERMINALS = frozenset(
     code cursor zed idea pycharm emacs""".split()
 )
 """Programs in which a person opens a terminal. They may start at any time, also while an agent works."""
+_DETACHABLE = frozenset(
+    """sh bash dash zsh fish ksh script setsid nohup env timeout expect unbuffer socat perl ruby node alma
+    claude-smart""".split()
+)
+"""Programs that a person's terminal is not, and that an agent can leave running."""
 DOORS = (
     "run it in a terminal that no agent started, use the agent's slash command, or open the dashboard; to provision a "
     "machine, run `claude-smart install --yes --settings FILE` outside of any agent"
@@ -357,7 +363,28 @@ def _find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord]
             if any(call.began - _SLACK <= moment <= min(call.ended, last) + _SLACK for moment in began):
                 title = AGENTS.get(record.host, ("an agent",))[0]
                 return f"the program it runs in was started while {title} ran a command"
+    return _find_detached([process for process in tops if process.began and _is_detachable(process)])
+
+
+def _find_detached(tops: Sequence[Process]) -> str:
+    """Return which running agent may have left a shell or a script behind, where no hook recorded its commands."""
+    if not tops:
+        return ""
+    agents = [process for process in list_processes() if process.began and name_program(process)]
+    for top in tops:
+        for agent in agents:
+            if agent.began <= top.began:
+                title = name_program(agent)
+                return f"the program it runs in has lost its parent and was started while {title} was running"
     return ""
+
+
+def _is_detachable(process: Process) -> bool:
+    """Return whether a process whose parent has ended may be one that an agent detached.
+
+    In a container, a terminal of a person has no parent at all.
+    """
+    return process.parent > 0 and (process.name in _DETACHABLE or process.name.startswith("python"))
 
 
 def _is_adopted(process: Process, lineage: Sequence[Process]) -> bool:

@@ -136,6 +136,22 @@ def list_lineage(pid: int = 0) -> list[Process]:
     return lineage
 
 
+def list_processes() -> list[Process]:
+    """Return the processes of this user; where the system does not tell whose they are, all processes."""
+    if sys.platform != "linux":
+        return list(_read_table().values())
+    processes: list[Process] = []
+    for name in os.listdir("/proc"):
+        try:
+            is_own = name.isdigit() and os.stat(f"/proc/{name}").st_uid == os.getuid()
+        except OSError:
+            continue
+        process = _read_linux(int(name)) if is_own else None
+        if process is not None:
+            processes.append(process)
+    return processes
+
+
 def find_caller() -> tuple[Process | None, float, list[Process]]:
     """Return the nearest process above this one that is not a launcher, an age, and the launchers below it.
 

@@ -177,7 +177,10 @@ def test_a_person_at_a_terminal_outside_of_any_agent_decides(tmp_path: Path) -> 
     code = "import sys; from alma import people; home = sys.argv.pop(1); people.find_system_home = lambda: home; "
     code += "from claude_smart.cli import main; sys.exit(main())"
     person = [sys.executable, "-c", code, str(stage.home.parent), "tag", "--everywhere", "Use pnpm"]
-    output = run_outside([sys.executable, "-c", PTY, *person], stage.environ, stage.repository)
+    # By its name a program that people log in with, so that an agent which runs beside the tests does not matter.
+    login = stage.repository.parent / "sshd"
+    login.symlink_to(sys.executable)
+    output = run_outside([str(login), "-c", PTY, *person], stage.environ, stage.repository)
     assert [(one.body["rule"], str(one.status)) for one in stage.rules()] == [("Use pnpm", "active")], output
 
 

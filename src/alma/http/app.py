@@ -246,8 +246,11 @@ class Metrics:
         self._requests.labels(name, call.status).inc()
         self._seconds.labels(name).observe(call.seconds)
 
-    def render(self, project: str, memories: Mapping[str, int]) -> bytes:
-        """Return the metrics as text. `memories` is the number of memories in the project, by type."""
+    def render(self, project: str, memories: Mapping[str, int], *, has_requests: bool = True) -> bytes:
+        """Return the metrics as text. `memories` is the number of memories in the project, by type.
+
+        The figures about requests are those of all projects, so a token for some of them gets none.
+        """
         served = self.registry
         if METRICS_FOLDER in os.environ:
             # The figures of all processes of this server, whichever of them answers.
@@ -256,7 +259,8 @@ class Metrics:
         gauge = GaugeMetricFamily("alma_memories", "active memories by type", labels=["project", "type"])
         for kind, count in memories.items():
             gauge.add_metric([project, kind], count)
-        return generate_latest(served) + generate_latest(_Collected(gauge))
+        requests = generate_latest(served) if has_requests else b""
+        return requests + generate_latest(_Collected(gauge))
 
 
 class _Collected(Collector):
@@ -436,7 +440,8 @@ class HttpService:
 
         def render() -> bytes:
             alma = self._open_project(request.scope[CALL], project)
-            return self.metrics.render(alma.project_id, alma.get_stats()["by_type"])
+            is_bound = request.scope[CALL].token.projects is not None
+            return self.metrics.render(alma.project_id, alma.get_stats()["by_type"], has_requests=not is_bound)
 
         return Response(await self._run_in_thread(render), media_type=CONTENT_TYPE_LATEST)
 

@@ -232,7 +232,8 @@ def get_link(
 
 def _check_token(token_file: Path, named: str | None) -> None:
     """Raise ConfigError if a server that is started now would not know the token."""
-    if named is None:
+    if named is None or Path(named) == token_file.with_name(tokens.FIRST_FILE):
+        # The server that is started creates that file.
         return
     digest = tokens.digest_secret(read_token(token_file, named))
     if tokens.Tokens(token_file).find_digest(digest) is None:
