@@ -21,7 +21,7 @@ def send(event: str, **fields: Any) -> None:
     if PLAN["transcript"]:
         payload["transcript_path"] = PLAN["transcript"]
     name = [] if PLAN["host"] == "claude" else [PLAN["host"]]
-    command = [sys.executable, "-I", "-S", PLAN["hook"], *name]
+    command = [sys.executable, "-I", "-S", PLAN["hook"], *name, "--home", PLAN["home"]]
     subprocess.run(command, input=json.dumps(payload).encode(), env=dict(os.environ), check=True)
     if PLAN["transcript"] and event == "UserPromptSubmit":
         line = {"type": "user", "sessionId": PLAN["session"], "message": {"role": "user", "content": fields["prompt"]}}

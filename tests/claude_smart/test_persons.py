@@ -26,7 +26,8 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("script"), reason="`script` is not installed"),
 ]
 HOOK = str(Path(claude_smart.__file__).with_name("hook.py"))
-SMART = str(Path(__file__).parents[2] / "plugin" / "smart.py")
+PLUGIN = Path(__file__).parents[2] / "plugin"
+CODE = str(Path(claude_smart.__file__).parents[1])
 CORRECTION = "No, never use npm here. Always use pnpm."
 ELEVEN = [name for name, (_, _, variables) in AGENTS.items() if variables and name not in ("kimi",)]
 WITH_TRANSCRIPT = ("claude", "codex", "qwen", "gemini")
@@ -46,10 +47,13 @@ class Stage:
         self.home.mkdir(parents=True)
         # Whoever is woken has nothing to do.
         (self.home / "runtime.json").write_text(json.dumps({"python": shutil.which("true"), "path": ""}))
+        # The plugin as it is installed: what is beside it names the data folder.
+        shutil.copytree(PLUGIN, folder / "plugin")
+        runtime = {"home": str(self.home), "python": sys.executable, "path": CODE}
+        (folder / "plugin" / "runtime.json").write_text(json.dumps(runtime))
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home.parent),
-            "CLAUDE_SMART_HOME": str(self.home),
             "CLAUDE_SMART_USE_LOCAL_EMBEDDING": "0",
             "CLAUDE_CODE_ENTRYPOINT": "cli",
         }
@@ -64,9 +68,9 @@ class Stage:
         """Return a command line that passes a made-up event to the hook, or to the answer of a slash command."""
         payload = {"session_id": session, "cwd": str(self.repository), "hook_event_name": event, **fields}
         name = [] if self.host == "claude" else [self.host]
-        hook = [sys.executable, "-I", "-S", HOOK, *name]
+        hook = [sys.executable, "-I", "-S", HOOK, *name, "--home", str(self.home)]
         if event == "UserPromptExpansion":
-            hook = [sys.executable, "-I", SMART, "--hook"]
+            hook = [sys.executable, "-I", str(self.folder / "plugin" / "smart.py"), "--hook"]
         path = self.folder / f"{len(list(self.folder.iterdir()))}.json"
         path.write_text(json.dumps(payload))
         return f"{shlex.join(hook)} < {shlex.quote(str(path))}"
@@ -78,6 +82,7 @@ class Stage:
             "session": "s1",
             "host": self.host,
             "hook": HOOK,
+            "home": str(self.home),
             "cwd": str(self.repository),
             "transcript": self.transcript,
             "prompts": ["install the packages", CORRECTION],
