@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -138,7 +139,11 @@ def test_the_command_of_the_image_serves(postgres_dsn: str, tmp_path: Path) -> N
     assert read_command("ENTRYPOINT") == ["alma"]
     served = {"0.0.0.0": "127.0.0.1", "8766": "0", "4": "2", "5": "1"}
     command = [served.get(word, word) for word in read_command("CMD")]
-    environment = {**os.environ, "ALMA_CONFIG": str(ROOT / "docker" / "config.yaml"), "ALMA_DSN": postgres_dsn}
+    # As in the image: git does not track the copy, so $ALMA_CONFIG may name it.
+    config = tmp_path / "etc" / "config.yaml"
+    config.parent.mkdir()
+    shutil.copy(ROOT / "docker" / "config.yaml", config)
+    environment = {**os.environ, "ALMA_CONFIG": str(config), "ALMA_DSN": postgres_dsn}
     environment |= {"ALMA_HTTP_TOKEN": TOKEN, "ALMA_TOKENS_FILE": str(tmp_path / "http-tokens.json")}
     process = subprocess.Popen(
         [sys.executable, "-m", "alma", *command], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
@@ -157,7 +162,7 @@ def test_the_command_of_the_image_serves(postgres_dsn: str, tmp_path: Path) -> N
             check = [word.replace("8766", name) for word in read_command("HEALTHCHECK")]
             assert subprocess.run([sys.executable, *check[1:]], capture_output=True).returncode == status
         # By this file `alma dashboard` finds the service.
-        assert {one.name for one in tmp_path.iterdir()} <= {"http-server.json"}
+        assert {one.name for one in tmp_path.iterdir()} <= {"http-server.json", "etc"}
     finally:
         process.terminate()
         status = process.wait(60)

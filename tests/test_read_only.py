@@ -144,7 +144,7 @@ from alma.embedders.hash import HashEmbedder
 from alma.errors import ReadOnlyError
 from alma.stores.file import FileStore
 from alma.stores.sqlite import SQLiteStore
-store = {"sqlite": SQLiteStore, "file": FileStore}[sys.argv[1]](sys.argv[2])
+store = {"sqlite": SQLiteStore, "file": FileStore}[sys.argv[1]](sys.argv[2], trust=True)
 with ALMA(store, HashEmbedder(), project_id="p") as alma:
     found = alma.retrieve("Deploy the auth service", "dev")
     assert found.heuristics and found.retrieval_id is None

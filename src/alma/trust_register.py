@@ -283,7 +283,11 @@ def refuse_others(files: Iterable[Path], command: str) -> None:
     owners = {file: owner for file in files if (owner := _find_owner(file)) is not None}
     if not owners:
         return
-    register = read_register()
+    reason = ""
+    try:
+        register = read_register()
+    except ConfigError as error:
+        register, reason = Register(), f" ({error})"
     main = next(iter(owners))
     for file, owner in owners.items():
         is_trusted = os.path.realpath(file) in register.owned
@@ -292,7 +296,7 @@ def refuse_others(files: Iterable[Path], command: str) -> None:
         if not (is_trusted or (is_beside and os.path.realpath(main) in register.owned)):
             raise UntrustedConfigError(
                 f"another user ({_name_user(owner)}) owns {file}, so its memories are not yours. If you trust that "
-                f"user, run: {command}"
+                f"user, run: {command}{reason}"
             )
 
 
