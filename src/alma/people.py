@@ -62,10 +62,7 @@ _DETACHABLE = frozenset(
     claude-smart""".split()
 )
 """Programs that a person's terminal is not, and that an agent can leave running."""
-DOORS = (
-    "run it in a terminal that no agent started, use the agent's slash command, or open the dashboard; to provision a "
-    "machine, run `claude-smart install --yes --settings FILE` outside of any agent"
-)
+DOORS = "run it in a terminal that no agent started, use the agent's slash command, or open the dashboard"
 _DAY = 86_400.0
 _JUST_NOW = 30.0
 _RECENT = 600.0

@@ -119,8 +119,8 @@ def open_context(
     as_json: bool = False, project: str | None = None, data_dir: DataDir | None = None, folder: str = ""
 ) -> CommandContext:
     """Return the context for a folder, by default the current one, or for `project`. Changes nothing."""
-    data_dir = data_dir or find_data_dir(os.environ)
     here = clean_path(folder) or _find_folder()
+    data_dir = data_dir or find_data_dir(os.environ)
     key = find_copy(data_dir, locate_project(here), remember=False).key
     if project not in (None, key):
         require_project(data_dir, str(project))
@@ -181,10 +181,15 @@ def find_objection() -> str:
     return people.find_agent(folders=_list_folders()) or people.find_missing_terminal()
 
 
+_DOORS = (
+    f"{people.DOORS}; to provision a machine, run `claude-smart install --yes --settings FILE` outside of any agent"
+)
+
+
 def require_person(doing: str) -> None:
     """Raise PersonRequiredError unless a person runs a command that only a person may decide on."""
     if not _typed_by_person.get():
-        people.require_person(doing, folders=_list_folders())
+        people.require_person(doing, _DOORS, folders=_list_folders())
 
 
 def _list_folders() -> list[str]:

@@ -138,8 +138,7 @@ def test_a_teams_rules_are_listed_exported_and_counted_apart(
         team_member.types("export", str(tmp_path / name))
         assert "pnpm" in (tmp_path / name).read_text()
         assert "make check" not in (tmp_path / name).read_text()
-    monkeypatch.setenv("CLAUDECODE", "1")
-    monkeypatch.setattr("os.isatty", lambda number: False)
+    act_as_agent(monkeypatch)
     assert "--force" not in team_member.types("show", "--all").out + team_member.types("review").out
     assert "--force" not in str(team_member.types("show", "--all", "--json").json)
 

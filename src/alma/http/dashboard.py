@@ -26,6 +26,7 @@ import alma
 from ..errors import ALMAError, ConfigError, StorageError
 from ..files import PRIVATE
 from ..remote import find_error
+from ..trust_register import record_created_files
 from . import proof, tokens
 from .noted import STATE_FILE, NotedServer, find_server, is_own_process, read_server
 from .tokens import TokenScope
@@ -60,6 +61,8 @@ def start_server(config: Path, token_file: Path, port: int, environ: Mapping[str
     # Without the current folder on the path: it may be anybody's.
     command = [sys.executable, "-P", "-m", "alma.http", "--config", str(config), "--port", str(port)]
     command += ["--idle", str(IDLE_SECONDS), "--tokens", str(token_file)]
+    # Here as well, because the server may have another register: `environ` need not be that of this process.
+    record_created_files(token_file.with_name(STATE_FILE))
     with _open_log(log) as output:
         paths = [str(Path(__file__).parents[2]), *filter(None, [environ.get("PYTHONPATH")])]
         process = subprocess.Popen(
