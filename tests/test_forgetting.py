@@ -407,7 +407,7 @@ BY_FUNCTION = {
         "_learn_rule": "correct", "teach": "correct", "change_rule": "a person does it",
         "restore_rule": "a person does it", "erase_rule": ENDS,
     },
-    "alma/engine/team.py": {"replace_copies": "team"},
+    "alma/engine/team.py": dict.fromkeys(("replace_copies", "_put_copies", "screen_copies"), "team"),
     "alma/engine/transaction.py": dict.fromkeys(
         ("Transaction.add", "Transaction.add_history", "Transaction.set_marker", "Transaction.update", "write"),
         "the one way to write",

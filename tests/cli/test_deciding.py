@@ -49,8 +49,13 @@ def run_in_terminal(*words: str, answer: str = "y\n", environment: Mapping[str, 
     """Run `alma` at a terminal, and return its exit code and what it prints."""
     own, other = pty.openpty()
     names = {**os.environ, **environment}
-    command = [sys.executable, "-m", "alma", *words]
-    with subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=names) as process:
+    # The terminal has to control the command, as a person's does.
+    control = (
+        "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", control, sys.executable, "-m", "alma", *words]
+    pipes = {"stdin": other, "stdout": other, "stderr": other}
+    with subprocess.Popen(command, **pipes, env=names, start_new_session=True) as process:
         os.close(other)
         os.write(own, answer.encode())
         told = b""

@@ -125,7 +125,7 @@ def open_desk(tmp_path: Path) -> Callable[[str], Desk]:
         (home / "bin").mkdir(parents=True, exist_ok=True)
         installed.configure(home)
         # Every session here is a headless run; it stands for one in which a person types.
-        (home / ".claude-smart").mkdir(mode=0o700)
+        (home / ".claude-smart").mkdir(mode=0o700, exist_ok=True)
         (home / ".claude-smart" / "config.json").write_text('{"programs": "on"}')
         return Desk(name, installed, home)
 

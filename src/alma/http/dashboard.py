@@ -25,7 +25,6 @@ import alma
 
 from ..errors import ALMAError, ConfigError, StorageError
 from ..files import PRIVATE
-from ..remote import find_error
 from ..trust_register import record_created_files
 from . import proof, tokens
 from .noted import STATE_FILE, NotedServer, find_server, is_own_process, read_server
@@ -157,6 +156,8 @@ def ask_noted_server(server: NotedServer, secret: str, scope: TokenScope, projec
     code = answer.get("code")
     if status != 200 or not isinstance(code, str):
         kind = str(answer.get("type", "")).removeprefix("urn:alma:error:")
+        from ..remote import find_error  # It loads the whole library, which printing a help text need not wait for.
+
         raise find_error(kind, status)(str(answer.get("detail") or f"{server.url} answered {status}"))
     return f"{server.url}/ui/enter#{code}"
 
