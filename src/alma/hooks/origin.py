@@ -138,10 +138,15 @@ def find_running(calls: list[ShellCall], transcript: str, since: float) -> list[
 
     with open(transcript, "rb") as file:
         results = find_results(read_lines(file))
-    late = [call for call in recent if call.id in results and call.is_background]
-    return [call for call in recent if call.id not in results] + [
-        call for call in late if now - call.ended < FRESH_SECONDS
-    ]
+    own = [call for call in recent if not call.agent]
+    late = [call for call in own if call.id in results and call.is_background]
+    # The results of a subagent are in a transcript of its own.
+    below = [call for call in recent if call.agent and call.is_open_at(people.OPEN, now)]
+    return (
+        [call for call in own if call.id not in results]
+        + below
+        + [call for call in late if now - call.ended < FRESH_SECONDS]
+    )
 
 
 def remove_dead_records(data_dir: DataDir, before: float) -> None:
