@@ -169,6 +169,8 @@ class AgentRecord(NamedTuple):
     """The path of the journal with the commands that the agent ran."""
     transcript: str = ""
     """The path of the host's transcript, if it contains the results of commands."""
+    joined: str = ""
+    """Not empty if the host starts hooks in its own process session."""
 
 
 def find_data_folders(folders: Iterable[str] = ()) -> list[str]:
