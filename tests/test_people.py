@@ -26,7 +26,7 @@ def no_agent_anywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(people, "find_system_home", lambda: "")
-    monkeypatch.setattr(people, "_read_environ", lambda pid: {})
+    monkeypatch.setattr(people, "read_environ", lambda pid: {})
     run_below(monkeypatch, SSHD)
 
 
@@ -74,7 +74,7 @@ def test_every_variable_of_every_agent_shows_it(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_environment_that_was_cleaned_below_the_agent_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
     run_below(monkeypatch, Process(950, 900, "4", ("env", "-i", "bash")), SSHD)
-    monkeypatch.setattr(people, "_read_environ", lambda pid: {"QWEN_CODE": "1"} if pid == 950 else {})
+    monkeypatch.setattr(people, "read_environ", lambda pid: {"QWEN_CODE": "1"} if pid == 950 else {})
     assert people.find_agent() == "Qwen Code runs this command (process 950 has the variable QWEN_CODE)"
 
 
@@ -135,6 +135,18 @@ def test_a_program_that_an_agent_left_behind_is_known_by_when_it_started(
     record(tmp_path, "7:7", begin(now - 40), end(now - 20))
     run_below(monkeypatch, Process(950, 1, "4", ("/usr/bin/kitty",), began=now - 30))
     assert people.find_agent() == ""
+
+
+def test_a_shell_that_was_opened_in_a_container_from_outside_was_left_by_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now = time.time()
+    record(tmp_path, "7:7", begin(now - 60))
+    os.utime(tmp_path / ".claude-smart" / "s1.jsonl", (now, now))
+    run_below(monkeypatch, Process(57, 0, "9", ("bash",), began=now - 30))
+    assert people.find_agent() == ""
+    run_below(monkeypatch, Process(57, 1, "9", ("bash",), began=now - 30))
+    assert people.find_agent() != ""
 
 
 def test_an_end_that_another_program_reported_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def find_agent(*, folders: Iterable[str] = ()) -> str:
     if not lineage and os.name != "nt":
         return "the system does not tell which programs run this command"
     records = list(read_records(find_data_folders(folders)))
-    return find_agent_among(lineage[1:], records) or _find_left_behind(lineage, records) or _find_announced(records)
+    return find_agent_among(lineage[1:], records) or find_left_behind(lineage, records) or _find_announced(records)
 
 
 def find_variable(environ: Mapping[str, str]) -> tuple[str, str] | None:
@@ -126,7 +126,7 @@ def find_agent_among(processes: Sequence[Process], records: Iterable[AgentRecord
             return f"{title} runs this command (process {process.pid} is its session {record.session})"
         if title := name_program(process):
             return f"{title} runs this command (process {process.pid})"
-        if variable := find_variable(_read_environ(process.pid)):
+        if variable := find_variable(read_environ(process.pid)):
             return f"{variable[1]} runs this command (process {process.pid} has the variable {variable[0]})"
     return ""
 
@@ -148,7 +148,7 @@ def name_program(process: Process) -> str:
     return next((_PACKAGES[part] for part in named if part in _PACKAGES), "")
 
 
-def _read_environ(pid: int) -> dict[str, str]:
+def read_environ(pid: int) -> dict[str, str]:
     """Return the environment that a process was started with; empty where the system does not tell."""
     if sys.platform != "linux":
         return {}
@@ -321,7 +321,7 @@ def read_shell_calls(path: str) -> list[ShellCall]:
         return []
 
 
-def _find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord]) -> str:
+def find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord]) -> str:
     """Return which agent left the process behind that this command runs in, such as `setsid -f` or a tmux server.
 
     Its parent has ended, so the process tree does not show the agent; when it started does.
@@ -329,6 +329,8 @@ def _find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord]
     tops = [process for process in lineage if _is_adopted(process, lineage)]
     began = [process.began for process in tops if process.began and process.name not in _TERMINALS]
     for record in records if began else ():
+        if max(began) + _SLACK < _read_start(record.journal):
+            continue
         calls = read_shell_calls(record.journal)
         last = OPEN if is_running(record.process) else _get_change_time(record.journal)
         for call in calls:
@@ -339,8 +341,20 @@ def _find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord]
 
 
 def _is_adopted(process: Process, lineage: Sequence[Process]) -> bool:
+    if process.parent == 0 and process.pid > 1:
+        # It came into a container from outside, as with `docker exec`.
+        return False
     above = next((other for other in lineage if other.pid == process.parent), None)
     return process.parent <= 1 or above is None or above.name in _ROOTS
+
+
+def _read_start(path: str) -> float:
+    """Return when a journal began; 0 if its first line does not tell."""
+    try:
+        with open(path, "rb") as file:
+            return _get_time(json.loads(file.readline(4096)))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return 0.0
 
 
 def _get_change_time(path: str) -> float:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.persons import run_outside
 
 from alma import people
 from alma.hooks.origin import find_running
@@ -44,3 +45,31 @@ def test_a_hook_in_another_process_session_than_the_first_one_is_not_the_hosts(h
         subprocess.run(command, input=json.dumps(event).encode(), env=host.environ, check=True, start_new_session=True)
     assert [event["origin"] for event in host.events()][-2:] == ["host", "other"]
     assert [event["origin"] for event in host.events("s2")] == ["command", "command"]
+
+
+LEFT = """\
+import subprocess, sys
+for event in sys.argv[2:]:
+    subprocess.run([sys.executable, "-I", "-S", *sys.argv[1].split("|")], input=event.encode(), check=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the processes are read from /proc")
+def test_a_host_that_a_command_of_an_agent_left_behind_is_not_a_persons(host: Host) -> None:
+    host.send("SessionStart", source="startup")
+    call = {"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "make"}}
+    host.send("PreToolUse", **call)
+    fields = {"session_id": "s2", "cwd": str(host.cwd), "source": "startup", "prompt": "No, always use evil."}
+    events = [{**fields, "hook_event_name": name} for name in ("SessionStart", "UserPromptSubmit")]
+    command = [sys.executable, "-c", LEFT, f"{HOOK}|--home|{host.home}", *map(json.dumps, events)]
+    run_outside(command, host.environ, host.cwd)
+    host.send("PostToolUse", **call, tool_response={"stdout": "ok"})
+    assert [event["origin"] for event in host.events("s2")] == ["command", "command"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the processes are read from /proc")
+def test_a_host_with_the_variable_of_an_agent_is_driven_by_it(host: Host) -> None:
+    event = {"session_id": "s2", "cwd": str(host.cwd), "hook_event_name": "SessionStart", "source": "startup"}
+    command = [sys.executable, "-c", LEFT, f"{HOOK}|--home|{host.home}", json.dumps(event)]
+    run_outside(command, {**host.environ, "CLAUDECODE": "1"}, host.cwd)
+    assert [event["origin"] for event in host.events("s2")] == ["agent"]

@@ -112,7 +112,10 @@ def _find_driver(data_dir: DataDir, call: HookCall, caller: Process) -> str:
     from .. import people
 
     lineage = people.list_lineage(caller.pid)
+    variable = people.find_variable(people.read_environ(caller.pid))
     own = people.AGENTS.get(call.host, ("",))[0]
+    if variable and (variable[1] != own or call.host == "claude"):
+        return f"{variable[1]} runs this host (it has the variable {variable[0]})"
     above = 1
     # A host may be started by a program of its own, such as `node codex`.
     while above < len(lineage) and own and people.name_program(lineage[above]) == own:
@@ -122,17 +125,18 @@ def _find_driver(data_dir: DataDir, call: HookCall, caller: Process) -> str:
 
 
 def _is_in_command(data_dir: DataDir, caller: Process) -> bool:
-    """Return whether a session of the same host process is running a command, in which the event may be forged."""
+    """Return whether a command may have forged an event: one of the same host, or one that left the host behind."""
     from .. import people
 
-    for record in people.read_records((data_dir.home,)):
+    records = list(people.read_records(people.find_data_folders((data_dir.home,))))
+    for record in records:
         if record.process == caller.identity:
             if record.joined and not _is_joined(caller):
                 return True
             calls = people.read_shell_calls(record.journal)
             if any(find_running(calls, record.transcript, caller.began)):
                 return True
-    return False
+    return bool(people.find_left_behind(people.list_lineage(caller.pid), records))
 
 
 def find_running(calls: list[ShellCall], transcript: str, since: float) -> list[ShellCall]:
