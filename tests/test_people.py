@@ -149,6 +149,21 @@ def test_a_shell_that_was_opened_in_a_container_from_outside_was_left_by_nobody(
     assert people.find_agent() != ""
 
 
+def test_a_command_in_a_namespace_of_its_own_that_an_agent_started_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`unshare --pid` hides the agent's process, so that it does not seem to run."""
+    now = time.time()
+    record(tmp_path, "7:7", begin(now - 60))
+    folder = tmp_path / ".claude-smart"
+    os.utime(folder / "s1.jsonl", (now - 60, now - 60))
+    run_below(monkeypatch, Process(1, 0, "9", ("python3",), began=now - 5))
+    assert people.find_agent() == ""
+    fields = json.loads((folder / "agents" / "s1.json").read_text())
+    (folder / "agents" / "s1.json").write_text(json.dumps({**fields, "namespace": "pid:[1]"}))
+    assert people.find_agent() != ""
+
+
 def test_an_end_that_another_program_reported_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     now = time.time()
     run_below(monkeypatch, Process(950, 1, "4", ("sh",), began=now - 30))

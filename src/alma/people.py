@@ -17,6 +17,7 @@ from .errors import PersonRequiredError
 from .processes import (
     AGENTS,
     Process,
+    find_namespace,
     find_system_home,
     get_base_name,
     is_running,
@@ -171,6 +172,8 @@ class AgentRecord(NamedTuple):
     """The path of the host's transcript, if it contains the results of commands."""
     joined: str = ""
     """Not empty if the host starts hooks in its own process session."""
+    namespace: str = ""
+    """In which namespace its number is valid; empty if the system has none."""
 
 
 def find_data_folders(folders: Iterable[str] = ()) -> list[str]:
@@ -333,6 +336,8 @@ def find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord])
             continue
         calls = read_shell_calls(record.journal)
         last = OPEN if is_running(record.process) else _get_change_time(record.journal)
+        # What runs in another container, or above it, does not show.
+        last += _RECENT if record.namespace not in ("", find_namespace()) else 0.0
         for call in calls:
             if any(call.began - _SLACK <= moment <= min(call.ended, last) + _SLACK for moment in began):
                 title = AGENTS.get(record.host, ("an agent",))[0]
@@ -369,7 +374,8 @@ def _find_announced(records: Iterable[AgentRecord]) -> str:
     now = time.time()
     for record in records:
         for call in read_shell_calls(record.journal):
-            is_open = call.ended == OPEN and now - call.began < _RECENT and is_running(record.process)
+            is_hidden = record.namespace not in ("", find_namespace())
+            is_open = call.ended == OPEN and now - call.began < _RECENT and (is_hidden or is_running(record.process))
             if call.names_us and (is_open or now - call.ended < _JUST_NOW):
                 title = AGENTS.get(record.host, ("An agent",))[0]
                 return f"{title} announced a command of this program a moment ago; try again in a minute"

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from ..processes import find_caller, is_running
+from ..processes import find_caller, find_namespace, is_running
 from .journal import EVENTS
 from .paths import DataDir, digest, read_object, write_private
 
@@ -97,6 +97,7 @@ def _record_host(data_dir: DataDir, call: HookCall, caller: Process, shells: str
         "journal": data_dir.journal_file(call.session),
         "transcript": call.text("transcript_path") if call.host in RESULT_HOSTS else "",
         "launchers": shells,
+        "namespace": find_namespace(),
         "joined": "1" if _is_joined(caller) else "",
         "driver": _find_driver(data_dir, call, caller),
     }
