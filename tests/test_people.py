@@ -215,3 +215,11 @@ def test_the_nearest_program_that_is_no_shell_is_the_caller() -> None:
     assert caller.pid in [one.pid for one in lineage[1:]]
     assert age >= 0
     assert [one.pid for one in (*launchers, caller)] == [one.pid for one in lineage[1 : len(launchers) + 2]]
+
+
+@pytest.mark.parametrize("argument", [{"run_in_background": True}, {"is_background": True}, {"mode": "async"}])
+def test_a_command_in_the_background_of_any_host_may_run_when_it_is_reported(argument: dict[str, object]) -> None:
+    now = time.time()
+    lines = (begin(now - 1, tool_input={"command": "x", **argument}), end(now))
+    [call] = people.list_shell_calls(b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in lines))
+    assert call.is_open_at(people.OPEN, now + 1)

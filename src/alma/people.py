@@ -228,6 +228,8 @@ _SHELLS = frozenset("bash powershell pwsh shell terminal cmd zsh".split())
 _SHELL_WORDS = ("mcp__", "shell", "exec", "command", "terminal")
 _ENDS = frozenset(("PostToolUse", "PostToolUseFailure", "PermissionDenied", "Stop", "SubagentStop", "SessionEnd"))
 _SIGNS = tuple(f'"event":"{name}"'.encode() for name in ("PreToolUse", "SessionStart", *sorted(_ENDS)))
+_BACKGROUND = ("run_in_background", "is_background", "background", "detach")
+"""What the shell tools of the hosts call an argument that lets a command run on."""
 OPEN = float("inf")
 BACKGROUND_SECONDS = 3.0
 """A program in the background that is older than this shows by its age."""
@@ -249,7 +251,8 @@ class ShellCall:
         self.names_us = data.get("names_us") is True
         """Whether the command names a program or a folder of ours."""
         arguments = data.get("tool_input")
-        self.is_background = isinstance(arguments, dict) and arguments.get("run_in_background") is True
+        values = arguments if isinstance(arguments, dict) else {}
+        self.is_background = any(values.get(name) is True for name in _BACKGROUND) or values.get("mode") == "async"
 
     def is_open_at(self, offset: float, moment: float) -> bool:
         """Return whether it may still run at a position of the journal and a time.
