@@ -13,7 +13,7 @@ import pytest
 from alma import people
 from alma.errors import PersonRequiredError
 from alma.hooks.hosts import HOSTS
-from alma.processes import AGENTS, Process, _parse_ps, find_caller, list_lineage
+from alma.processes import AGENTS, Process, _parse_ps, find_caller, is_running, list_lineage
 
 pytestmark = pytest.mark.no_person
 SSHD = Process(900, 1, "1", ("sshd",), began=1.0)
@@ -223,3 +223,7 @@ def test_a_command_in_the_background_of_any_host_may_run_when_it_is_reported(arg
     lines = (begin(now - 1, tool_input={"command": "x", **argument}), end(now))
     [call] = people.list_shell_calls(b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in lines))
     assert call.is_open_at(people.OPEN, now + 1)
+
+
+def test_a_record_with_a_number_that_is_no_number_names_no_process() -> None:
+    assert not is_running("²:1")

@@ -171,7 +171,7 @@ def find_caller() -> tuple[Process | None, float, list[Process]]:
 def is_running(identity: str) -> bool:
     """Return whether the process with this identity still runs."""
     pid = identity.partition(":")[0]
-    process = read_process(int(pid)) if pid.isdigit() else None
+    process = read_process(int(pid)) if pid.isdecimal() else None
     return process is not None and process.identity == identity
 
 
