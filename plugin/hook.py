@@ -27,7 +27,8 @@ def read_runtime() -> dict:
             continue
         if isinstance(values, dict):
             # The home folder may have been moved since.
-            is_there = bool(folder) and os.path.isdir(values.get("home") or "")
+            home = values.get("home")
+            is_there = bool(folder) and isinstance(home, str) and os.path.isdir(home)
             return values if is_there else {**values, "home": ""}
     return {}
 

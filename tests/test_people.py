@@ -13,7 +13,7 @@ import pytest
 from alma import people
 from alma.errors import PersonRequiredError
 from alma.hooks.hosts import HOSTS
-from alma.processes import AGENTS, Process, _parse_ps, find_caller, list_lineage
+from alma.processes import AGENTS, Process, _parse_ps, find_caller, is_running, list_lineage
 
 pytestmark = pytest.mark.no_person
 SSHD = Process(900, 1, "1", ("sshd",), began=1.0)
@@ -26,7 +26,7 @@ def no_agent_anywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(people, "find_system_home", lambda: "")
-    monkeypatch.setattr(people, "_read_environ", lambda pid: {})
+    monkeypatch.setattr(people, "read_environ", lambda pid: {})
     monkeypatch.setattr(people, "list_processes", list)
     run_below(monkeypatch, SSHD)
 
@@ -75,7 +75,7 @@ def test_every_variable_of_every_agent_shows_it(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_environment_that_was_cleaned_below_the_agent_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
     run_below(monkeypatch, Process(950, 900, "4", ("env", "-i", "bash")), SSHD)
-    monkeypatch.setattr(people, "_read_environ", lambda pid: {"QWEN_CODE": "1"} if pid == 950 else {})
+    monkeypatch.setattr(people, "read_environ", lambda pid: {"QWEN_CODE": "1"} if pid == 950 else {})
     assert people.find_agent() == "Qwen Code runs this command (process 950 has the variable QWEN_CODE)"
 
 
@@ -168,6 +168,33 @@ def test_a_shell_that_lost_its_parent_while_an_agent_runs_is_not_a_persons(
     assert bool(people.find_agent()) is is_refused
 
 
+def test_a_shell_that_was_opened_in_a_container_from_outside_was_left_by_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now = time.time()
+    record(tmp_path, "7:7", begin(now - 60))
+    os.utime(tmp_path / ".claude-smart" / "s1.jsonl", (now, now))
+    run_below(monkeypatch, Process(57, 0, "9", ("bash",), began=now - 30))
+    assert people.find_agent() == ""
+    run_below(monkeypatch, Process(57, 1, "9", ("bash",), began=now - 30))
+    assert people.find_agent() != ""
+
+
+def test_a_command_in_a_namespace_of_its_own_that_an_agent_started_is_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`unshare --pid` hides the agent's process, so that it does not seem to run."""
+    now = time.time()
+    record(tmp_path, "7:7", begin(now - 60))
+    folder = tmp_path / ".claude-smart"
+    os.utime(folder / "s1.jsonl", (now - 60, now - 60))
+    run_below(monkeypatch, Process(1, 0, "9", ("python3",), began=now - 5))
+    assert people.find_agent() == ""
+    fields = json.loads((folder / "agents" / "s1.json").read_text())
+    (folder / "agents" / "s1.json").write_text(json.dumps({**fields, "namespace": "pid:[1]"}))
+    assert people.find_agent() != ""
+
+
 def test_an_end_that_another_program_reported_does_not_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     now = time.time()
     run_below(monkeypatch, Process(950, 1, "4", ("sh",), began=now - 30))
@@ -219,3 +246,15 @@ def test_the_nearest_program_that_is_no_shell_is_the_caller() -> None:
     assert caller.pid in [one.pid for one in lineage[1:]]
     assert age >= 0
     assert [one.pid for one in (*launchers, caller)] == [one.pid for one in lineage[1 : len(launchers) + 2]]
+
+
+@pytest.mark.parametrize("argument", [{"run_in_background": True}, {"is_background": True}, {"mode": "async"}])
+def test_a_command_in_the_background_of_any_host_may_run_when_it_is_reported(argument: dict[str, object]) -> None:
+    now = time.time()
+    lines = (begin(now - 1, tool_input={"command": "x", **argument}), end(now))
+    [call] = people.list_shell_calls(b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in lines))
+    assert call.is_open_at(people.OPEN, now + 1)
+
+
+def test_a_record_with_a_number_that_is_no_number_names_no_process() -> None:
+    assert not is_running("²:1")

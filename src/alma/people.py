@@ -14,6 +14,7 @@ import time
 from .processes import (
     AGENTS,
     Process,
+    find_namespace,
     find_system_home,
     get_base_name,
     is_running,
@@ -117,7 +118,8 @@ def find_agent(*, folders: Iterable[str] = ()) -> str:
     return (
         find_agent_among(lineage[1:], records)
         or _find_player(lineage[1:], places)
-        or _find_left_behind(lineage, records)
+        or find_left_behind(lineage, records)
+        or _find_detached(lineage)
         or _find_announced(records)
     )
 
@@ -140,7 +142,7 @@ def find_agent_among(processes: Sequence[Process], records: Iterable[AgentRecord
             return f"{title} runs this command (process {process.pid} is its session {record.session})"
         if title := name_program(process):
             return f"{title} runs this command (process {process.pid})"
-        if variable := find_variable(_read_environ(process.pid)):
+        if variable := find_variable(read_environ(process.pid)):
             return f"{variable[1]} runs this command (process {process.pid} has the variable {variable[0]})"
     return ""
 
@@ -173,7 +175,7 @@ def name_program(process: Process) -> str:
     return next((_PACKAGES[part] for part in named if part in _PACKAGES), "")
 
 
-def _read_environ(pid: int) -> dict[str, str]:
+def read_environ(pid: int) -> dict[str, str]:
     """Return the environment that a process was started with; empty where the system does not tell."""
     if sys.platform != "linux":
         return {}
@@ -187,7 +189,7 @@ def _read_environ(pid: int) -> dict[str, str]:
 class AgentRecord:
     """The process of an agent's session, as a hook recorded it."""
 
-    __slots__ = ("host", "journal", "process", "session", "transcript")
+    __slots__ = ("host", "joined", "journal", "namespace", "process", "session", "transcript")
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         self.process = str(fields.get("process") or "")
@@ -197,6 +199,10 @@ class AgentRecord:
         """The path of the journal with the commands that the agent ran."""
         self.transcript = str(fields.get("transcript") or "")
         """The path of the host's transcript, if it contains the results of commands."""
+        self.joined = str(fields.get("joined") or "")
+        """Not empty if the host starts hooks in its own process session."""
+        self.namespace = str(fields.get("namespace") or "")
+        """In which namespace its number is valid; empty if the system has none."""
 
 
 def find_data_folders(folders: Iterable[str] = ()) -> list[str]:
@@ -250,6 +256,8 @@ _SHELLS = frozenset("bash powershell pwsh shell terminal cmd zsh".split())
 _SHELL_WORDS = ("mcp__", "shell", "exec", "command", "terminal")
 _ENDS = frozenset(("PostToolUse", "PostToolUseFailure", "PermissionDenied", "Stop", "SubagentStop", "SessionEnd"))
 _SIGNS = tuple(f'"event":"{name}"'.encode() for name in ("PreToolUse", "SessionStart", *sorted(_ENDS)))
+_BACKGROUND = ("run_in_background", "is_background", "background", "detach")
+"""What the shell tools of the hosts call an argument that lets a command run on."""
 OPEN = float("inf")
 BACKGROUND_SECONDS = 3.0
 """A program in the background that is older than this shows by its age."""
@@ -271,7 +279,8 @@ class ShellCall:
         self.names_us = data.get("names_us") is True
         """Whether the command names a program or a folder of ours."""
         arguments = data.get("tool_input")
-        self.is_background = isinstance(arguments, dict) and arguments.get("run_in_background") is True
+        values = arguments if isinstance(arguments, dict) else {}
+        self.is_background = any(values.get(name) is True for name in _BACKGROUND) or values.get("mode") == "async"
 
     def is_open_at(self, offset: float, moment: float) -> bool:
         """Return whether it may still run at a position of the journal and a time.
@@ -346,7 +355,7 @@ def read_shell_calls(path: str) -> list[ShellCall]:
         return []
 
 
-def _find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord]) -> str:
+def find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord]) -> str:
     """Return which agent left the process behind that this command runs in, such as `setsid -f` or a tmux server.
 
     Its parent has ended, so the process tree does not show the agent; when it started does.
@@ -354,17 +363,23 @@ def _find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord]
     tops = [process for process in lineage if _is_adopted(process, lineage)]
     began = [process.began for process in tops if process.began and process.name not in _TERMINALS]
     for record in records if began else ():
+        if max(began) + _SLACK < _read_start(record.journal):
+            continue
         calls = read_shell_calls(record.journal)
         last = OPEN if is_running(record.process) else _get_change_time(record.journal)
+        # What runs in another container, or above it, does not show.
+        last += _RECENT if record.namespace not in ("", find_namespace()) else 0.0
         for call in calls:
             if any(call.began - _SLACK <= moment <= min(call.ended, last) + _SLACK for moment in began):
                 title = AGENTS.get(record.host, ("an agent",))[0]
                 return f"the program it runs in was started while {title} ran a command"
-    return _find_detached([process for process in tops if process.began and _is_detachable(process)])
+    return ""
 
 
-def _find_detached(tops: Sequence[Process]) -> str:
+def _find_detached(lineage: Sequence[Process]) -> str:
     """Return which running agent may have left a shell or a script behind, where no hook recorded its commands."""
+    adopted = [process for process in lineage if _is_adopted(process, lineage)]
+    tops = [process for process in adopted if process.began and _is_detachable(process)]
     if not tops:
         return ""
     agents = [process for process in list_processes() if process.began and name_program(process)]
@@ -385,8 +400,20 @@ def _is_detachable(process: Process) -> bool:
 
 
 def _is_adopted(process: Process, lineage: Sequence[Process]) -> bool:
+    if process.parent == 0 and process.pid > 1:
+        # It came into a container from outside, as with `docker exec`.
+        return False
     above = next((other for other in lineage if other.pid == process.parent), None)
     return process.parent <= 1 or above is None or above.name in _ROOTS
+
+
+def _read_start(path: str) -> float:
+    """Return when a journal began; 0 if its first line does not tell."""
+    try:
+        with open(path, "rb") as file:
+            return _get_time(json.loads(file.readline(4096)))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return 0.0
 
 
 def _get_change_time(path: str) -> float:
@@ -401,7 +428,8 @@ def _find_announced(records: Iterable[AgentRecord]) -> str:
     now = time.time()
     for record in records:
         for call in read_shell_calls(record.journal):
-            is_open = call.ended == OPEN and now - call.began < _RECENT and is_running(record.process)
+            is_hidden = record.namespace not in ("", find_namespace())
+            is_open = call.ended == OPEN and now - call.began < _RECENT and (is_hidden or is_running(record.process))
             if call.names_us and (is_open or now - call.ended < _JUST_NOW):
                 title = AGENTS.get(record.host, ("An agent",))[0]
                 return f"{title} announced a command of this program a moment ago; try again in a minute"

@@ -95,6 +95,14 @@ def find_system_home() -> str:
         return ""
 
 
+def find_namespace() -> str:
+    """Return the namespace of process numbers that this process is in; empty if the system has none."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
 def read_process_file(pid: int, name: str) -> bytes:
     """Return a file of a process below `/proc`; empty if it cannot be read."""
     try:
@@ -179,7 +187,7 @@ def find_caller() -> tuple[Process | None, float, list[Process]]:
 def is_running(identity: str) -> bool:
     """Return whether the process with this identity still runs."""
     pid = identity.partition(":")[0]
-    process = read_process(int(pid)) if pid.isdigit() else None
+    process = read_process(int(pid)) if pid.isdecimal() else None
     return process is not None and process.identity == identity
 
 

@@ -213,8 +213,31 @@ def test_a_refusal_is_the_persons_where_the_host_marks_it(host: Any, tmp_path: P
     ]
     transcript.write_text("".join(json.dumps(line) + "\n" for line in lines))
     host.send("SessionStart", source="startup", transcript_path=str(transcript))
+    host.send("PreToolUse", tool_name="Bash", tool_use_id="t1", tool_input=use["input"])
     host.send("SessionEnd", reason="other", transcript_path=str(transcript))
     assert list(learned(host, "thanks").values()) == ["active" if kind else "candidate"]
+
+
+@pytest.mark.parametrize("announced", [False, True])
+def test_a_refusal_that_an_agent_wrote_into_the_transcript_is_not_the_persons(
+    host: Any, tmp_path: Path, announced: bool
+) -> None:
+    transcript = tmp_path / "s1.jsonl"
+    use = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "npm install"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": REFUSAL + CORRECTION}
+    about = {"sessionId": "s1", "cwd": str(host.cwd), "entrypoint": "cli", "toolDenialKind": "user-rejected"}
+    lines = [
+        {"type": "assistant", "uuid": "a1", "message": {"role": "assistant", "content": [use]}, **about},
+        {"type": "user", "uuid": "u1", "message": {"role": "user", "content": [result]}, **about},
+    ]
+    transcript.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    host.send("SessionStart", source="startup", transcript_path=str(transcript))
+    if announced:
+        call = {"tool_name": "Bash", "tool_use_id": "t1", "tool_input": use["input"]}
+        host.send("PreToolUse", **call)
+        host.send("PostToolUse", **call, tool_response={"stdout": "ok"})
+    host.send("SessionEnd", reason="other", transcript_path=str(transcript))
+    assert list(learned(host, "thanks").values()) == ["candidate"]
 
 
 def test_the_text_of_a_command_is_not_what_the_person_typed(host: Any) -> None:

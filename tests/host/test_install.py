@@ -227,7 +227,7 @@ def test_the_installed_hook_goes_on_when_the_code_it_was_installed_from_is_gone(
     assert "hello" in (home / ".claude-smart" / "sessions" / "s1.jsonl").read_text()
 
 
-@pytest.mark.parametrize("content", ["", "no json", "[]", '{"path": 7}', '{"path": ""}'])
+@pytest.mark.parametrize("content", ["", "no json", "[]", '{"path": 7}', '{"path": ""}', '{"home": ["x"]}'])
 def test_a_damaged_runtime_file_is_as_good_as_none(home: Path, tmp_path: Path, content: str) -> None:
     (home / ".claude-smart").mkdir()
     plugin = tmp_path / "plugin"

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 
-from ..processes import find_caller, is_running
+from ..processes import find_caller, find_namespace, is_running
 from .journal import EVENTS
 from .paths import DataDir, digest, read_object, write_private
 
@@ -64,7 +64,9 @@ def find_origin(data_dir: DataDir, call: HookCall) -> str:
         is_same = True
     # A host starts the hook in the same way for each event; our slash commands have a program of their own.
     is_same = is_same and (record.get("launchers") == shells or call.name == "UserPromptExpansion")
-    if not (is_same and is_fresh):
+    # A host starts the shell of a command in a process session of its own; nothing in there can join the host's again.
+    is_outside = bool(record.get("joined")) and not is_joined(caller)
+    if not (is_same and is_fresh) or is_outside:
         return OTHER
     if record.get("driver"):
         return AGENT
@@ -79,6 +81,14 @@ def _describe_launchers(launchers: list[Process]) -> str:
     return digest(text)[:16] if text else ""
 
 
+def is_joined(caller: Process) -> bool:
+    """Return whether this process is in the process session of the host; true where the system does not tell."""
+    try:
+        return os.getsid(0) == os.getsid(caller.pid)
+    except (AttributeError, OSError):
+        return True
+
+
 def _record_host(data_dir: DataDir, call: HookCall, caller: Process, shells: str) -> dict[str, str]:
     from .starts import find_driver
 
@@ -89,6 +99,8 @@ def _record_host(data_dir: DataDir, call: HookCall, caller: Process, shells: str
         "journal": data_dir.journal_file(call.session),
         "transcript": call.text("transcript_path") if call.host in RESULT_HOSTS else "",
         "launchers": shells,
+        "namespace": find_namespace(),
+        "joined": "1" if is_joined(caller) else "",
         "driver": find_driver(data_dir, call.host, caller),
     }
     if not os.path.isdir(data_dir.agents):

@@ -9,14 +9,17 @@ import time
 
 from .. import people
 from ..processes import AGENTS, Process, list_lineage
-from .origin import FRESH_SECONDS
+from .origin import FRESH_SECONDS, is_joined
 from .paths import DataDir
 
 
 def find_driver(data_dir: DataDir, host: str, caller: Process) -> str:
     """Return which other agent runs the host of a session; empty if none does."""
     lineage = list_lineage(caller.pid)
+    variable = people.find_variable(people.read_environ(caller.pid))
     own = AGENTS.get(host, ("",))[0]
+    if variable and (variable[1] != own or host == "claude"):
+        return f"{variable[1]} runs this host (it has the variable {variable[0]})"
     above = 1
     # A host may be started by a program of its own, such as `node codex`.
     while above < len(lineage) and own and people.name_program(lineage[above]) == own:
@@ -26,13 +29,16 @@ def find_driver(data_dir: DataDir, host: str, caller: Process) -> str:
 
 
 def is_in_command(data_dir: DataDir, caller: Process) -> bool:
-    """Return whether a session of the same host process is running a command, in which the event may be forged."""
-    for record in people.read_records((data_dir.home,)):
+    """Return whether a command may have forged an event: one of the same host, or one that left the host behind."""
+    records = list(people.read_records(people.find_data_folders((data_dir.home,))))
+    for record in records:
         if record.process == caller.identity:
+            if record.joined and not is_joined(caller):
+                return True
             calls = people.read_shell_calls(record.journal)
             if any(find_running(calls, record.transcript, caller.began)):
                 return True
-    return False
+    return bool(people.find_left_behind(list_lineage(caller.pid), records))
 
 
 def find_running(calls: list[people.ShellCall], transcript: str, since: float) -> list[people.ShellCall]:
@@ -49,7 +55,9 @@ def find_running(calls: list[people.ShellCall], transcript: str, since: float) -
 
     with open(transcript, "rb") as file:
         results = find_results(read_lines(file))
-    late = [call for call in recent if call.id in results and call.is_background]
-    return [call for call in recent if call.id not in results] + [
-        call for call in late if now - call.ended < FRESH_SECONDS
-    ]
+    own = [call for call in recent if not call.agent]
+    running = [call for call in own if call.id not in results]
+    # The results of a subagent are in a transcript of its own.
+    below = [call for call in recent if call.agent and call.is_open_at(people.OPEN, now)]
+    late = [call for call in own if call.id in results and call.is_background]
+    return running + below + [call for call in late if now - call.ended < FRESH_SECONDS]

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 
 from .. import people
 from ..coding.events import Attendance, Event, extract_spoken, parse_command, parse_journal, restore_typed
@@ -98,7 +100,7 @@ class JournalJudge:
         if AGENT in (event.origin, self._start):
             return DRIVEN
         if event.name in _FROM_TRANSCRIPT:
-            return "" if event.origin == TRANSCRIPT else NOT_FOUND_THERE
+            return "" if event.origin == TRANSCRIPT and self._is_answer(event) else NOT_FOUND_THERE
         is_edit = event.name == "PostToolUse" and event.data.get("user_modified") is True
         if event.name not in PROMPTS and not is_edit:
             return ""
@@ -118,6 +120,17 @@ class JournalJudge:
             return IN_COMMAND
         return "" if self._is_in_transcript(event) else NOT_FOUND
 
+    def _is_answer(self, event: Event) -> bool:
+        """Return whether a person's answer to a call fits what the hook saw: an agent can write into a transcript.
+
+        The host announced the call, wrote one result of it, and did not run a call that was refused.
+        """
+        call = event.text("tool_use_id")
+        seen = {one.name for one in self.events if one.id in self._sealed and one.text("tool_use_id") == call}
+        is_run = not seen.isdisjoint(("PostToolUse", "PostToolUseFailure"))
+        is_refused = event.name == "Rejected"
+        return "PreToolUse" in seen and self._result_counts[call] == 1 and not (is_refused and is_run)
+
     def _is_running(self, call: people.ShellCall, offset: float, moment: float) -> bool:
         # A call that a person interrupts is never reported as ended, but it has a result.
         is_over = call.id and call.stop == people.OPEN and call.id in self._results
@@ -125,7 +138,11 @@ class JournalJudge:
 
     @cached_property
     def _results(self) -> set[str]:
-        return find_results(self._read_transcripts())
+        return set(self._result_counts)
+
+    @cached_property
+    def _result_counts(self) -> Counter[str]:
+        return Counter(chain.from_iterable(find_results((line,)) for line in self._read_transcripts()))
 
     @cached_property
     def _spoken(self) -> set[str]:
