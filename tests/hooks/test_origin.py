@@ -12,7 +12,7 @@ import pytest
 from tests.persons import run_outside
 
 from alma import people
-from alma.hooks.origin import find_running
+from alma.hooks.starts import find_running
 
 from .conftest import HOOK, Host
 
