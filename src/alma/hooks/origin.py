@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from ..processes import find_caller, find_namespace, is_running
+from ..processes import AGENTS, find_caller, find_namespace, is_running, list_lineage
 from .journal import EVENTS
 from .paths import DataDir, digest, read_object, write_private
 
@@ -112,9 +112,9 @@ def _find_driver(data_dir: DataDir, call: HookCall, caller: Process) -> str:
     """Return which other agent runs the host of a session; empty if none does."""
     from .. import people
 
-    lineage = people.list_lineage(caller.pid)
+    lineage = list_lineage(caller.pid)
     variable = people.find_variable(people.read_environ(caller.pid))
-    own = people.AGENTS.get(call.host, ("",))[0]
+    own = AGENTS.get(call.host, ("",))[0]
     if variable and (variable[1] != own or call.host == "claude"):
         return f"{variable[1]} runs this host (it has the variable {variable[0]})"
     above = 1
@@ -137,7 +137,7 @@ def _is_in_command(data_dir: DataDir, caller: Process) -> bool:
             calls = people.read_shell_calls(record.journal)
             if any(find_running(calls, record.transcript, caller.began)):
                 return True
-    return bool(people.find_left_behind(people.list_lineage(caller.pid), records))
+    return bool(people.find_left_behind(list_lineage(caller.pid), records))
 
 
 def find_running(calls: list[ShellCall], transcript: str, since: float) -> list[ShellCall]:
