@@ -266,7 +266,7 @@ BACKGROUND_SECONDS = 3.0
 class ShellCall:
     """A command that an agent ran, or a tool that may run one: when and where in the journal it began and ended."""
 
-    __slots__ = ("agent", "began", "ended", "id", "is_background", "names_us", "start", "stop", "tool")
+    __slots__ = ("agent", "began", "ended", "id", "is_background", "is_reported", "names_us", "start", "stop", "tool")
 
     def __init__(self, fields: Mapping[str, Any], data: Mapping[str, Any], offset: int) -> None:
         self.id = str(data.get("tool_use_id") or "")
@@ -274,6 +274,8 @@ class ShellCall:
         self.agent = str(fields.get("agent_id") or "")
         self.began = _get_time(fields)
         self.ended = OPEN
+        self.is_reported = False
+        """Whether the host reported its end, not only that of the turn or the session."""
         self.start = offset
         self.stop = OPEN
         self.names_us = data.get("names_us") is True
@@ -337,6 +339,7 @@ def _end_calls(calls: list[ShellCall], fields: Mapping[str, Any], data: Mapping[
         if is_meant and (call.stop == OPEN or (identity and call.id == identity)):
             call.ended = _get_time(fields)
             call.stop = offset
+            call.is_reported = bool(identity) and call.id == identity
 
 
 def _get_time(fields: Mapping[str, Any]) -> float:

@@ -12,7 +12,12 @@ import pytest
 from tests.persons import run_outside
 
 from alma import people
+<<<<<<< HEAD
 from alma.hooks.starts import find_running
+=======
+from alma.hooks.origin import find_running
+from alma.hooks.verify import JournalJudge
+>>>>>>> attack-b
 
 from .conftest import HOOK, Host
 
@@ -73,3 +78,19 @@ def test_a_host_with_the_variable_of_an_agent_is_driven_by_it(host: Host) -> Non
     command = [sys.executable, "-c", LEFT, f"{HOOK}|--home|{host.home}", json.dumps(event)]
     run_outside(command, {**host.environ, "CLAUDECODE": "1"}, host.cwd)
     assert [event["origin"] for event in host.events("s2")] == ["agent"]
+
+
+def test_a_prompt_after_a_command_that_the_person_interrupted_is_the_persons(host: Host, tmp_path: Path) -> None:
+    """The host writes the result of such a command, but reports no end of it."""
+    transcript = tmp_path / "s1.jsonl"
+    transcript.write_text("")
+    host.send("SessionStart", source="startup", transcript_path=str(transcript))
+    host.send("PreToolUse", tool_name="Bash", tool_use_id="t1", tool_input={"command": "npm install"})
+    result = {"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": "[Request interrupted by user]"}
+    line = {"type": "user", "uuid": "u1", "sessionId": "s1", "message": {"role": "user", "content": [result]}}
+    transcript.write_text(json.dumps(line) + "\n")
+    host.send("UserPromptSubmit", prompt="no, use pnpm instead of npm")
+    host.send("Stop", last_assistant_message="Done.")
+    path = host.place.journal_file("s1")
+    events, _ = JournalJudge(host.place, path, Path(path).read_bytes()).judge()
+    assert [event.doubt for event in events if event.name == "UserPromptSubmit"] == [""]

@@ -133,7 +133,7 @@ class JournalJudge:
 
     def _is_running(self, call: people.ShellCall, offset: float, moment: float) -> bool:
         # A call that a person interrupts is never reported as ended, but it has a result.
-        is_over = call.id and call.stop == people.OPEN and call.id in self._results
+        is_over = call.id and not call.is_reported and call.id in self._results
         return call.is_open_at(offset, moment) and not is_over
 
     @cached_property
