@@ -328,9 +328,8 @@ class ALMA(Closeable):
     ) -> UserPreference:
         """Store a user preference. Call this when the user states a lasting wish.
 
-        It is a candidate until a person accepts it; the user's own word (source 'user') is part of every later
-        retrieval for that user. With `attribute`, it replaces the user's older preference for that category and
-        attribute. Returns the stored preference.
+        It waits for a person; the user's own word (source 'user') is in every later retrieval. With `attribute`, it
+        replaces the user's older preference for that category and attribute.
 
         Notes:
             The newest preference of a category comes first. A replaced preference stays in history; without
@@ -491,8 +490,7 @@ class ALMA(Closeable):
     ) -> Memory:
         """Change a memory's fields, status or tags. Call this when a memory is wrong or outdated.
 
-        Only a person may reword a rule, activate a candidate or change what a person stated. A preference that
-        somebody else rewords waits for a person.
+        Only a person may reword a rule, activate a candidate or change what a person stated.
 
         Notes:
             Previous values stay in its history. Fields may be passed directly: `alma.update(id, fact="…")`. An empty

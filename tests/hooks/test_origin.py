@@ -12,12 +12,8 @@ import pytest
 from tests.persons import run_outside
 
 from alma import people
-<<<<<<< HEAD
 from alma.hooks.starts import find_running
-=======
-from alma.hooks.origin import find_running
 from alma.hooks.verify import JournalJudge
->>>>>>> attack-b
 
 from .conftest import HOOK, Host
 
