@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.persons import person_command
 
 from alma import ALMA
 from alma.cli import main
@@ -153,7 +153,7 @@ def test_a_move_that_was_killed_goes_on(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "a.db")
     fill(store, make_records(3000))
     store.close()
-    command = [sys.executable, "-m", "alma", "migrate", "--from", f"sqlite:{tmp_path}/a.db"]
+    command = [*person_command("alma"), "migrate", "--from", f"sqlite:{tmp_path}/a.db"]
     command += ["--to", f"sqlite:{tmp_path}/b.db"]
     environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
     log = tmp_path / "b.db-wal"

@@ -328,7 +328,7 @@ class ALMA(Closeable):
     ) -> UserPreference:
         """Store a user preference. Call this when the user states a lasting wish.
 
-        It waits for a person; the user's own word (source 'user') is in every later retrieval. With `attribute`, it
+        It waits for a person; a user's own (source 'user') is in every later retrieval. With `attribute`, it
         replaces the user's older preference for that category and attribute.
 
         Notes:
