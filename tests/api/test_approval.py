@@ -264,6 +264,7 @@ def test_an_agent_does_not_overrule_a_person(alma: ALMA, agent: Caller) -> None:
             assert "alma update" in str(answer)
         assert alma.get(memory_id) == before
         assert agent("update", memory_id=memory_id, tags=["seen"])[0]
+        assert not agent("update", memory_id=memory_id, tags=["other"])[0]
     done, answer = agent("forget", older_than_days=0, below_confidence=1)
     assert done
     assert answer["count"] == 0

@@ -185,7 +185,9 @@ def change_memory(
 ) -> Record:
     """Change a memory in a transaction, as `update_memory` does. `verb` is the word in its history."""
     engine = tx.engine
-    if fields or status is not None or tags is not None:
+    # Anybody may add tags; without one of theirs, a person would no longer find the memory.
+    loses_tags = tags is not None and not set(record.tags) <= set(tags)
+    if fields or status is not None or loses_tags:
         refuse_overruling(engine, record, "change")
     # Whether it waits for a person, or did when it was put away.
     if status is Status.ACTIVE and not engine.may_approve and tx.find_live_status(record) is Status.CANDIDATE:
