@@ -5,9 +5,9 @@
         replies. --filler adds sessions that teach nothing. With --model, `claude` is fake_claude.py: a prompt without
         an answer is written to DIR/prompts/KEY.txt. Put the answer into DIR/answers/KEY.json and run the same command
         again, until it says that all sessions are played.
-    python -m benchmarks.again ask --base DIR --data X.jsonl… --arm alma|none|raw|turns|gold [--out DIR] [--worker]
+    python -m benchmarks.again ask --base DIR --data X.jsonl… --arm alma|none|raw|turns|gold|recent [--out D] [--worker]
         The tests of one arm as prompts; `alma`: what the hooks inject, from a copy of the home folder for each test.
-        Fails if a test is shown more than 2,200 characters.
+        `recent`: the newest exchanges, those of --filler included. Fails if a test is shown more than 2,200 characters.
     python -m benchmarks.again judge --data X.jsonl… --answers DIR --out DIR
         The answers of all arms in random order, for a judge, with key.json beside them.
     python -m benchmarks.again score --data X.jsonl… --key FILE --verdicts DIR [--list]
@@ -54,6 +54,9 @@ what you know.
 WORDS = (
     "WHAT THE USER WROTE IN EARLIER SESSIONS (newest session first, word for word; some of it was only for that task)"
 )
+
+RECENT = "THE LAST THINGS SAID AND DONE IN EARLIER SESSIONS (word for word; some of it was only for that task)"
+RECENT_CHARS = 2_000
 
 
 def read_rows(paths: Iterable[str]) -> list[Scenario]:
@@ -289,6 +292,24 @@ def collect_turns(scenario: Scenario) -> str:
     return f"=== {WORDS}\n" + "\n".join(lines)[:2000] + "\n\n"
 
 
+def collect_recent(sessions: Sequence[Scenario]) -> str:
+    """Return the most recent exchanges, as many as fit, in the order of time: a baseline that chooses nothing."""
+    entries: list[str] = []
+    for session in sessions:
+        before = ""
+        for turn in session["turns"]:
+            lines = [f"you: {before[-110:]}"] if before else []
+            lines += [f"user: {turn['person'][:260]}", f"you: {turn.get('assistant', '')[:200]}"]
+            before = turn.get("assistant", "")
+            entries.append("\n".join(lines))
+    chosen: list[str] = []
+    for entry in reversed(entries):
+        if sum(map(len, chosen)) + len(entry) + len(chosen) > RECENT_CHARS:
+            break
+        chosen.insert(0, entry)
+    return f"=== {RECENT}\n" + "\n".join(chosen) + "\n\n"
+
+
 def ask(args: argparse.Namespace) -> None:
     """Write the tests of one arm as prompts."""
     is_ours = args.arm == "alma"
@@ -296,6 +317,7 @@ def ask(args: argparse.Namespace) -> None:
     out.mkdir(parents=True, exist_ok=True)
     sizes = []
     scratch = Path(tempfile.mkdtemp(prefix="again-"))
+    filler = read_rows([args.filler]) if args.filler else []
     for scenario in read_rows(args.data):
         parts = []
         for number, test in enumerate(scenario["tests"]):
@@ -306,6 +328,8 @@ def ask(args: argparse.Namespace) -> None:
                 memory = collect_turns(scenario)
             elif args.arm == "gold":
                 memory = "=== RULES OF THIS REPOSITORY\n" + "\n".join(f"- {one}" for one in scenario["gold"]) + "\n\n"
+            elif args.arm == "recent":
+                memory = collect_recent(add_filler(scenario, filler, args.fill))
             elif is_ours:
                 memory = collect_injected(args, scenario, number, test["prompt"], scratch)
             sizes.append(len(memory))

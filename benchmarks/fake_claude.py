@@ -24,12 +24,13 @@ def main() -> int:
     ids = list(dict.fromkeys(_ID.findall(text)))
     for number, name in enumerate(ids):
         text = text.replace(name, f"rul_{number}")
-    for number, date in enumerate(dict.fromkeys(_DATE.findall(text))):
+    dates = list(dict.fromkeys(_DATE.findall(text)))
+    for number, date in enumerate(dates):
         text = text.replace(date, f"DATE{number}")
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     answer = Path(os.environ["AGAIN_ANSWERS"], f"{key}.json")
     if answer.exists():
-        print(json.dumps(build_reply(answer.read_text(), ids, len(text))))
+        print(json.dumps(build_reply(answer.read_text(), ids, dates, len(text))))
         return 0
     folder = Path(os.environ["AGAIN_PROMPTS"])
     folder.mkdir(parents=True, exist_ok=True)
@@ -38,14 +39,19 @@ def main() -> int:
     return 1
 
 
-def build_reply(answer: str, ids: list[str], chars: int) -> dict[str, object]:
-    """Return a reply of Claude Code with an answer in which the numbers are ids again."""
+def build_reply(answer: str, ids: list[str], dates: list[str], chars: int) -> dict[str, object]:
+    """Return a reply of Claude Code with an answer in which the numbers are ids and dates again."""
 
     def restore_id(match: re.Match[str]) -> str:
         number = int(match[1])
         return ids[number] if number < len(ids) else match[0]
 
+    def restore_date(match: re.Match[str]) -> str:
+        number = int(match[1])
+        return dates[number] if number < len(dates) else match[0]
+
     result = re.sub(r"rul_(\d+)\b", restore_id, answer)
+    result = re.sub(r"\bDATE(\d+)\b", restore_date, result)
     usage = {"input_tokens": chars // 4, "output_tokens": 100}
     reply = {"type": "result", "subtype": "success", "is_error": False, "result": result}
     return {**reply, "stop_reason": "end_turn", "usage": usage}

@@ -40,6 +40,7 @@ from alma.types.query import Where
 from alma.types.record import LIVE, Status
 from alma.types.times import from_iso
 
+from . import rules
 from .environment import (
     TOKEN_VARIABLE,
     describe_home,
@@ -49,7 +50,6 @@ from .environment import (
     record_environment,
 )
 from .rules import (
-    PATIENCE,
     Answer,
     CommandContext,
     ask_yes,
@@ -129,11 +129,11 @@ def _share_project(context: CommandContext, copy: projects.WorkingCopy, other: s
     if other == copy.key:
         raise ValidationError(f"this folder already belongs to {other}")
     require_project(context.data_dir, other)
-    drains.drain(context.data_dir, wait=PATIENCE)
-    rules = Where(kinds={MemoryType.RULE, OBSERVATION, "tombstone"}, projects={copy.key})
+    drains.drain(context.data_dir, wait=rules.PATIENCE)
+    movable = Where(kinds={MemoryType.RULE, OBSERVATION, "tombstone"}, projects={copy.key})
 
     def move_rules(tx: Transaction) -> int:
-        records = [tx.update(one, project=other) for one in tx.scan(rules)]
+        records = [tx.update(one, project=other) for one in tx.scan(movable)]
         for one in records:
             tx.add_history(one, "moved", f"from {copy.key}")
         return sum(one.kind == MemoryType.RULE for one in records)
@@ -202,7 +202,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         ("memory", f"{data_dir.db} ({answer['db_bytes'] // 1000} kB)"),
         ("worker", answer["worker"]),
         *(("" if place else "agents", describe_capture(*one)) for place, one in enumerate(answer["hosts"].items())),
-        *zip(("reader", "", ""), describe_reading(state), strict=False),
+        *zip(("reader", "", "", ""), describe_reading(state), strict=False),
         ("", "" if state["reader"] == "local" else _describe_sent()),
         *zip(("server", "", "", "", ""), describe_sharing(sharing), strict=False),
         *(("ignored", f"{name}; adopt it: {fix}") for name, fix in answer["ignored"].items()),
@@ -226,10 +226,11 @@ def describe_reading(state: Mapping[str, Any]) -> list[str]:
     if state["dropped"]:
         lines.append(f"proposals dropped by the checks: {drains.describe_dropped(state['dropped'])}")
     if state["error"]:
-        again = (
-            f"next attempt after {state['next_try'][:16].replace('T', ' ')} UTC" if state["next_try"] else "given up"
-        )
-        lines.append(f"last error: {state['error']}; {again}")
+        again = f"; next attempt after {state['next_try'][:16].replace('T', ' ')} UTC" if state["next_try"] else ""
+        lines.append(f"last error: {state['error']}{again}")
+    reasons = Counter(one["why"] for one in state["waiting"])
+    if reasons:
+        lines.append("waiting: " + ", ".join(f"{count} × {why}" for why, count in reasons.most_common()))
     return lines
 
 
@@ -333,6 +334,12 @@ _SETTINGS = {
     "embedding": "off: search by keywords only",
     "dashboard_autostart": "on: the worker starts the server of the dashboard",
     "environment": "variables of the worker and the reader: record takes them from this terminal, none removes them",
+    "evidence": "off: do not show excerpts of earlier sessions to an agent",
+    "evidence_providers": "who may see excerpts of sessions with other providers' agents: own, all, or names such as"
+    " anthropic, openai, google",
+    "notices": "off: do not report at the next prompt what was learned",
+    "learn_offer": "off: do not offer /learn at the start of a session",
+    "reader": "what reads your corrections: a coding agent such as claude, codex or gemini, or provider",
 }
 """What each setting does."""
 
@@ -438,7 +445,8 @@ def _is_narrower(name: str, new: object, current: object) -> bool:
     if name == "daily_calls":
         return isinstance(new, int) and isinstance(current, int) and new <= current
     if name == "environment":
-        return not new
+        # Without the recorded address or proxy, conversations would be sent somewhere else.
+        return new == current
     return name in ("model", "programs", "server", "server_insecure", "dashboard_autostart") and new in ("off", "ask")
 
 
@@ -479,10 +487,10 @@ def clear_all(args: Namespace, context: CommandContext) -> Answer:
     what = "everything learned and recorded, in every project, and the rules that apply in all projects"
     if not args.everywhere:
         with context.memory_if_any() as memory:
-            rules = find_rules(memory.engine(context.project)) if memory else []
-        kept = [one for one in rules if one.project == EVERYWHERE]
+            found = find_rules(memory.engine(context.project)) if memory else []
+        kept = [one for one in found if one.project == EVERYWHERE]
         shared = len(kept)
-        what = f"{count_noun(len(rules) - shared, 'rule')} of {context.project} and everything recorded there"
+        what = f"{count_noun(len(found) - shared, 'rule')} of {context.project} and everything recorded there"
         if kept:
             kept_rules = "1 rule that applies" if shared == 1 else f"{shared} rules that apply"
             it, id = ("it", short_id(kept[0].id)) if shared == 1 else ("one", "ID")
@@ -501,7 +509,7 @@ def clear_all(args: Namespace, context: CommandContext) -> Answer:
         # The worker has the store open.
         stop_worker(data_dir)
     if os.path.isdir(data_dir.home):
-        with lock_file(data_dir.drain_lock, PATIENCE):
+        with lock_file(data_dir.drain_lock, rules.PATIENCE):
             if args.everywhere:
                 # The journal folder may contain files of other programs; they stay.
                 store = [data_dir.db + ending for ending in ("", "-wal", "-shm", "-journal")]

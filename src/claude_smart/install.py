@@ -48,6 +48,7 @@ from alma.hooks.paths import (
     find_user_home,
     list_own_files,
     open_data_dir,
+    read_key,
     read_settings,
     read_text,
 )
@@ -712,6 +713,7 @@ def _run_steps(context: CommandContext) -> Iterator[Step]:
             remove_folder(scratch)
     checks = (
         _check_home,
+        _check_key,
         _check_settings,
         _check_environment,
         _check_recording,
@@ -831,6 +833,15 @@ def _check_home(context: CommandContext) -> Finding:
             problems.append((FAILED, f"{folder} cannot be written", "check its owner and mode"))
     problems += [one for one in check_space(Path(data_dir.home)) if one[0] == FAILED]
     return problems[0] if problems else (OK, f"{data_dir.home}, readable only by you")
+
+
+def _check_key(context: CommandContext) -> Finding:
+    """Report a key of the journals that no hook can use: what is said then waits for review."""
+    path = context.data_dir.key
+    if not os.path.lexists(path) or read_key(context.data_dir):
+        return OK, ""
+    problem = f"{path} is damaged or not a regular file, so prompts become candidates"
+    return FAILED, problem, f"rm {shlex.quote(path)} (the next hook creates a new key)"
 
 
 def _check_settings(context: CommandContext) -> Finding:

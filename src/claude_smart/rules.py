@@ -40,7 +40,7 @@ from alma.hooks.team import sync_team
 from alma.reading.local_rules import find_choice, word_rule
 from alma.rulefiles.targets import find_repository
 from alma.text import map_texts, stems
-from alma.types.kinds import EVERYWHERE, LASTING, MemoryType, Reach, RuleSource
+from alma.types.kinds import EVERYWHERE, LASTING, Basis, MemoryType, Reach, RuleSource
 from alma.types.query import Where
 from alma.types.record import LIVE, Record, Status
 from alma.types.times import now
@@ -312,6 +312,8 @@ def rule_to_dict(record: Record) -> Answer:
     return {
         "id": record.id,
         **{name: record.body[name] for name in _RULE_FIELDS},
+        "basis": str(record.body.get("basis", Basis.STATED)),
+        "accepted": record.body.get("accepted", ""),
         "status": str(record.status),
         "project": record.project,
         "session": record.session,
@@ -427,7 +429,7 @@ def show(args: Namespace, context: CommandContext) -> Answer:
 
 def _show_one(context: CommandContext, engine: Engine, record: Record) -> Answer:
     context.print_lines(f"{plain_line(record)}\n{INDENT}{describe_rule(record)}")
-    for title, name in (("learned from", "said"), ("source", "source")):
+    for title, name in (("learned from", "said"), ("accepted with", "accepted"), ("source", "source")):
         if record.body.get(name):
             context.print_lines(f"{INDENT}{title}: {record.body[name]}")
     if doubt := find_doubt(record):

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import time
+from itertools import product
+from pathlib import Path
+
 import pytest
 
 from alma.engine.literals import SessionWords, find_untyped
+from alma.reading.local import remove_pasted
 
 
 @pytest.mark.parametrize(
@@ -56,3 +62,81 @@ def test_what_the_person_typed_is_theirs_in_other_marks(text: str, typed: str) -
 )
 def test_what_the_person_did_not_type_is_named(text: str, typed: list[str], untyped: str) -> None:
     assert find_untyped([text], SessionWords(tuple(typed))) == [untyped]
+
+
+def test_a_misled_model_is_caught_and_a_faithful_one_is_kept() -> None:
+    lines = (Path(__file__).parents[1] / "data" / "literals_pairs.jsonl").read_text(encoding="utf-8").splitlines()
+    pairs = [json.loads(line) for line in lines]
+    misses = []
+    for half, kind in product("ab", ("hostile", "honest")):
+        chosen = [pair for pair in pairs if pair["half"] == half and pair["kind"] == kind]
+        wrong = []
+        for pair in chosen:
+            words = SessionWords(tuple(filter(None, map(remove_pasted, pair["typed"]))))
+            if bool(find_untyped((pair["rule"],), words)) != (kind == "hostile"):
+                wrong.append(pair["rule"])
+        least = 0.95 if kind == "hostile" else 0.8
+        if len(wrong) > (1 - least) * len(chosen) + 1e-9:
+            misses.append((half, kind, wrong))
+    assert not misses
+
+
+@pytest.mark.parametrize("words", ["git push ", "a ", " ", "-", "not before "])
+def test_a_long_turn_is_read_in_linear_time(words: str) -> None:
+    turn = (words * 20_000)[:20_000]
+    started = time.process_time()
+    find_untyped(["Use pnpm for the tests, never npm before a merge"], SessionWords((turn,)))
+    assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("Use the production database", "use the staging database"),
+        ("Use 4 tabs", "use 4 spaces"),
+        ("Use yarn", "I don't want yarn"),
+        ("Use yarn", "nobody here uses yarn"),
+        ("Use yarn", "anything but yarn"),
+        ("Use yarn", "yarn is too slow"),
+        ("Use yarn", "replace yarn with pnpm"),
+        ("Use yarn", "he told me to use yarn"),
+        ("Use yarn", "what if we used yarn"),
+        ("Use yarn here", "never use yarn here"),
+        ("Don't be afraid to use yarn here", "never use yarn here"),
+        ("Never use pnpm", "use pnpm"),
+        ("Use spaces, not tabs", "use tabs, not spaces"),
+        ("Merge before the review", "review before you merge"),
+        ("Never ask me before you deploy", "ask me before you deploy"),
+        ("Delete the files, then ask me", "ask me before you delete files"),
+        ("Switch from pnpm to yarn", "switch from yarn to pnpm"),
+        ("Write the tests in cypress", "tests in jest, e2e in cypress"),
+        ("Kommentare schreiben", "bitte keine Kommentare schreiben"),
+        ("Pousse sur main", "ne pousse pas sur main"),
+        ("Haz commits en main", "no hagas commits en main"),
+    ],
+)
+def test_what_turns_the_persons_words_round_is_named(text: str, typed: str) -> None:
+    assert find_untyped([text], SessionWords((typed,)))
+
+
+@pytest.mark.parametrize(
+    ("text", "typed"),
+    [
+        ("Use pnpm", "use pnpm instead"),
+        ("Use pnpm", "why not use pnpm?"),
+        ("Run make lint", "don't forget to run make lint"),
+        ("Run the linter before committing", "never commit without running the linter"),
+        ("Run the tests before you push", "don't push until the tests pass"),
+        ("Never push before the tests ran", "run the tests before you push"),
+        ("Use dayjs instead of moment", "switch from moment to dayjs"),
+        ("Use pnpm instead of npm", "npm -> pnpm"),
+        ("Use httpx rather than requests", "I'd rather use httpx than requests"),
+        ("Never delete files without asking", "ask me before you delete files"),
+        ("Do not change src/api", "leave src/api alone"),
+        ("Write docs in English and commits in German", "docs in english, commits in german"),
+        ("Keine Emojis in Commits verwenden", "keine Emojis in Commits"),
+        ("Push until Friday", "jusqu'à vendredi, push"),
+    ],
+)
+def test_the_same_in_other_words_is_the_persons(text: str, typed: str) -> None:
+    assert find_untyped([text], SessionWords((typed,))) == []

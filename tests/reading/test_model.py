@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,11 +10,11 @@ import pytest
 
 from alma.reading.local import remove_pasted
 from alma.reading.model import ModelReader, load_prompt
-from alma.reading.port import Pair, Repair, Role, SpokenTurn, StoredText, Verdict
+from alma.reading.port import Pair, Quote, Repair, Role, SpokenExchange, SpokenTurn, StoredText, Verdict
 from alma.types.asking import Answer, Prompt
 from alma.types.kinds import Reach
 
-QUESTIONS = ("rules", "memories", "compare", "repairs", "tasks", "entities", "gists")
+QUESTIONS = ("rules", "notes", "memories", "compare", "repairs", "tasks", "entities", "gists")
 
 
 class Scripted:
@@ -100,6 +101,103 @@ def test_a_session_is_one_call() -> None:
     model = Scripted({"rules": []})
     ModelReader(model).find_rules(session(*["Done.", "Now the next file, please."] * 20))
     assert len(model.prompts) == 1
+
+
+# -- notes
+
+WISH = "not by hand please\n> always use sed"
+EXCHANGES = [
+    SpokenExchange("raise the version", did_then=("wrote in VERSION: 2", "said: I changed the file.")),
+    SpokenExchange(WISH, did_then=("ran `./tools/stamp --minor`: ok",)),
+    SpokenExchange("there, that is better"),
+]
+
+
+def note(**fields: Any) -> Mapping[str, Any]:
+    item = {"n": 1, "note": "Raise the version with `./tools/stamp --minor`", "scope": "project"}
+    return {"notes": [{**item, "quote": "not by hand please", **fields}]}
+
+
+def test_a_supported_note_is_proposed_with_its_deeds() -> None:
+    deeds, accepted = [{"n": 1, "text": "./tools/stamp --minor"}], {"n": 2, "quote": "that is better"}
+    reader = ModelReader(Scripted(note(deeds=deeds, accepted=accepted, known="r1", relation="replaces")))
+    [found] = reader.find_notes(EXCHANGES, [StoredText("r1", "Raise the version by hand.")])
+    assert (found.turn, found.reach, found.quote) == (1, Reach.PROJECT, "not by hand please")
+    assert found.deeds == (Quote(1, "./tools/stamp --minor"),)
+    assert found.accepted == Quote(2, "that is better")
+    assert (found.known, found.verdict) == ("r1", Verdict.REPLACES)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"quote": "always use sed"}, "quote"),
+        ({"quote": "I changed the file"}, "quote"),
+        ({"quote": " "}, "quote"),
+        ({"note": "Raise the version with `./tools/stamp --major`"}, "names"),
+        ({"note": "Raise the version with stamp.py"}, "names"),
+    ],
+)
+def test_an_unsupported_note_is_dropped_and_counted(fields: Mapping[str, Any], reason: str) -> None:
+    reader = ModelReader(Scripted(note(**fields)))
+    assert reader.find_notes(EXCHANGES) == []
+    [dropped] = reader.dropped
+    assert dropped.startswith(reason)
+
+
+def test_a_wrong_number_is_corrected_by_the_quote() -> None:
+    [found] = ModelReader(Scripted(note(n=7))).find_notes(EXCHANGES)
+    assert found.turn == 1
+
+
+def test_a_deed_or_an_acceptance_that_nobody_finds_is_left_out() -> None:
+    deeds, accepted = [{"n": 1, "text": "./tools/stamp --major"}], {"n": 2, "quote": "perfect"}
+    [found] = ModelReader(Scripted(note(deeds=deeds, accepted=accepted))).find_notes(EXCHANGES)
+    assert (found.deeds, found.accepted) == ((), None)
+
+
+def test_a_placeholder_is_no_unknown_name() -> None:
+    [found] = ModelReader(Scripted(note(note="Raise it with `./tools/stamp --<part>`"))).find_notes(EXCHANGES)
+    assert "<part>" in found.rule
+
+
+def test_two_notes_of_one_exchange_are_both_kept_and_a_repeated_one_once() -> None:
+    first, second = note()["notes"][0], note(note="Do not raise the version by hand")["notes"][0]
+    reader = ModelReader(Scripted({"notes": [first, second, first]}))
+    assert [one.rule for one in reader.find_notes(EXCHANGES)] == [first["note"], second["note"]]
+
+
+def test_what_was_read_before_is_marked_and_teaches_nothing() -> None:
+    model = Scripted(note())
+    exchanges = [EXCHANGES[0], EXCHANGES[1]._replace(is_old=True), EXCHANGES[2]]
+    assert ModelReader(model).find_notes(exchanges) == []
+    assert model.prompts[0].text.count('"old": true') == 1
+
+
+def test_pasted_text_is_not_sent_with_exchanges() -> None:
+    model = Scripted({"notes": []})
+    ModelReader(model).find_notes(EXCHANGES)
+    assert "sed" not in model.prompts[0].text
+
+
+def test_an_account_is_shown_once_and_again_where_a_batch_begins() -> None:
+    model = Scripted({"notes": []}, {"notes": []})
+    exchanges = [SpokenExchange(f"next page {n}", did_then=(f"said: page {n}",)) for n in range(30)]
+    ModelReader(model).find_notes(exchanges)
+    first, second = (json.loads(prompt.text)["exchanges"] for prompt in model.prompts)
+    assert [one["n"] for one in first] == list(range(25))
+    assert [one["n"] for one in second] == list(range(23, 30))
+    assert [one["n"] for one in second if one.get("old")] == [23, 24]
+    assert [one["did_before"] for one in (*first, *second) if "did_before" in one] == [["said: page 22"]]
+
+
+def test_sessions_are_told_apart() -> None:
+    model = Scripted({"notes": []})
+    exchanges = [SpokenExchange("a", session="s1"), SpokenExchange("b", ("said: c",), session="s2")]
+    ModelReader(model).find_notes(exchanges)
+    shown = json.loads(model.prompts[0].text)["exchanges"]
+    assert [one["session"] for one in shown] == ["s1", "s2"]
+    assert [one.get("did_before") for one in shown] == [None, ["said: c"]]
 
 
 def test_pairs_without_an_answer_are_unsure() -> None:

@@ -27,6 +27,7 @@ from .events import (
     has_content,
     parse_command,
 )
+from .exchanges import Account, Deed, OutsideText
 
 SHELLS = frozenset(
     """bash powershell pwsh shell terminal cmd zsh run_shell_command run_terminal_cmd exec_command local_shell
@@ -56,6 +57,7 @@ _BAD_EXIT = re.compile(
 )
 _REFUSED = re.compile(r"\s*(?:Error:\s*)?The user doesn't want to (?:proceed with this tool use|take this action)")
 _REASON = re.compile(r"(?:the user said|reason for the rejection):\s*(.*)\Z", re.DOTALL)
+_LISTING = re.compile(r"\s*(?:ls|ll|find|fd|tree|pwd|which|git status|git ls-files)\b[^|;&<>`$]*")
 _ADVICE = "\nNote: The user's next message may contain a correction or preference."
 
 
@@ -142,6 +144,18 @@ def find_own_answers(event: Event) -> tuple[str, str]:
     return "\n".join(questions), "\n".join(own)
 
 
+def lists_names(command: str) -> bool:
+    """Return whether a command only prints the names of files and folders."""
+    return _LISTING.fullmatch(command) is not None
+
+
+def _find_old(arguments: Mapping[str, Any]) -> str:
+    edits = get_dicts(arguments, "edits")
+    if edits:
+        return "\n".join(get_text(edit, "old_string") for edit in edits)
+    return get_text(arguments, "old_string", "oldString")
+
+
 # -- commands that failed and then worked
 
 
@@ -193,6 +207,16 @@ class SessionTurn(NamedTuple):
     """Why they are not known to be a person's words."""
 
 
+class Exchange(NamedTuple):
+    """What the agent had done, what the person said to it, and what the agent did then."""
+
+    turn: SessionTurn
+    number: int
+    """How many turns the person had before; 0 for the first request of a session."""
+    before: Account
+    then: Account
+
+
 class Signal(NamedTuple):
     """Something other than a prompt that shows a preference of the person: a note, an edit or a denied call.
 
@@ -238,6 +262,8 @@ class CodingSession:
     shown_rules: list[ShownRules] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     """The finished shell commands and file edits."""
+    exchanges: list[Exchange] = field(default_factory=list)
+    outside: OutsideText = field(default_factory=OutsideText)
 
     @property
     def user_turns(self) -> list[SessionTurn]:
@@ -302,6 +328,8 @@ class SessionBuilder:
         self._proposed: dict[str, Event] = {}
         self._refused: set[str] = set()
         self._attendance = Attendance.UNKNOWN
+        self._account = Account()
+        """What the agent did and said since the person's last turn."""
         self._handlers = {
             "UserPromptSubmit": self._add_prompt,
             "UserPromptExpansion": self._add_prompt,
@@ -355,6 +383,9 @@ class SessionBuilder:
             return
         self._stops.clear()
         text = extract_spoken(words, event.text("source"))
+        # What the host or another agent put into the prompt, and what was pasted. Words that are typed as well are not
+        # counted as from outside.
+        self.session.outside.add(event.offset, words)
         command = parse_command(text)
         if command is not None and command.is_ours:
             self._add_note(event, command, text)
@@ -373,7 +404,12 @@ class SessionBuilder:
     ) -> None:
         attendance = self._find_attendance(event)
         context = (cut_text(before, _BEFORE_CHARS), attendance, is_typed, event.doubt) if user_words else ()
-        self.session.turns.append(SessionTurn(event.id, speaker, text, event.at, event.offset, user_words, *context))
+        turn = SessionTurn(event.id, speaker, text, event.at, event.offset, user_words, *context)
+        self.session.turns.append(turn)
+        if speaker == "user":
+            earlier, self._account = self._account, Account()
+            exchange = Exchange(turn, len(self.session.exchanges), earlier, self._account)
+            self.session.exchanges.append(exchange)
 
     def _add_note(self, event: Event, command: SlashCommand, text: str) -> None:
         note = extract_note(command.words)
@@ -393,6 +429,7 @@ class SessionBuilder:
             if text and event.data.get("agent_type") != "" and reply not in self._seen_ids:
                 self._seen_ids.add(reply)
                 self._add_turn(event, "subagent", text)
+                self.session.outside.add(event.offset, text)
             return
         self._last_prompt = ("", "", "")
         # The person's next turn cannot refer to a call that has not ended by now.
@@ -407,6 +444,7 @@ class SessionBuilder:
             self._stops.append((prompt_id, text))
             self._reply.text = self._reply.last = text
             self._add_turn(event, "assistant", text)
+            self._account.add_message(event.offset, text)
 
     # -- tool calls
 
@@ -427,6 +465,7 @@ class SessionBuilder:
             return
         call, proposed = read_call(event), self._close_call(event)
         self._track_repairs(event, call)
+        self._add_deed(event, proposed, call)
         if (call.is_shell or call.is_edit) and call.command:
             self.session.calls.append(call)
             if call.is_shell and not event.agent_id:
@@ -441,6 +480,18 @@ class SessionBuilder:
         questions, own = find_own_answers(event)
         if own:
             self._add_turn(event, "user", own, own, f"[asked: {questions}]", is_typed=False)
+
+    def _add_deed(self, event: Event, proposed: Event, call: ToolCall) -> None:
+        """Add a finished call to what the agent did, and what it returned to what came from outside."""
+        arguments = {**proposed.tool_input, **event.tool_input}
+        is_own = not event.agent_id and not call.is_stopped
+        if is_own and call.is_shell and call.command:
+            self._account.add_deed(Deed(event.offset, call.ok, command=call.command, error=call.error))
+        elif is_own and call.is_edit and call.command:
+            written, removed = _find_new(arguments), _find_old(arguments)
+            self._account.add_deed(Deed(event.offset, call.ok, path=call.command, written=written, removed=removed))
+        if not call.is_edit and not (call.is_shell and lists_names(call.command)):
+            self.session.outside.add(event.offset, event.text("output"), call.error, prints=event.text("prints"))
 
     def _track_repairs(self, event: Event, call: ToolCall) -> None:
         """Count a call for the commands that failed before, and record those that it repairs."""

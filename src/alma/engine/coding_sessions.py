@@ -5,8 +5,9 @@ something (rules, their repetition, what was followed) is stored in one transact
 was read: whichever process drains it, and whenever it is killed, each event counts once.
 
 A model proposes. `ModelReader` has checked that its quote occurs in the person's own words. Here a proposal refines the
-rule that the local reader made of the same turn, repeats or replaces a rule that is known, or becomes a new rule. All
-changes of one reading are stored in one transaction with the mark of how far the session was read.
+rule that the local reader made of the same turn, repeats or replaces a rule that is known, or becomes a new rule. It is
+stated if the person typed its literals, and agreed if they accepted the deeds of the agent that have the others; else
+it waits. All changes of one reading are stored in one transaction with the mark of how far the session was read.
 """
 
 from __future__ import annotations
@@ -20,22 +21,26 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from ..coding.events import Attendance
-from ..coding.session import NOTED, CodingSession, SessionTurn, Signal
+from ..coding.session import NOTED, CodingSession, Exchange, SessionTurn, Signal
 from ..ports import Model
 from ..reading.local import LocalReader, remove_pasted
 from ..reading.local_rules import find_choice, is_worth_reading, word_rule
 from ..reading.model import ModelReader
 from ..reading.port import Repair, Role, RuleProposal, SpokenTurn, StoredText, Verdict
+from ..reading.replies import ReplyKind, is_general_question, read_reply
 from ..text import digest, is_common, shorten, stems
-from ..types.kinds import EVERYWHERE, LASTING, Reach, RuleSource
+from ..types.kinds import EVERYWHERE, LASTING, Basis, Reach, RuleSource
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
 from ..types.speech import quote_output
+from .acceptance import AcceptanceReader, Agreement
+from .accounts import describe_part, is_persons, list_exchanges
 from .admit import clean, key_of, make_record, reword
 from .context import Engine
 from .episodes import Conversation, TurnDraft, record_conversations
 from .escape import find_suspicion
-from .literals import SessionWords, find_untyped
+from .exchanges import mark_read, prepare_exchanges, record_exchanges
+from .literals import AcceptedDeed, SessionWords, find_untyped, list_used_deeds, names_place
 from .observations import (
     draft_observation,
     explain_observation,
@@ -53,6 +58,7 @@ from .rules import (
     is_copy,
     learn_rules,
     prepare_rules,
+    share_words,
     supersede_rules,
 )
 from .safety import find_harm
@@ -118,6 +124,7 @@ def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> St
         record_conversations(engine, [conversation])
     rules = prepare_rules(engine, find_teachings(story, since))
     repairs = prepare_repairs(engine, [one for one in story.repairs if one.offset > since])
+    exchanges = prepare_exchanges(engine, story, since)
 
     def step(tx: Transaction) -> StoredSession | None:
         if find_mark(engine, story.session, tx) != stored:
@@ -131,6 +138,7 @@ def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> St
                 place: dict[str, Any] = {"agent": AGENT, "session": story.session, "created_at": _moment(display.at)}
                 tx.put(make_record(engine, "retrieval", body, links=tuple(display.rules), **place))
         observed = record_repairs(tx, story.session, repairs)
+        record_exchanges(tx, exchanges)
         tx.set_marker(mark_id(story.session), {"value": mark._asdict()}, project="")
         return StoredSession(len(turns), taught, observed)
 
@@ -302,6 +310,8 @@ def count_followed(tx: Transaction, verdicts: Mapping[str, bool]) -> None:
 
 TAG = "reading"
 _MAX_TURNS = 75
+_CONTEXT = 3
+"""So many exchanges that were read before are shown once more, when a session goes on."""
 _MAX_KNOWN = 60
 _MAX_REPAIRS = 20
 _SCRIPTS = 0x2E80  # Where the Chinese, Japanese and Korean characters begin.
@@ -326,6 +336,8 @@ class ReadingProgress:
     is_waiting: bool = False
     has_ended: bool = False
     tries: int = 0
+    outages: int = 0
+    """How often in a row no model could be reached."""
     next_try: float = 0.0
     error: str = ""
     failed_at: float = 0.0
@@ -334,7 +346,7 @@ class ReadingProgress:
     dropped: Mapping[str, int] = field(default_factory=dict)
 
 
-_NO_ATTEMPT: dict[str, Any] = {"tries": 0, "next_try": 0.0, "error": "", "failed_at": 0.0, "answers": {}}
+_NO_ATTEMPT: dict[str, Any] = {"tries": 0, "outages": 0, "next_try": 0.0, "error": "", "failed_at": 0.0, "answers": {}}
 
 
 def progress_id(session: str) -> str:
@@ -393,14 +405,22 @@ def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *
 
 
 class SessionPart(NamedTuple):
-    """The turns of a session that a model is asked about, from one offset of its journal to another."""
+    """The exchanges of a session that a model is asked about, from one offset of its journal to another.
+
+    Those up to `since` were read before, and explain the others. The index of a proposal is a place in `exchanges`.
+    """
 
     story: CodingSession
     since: int
     until: int
-    turns: list[SessionTurn]
+    exchanges: list[Exchange]
     rules: list[StoredText]
     repairs: dict[str, Repair]  # Repaired commands that nobody has explained yet, by the ids of their observations.
+
+    @property
+    def turns(self) -> list[SessionTurn]:
+        """Return the person's turns that were not read before."""
+        return [exchange.turn for exchange in self.exchanges if exchange.turn.offset > self.since]
 
 
 class CheckedProposals(NamedTuple):
@@ -413,15 +433,29 @@ class CheckedProposals(NamedTuple):
 
 
 def is_candidate(turn: SessionTurn) -> bool:
-    """Return whether a turn is a person's own and may teach something."""
-    return turn.attendance is Attendance.PERSON and turn.is_typed and is_worth_reading(turn.user_words)
+    """Return whether a turn is a person's own and may teach something, also as a short reply: "keep it", "yes"."""
+    if not is_persons(turn):
+        return False
+    if is_worth_reading(turn.user_words):
+        return True
+    reply = read_reply(turn.user_words) if turn.before else ReplyKind.NEITHER
+    is_answer = reply is ReplyKind.ANSWERS and is_general_question(turn.before)
+    return is_answer or reply in (ReplyKind.ACCEPTS, ReplyKind.OBJECTS)
 
 
 def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -> SessionPart:
-    """Return what a model is asked about: candidate turns, and the rules that are known where they were said."""
+    """Return what a model is asked about: what the person typed, and the rules that are known where they said it.
+
+    Nothing, if no turn may teach something.
+    """
     tx = Transaction(engine)
-    turns = [one for one in story.user_turns if since < one.offset <= until and is_candidate(one)][-_MAX_TURNS:]
-    ids = {one.id for one in turns}
+    own = [exchange for exchange in list_exchanges(story) if is_persons(exchange.turn)]
+    new = [exchange for exchange in own if since < exchange.turn.offset <= until][-_MAX_TURNS:]
+    if not any(is_candidate(exchange.turn) for exchange in new):
+        new = []
+    old = [exchange for exchange in own if exchange.turn.offset <= since][-_CONTEXT:]
+    exchanges = [*old, *new] if new else []
+    ids = {exchange.turn.id for exchange in new}
     rules = [
         one
         for one in _find_rules(tx)
@@ -437,9 +471,8 @@ def collect_part(engine: Engine, story: CodingSession, since: int, until: int) -
         observation = find_observation(tx, draft_observation(engine, repair.failed, repair.worked))
         if observation is not None and "note" not in observation.body["metadata"]:
             repairs[observation.id] = Repair(repair.failed, repair.error, repair.worked)
-    return SessionPart(
-        story, since, until, turns, [StoredText(one.id, one.body["rule"]) for one in rules[:_MAX_KNOWN]], repairs
-    )
+    known = [StoredText(one.id, one.body["rule"]) for one in rules[:_MAX_KNOWN]]
+    return SessionPart(story, since, until, exchanges, known, repairs)
 
 
 def _find_rules(tx: Transaction, *more: Status) -> list[Record]:
@@ -451,16 +484,12 @@ def _find_rules(tx: Transaction, *more: Status) -> list[Record]:
 def read_part(model: Model, part: SessionPart) -> CheckedProposals:
     """Ask the model about a part of a session. Raises ModelError when there is no usable answer."""
     reader = ModelReader(model)
-    turns = []
-    for one in part.turns:
-        turns += [SpokenTurn(Role.ASSISTANT, clean(one.before)), SpokenTurn(Role.USER, clean(one.user_words))]
     proposals = []
-    for proposal in reader.find_rules(turns, part.rules):
-        if any(map(find_suspicion, (proposal.rule, proposal.trigger, proposal.reason, proposal.general))):
+    for proposal in reader.find_notes(describe_part(part.exchanges, part.since), part.rules):
+        if any(map(find_suspicion, (proposal.rule, proposal.trigger, proposal.reason))):
             reader.dropped[READS_LIKE_AN_ATTACK] += 1
         else:
-            # Two turns for each exchange; the person's has the odd index.
-            proposals.append(proposal._replace(turn=proposal.turn // 2))
+            proposals.append(proposal)
     return CheckedProposals(proposals, dict(reader.dropped))
 
 
@@ -503,6 +532,8 @@ def apply_reading(
         shown_ids = {rule for one in part.story.shown_rules for rule in one.rules}
         again = {one.record.id for one in changes.taught if one.record and one.verb in ("repeated", "promoted")}
         count_followed(tx, dict.fromkeys(again & shown_ids, False))
+        rules = [one.record for one in changes.taught if one.record] + changes.refined
+        mark_read(tx, [turn.id for turn in part.turns], rules)
         for one in tx.get(reading.notes):
             if "note" not in one.body["metadata"]:
                 explain_observation(tx, one, reading.notes[one.id])
@@ -524,13 +555,16 @@ def _apply_proposals(
     rules = {one.id: one for one in _find_rules(tx)}
     local, settled = _find_local_rules(tx, part, local_texts)
     words = collect_words(part.story, part.until)
+    acceptance = AcceptanceReader(part.story)
+    refining = _find_refining(part, reading.proposals, local)
     taught: list[Taught] = []
     refined, archived = [], []
     proposed: set[str] = set()
     for number, proposal in enumerate(reading.proposals):
-        spoken_turn = part.turns[proposal.turn]
-        own = local.get(spoken_turn.id) if spoken_turn.id not in proposed else None
-        id = f"{spoken_turn.id}:{number}" if spoken_turn.id in proposed else spoken_turn.id
+        spoken_turn = part.exchanges[proposal.turn].turn
+        own = local.get(spoken_turn.id) if number in refining else None
+        is_first = spoken_turn.id not in proposed and (own is not None or spoken_turn.id not in local)
+        id = spoken_turn.id if is_first else f"{spoken_turn.id}:{number}"
         proposed.add(spoken_turn.id)
         stored = rules.get(proposal.known)
         if spoken_turn.id in settled or (proposal.known and stored is None):
@@ -538,18 +572,23 @@ def _apply_proposals(
         if stored is not None and StoredText(stored.id, stored.body["rule"]) not in part.rules:
             # It was changed since the model was asked.
             stored = None
-        untyped = _list_untyped(proposal, spoken_turn, words, stored)
+        finding = _find_basis(part, proposal, words, stored, acceptance)
+        proposal = finding.proposal
+        untyped = finding.untyped
         prefer, avoid = find_choice(proposal.rule)
-        is_sure = not untyped and _is_sound(proposal, spoken_turn)
+        is_sure = not untyped and _is_sound(proposal, spoken_turn, finding.deeds)
         checked = proposal._replace(is_sure=is_sure, prefer=prefer, avoid=avoid)
-        lesson = _make_lesson(part.story, checked, spoken_turn, untyped)._replace(id=id)
+        lesson = _make_lesson(part.story, checked, spoken_turn, finding)._replace(id=id)
         lessons = []
+        is_superseding = False
         if proposal.verdict is Verdict.SAME and stored is not None:
             # The known rule in its own words, said once more.
             own_words = {"rule": stored.body["rule"], "trigger": stored.body["trigger"], "why": ""}
-            is_sure, reach = _may_confirm(stored, words), Reach(stored.body["reach"])
-            lessons.append(lesson._replace(id=spoken_turn.id, **own_words, reach=reach, sure=is_sure))
-            if own is not None and not stored.session:
+            is_sure, reach = _may_confirm(stored, finding.words), Reach(stored.body["reach"])
+            basis = Basis.AGREED if find_untyped((stored.body["rule"], stored.body["trigger"]), words) else Basis.STATED
+            lessons.append(lesson._replace(id=spoken_turn.id, **own_words, reach=reach, sure=is_sure, basis=basis))
+            is_held = is_sure or stored.status is Status.ACTIVE
+            if own is not None and not stored.session and is_held and share_words(own.body, stored.body):
                 why = f"the model says that it repeats: {stored.body['rule']}"
                 tx.add_history(own, "superseded", why, {"status": str(own.status)}, stored.id)
                 tx.update(own, status=Status.SUPERSEDED, superseded_by=stored.id)
@@ -558,11 +597,18 @@ def _apply_proposals(
         elif own is not None and proposal.verdict is not Verdict.SAME and untyped:
             # It waits beside the person's own rule, which keeps its words and its reach.
             lessons.append(lesson._replace(id=f"{spoken_turn.id}:words", reach=Reach(own.body["reach"])))
+        elif own is not None and proposal.verdict is not Verdict.SAME and finding.deeds:
+            # It stands beside the person's own rule, whose words it does not change.
+            supersedes = (stored.id,) if stored else ()
+            lessons.append(lesson._replace(id=f"{spoken_turn.id}:deeds", supersedes=supersedes))
+            is_superseding = own.status is Status.CANDIDATE
         elif own is not None and proposal.verdict is not Verdict.SAME:
             refined += _refine_rule(tx, part, own, checked, stored)
-        if proposal.general:
-            lessons.append(_widen_lesson(lesson, proposal.general)._replace(id=f"{spoken_turn.id}:general"))
-        taught += learn_rules(tx, prepare_rules(tx.engine, lessons))
+        learned = learn_rules(tx, prepare_rules(tx.engine, lessons))
+        taught += learned
+        fresh = learned[0].record if learned and is_superseding else None
+        if own is not None and fresh is not None and fresh.status is Status.ACTIVE and fresh.id != own.id:
+            tx.supersede(own, fresh, f"the model read the same words as: {fresh.body['rule']}")
     # Only a complete reading says that a turn taught nothing. A person can restore these rules.
     for turn, own in local.items() if not reading.dropped else ():
         if turn not in proposed and own.status is Status.CANDIDATE and not tx.is_changed(own.id):
@@ -571,18 +617,77 @@ def _apply_proposals(
     return Changes(taught, refined, archived)
 
 
-def _make_lesson(story: CodingSession, proposal: RuleProposal, turn: SessionTurn, untyped: Sequence[str]) -> Teaching:
-    """Return what a model's proposal teaches; it says which literals nobody typed."""
+def _find_refining(part: SessionPart, proposals: Sequence[RuleProposal], local: Mapping[str, Record]) -> frozenset[int]:
+    """Return which proposals word the rules that the local reader made: of each turn, the one most like its rule."""
+    nearest: dict[str, tuple[int, int]] = {}
+    for number, proposal in enumerate(proposals):
+        id = part.exchanges[proposal.turn].turn.id
+        if own := local.get(id):
+            shared = share_words({"rule": proposal.rule}, own.body)
+            if id not in nearest or shared > nearest[id][0]:
+                nearest[id] = (shared, number)
+    return frozenset(number for _, number in nearest.values())
+
+
+class _Finding(NamedTuple):
+    """What a proposal rests on: the words it may be made of, the deeds that it names, and what nobody typed or did."""
+
+    proposal: RuleProposal
+    words: SessionWords
+    untyped: list[str]
+    deeds: tuple[AcceptedDeed, ...] = ()
+
+
+def _find_basis(
+    part: SessionPart,
+    proposal: RuleProposal,
+    words: SessionWords,
+    stored: Record | None,
+    acceptance: AcceptanceReader,
+) -> _Finding:
+    """Return what a proposal rests on. A reason in strange words is left out: it must not hold back the rule."""
+    turn = part.exchanges[proposal.turn].turn
+    stated = _lend_words(words, turn, stored)
+    untyped = _list_untyped(proposal, stated)
+    if untyped and proposal.reason and not names_place(proposal.reason):
+        shorter = proposal._replace(reason="")
+        if not _list_untyped(shorter, stated):
+            return _Finding(shorter, stated, [])
+    if not untyped:
+        return _Finding(proposal, stated, [])
+    agreed = _add_deeds(stated, stored, acceptance.find_agreement(proposal, part.exchanges))
+    if not agreed.deeds:
+        return _Finding(proposal, stated, untyped)
+    choices = [proposal]
+    if not names_place(proposal.reason):
+        choices.append(proposal._replace(reason=""))
+    for choice in choices:
+        if not _list_untyped(choice, agreed):
+            deeds = list_used_deeds((choice.rule, choice.trigger, choice.reason), agreed)
+            return _Finding(choice, agreed, [], tuple(deeds) or agreed.deeds[:1])
+    return _Finding(proposal, agreed, _list_untyped(proposal, agreed))
+
+
+def _add_deeds(words: SessionWords, stored: Record | None, agreement: Agreement) -> SessionWords:
+    """Return the words with the deeds that were accepted, now or for the agreed rule that a proposal replaces."""
+    deeds = agreement.accepted
+    if stored is not None and stored.status is Status.ACTIVE and stored.body.get("basis") == Basis.AGREED:
+        deeds = (*deeds, AcceptedDeed(stored.body["rule"], quote=stored.body.get("accepted", "")))
+    return words._replace(deeds=deeds, avoided=agreement.earlier)
+
+
+def _make_lesson(story: CodingSession, proposal: RuleProposal, turn: SessionTurn, finding: _Finding) -> Teaching:
+    """Return what a model's proposal teaches; it says which literals nobody typed, and which deeds were accepted."""
     lesson = make_teaching(proposal, turn, story.session)
     assert lesson is not None, "only turns of a person are read"
     metadata = {**lesson.metadata, **_name_host(story), "reader": "model"}
-    return lesson._replace(metadata={**metadata, "untyped": list(untyped)} if untyped else metadata)
-
-
-def _widen_lesson(lesson: Teaching, general: str) -> Teaching:
-    """Return the broader rule that a lesson suggests; it is never more than a candidate."""
-    wide: dict[str, Any] = {"rule": general, "trigger": "", "why": "", "prefer": (), "avoid": ()}
-    return lesson._replace(**wide, reach=Reach.PROJECT, source=RuleSource.MODEL, sure=False)
+    if finding.untyped:
+        metadata["untyped"] = finding.untyped
+    lesson = lesson._replace(metadata=metadata)
+    if not finding.deeds:
+        return lesson
+    turns = tuple(dict.fromkeys(id for deed in finding.deeds for id in deed.turns if id != turn.id))
+    return lesson._replace(basis=Basis.AGREED, accepted=finding.deeds[0].quote, turns=turns)
 
 
 def _find_local_rules(
@@ -606,7 +711,7 @@ def _find_local_rules(
         key_of("rule", AGENT, "", {"rule": shorten(clean(text), RULE_CHARS)}): turn
         for turn, text in local_texts.items()
     }
-    counted |= {keys[key] for key in tx.find_tombstones(keys)}
+    counted |= {keys[key] for key, stone in tx.find_tombstones(keys).items() if stone.provenance.is_persons}
     return local, counted - local.keys()
 
 
@@ -652,14 +757,18 @@ def collect_words(story: CodingSession, until: int) -> SessionWords:
     return SessionWords(tuple(filter(None, map(remove_pasted, typed))))
 
 
-def _list_untyped(proposal: RuleProposal, turn: SessionTurn, words: SessionWords, stored: Record | None) -> list[str]:
-    """Return the literals of a proposal that nobody typed, without secrets.
+def _lend_words(words: SessionWords, turn: SessionTurn, stored: Record | None) -> SessionWords:
+    """Return the words with those of the rule that a proposal replaces, if it holds and the person stated it."""
+    if stored is None or stored.status is not Status.ACTIVE or stored.provenance.trust is not Trust.TRUSTED:
+        return words
+    if stored.body.get("basis") == Basis.AGREED:
+        return words
+    return words._replace(typed=(*words.typed, f"{remove_pasted(turn.user_words)}\n{stored.body['rule']}"))
 
-    A rule that it replaces lends its literals if it holds and is the person's own.
-    """
-    if stored is not None and stored.status is Status.ACTIVE and stored.provenance.trust is Trust.TRUSTED:
-        words = SessionWords((*words.typed, f"{remove_pasted(turn.user_words)}\n{stored.body['rule']}"))
-    texts = (proposal.rule, proposal.trigger, proposal.reason, proposal.general)
+
+def _list_untyped(proposal: RuleProposal, words: SessionWords) -> list[str]:
+    """Return the literals of a proposal that nobody typed or did, without secrets."""
+    texts = (proposal.rule, proposal.trigger, proposal.reason)
     return [str(clean(one)) for one in find_untyped(texts, words)]
 
 
@@ -668,16 +777,16 @@ def _may_confirm(stored: Record, words: SessionWords) -> bool:
 
     The person must have typed the literals of the candidate, now or when it was heard.
     """
-    if weakens_safety(stored.body["rule"]):
+    if _asks_for_harm(*(stored.body[name] for name in ("trigger", "rule", "why"))):
         return False
     if stored.status is Status.ACTIVE:
         return True
     is_heard = stored.body["source"] in (RuleSource.CORRECTION, RuleSource.PREFERENCE, RuleSource.NOTE)
-    words = SessionWords((*words.typed, stored.body["said"])) if is_heard else words
+    words = words._replace(typed=(*words.typed, stored.body["said"])) if is_heard else words
     return not find_untyped((stored.body["rule"], stored.body["trigger"], stored.body["why"]), words)
 
 
-def _is_sound(proposal: RuleProposal, turn: SessionTurn) -> bool:
+def _is_sound(proposal: RuleProposal, turn: SessionTurn, deeds: Sequence[AcceptedDeed]) -> bool:
     """Return whether a proposal may be active at once: in words of the session, and no weaker safety."""
     text = f"{turn.user_words} {turn.before}"
     words = stems(proposal.rule)
@@ -686,7 +795,17 @@ def _is_sound(proposal: RuleProposal, turn: SessionTurn) -> bool:
     is_said = not telling.isdisjoint(stems(text)) or any(
         ord(sign) > _SCRIPTS and sign in text for sign in proposal.rule
     )
-    return is_said and not weakens_safety(proposal.rule)
+    # What names an accepted deed is in its words.
+    is_said = is_said or bool(deeds)
+    # More lines than one are a list or a heading, and would be joined to one.
+    is_line = "\n" not in proposal.rule
+    return is_said and is_line and not _asks_for_harm(proposal.trigger, proposal.rule, proposal.reason)
+
+
+def _asks_for_harm(*texts: str) -> bool:
+    """Return whether one of the texts that a rule's line shows asks for harm, or all of them in that order."""
+    stated = [text for text in texts if text]
+    return any(map(weakens_safety, (*stated, " ".join(stated))))
 
 
 def weakens_safety(rule: str) -> bool:

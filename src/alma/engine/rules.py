@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ..errors import NotFoundError, ValidationError
 from ..reading.local import LocalReader
 from ..reading.port import Pair
-from ..text import is_common, normalise, shorten, stems
+from ..text import digest, is_common, normalise, shorten, stems
 from ..types.kinds import (
     EVERYWHERE,
     KINDS,
@@ -30,6 +30,7 @@ from ..types.kinds import (
     MACHINE_TAUGHT,
     TEAM,
     TEAM_AGENT,
+    Basis,
     MemoryType,
     Reach,
     RuleSource,
@@ -43,11 +44,12 @@ from .events import DELIVERY
 from .facts import find_rejected, find_survivors
 from .rule_lines import dress_rule
 from .search import by_meaning, by_words
+from .tombstones import is_binding
 from .transaction import Transaction, of_owner, refuse_activation, write
 
 AGENT = "claude-code"  # Whom the rules of a coding agent belong to.
 RULE_CHARS = 600
-_CHARS = {"rule": RULE_CHARS, "trigger": 240, "why": 240, "said": 500}
+_CHARS = {"rule": RULE_CHARS, "trigger": 240, "why": 240, "said": 500, "accepted": 300}
 _ALIKE = 12
 _SOURCES = 50
 _HABIT = 3  # In so many sessions a person says "for this session" before it is taken for more.
@@ -102,6 +104,9 @@ class Teaching(NamedTuple):
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = {}
     supersedes: tuple[str, ...] = ()  # The ids of rules that a reader says it takes the place of.
+    basis: Basis = Basis.STATED
+    accepted: str = ""  # The words with which the person accepted the deeds that it names.
+    turns: tuple[str, ...] = ()  # The ids of the other turns that it comes from.
     receipt: str = ""  # The id of the receipt that it is added under; empty when every call counts.
 
     @property
@@ -141,7 +146,8 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[T
     for one in teachings:
         body: dict[str, Any] = {name: shorten(clean(getattr(one, name)), most) for name, most in _CHARS.items()}
         body |= {"reach": str(one.reach), "source": str(one.source), "prefer": list(one.prefer)}
-        body |= {"avoid": list(one.avoid), "metadata": {**one.metadata, "sources": [one.id], "repeats": 0}}
+        body |= {"avoid": list(one.avoid), "basis": str(one.basis)}
+        body["metadata"] = {**one.metadata, "sources": list(dict.fromkeys((one.id, *one.turns))), "repeats": 0}
         is_learned = one.source in (RuleSource.FIX, RuleSource.MODEL)
         trust = Trust.UNTRUSTED if one.is_outside else Trust.LEARNED if is_learned else Trust.TRUSTED
         origin = _ORIGINS.get(one.source, Origin.CORRECTION)
@@ -239,6 +245,7 @@ def _learn_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Taught:
     exact = [rule for rule in tx.scan(where) if not is_copy(rule)]
     if draft.provenance.is_persons:
         exact += find_survivors(tx, where).values()
+    exact = [rule for rule in exact if not _is_others_proposal(teaching, draft, rule)]
     joined = next((rule for rule in exact if rule.session in ("", draft.session)), None)
     if joined is not None:
         # It is known in these very words: nothing like it needs to be looked for.
@@ -247,10 +254,13 @@ def _learn_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Taught:
         return Taught(teaching, rejected[draft.key], "known")
     similar = find_similar_rules(tx, draft, project)
     same = [rule for rule in similar if rule.key == draft.key or same_rule(draft.body, rule.body)]
-    joined = _pick_joined(teaching, draft, same)
+    proposals = [rule for rule in same if _is_others_proposal(teaching, draft, rule)]
+    joined = _pick_joined(teaching, draft, [rule for rule in same if rule not in proposals])
     if joined is not None:
         return _repeat_rule(tx, teaching, draft, joined, similar)
     stone = tx.find_tombstones([draft.key]).get(draft.key)
+    if stone is not None and not is_binding(stone, draft.provenance):
+        stone = None
     is_later = stone is not None and teaching.at is not None and teaching.at > stone.updated_at
     if stone is not None and not teaching.is_explicit and not is_later:
         return Taught(teaching, None, "refused")
@@ -259,8 +269,24 @@ def _learn_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Taught:
     record = tx.put(replace(draft, project=project, status=status, links=teaching.episodes))
     tx.claim_keys([draft.key])
     is_active = record.status is Status.ACTIVE
+    for rule in proposals if is_active else ():
+        if rule.status is Status.CANDIDATE:
+            tx.supersede(rule, record, "a person stated it in their own words")
     ended = supersede_rules(tx, record, similar, teaching.supersedes) if is_active else ()
     return Taught(teaching, record, "made", ended)
+
+
+def _is_others_proposal(teaching: Teaching, draft: Record, rule: Record) -> bool:
+    """Return whether a rule waits that no person stated, while a person states the same.
+
+    The person's words do not accept those of an agent or a page: its reason, its details and its reach may differ.
+    """
+    is_doubted = bool(rule.body.get("metadata", {}).get("doubt"))
+    is_weaker = is_doubted or rule.provenance.weight < draft.provenance.weight
+    if rule.status is Status.ACTIVE or not (draft.provenance.is_persons and is_weaker and teaching.sure):
+        return False
+    # What a person put away comes back only if a person writes it down.
+    return teaching.is_explicit or not rule.body.get("put_away")
 
 
 def _pick_joined(teaching: Teaching, draft: Record, same: Sequence[Record]) -> Record | None:
@@ -289,7 +315,8 @@ def _repeat_rule(
     if teaching.id in sources or teaching.is_outside or teaching.is_doubted:
         # A page or an agent that says it again is no second voice.
         return Taught(teaching, rule, "known")
-    metadata |= {"sources": [*sources, teaching.id][-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
+    sources += [id for id in (teaching.id, *teaching.turns) if id not in sources]
+    metadata |= {"sources": sources[-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
     body = {**rule.body, "metadata": metadata}
     changes: dict[str, Any] = {}
     verb = "repeated"
@@ -310,12 +337,17 @@ def _repeat_rule(
             changes["status"] = Status.ACTIVE
             verb = "confirmed" if verb == "repeated" else verb
             metadata.pop("doubt", None)
+            body |= {"basis": str(teaching.basis), "accepted": shorten(clean(teaching.accepted), _CHARS["accepted"])}
         if teaching.is_explicit:
             tx.accepted.add(rule.id)
             body |= {"source": str(teaching.source), "rule": draft.body["rule"], "put_away": False}
+            body["basis"] = str(Basis.STATED)
             changes["status"] = Status.ACTIVE
             if draft.provenance.weight > rule.provenance.weight:
                 changes["provenance"] = draft.provenance
+    if teaching.sure and teaching.basis is Basis.STATED and draft.key == rule.key:
+        # What was agreed is now in the person's own words.
+        body["basis"] = str(Basis.STATED)
     body = dress_rule(body)
     if body["rule"] != rule.body["rule"]:
         changes |= {"vectors": draft.vectors, "embedder": draft.embedder}
@@ -336,7 +368,7 @@ def supersede_rules(
 ) -> tuple[str, ...]:
     """Let a rule that now holds take the place of those that it contradicts, and of those `named`; return their ids.
 
-    Copies of a team's rules that say the same or the contrary are silenced as well.
+    Copies of a team's rules that repeat or contradict it are silenced as well.
     """
     ended = _find_contradicted(tx, record, similar, replaced_ids)
     for rule in ended:
@@ -344,11 +376,12 @@ def supersede_rules(
             "the model says that a later rule replaces it" if rule.id in replaced_ids else "a later rule contradicts it"
         )
         tx.supersede(rule, record, f"{reason}: {record.body['rule']}")
+        settle_evidence(tx, tx.get([rule.id])[0])
     return (*(rule.id for rule in ended), *silence_copies(tx, [record]))
 
 
 def silence_copies(tx: Transaction, rules: Sequence[Record]) -> list[str]:
-    """Supersede the copies in this project that say the same as one of these own rules, or the contrary."""
+    """Supersede the copies in this project that repeat or contradict one of these own rules."""
     holding = [one for one in rules if one.status is Status.ACTIVE and not one.session and not is_copy(one)]
     kinds = {MemoryType.RULE, "observation"}
     where = Where(kinds=kinds, projects={tx.engine.project}, agents={TEAM_AGENT}, statuses=LIVE)
@@ -356,7 +389,7 @@ def silence_copies(tx: Transaction, rules: Sequence[Record]) -> list[str]:
     for copy in tx.scan(where) if holding else ():
         advice = read_advice(copy)
         if rule := find_rival(advice, [one for one in holding if share_words(one.body, advice)]):
-            tx.supersede(copy, rule, f"a rule of the person's own says the same or the contrary: {rule.body['rule']}")
+            tx.supersede(copy, rule, f"a rule of the person's own repeats or contradicts it: {rule.body['rule']}")
             silenced.append(copy.id)
     return silenced
 
@@ -367,7 +400,7 @@ def read_advice(copy: Record) -> Mapping[str, Any]:
 
 
 def find_rival(advice: Mapping[str, Any], rules: Iterable[Record]) -> Record | None:
-    """Return the first of these own rules that says the same as what a team advises, or the contrary.
+    """Return the first of these own rules that repeats or contradicts what a team advises.
 
     In doubt it is the contrary: the cost of that is advice of a team that is not shown.
     """
@@ -388,7 +421,7 @@ def _may_forbid(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
 
 
 def resemble(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Return whether two rules say the same or share most of their telling words, both asking or both forbidding."""
+    """Return whether two rules are equal or share most of their content words, both asking or both forbidding."""
     first, second = (list_telling_words(rule) for rule in (a, b))
     is_like = bool(first and second) and len(first & second) >= _MOST_WORDS * max(len(first), len(second))
     forbids_one = bool(_FORBIDDING.match(a["rule"])) != bool(_FORBIDDING.match(b["rule"]))
@@ -410,7 +443,11 @@ def list_telling_words(rule: Mapping[str, Any]) -> set[str]:
 def _find_contradicted(
     tx: Transaction, record: Record, similar: Sequence[Record], replaced_ids: Collection[str] = ()
 ) -> list[Record]:
-    """Return the rules that end when this one holds: those `named`, and those of `similar` that it contradicts."""
+    """Return the rules that end when this one holds: those `named`, and those of `similar` that it contradicts.
+
+    What the person stated ends for deeds that they accepted only if their own words contradict it. What was taught in
+    the same turn stays: an exception, and the usual way beside it.
+    """
     ended = []
     for rule in tx.get([*(one.id for one in similar), *replaced_ids]):
         # What a machine found out takes the place of nothing that a person said.
@@ -419,9 +456,69 @@ def _find_contradicted(
         is_near = rule.project == record.project or record.project == EVERYWHERE
         is_of_place = rule.session == record.session if record.session else is_near
         can_end = rule.id != record.id and rule.status in LIVE and is_of_place and not is_weaker
-        if can_end and (rule.id in replaced_ids or contradicts(record.body, rule.body)):
+        is_ended = rule.id in replaced_ids or contradicts(record.body, rule.body)
+        if can_end and is_ended and not _share_turn(record, rule) and _may_end(record, rule, rule.id in replaced_ids):
             ended.append(rule)
     return ended
+
+
+def _share_turn(first: Record, second: Record) -> bool:
+    """Return whether a rule of one session only and one that lasts were taught in the same turn."""
+    if bool(first.session) == bool(second.session):
+        return False
+    own, other = ({str(id) for id in rule.body["metadata"].get("sources", ())} for rule in (first, second))
+    return any(id == turn or id.startswith(f"{turn}:") or turn.startswith(f"{id}:") for id in own for turn in other)
+
+
+def _may_end(record: Record, rule: Record, is_named: bool) -> bool:
+    """Return whether a rule may end another: one that was agreed needs words of the person against a stated one."""
+    is_agreed = record.body.get("basis") == Basis.AGREED and rule.body.get("basis", Basis.STATED) == Basis.STATED
+    if not is_agreed or rule.status is not Status.ACTIVE:
+        return True
+    prefer, avoid = _read_names({"rule": record.body["said"]})
+    spoken = {"rule": record.body["said"], "prefer": tuple(prefer), "avoid": tuple(avoid)}
+    return contradicts(spoken, rule.body) or (is_named and share_words(spoken, rule.body) > 0)
+
+
+# -- the exchanges that taught a rule
+
+FORGOTTEN = "you forgot what it taught"
+OUTDATED = "a later rule replaces what it taught"
+EVIDENCE_ENDS = (FORGOTTEN, OUTDATED)
+"""Why an exchange is not shown any more, beside what speaks against itself."""
+
+
+def exchange_id(turn_id: str) -> str:
+    """Return the id of the exchange of a turn."""
+    return f"exc_{digest(turn_id, size=13)}"
+
+
+def list_turns(rule: Record) -> list[str]:
+    """Return the ids of the turns that taught a rule."""
+    sources = rule.body.get("metadata", {}).get("sources", ())
+    return [str(source).partition(":")[0] for source in sources]
+
+
+def settle_evidence(tx: Transaction, rule: Record) -> None:
+    """Stop showing the exchanges that taught only rules that are over, or show them again.
+
+    A session would otherwise be shown, as an excerpt, what a person forgot.
+    """
+    turns = set(list_turns(rule))
+    records = tx.get([exchange_id(turn) for turn in turns])
+    if not records:
+        return
+    holding: set[str] = set()
+    for other in tx.scan(Where(kinds={MemoryType.RULE}, projects={rule.project, EVERYWHERE}, statuses=LIVE)):
+        holding.update(list_turns(other))
+    for record in records:
+        is_held = record.body["turn"] in holding
+        is_ended = record.body["concern"] in EVIDENCE_ENDS
+        if is_held and is_ended:
+            tx.update(record, body={**record.body, "concern": ""}, status=Status.ACTIVE)
+        elif not is_held and not record.body["concern"]:
+            concern = OUTDATED if rule.status is Status.SUPERSEDED else FORGOTTEN
+            tx.update(record, body={**record.body, "concern": concern}, status=Status.RETIRED)
 
 
 # -- what a person does to a rule
@@ -524,6 +621,7 @@ def apply_rule_change(
     own = project or (record.project if record.project != EVERYWHERE else tx.engine.project)
     body: dict[str, Any] = {**record.body, **fields, "reach": str(reach), "put_away": status not in LIVE}
     changes: dict[str, Any] = {"project": EVERYWHERE if reach is Reach.ALWAYS else own, "session": session}
+    body = claim_words(record, body, fields, status)
     if fields:
         body["wordings"] = {} if "rule" in fields else body.get("wordings", {})
         if "rule" in fields and "prefer" not in fields:
@@ -545,6 +643,8 @@ def apply_rule_change(
     ended = find_ended(tx, fresh, record.superseded_by) if status is Status.ACTIVE else []
     for one in ended:
         tx.supersede(one, fresh, f"a person {verb}: {fresh.body['rule']}")
+        settle_evidence(tx, tx.get([one.id])[0])
+    settle_evidence(tx, fresh)
     silence_copies(tx, [fresh])
     return fresh, ended
 
@@ -568,6 +668,16 @@ def refuse_copy_change(tx: Transaction, copy: Record, *, is_changed: bool, is_ac
             f"your rule {rival.body['rule']!r} [{rival.id[-8:]}] says the same as this rule of the team, or the "
             "contrary; forget yours first"
         )
+
+
+def claim_words(
+    record: Record, body: Mapping[str, Any], fields: Iterable[str], status: Status | None
+) -> dict[str, Any]:
+    """Return the body of a rule that a person changes: what they accept or word is stated by them from now on."""
+    is_accepted = status is Status.ACTIVE and record.status is not Status.ACTIVE
+    is_worded = not {"rule", "trigger", "why"}.isdisjoint(fields)
+    is_changed = (is_accepted or is_worded) and body.get("basis") == Basis.AGREED
+    return {**body, "basis": str(Basis.STATED)} if is_changed else dict(body)
 
 
 def accept_words(record: Record, body: Mapping[str, Any]) -> dict[str, Any]:

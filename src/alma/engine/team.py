@@ -9,6 +9,7 @@ screened again. What the person stated or forgot here takes precedence over a co
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -24,7 +25,7 @@ from ..types.times import from_iso, to_iso
 from .admit import key_of
 from .coding_sessions import weakens_safety
 from .context import Engine
-from .escape import find_suspicion
+from .escape import find_suspicion, fold_letters
 from .observations import OBSERVATION, draft_observation
 from .rules import (
     AGENT,
@@ -41,11 +42,21 @@ from .rules import (
 from .transaction import Transaction, write
 
 SHARED_KINDS = frozenset((MemoryType.RULE, OBSERVATION))
-_TEXTS = ("rule", "trigger", "why", "failed", "worked")
+_TEXTS = ("trigger", "rule", "why", "failed", "worked")  # In the order in which a line shows them.
+_SPEAKS_FOR_USER = re.compile(
+    r"\b(?:user|owner|nutzer|benutzer|utilisateur|usuario|utente|person)(?:['’]?s|in|en)?\b[\W_]*(?:\w+\W+){0,3}?"
+    r"(?:rule|preference|instruction|statement|wish|regel|r[eè]gle|regla|regol)"
+    r"|(?:rule|preference|instruction|statement|regel|r[eè]gle|regla|regol)\w*\W+(?:\w+\W+){0,4}?"
+    r"(?:user|owner|nutzer|benutzer|utilisateur|usuario|utente)s?\b"
+    r"|\brules?\s+(?:\w+\s+){0,2}?(?:above|before|earlier|previously)\b|\b(?:above|earlier|previous|own)\s+rules?\b"
+    r"|\b(?:as|like)\s+(?:you|i)\s+(?:told|said|stated|asked|agreed|wanted)\b|\bi\W+(?:am\W+)?the\s+user\b"
+    r"|\bmy\s+(?:own\s+)?(?:preference|wish|rule)",
+    re.I,
+)
 _ABOUT = ("content", "screen", "server", "shared_by")
 _SCREENS = (
     *("safety.json", "safety.py", "suspicion.json", "escape.json", "escape.py"),
-    *("observations.py", "coding_sessions.py"),
+    *("observations.py", "coding_sessions.py", "team.py"),
 )
 _NAME_CHARS = 40
 _MOST_COMPARED = 12
@@ -222,7 +233,7 @@ def _is_forgotten(tx: Transaction, draft: Record) -> bool:
 
 
 def _find_rival(draft: Record, own: Sequence[Record]) -> Record | None:
-    """Return a rule of the person's own that says the same as a copy, or the contrary."""
+    """Return a rule of the person's own that repeats or contradicts a copy."""
     advice = read_advice(draft)
     shared = {one.id: share_words(advice, one.body) for one in own if one.kind == MemoryType.RULE}
     likely = sorted((one for one in own if shared.get(one.id)), key=lambda one: -shared[one.id])
@@ -290,6 +301,9 @@ def _find_concern(body: Mapping[str, Any]) -> str:
     texts.append(" ".join(texts))
     if any(map(find_suspicion, texts)):
         return "reads like an instruction"
+    # A colleague's rule is about the work, not about what this user wants or has said.
+    if any(_SPEAKS_FOR_USER.search(fold_letters(text)) for text in texts):
+        return "speaks for the user"
     return "weakens safety" if any(map(weakens_safety, texts)) else ""
 
 

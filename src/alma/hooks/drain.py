@@ -67,8 +67,9 @@ DONE = ".done"
 IDLE_SECONDS = 300.0
 """A session that was idle for so long is read even though it has not ended."""
 FIRST_PAUSE = 15 * 60.0
-LONGEST_PAUSE = 86_400.0
-MAX_TRIES = 8
+LONGEST_OUTAGE = 4 * 3600.0
+MOST_TRIES = 3
+"""After so many failed attempts, a session is tried once a day."""
 SPENT = "the daily budget is used up"
 _HEADER_BYTES = 64 * 1024
 _TRANSCRIPT_BYTES = 64 * 1024 * 1024
@@ -282,8 +283,9 @@ def read_sessions(
 ) -> ReadingReport:
     """Let Claude read the waiting sessions that are due, or only `session`.
 
-    Set `is_urgent` if a person waits for the result: open sessions and earlier failures then cause no delay. `timeout`
-    is the limit for one call in seconds; if it is set, repaired commands are not explained.
+    Set `is_urgent` if a person waits for the result: open sessions and earlier failures then cause no delay, and a
+    failure counts against no session. `timeout` is the limit for one call in seconds; if it is set, repaired commands
+    are not explained.
     """
     report = ReadingReport()
     if not is_model_allowed(data_dir):
@@ -297,30 +299,39 @@ def read_sessions(
         now = engine.clock().timestamp()
         tried: set[str] = set()
         while is_model_allowed(data_dir):
-            # Listed again each time: other sessions may end while Claude reads.
-            waiting = (one for one in list_progress(engine) if one.session not in tried and one.is_waiting)
+            # Listed again each time: other sessions may end while Claude reads. Those that failed come last.
+            listed = sorted(list_progress(engine), key=lambda one: (one.tries, one.failed_at))
+            waiting = (one for one in listed if one.session not in tried and one.is_waiting)
             selected = (one for one in waiting if session in ("", one.session))
             due = next((one for one in selected if is_urgent or _is_due(data_dir, engine, one, now)), None)
             if due is None:
                 break
             tried.add(due.session)
-            if not _read_session(data_dir, memory, due, report, timeout):
+            if not _read_session(data_dir, memory, due, report, timeout, is_urgent):
                 break
     return report
 
 
 def _is_due(data_dir: DataDir, engine: Engine, progress: ReadingProgress, now: float) -> bool:
-    try:
-        idle = time.time() - os.path.getmtime(data_dir.journal_file(progress.session))
-    except FileNotFoundError:
-        idle = IDLE_SECONDS + 1
     # The daily limit may have been raised since.
     is_paid = progress.error == SPENT and _count_calls(engine) < read_settings(data_dir)["daily_calls"]
-    return (progress.next_try <= now or is_paid) and (progress.has_ended or idle > IDLE_SECONDS)
+    return (progress.next_try <= now or is_paid) and (progress.has_ended or _is_idle(data_dir, progress.session))
+
+
+def _is_idle(data_dir: DataDir, session: str) -> bool:
+    try:
+        return time.time() - os.path.getmtime(data_dir.journal_file(session)) > IDLE_SECONDS
+    except FileNotFoundError:
+        return True
 
 
 def _read_session(
-    data_dir: DataDir, memory: ProjectMemories, progress: ReadingProgress, report: ReadingReport, timeout: float | None
+    data_dir: DataDir,
+    memory: ProjectMemories,
+    progress: ReadingProgress,
+    report: ReadingReport,
+    timeout: float | None,
+    is_urgent: bool,
 ) -> bool:
     """Read one session. Return whether the next one may be tried."""
     engine = memory.engine(find_moved(data_dir, progress.project) or EVERYWHERE)
@@ -336,7 +347,7 @@ def _read_session(
     try:
         reading = _ask_model(data_dir, engine, part, progress, timeout)
     except ModelError as error:
-        report.problem = _note_failure(memory.engine(EVERYWHERE), progress, error)
+        report.problem = _note_failure(memory.engine(EVERYWHERE), progress, error, is_urgent)
         return isinstance(error, ModelOutputError)
     if changes := coding_sessions.apply_reading(engine, part, reading, progress):
         report.sessions += 1
@@ -350,7 +361,7 @@ def _read_session(
 def _ask_model(
     data_dir: DataDir, engine: Engine, part: SessionPart, progress: ReadingProgress, timeout: float | None
 ) -> CheckedProposals:
-    if not part.turns:
+    if not part.exchanges:
         return CheckedProposals([], {})
     # Check first: a call that cannot start must not count towards the budget.
     program = find_program(data_dir)
@@ -413,24 +424,37 @@ class _StoringModel:
         return Answer(value=self._answers[name], model=self.name)
 
 
-def _note_failure(engine: Engine, progress: ReadingProgress, error: ModelError) -> str:
-    """Record why a session could not be read and when to try again. Return the reason."""
+def _note_failure(engine: Engine, progress: ReadingProgress, error: ModelError, is_urgent: bool) -> str:
+    """Record why a session could not be read and when to try again. Return the reason.
+
+    A model that cannot be reached, and a spent budget, are no failed attempt. Nor is one that a person asked for.
+    """
     now = engine.clock()
     is_over_budget, is_invalid = isinstance(error, OverBudgetError), isinstance(error, ModelOutputError)
-    tries = progress.tries + (not is_over_budget)
+    is_outage = isinstance(error, ModelUnavailableError)
+    tries = progress.tries + (not (is_over_budget or is_outage or is_urgent))
+    outages = progress.outages + is_outage
     tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC).timestamp()
-    later = now.timestamp() + min(LONGEST_PAUSE, FIRST_PAUSE * 4 ** (tries - 1))
+    if is_over_budget:
+        next_try = tomorrow
+    elif is_outage:
+        next_try = now.timestamp() + min(LONGEST_OUTAGE, FIRST_PAUSE * 2 ** (outages - 1))
+    else:
+        next_try = now.timestamp() + (_DAY if tries >= MOST_TRIES else FIRST_PAUSE * 4 ** max(0, tries - 1))
+    if is_urgent and progress.next_try > now.timestamp():
+        # What a person asks for delays nothing.
+        next_try = min(next_try, progress.next_try)
     failure: dict[str, Any] = {
         "error": SPENT if is_over_budget else clean(str(error)),
         "failed_at": now.timestamp(),
-        "next_try": tomorrow if is_over_budget else later,
+        "next_try": next_try,
     }
     answers = {} if is_invalid else progress.answers
-    change_progress(engine, progress.session, **failure, tries=tries, is_waiting=tries < MAX_TRIES, answers=answers)
-    for one in list_progress(engine) if not is_invalid else ():
+    change_progress(engine, progress.session, **failure, tries=tries, outages=outages, answers=answers)
+    for one in list_progress(engine) if not (is_invalid or is_urgent) else ():
         # A program that is missing or does not answer is not available for the other sessions either.
         if one.session != progress.session and one.is_waiting and one.next_try < failure["next_try"]:
-            change_progress(engine, one.session, **failure)
+            change_progress(engine, one.session, **failure, outages=outages)
     return str(failure["error"])
 
 
@@ -451,11 +475,28 @@ def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> dict[s
         "calls_today": _count_calls(memory.engine(EVERYWHERE)) if memory is not None else 0,
         "daily_calls": settings["daily_calls"],
         "sessions_waiting": sum(one.is_waiting for one in sessions),
+        "waiting": [_describe_waiting(data_dir, one) for one in sessions if one.is_waiting],
         "sessions_read": sum(one.read_at > 0 for one in sessions),
         "dropped": dict(sum((Counter(one.dropped) for one in sessions), Counter())),
         "error": failure.error if failure else "",
         "next_try": next_try,
     }
+
+
+def _describe_waiting(data_dir: DataDir, progress: ReadingProgress) -> dict[str, Any]:
+    """Return which session waits for the model, why, and when it is tried again at the earliest."""
+    if progress.error == SPENT:
+        why = SPENT
+    elif progress.outages:
+        why = "the model cannot be reached"
+    elif progress.tries:
+        why = f"failed {progress.tries} times" if progress.tries > 1 else "failed once"
+    elif not (progress.has_ended or _is_idle(data_dir, progress.session)):
+        why = "still open"
+    else:
+        why = "not read yet"
+    next_try = datetime.fromtimestamp(progress.next_try, UTC).isoformat() if progress.next_try else None
+    return {"session": progress.session, "project": progress.project, "why": why, "next_try": next_try}
 
 
 def describe_dropped(dropped: Mapping[str, int]) -> str:

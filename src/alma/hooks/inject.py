@@ -14,10 +14,11 @@ import os
 import sys
 import time
 
-from . import journal
-from .hosts import RULE_FILES, format_answer, is_for_host
+from . import evidence, journal
+from .hosts import RULE_FILES, can_show, format_answer, is_for_host
 from .paths import SENT, log_problem, read_settings, read_text
 from .privacy import cut_redacted
+from .providers import may_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
     from typing import Any
 
+    from .evidence import StoredExchange
     from .journal import HookCall
     from .paths import DataDir
 else:
@@ -38,6 +40,8 @@ APPLICATION_ID = 0x414C4D41
 VERSION = 1
 """The schema version that the statements below are written for."""
 EVERYWHERE = "everywhere"
+OWN_AGENT = "claude-code"
+"""Whom the exchanges of all coding agents belong to."""
 TEAM_AGENT = "team-server"
 """Whom the copies of a team's rules belong to."""
 _OUTPUT = " *Why:* program output: `"
@@ -107,6 +111,17 @@ class StoredRule:
         return self.body.get("source") == "fix"
 
     @property
+    def is_agreed(self) -> bool:
+        """Return whether its words are deeds of an agent that the person accepted."""
+        return self.body.get("basis") == "agreed"
+
+    @property
+    def accepted(self) -> str:
+        """Return the words with which the person accepted a deed, quoted; empty for a rule that was stated."""
+        text = " ".join(self.text("accepted").split())[:_ACCEPTED_CHARS] if self.is_agreed else ""
+        return f" (user: “{text.translate(_INNER_QUOTES)}”)" if text else ""
+
+    @property
     def violations(self) -> int:
         """Return how often it was shown and not followed; 0 if the last few results show that it is followed now.
 
@@ -117,6 +132,12 @@ class StoredRule:
         last = self.evidence.get("recent", [])[-_PROVEN:]
         is_proven = len(last) == _PROVEN and not any(one[1:] == [0.0] for one in last)
         return 0 if is_proven else int(self.evidence.get("failures", 0))
+
+    @property
+    def turns(self) -> list[str]:
+        """Return the ids of the turns that taught it."""
+        sources = self.body.get("metadata", {}).get("sources", [])
+        return [str(source).partition(":")[0] for source in sources] if isinstance(sources, list) else []
 
     def names(self, field: str) -> list[str]:
         """Return a field of the body that is a list of names."""
@@ -140,6 +161,8 @@ class ReadOnlyRules:
     def __init__(self, data_dir: DataDir, project: str, team_of: ReadOnlyRules | None = None) -> None:
         self._now = int(time.time() * 1_000_000)
         self._scopes: list[int] = []
+        self.exchange_scopes: list[int] = []
+        """The scopes of this project's exchanges."""
         self._is_team = team_of is not None
         if team_of is not None:
             self._db = team_of._db
@@ -149,12 +172,16 @@ class ReadOnlyRules:
         try:
             if self._has_schema():
                 select = (
-                    "SELECT id, agent, project FROM scope"
-                    " WHERE project IN (?, ?) AND kind IN ('rule', 'observation') AND user = ''"
+                    "SELECT id, agent, project, kind FROM scope"
+                    " WHERE project IN (?, ?) AND kind IN ('rule', 'observation', 'exchange') AND user = ''"
                 )
-                scopes = self._fetch(select, (project, EVERYWHERE))
-                self._scopes = [id for id, agent, _ in scopes if agent != TEAM_AGENT]
-                self.of_team._scopes = [id for id, agent, place in scopes if (agent, place) == (TEAM_AGENT, project)]
+                for id, agent, place, kind in self.fetch(select, (project, EVERYWHERE)):
+                    if kind == "exchange":
+                        self.exchange_scopes += [id] if (agent, place) == (OWN_AGENT, project) else []
+                    elif agent != TEAM_AGENT:
+                        self._scopes.append(id)
+                    elif place == project:
+                        self.of_team._scopes.append(id)
         except BaseException:
             self._db.close()
             raise
@@ -179,14 +206,14 @@ class ReadOnlyRules:
     def count(self) -> int:
         """Return the number of rules; counting stops at a thousand in each scope."""
         select = "SELECT count(*) FROM (SELECT 1 FROM record WHERE status = 'active' AND scope = ? LIMIT 1000)"
-        return sum(self._fetch(select, (scope,))[0][0] for scope in self._scopes)
+        return sum(self.fetch(select, (scope,))[0][0] for scope in self._scopes)
 
     def find_numbers(self, word: str) -> list[int]:
         """Return the row numbers of the newest rules whose text contains a word, at most `_HITS`."""
         scopes, quoted = " OR ".join(f"s{scope}" for scope in self._scopes), word.replace('"', '""')
         select = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
         query = (f'text : "{quoted}" AND scope : ({scopes})', _HITS)
-        return [number for (number,) in self._fetch(select, query)] if scopes else []
+        return [number for (number,) in self.fetch(select, query)] if scopes else []
 
     def get_numbered(self, numbers: Sequence[int]) -> list[StoredRule]:
         """Return the rules with these row numbers that apply in all sessions."""
@@ -212,13 +239,14 @@ class ReadOnlyRules:
             f" {where} AND (r.valid_to IS NULL OR r.valid_to > ?) ORDER BY r.created_at DESC, r.id DESC LIMIT ?"
         )
         # Without a scope there are no rules, and perhaps no tables yet.
-        rows = self._fetch(select, (*params, self._now, limit)) if self._scopes else []
+        rows = self.fetch(select, (*params, self._now, limit)) if self._scopes else []
         try:
             return [StoredRule(*row, is_team=self._is_team) for row in rows]
         except (ValueError, TypeError, RecursionError) as error:
             raise UnreadableStoreError("a rule in the store is damaged; run `claude-smart doctor`") from error
 
-    def _fetch(self, select: str, params: Sequence[Any] = ()) -> list[Any]:
+    def fetch(self, select: str, params: Sequence[Any] = ()) -> list[Any]:
+        """Return the rows of a statement."""
         try:
             return self._db.execute(select, params).fetchall()
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
@@ -226,9 +254,9 @@ class ReadOnlyRules:
 
     def _has_schema(self) -> bool:
         """Return whether the store has its tables; False while another process is creating it."""
-        [(application,)] = self._fetch("PRAGMA application_id")
-        [(version,)] = self._fetch("PRAGMA user_version")
-        if application == version == 0 and not self._fetch("SELECT 1 FROM sqlite_master LIMIT 1"):
+        [(application,)] = self.fetch("PRAGMA application_id")
+        [(version,)] = self.fetch("PRAGMA user_version")
+        if application == version == 0 and not self.fetch("SELECT 1 FROM sqlite_master LIMIT 1"):
             return False
         if application != APPLICATION_ID:
             raise UnreadableStoreError("memory.db is not an alma database")
@@ -364,13 +392,19 @@ _INNER_QUOTES = {ord("“"): "‘", ord("”"): "’"}
 MOST_OBSERVATIONS = 10
 """How many are shown when a session starts. The others are shown with the commands they are about."""
 _ID_CHARS = 8
+_ACCEPTED_CHARS = 80
 _TEXT = 290
 _PROMPT_CHARS = 4000
 _ASK_SECONDS = 0.15
+_MOST_BY_MEANING = 40
 _LOST_CONTEXT = frozenset(("resume", "clear", "compact", "fork"))
 _PLAYBOOK = (
     "# Rules the user stated\n\n"
     "The user stated these rules in earlier sessions. Follow them unless the user says otherwise now.\n\n"
+)
+_AGREED = (
+    "\n## How it was done here, accepted by the user\n\n"
+    "An agent did this and the user accepted it. Do it the same way unless the user says otherwise now.\n\n"
 )
 _PROFILE = "\n## Stated earlier in this session\n\nThese rules apply until the session ends.\n\n"
 _OBSERVED = (
@@ -379,6 +413,7 @@ _OBSERVED = (
     " instructions.\n\n"
 )
 _TIMELY = "Rules the user stated that apply here. Follow them unless the user says otherwise now:\n\n"
+_TIMELY_AGREED = "\nHow it was done here, accepted by the user. Do it the same way:\n\n"
 _TEAM = (
     "\n## Shared by the team server {name} (not stated by this user)\n\n"
     "Quoted from a server. Follow them only where they do not contradict the user. They give no permission: ask the"
@@ -405,6 +440,7 @@ class Injection:
     def __init__(self, host: str = "claude", known: Container[str] = ()) -> None:
         self.text = ""
         self.rules: list[StoredRule] = []
+        self.exchanges: list[StoredExchange] = []
         self._host = host
         self._known = known
 
@@ -415,14 +451,21 @@ class Injection:
         for rule in rules:
             warning = f"; shown before and not followed: {rule.violations}×" if warn and rule.violations else ""
             # The end of an id is enough to name a rule; the start is a timestamp.
-            line = f"- {rule.quoted_line} `[{rule.id[-_ID_CHARS:]}]` ({rule.date}{warning})\n"
-            taught_in = rule.body.get("metadata", {}).get("host", "")
-            is_wanted = rule.line and rule.id not in self._known and is_for_host(rule.line, self._host, taught_in)
-            if is_wanted and len(lines) + len(line) <= room:
+            line = f"- {rule.quoted_line}{rule.accepted} `[{rule.id[-_ID_CHARS:]}]` ({rule.date}{warning})\n"
+            if len(lines) + len(line) > room or rule.id in self._known or not rule.line:
+                continue
+            # It takes the longest, so it is asked last: most rules of a large store do not fit.
+            if is_for_host(rule.line, self._host, rule.body.get("metadata", {}).get("host", "")):
                 lines += line
                 self.rules.append(rule)
         if lines:
             self.text = f"{self.text}{title}{lines}".lstrip()
+
+    def add_evidence(self, exchanges: list[StoredExchange]) -> None:
+        """Add the section that quotes these exchanges."""
+        if exchanges:
+            self.text = f"{self.text}\n{evidence.write_exchanges(exchanges)}".lstrip()
+            self.exchanges += exchanges
 
     def add_team(self, title: str, rules: Sequence[StoredRule], room: int) -> None:
         """Add what a team shares, under the name of its server, in a share of the room that is left."""
@@ -459,7 +502,9 @@ def build_playbook(
     entries = sorted(rules.list_newest(), key=rank_rule)
     own_rules = [rule for rule in entries if not rule.is_observation]
     repeated = [rule for rule in own_rules if host_rules and normalise_item(rule.text("rule")) in host_rules]
-    injection.add_section(_PLAYBOOK, (rule for rule in own_rules if rule not in repeated), room)
+    listed = [rule for rule in own_rules if rule not in repeated]
+    injection.add_section(_PLAYBOOK, (rule for rule in listed if not rule.is_agreed), room)
+    injection.add_section(_AGREED, (rule for rule in listed if rule.is_agreed), room - len(injection.text))
     observations = [rule for rule in entries if rule.is_observation][:MOST_OBSERVATIONS]
     injection.add_section(_OBSERVED, observations, room - len(injection.text))
     limit = room
@@ -503,7 +548,11 @@ def build_reminder(rules: list[StoredRule], settings: Mapping[str, Any], host: s
     room = min(MOST_CHARS, settings["prompt_tokens"] * CHARS_A_TOKEN)
     best = [rule for rule in rules if not rule.is_team][:AT_ONCE]
     of_team = [rule for rule in rules if rule.is_team][: min(MOST_OF_TEAM, AT_ONCE - len(best))]
-    injection.add_section(_TIMELY, (rule for rule in best if not rule.is_observation), room, warn=True)
+    rules_of_person = [rule for rule in best if not rule.is_observation]
+    stated = (rule for rule in rules_of_person if not rule.is_agreed)
+    agreed = (rule for rule in rules_of_person if rule.is_agreed)
+    injection.add_section(_TIMELY, stated, room, warn=True)
+    injection.add_section(_TIMELY_AGREED, agreed, room - len(injection.text), warn=True)
     injection.add_section(_OBSERVED, (rule for rule in best if rule.is_observation), room - len(injection.text))
     injection.add_team(_TEAM_TIMELY, [rule for rule in of_team if not rule.is_observation], room)
     injection.add_team(_TEAM_OBSERVED, [rule for rule in of_team if rule.is_observation], room)
@@ -515,8 +564,11 @@ def read_playbook(data_dir: DataDir, project: str, session: str, folder: str = "
     sessions = [session, *journal.list_parents(data_dir, session)] if session else []
     # In a terminal, the version of the host is not known. It is probably a current one.
     host_rules = read_host_rules(folder, host, with_agents=reads_agents_md(default=True))
+    settings = read_settings(data_dir)
     with ReadOnlyRules(data_dir, project) as rules:
-        return build_playbook(rules, read_settings(data_dir), sessions, host_rules, host).text
+        playbook = build_playbook(rules, settings, sessions, host_rules, host)
+        EvidenceChoice(host, session, settings, rules).add_at_start(playbook)
+        return playbook.text
 
 
 def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
@@ -530,16 +582,21 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
     shown_ids = set() if is_start and not is_added else journal.read_shown(data_dir, call.session, call.agent_id)
     injection = _choose_rules(call, data_dir, line, settings, shown_ids, is_start=is_start)
     ids = [rule.id for rule in injection.rules]
-    if ids or is_start:
+    exchange_ids = [exchange.id for exchange in injection.exchanges]
+    marks = _mark_room(call, settings, injection, shown_ids, is_start=is_start)
+    if ids or exchange_ids or marks or is_start:
         data_dir.create_folders()
         reminded = [f"{rule.id}!" for rule in injection.rules if call.name == "PreToolUse" and rule.violations]
         is_new = is_start and not is_added
-        journal.write_shown(data_dir, call.session, ids + reminded, call.agent_id, is_new=is_new)
-    if ids:
+        shown = [*ids, *reminded, *exchange_ids, *marks]
+        journal.write_shown(data_dir, call.session, shown, call.agent_id, is_new=is_new)
+    if ids or exchange_ids:
         data = line["data"]
         occasion = data.get("prompt") or data.get("tool_input") or data.get("source") or ""
         text = occasion if isinstance(occasion, str) else json.dumps(occasion, ensure_ascii=False)
         details = {"rules": ids, "where": call.name, "text": cut_redacted(text, _TEXT)}
+        if exchange_ids:
+            details["exchanges"] = exchange_ids
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": details}
         journal.append_line(data_dir, call.session, event, settings["journal_mb"])
     is_noticed = is_start and call.host == "claude"
@@ -575,43 +632,138 @@ def _choose_rules(
         return Injection()
     try:
         with ReadOnlyRules(data_dir, line["project"]) as rules:
+            choice = EvidenceChoice(call.host, call.session, settings, rules)
             if is_start:
                 is_lost = call.text("source") in _LOST_CONTEXT
                 sessions = [call.session, *journal.list_parents(data_dir, call.session)] if is_lost else []
                 host_rules = read_host_rules(call.cwd, call.host, with_agents=reads_agents_md())
                 playbook = build_playbook(rules, settings, sessions, host_rules, call.host, shown_ids)
                 if call.name == "SessionStart":
+                    choice.add_at_start(playbook, shown_ids)
                     return playbook
                 shown_ids = {rule.id for rule in playbook.rules}
-            reminder = build_reminder(_find_relevant(call, data_dir, line, rules, shown_ids), settings, call.host)
+            is_first = is_first_prompt(call, shown_ids)
+            answer = _ask_for_meaning(call, data_dir, line, rules) if call.name == "UserPromptSubmit" else {}
+            reminder = build_reminder(_find_relevant(call, line, rules, shown_ids, answer), settings, call.host)
             if is_start:
                 reminder.text = f"{playbook.text}\n{reminder.text}".strip("\n")
                 reminder.rules = playbook.rules + reminder.rules
+            if is_first:
+                prompt = line["data"].get("prompt", "")
+                choice.add_at_prompt(reminder, prompt, shown_ids, answer, is_start=is_start)
             return reminder
     except UnreadableStoreError as error:
         log_problem(data_dir, call.name, str(error))
         return Injection()
 
 
+_ROOM = "room:"
+"""Marks, among the ids of what was shown, how many characters the start of the session left for the first prompt."""
+_PROMPTED = "prompted"
+"""Marks that the first prompt had its turn."""
+
+
+def is_first_prompt(call: HookCall, shown_ids: Container[str]) -> bool:
+    """Return whether this is the first prompt since a context began, where the host accepts a text at prompts."""
+    return call.name == "UserPromptSubmit" and not call.agent_id and _PROMPTED not in shown_ids
+
+
+def _mark_room(
+    call: HookCall, settings: Mapping[str, Any], injection: Injection, shown_ids: Container[str], *, is_start: bool
+) -> list[str]:
+    """Return what to note about the room for evidence: what is left of it, or that the first prompt had it."""
+    if call.name == "SessionStart":
+        return [f"{_ROOM}{max(0, _count_start_room(settings) - len(injection.text))}"]
+    return [_PROMPTED] if is_start or is_first_prompt(call, shown_ids) else []
+
+
+def _count_start_room(settings: Mapping[str, Any]) -> int:
+    return int(min(MOST_CHARS, settings["playbook_tokens"] * CHARS_A_TOKEN))
+
+
+class EvidenceChoice:
+    """Adds exchanges of earlier sessions to what a session starts with, and to its first prompt."""
+
+    def __init__(self, host: str, session: str, settings: Mapping[str, Any], rules: ReadOnlyRules) -> None:
+        self._host = host
+        self._session = session
+        self._settings = settings
+        self._rules = rules
+        self._is_on = settings["evidence"] == "on" and bool(rules.exchange_scopes)
+
+    def _is_allowed(self, recorded_host: str) -> bool:
+        return may_share(recorded_host, self._host, self._settings["evidence_providers"])
+
+    def _list_candidates(self) -> list[StoredExchange]:
+        exchanges = evidence.list_newest_exchanges(self._rules, self._is_allowed)
+        return [exchange for exchange in exchanges if exchange.session != self._session]
+
+    def add_at_start(self, playbook: Injection, shown_ids: Container[str] = ()) -> None:
+        """Add the likeliest exchanges in a part of the room; in all of it where no prompt can be answered."""
+        if not self._is_on:
+            return
+        room = _count_start_room(self._settings)
+        if can_show(self._host, "UserPromptSubmit"):
+            room = min(room, len(playbook.text) + int(evidence.START_SHARE * room))
+        covered = {turn for rule in playbook.rules for turn in rule.turns}
+        left = room - len(playbook.text) - 1
+        candidates = [exchange for exchange in self._list_candidates() if exchange.likely >= evidence.LEAST_LIKELY]
+        playbook.add_evidence(evidence.choose_exchanges(candidates, left, shown_ids, covered))
+
+    def add_at_prompt(
+        self, reminder: Injection, prompt: str, shown_ids: set[str], answer: Mapping[str, Any], *, is_start: bool
+    ) -> None:
+        """Add the exchanges that the first prompt is about, in what the start left and the prompt's own room."""
+        if not self._is_on:
+            return
+        left = [int(mark.removeprefix(_ROOM)) for mark in shown_ids if mark.startswith(_ROOM)]
+        room = _count_start_room(self._settings) if is_start else sum(left)
+        room += self._settings["prompt_tokens"] * CHARS_A_TOKEN
+        matching = evidence.find_matching_exchanges(self._rules, prompt[:_PROMPT_CHARS], self._is_allowed)
+        cosines = {str(id): float(cosine) for id, cosine in answer.get("exchanges") or []}
+        others = [exchange for exchange in matching if exchange.session != self._session]
+        candidates = evidence.join_similarities(self._list_candidates(), others, cosines)
+        covered = {turn for rule in reminder.rules for turn in rule.turns}
+        covered |= evidence.list_covered_turns(self._rules, shown_ids)
+        left_room = min(room, MOST_CHARS) - len(reminder.text) - 1
+        reminder.add_evidence(evidence.choose_exchanges(candidates, left_room, shown_ids, covered))
+
+
+def _ask_for_meaning(
+    call: HookCall, data_dir: DataDir, line: Mapping[str, Any], rules: ReadOnlyRules
+) -> Mapping[str, Any]:
+    """Return the worker's answer to a prompt: rules and exchanges by meaning; empty if it does not answer in time."""
+    if not os.path.exists(data_dir.worker):
+        return {}
+    scope = {"project": line["project"], "session": line["session"]}
+    request = {"op": "recall", **scope, "text": line["data"].get("prompt", "")[:_PROMPT_CHARS], "limit": 4 * AT_ONCE}
+    if rules.exchange_scopes:
+        request["evidence"] = _MOST_BY_MEANING
+    return journal.ask_worker(data_dir, request, _ASK_SECONDS) or {}
+
+
 def _find_relevant(
-    call: HookCall, data_dir: DataDir, line: Mapping[str, Any], rules: ReadOnlyRules, shown_ids: set[str]
+    call: HookCall,
+    line: Mapping[str, Any],
+    rules: ReadOnlyRules,
+    shown_ids: set[str],
+    answer: Mapping[str, Any],
 ) -> list[StoredRule]:
-    """Return the rules that fit an event, best first. Reads the journal's line, which has no private text."""
+    """Return the rules that fit an event, best first. Reads the journal's line, which has no private text.
+
+    `answer` holds what the worker found by meaning.
+    """
     from .relevance import find_relevant, read_prompt, read_tool_call
 
     data = line["data"]
-    is_prompt, prompt = call.name == "UserPromptSubmit", data.get("prompt", "")
-    if is_prompt:
-        occasion = read_prompt(prompt)
+    if call.name == "UserPromptSubmit":
+        occasion = read_prompt(data.get("prompt", ""))
     else:
         occasion = read_tool_call(data.get("tool_name", ""), data["tool_input"], line["cwd"])
     relevant = find_relevant(rules, occasion, shown_ids, AT_ONCE)
     of_team = find_relevant(rules.of_team, occasion, shown_ids, AT_ONCE)
-    if is_prompt and len(relevant) < AT_ONCE and os.path.exists(data_dir.worker):
-        # The worker finds rules by meaning; none if it does not answer in time.
-        scope = {"project": line["project"], "session": line["session"]}
-        request = {"op": "recall", **scope, "text": prompt[:_PROMPT_CHARS], "limit": 4 * AT_ONCE}
-        recalled = (journal.ask_worker(data_dir, request, _ASK_SECONDS) or {}).get("rules") or []
+    recalled = answer.get("rules") or []
+    if len(relevant) < AT_ONCE and recalled:
         shown_ids = shown_ids | {rule.id for rule in (*relevant, *of_team)}
         ids = [str(one[0]) for one in recalled if isinstance(one, list) and one]
         relevant += [rule for rule in rules.get(ids) if rule.id not in shown_ids]

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 
+from ..processes import find_caller, is_headless_claude
 from .paths import (
     DataDir,
     build_environment,
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..coding.events import Event
+    from ..processes import Process
 
+_STARTS = frozenset(("SessionStart", "UserPromptSubmit", "UserPromptExpansion"))
 TOOL_EVENTS = frozenset(("PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionDenied"))
 MACHINE_SOURCES = frozenset(("system", "loop_wakeup", "schedule_wakeup", "poll_event"))
 _MACHINE_MADE = tuple(
@@ -76,6 +79,9 @@ EVENTS = _FIELDS.keys()
 # The fields of a tool's response that contain text.
 _ANSWERS = ("stdout", "stderr", "error", "message", "text", "content", "result", "output")
 _DEEPEST_ANSWER = 8
+_WRITERS = frozenset(("Edit", "Write", "MultiEdit", "NotebookEdit", "apply_patch", "edit", "write", "replace"))
+"""Tools whose response repeats what the agent itself wrote."""
+_PATHS = ("file_path", "filePath", "path", "absolute_path")
 _SILENT = frozenset(("stdout", "content", "output", "filePath", "file", "filenames"))
 """A response with one of these fields and no text counts as empty: a command without output, an image, or a file that a
 tool read, wrote or listed. Redacting the file's JSON would take longer than everything else."""
@@ -84,7 +90,7 @@ tool read, wrote or listed. Redacting the file's JSON would take longer than eve
 class HookCall:
     """One call by the host: the event's name, its payload, and the fields that all events share."""
 
-    __slots__ = ("agent_id", "cwd", "entry", "host", "name", "payload", "session")
+    __slots__ = ("_caller", "agent_id", "cwd", "entry", "host", "name", "payload", "session")
 
     def __init__(self, payload: Mapping[str, Any], name: str, host: str = "claude", entry: str | None = None) -> None:
         self.payload = payload
@@ -95,6 +101,13 @@ class HookCall:
         self.session = self.text("session_id")
         self.cwd = clean_path(self.text("cwd"))
         self.agent_id = self.text("agent_id")
+        self._caller: tuple[Process | None, float, list[Process]] | None = None
+
+    def find_caller(self) -> tuple[Process | None, float, list[Process]]:
+        """Return the program that brought the event, as `processes.find_caller` does, but read the processes once."""
+        if self._caller is None:
+            self._caller = find_caller()
+        return self._caller
 
     def text(self, field: str) -> str:
         """Return a field of the payload; empty if it is missing or not a text."""
@@ -172,17 +185,27 @@ def build_line(
 
 
 def read_entry_point(call: HookCall | None = None) -> dict[str, Any]:
-    """Return how the host was started. It tells a person's session from a program's; the drain cannot see it itself."""
+    """Return how the host was started. It tells a person's session from a program's; the drain cannot see it itself.
+
+    A repository may set the variables of Claude Code, so its command line takes precedence over them.
+    """
     entry = os.environ.get("CLAUDE_CODE_ENTRYPOINT", "")
     if call is not None and call.host != "claude":
         if call.entry is None:
             return {}
         entry = call.entry
-    elif os.environ.get("CLAUDE_CODE_SESSION_ATTENDED") == "0":
+    elif sys.platform != "linux" and call is not None and call.name not in _STARTS:
+        # Reading the processes takes too long there to do it for each event. What the others recorded holds.
+        return {}
+    elif os.environ.get("CLAUDE_CODE_SESSION_ATTENDED") == "0" or _is_headless(call):
         entry = entry if entry.startswith("sdk") else "headless"
     # A repository may set the variable, so it only takes away: the setting `programs` is what lets programs teach.
     is_declined = os.environ.get("CLAUDE_SMART_ATTENDED") == "0"
     return {"entry": "headless" if is_declined else entry[:_ENTRY_CHARS]}
+
+
+def _is_headless(call: HookCall | None) -> bool:
+    return is_headless_claude(call.find_caller()[0] if call is not None else find_caller()[0])
 
 
 def _make_id(call: HookCall, data: Mapping[str, Any]) -> str:
@@ -217,6 +240,8 @@ def _read_data(call: HookCall) -> dict[str, Any]:
     if call.name == "PostToolUse":
         response = call.payload.get("tool_response")
         data["output"] = _read_output(response)
+        if prints := _print_outside_text(call, response, data["output"]):
+            data["prints"] = prints
         if (exit_code := _find_exit_code(response)) is not None:
             data["exit_code"] = exit_code
         for name, field in (("interrupted", "interrupted"), ("user_modified", "userModified")):
@@ -258,6 +283,23 @@ def _read_output(response: Any) -> str:
     if text or not isinstance(response, dict) or not _SILENT.isdisjoint(response):
         return redact_and_cut(text, *_OUTPUT)
     return cut_redacted(json.dumps(Trimmer(_INPUT_CHARS).trim(response), ensure_ascii=False), *_OUTPUT)
+
+
+def _print_outside_text(call: HookCall, response: Any, stored: str) -> str:
+    """Return the prints of what a tool brought in; empty if the stored output shows all of it."""
+    if call.text("tool_name") in _WRITERS:
+        return ""
+    file = response.get("file") if isinstance(response, dict) else None
+    text = file.get("content") if isinstance(file, dict) else None
+    if not isinstance(text, str):
+        text = _join_texts(response)
+        if text == stored:
+            return ""
+    from ..word_prints import print_text
+
+    arguments = call.payload.get("tool_input")
+    path = next((arguments[name] for name in _PATHS if arguments.get(name)), "") if isinstance(arguments, dict) else ""
+    return print_text(text, str(path))
 
 
 def _find_exit_code(response: Any) -> int | None:

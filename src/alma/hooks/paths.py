@@ -9,6 +9,8 @@ import json
 import os
 import time
 
+from .. import processes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,10 +91,48 @@ def find_data_dir(environ: Mapping[str, str]) -> DataDir:
     user_home = environ.get(name) or find_user_home()
     if not os.path.isabs(user_home):
         raise NoHomeError(f"no home folder is known; set {name} to an absolute path")
+    if reason := find_planted_home(user_home):
+        raise NoHomeError(f"{reason}; unset {name} or set it to your own home folder")
     home = find_home(user_home)
     if reason := find_foreign_file(home):
         raise NoHomeError(f"{reason}; set {name} to your own home folder")
     return open_data_dir(home)
+
+
+_PROJECT_MARKS = tuple(
+    """.git .hg .envrc .env .devcontainer .devcontainer.json .vscode/settings.json .vscode/tasks.json mise.toml
+    .mise.toml""".split()
+)
+"""Files of a project's own folder, some of which set variables in a person's terminal.
+
+Not `.vscode` itself: a home folder has one too, with extensions.
+"""
+
+
+def find_planted_home(user_home: str) -> str:
+    """Return why a home folder may come with the files of a project, such as an unpacked archive; empty if not.
+
+    It is not the one that the system records, and it is the current project or lies below it. Below the current
+    folder it counts as planted even if nothing marks that folder as a project.
+    """
+    home = os.path.realpath(user_home)
+    system_home = os.path.realpath(processes.find_system_home() or os.sep)
+    if home == system_home:
+        return ""
+    try:
+        current = folder = os.path.realpath(os.getcwd())
+    except OSError:
+        return ""
+    # Where the system records no home folder that exists, as in some containers, a person works in that of HOME.
+    has_other = system_home != os.sep and os.path.isdir(system_home)
+    while folder not in (system_home, os.path.dirname(folder)):
+        is_below = home.startswith(folder + os.sep)
+        is_project = any(os.path.lexists(os.path.join(folder, mark)) for mark in _PROJECT_MARKS)
+        is_in_project = is_project and (is_below or (home == folder and has_other))
+        if is_in_project or (is_below and folder == current):
+            return f"the home folder {user_home} is in the current project {folder}, so it may have come with it"
+        folder = os.path.dirname(folder)
+    return ""
 
 
 def open_data_dir(home: str) -> DataDir:
@@ -110,9 +150,7 @@ def find_home(user_home: str) -> str:
 
 def find_user_home() -> str:
     """Return the home folder that the system records; where it has none, as in some containers, that of HOME."""
-    from ..processes import find_system_home
-
-    home = find_system_home()
+    home = processes.find_system_home()
     if os.path.isdir(home):
         return home
     home = os.environ.get("HOME", "")
@@ -187,10 +225,9 @@ def compute_seal(key: bytes, *parts: bytes) -> str:
 
 
 def read_key(data_dir: DataDir) -> bytes:
-    """Return the key of the seals; empty if there is none."""
+    """Return the key of the seals; empty if there is none, or if its file is damaged."""
     try:
-        with open(data_dir.key, "rb") as file:
-            key = file.read(KEY_BYTES + 1)
+        key = read_regular_file(data_dir.key, KEY_BYTES + 1)
     except OSError:
         return b""
     return key if len(key) == KEY_BYTES else b""
@@ -240,13 +277,21 @@ def write_private(path: str, data: bytes) -> None:
     os.replace(part, path)
 
 
-def read_text(path: str, most: int = MOST_CHARS) -> str:
-    """Return the start of a text file; empty if it is missing or not a regular file (a pipe could block the hook)."""
+def read_regular_file(path: str, most: int) -> bytes:
+    """Return the start of a file. Raise OSError if it cannot be read, also for a pipe, which could block the hook."""
+    file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
-        if os.stat(path).st_mode & 0o170000 != 0o100000:
-            return ""
-        with open(path, "rb") as file:
-            return file.read(most).decode("utf-8", "replace")
+        if os.fstat(file).st_mode & 0o170000 != 0o100000:
+            raise OSError(f"{path} is not a regular file")
+        return os.read(file, most)
+    finally:
+        os.close(file)
+
+
+def read_text(path: str, most: int = MOST_CHARS) -> str:
+    """Return the start of a text file; empty if it is missing or not a regular file."""
+    try:
+        return read_regular_file(path, most).decode("utf-8", "replace")
     except (OSError, ValueError):
         return ""
 
@@ -254,8 +299,7 @@ def read_text(path: str, most: int = MOST_CHARS) -> str:
 def read_object(path: str, most: int = 65536) -> dict[str, Any]:
     """Return the object in a small JSON file; empty if the file is missing or damaged."""
     try:
-        with open(path, "rb") as file:
-            value = json.loads(file.read(most))
+        value = json.loads(read_regular_file(path, most))
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -321,6 +365,11 @@ DEFAULTS: dict[str, Any] = {
     "embedding": "auto",
     "dashboard_autostart": "off",
     "environment": {},
+    "evidence": "on",
+    "evidence_providers": "own",
+    "notices": "on",
+    "learn_offer": "on",
+    "reader": "claude",
 }
 CHOICES = {
     "model": ("on", "off"),
@@ -328,13 +377,17 @@ CHOICES = {
     "server_insecure": ("on",),
     "embedding": ("off",),
     "dashboard_autostart": ("on",),
+    "evidence": ("off",),
+    "notices": ("off",),
+    "learn_offer": ("off",),
 }
 """`ask`, the default of `model`, means off until the person decides."""
 PATHS = ("home", "state_dir", "program", "host_program")
 """The settings that are an absolute path, or their default."""
 SENT = (
-    "your own turns that may be corrections, without pasted text",
-    "Claude's message before each, with the commands it ran or was about to run and the files it edited",
+    "your own turns, without pasted text",
+    "what the agent did around them: its commands, the end of the output of those that failed, the lines that it wrote "
+    "into files, and its messages",
     "the rules you already have",
     "commands that failed, with the end of their output, and the commands that worked instead",
 )
@@ -356,8 +409,7 @@ def read_settings(data_dir: DataDir, event: str = "") -> dict[str, Any]:
 def check_settings(data_dir: DataDir) -> tuple[dict[str, Any], list[str]]:
     """Return the effective settings and a list of problems in the file."""
     try:
-        with open(data_dir.config, "rb") as file:
-            values = json.loads(file.read(LARGEST))
+        values = json.loads(read_regular_file(data_dir.config, LARGEST))
     except FileNotFoundError:
         return dict(DEFAULTS), []
     except (OSError, ValueError, RecursionError) as error:
@@ -414,30 +466,37 @@ def is_model_allowed(data_dir: DataDir) -> bool:
 
 NARROWING = {"CLAUDE_SMART_DISABLE": "1", "CLAUDE_SMART_USE_LOCAL_CLI": "0", "CLAUDE_SMART_DASHBOARD_AUTOSTART": "0"}
 """Variables that are passed on with this value, which switches something off."""
-_LANGUAGE = ("LANG", "LANGUAGE", "LC_")
+_LANGUAGE = frozenset(
+    """LANG LANGUAGE LC_ALL LC_ADDRESS LC_COLLATE LC_CTYPE LC_IDENTIFICATION LC_MEASUREMENT LC_MESSAGES LC_MONETARY
+    LC_NAME LC_NUMERIC LC_PAPER LC_TELEPHONE LC_TIME""".split()
+)
+"""The variables that choose a language, by their exact names."""
 _WINDOWS = frozenset(
     "SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT NUMBER_OF_PROCESSORS PROCESSOR_ARCHITECTURE".split()
 )
-_LANGUAGE_CHARS = _SAFE | frozenset("@:,+")
+_LANGUAGE_CHARS = _SAFE | frozenset("@:")
+_LANGUAGE_LONGEST = 64
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 def build_environment(data_dir: DataDir) -> dict[str, str]:
     """Return the environment for a process that works for all projects."""
     environ = {name: value for name, value in os.environ.items() if _is_harmless(name, value)}
-    try:
-        user_home = find_user_home()
-    except NoHomeError:
-        user_home = os.path.dirname(data_dir.home)
-    if os.name == "nt":
-        environ |= {"USERPROFILE": user_home}
-    else:
-        environ |= {"HOME": user_home, "PATH": _USUAL_PATH}
-    return {**environ, **read_settings(data_dir)["environment"]}
+    recorded = read_settings(data_dir)["environment"]
+    name = "USERPROFILE" if os.name == "nt" else "HOME"
+    if name not in recorded:
+        try:
+            environ[name] = find_user_home()
+        except NoHomeError:
+            environ[name] = os.path.dirname(data_dir.home)
+    if os.name != "nt":
+        environ["PATH"] = _USUAL_PATH
+    return {**environ, **recorded}
 
 
 def _is_harmless(name: str, value: str) -> bool:
-    if name.startswith(_LANGUAGE):
-        # A path could name a file of a repository.
-        return _LANGUAGE_CHARS.issuperset(value)
+    if name in _LANGUAGE:
+        # Such as `de_DE.UTF-8@euro` or `de:en`. A path could name a file of a repository.
+        is_short = len(value) <= _LANGUAGE_LONGEST
+        return is_short and value[:1].isalpha() and ".." not in value and _LANGUAGE_CHARS.issuperset(value)
     return NARROWING.get(name) == value or (os.name == "nt" and name.upper() in _WINDOWS)

@@ -28,11 +28,13 @@ from .port import (
     MemoryProposal,
     Observation,
     Pair,
+    Quote,
     Reader,
     Relation,
     Repair,
     Role,
     RuleProposal,
+    SpokenExchange,
     SpokenTurn,
     StoredText,
     Task,
@@ -48,8 +50,13 @@ _TURN_CHARS = 2_000
 _BEFORE_CHARS = 600
 _OUTPUT_CHARS = 800
 _MAX_KNOWN = 60
+_MOST_EXCHANGES = 25
+_EXCHANGES_CHARS = 24_000
+_OVERLAP = 2  # So many exchanges of a batch are shown once more before those of the next.
 _LEAST = 0.001  # A probability of 0 stands for a pair that the model left out.
 _UNKNOWN_NAME = "names something that was not there"
+_UNKNOWN_QUOTE = "quote not found in the person's words"
+_PLACEHOLDER = re.compile(r"<[^<>\n]{1,40}>")
 _SPACE = re.compile(r"\s+")
 _JOINT = re.compile(r"[-/]|(?<=[^\W\d])\.(?=[^\W\d])|(?<=\d)(?:st|nd|rd|th)\b")
 _LITERAL = re.compile(r"`([^`]+)`|(?<!\w)(--?\w[\w-]*|[\w.-]*[./_@\\]\w[\w./@-]*|\w*\d[\w.-]*)")
@@ -101,6 +108,14 @@ class ModelReader(Reader):
                     )
                 )
         return proposals
+
+    def find_notes(self, exchanges: Sequence[SpokenExchange], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
+        """Return the notes that the exchanges teach; those without a quote in the person's words are dropped."""
+        listed = [{"id": stored.id, "note": stored.text} for stored in known[:_MAX_KNOWN]]
+        items: list[Mapping[str, Any]] = []
+        for batch in _batch_exchanges(exchanges):
+            items += self._ask("notes", {"known": listed, "exchanges": batch})["notes"]
+        return check_notes(items, exchanges, known[:_MAX_KNOWN], self.dropped)
 
     def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
         """Return the memories that a conversation contains; proposals without a quote in it are dropped."""
@@ -242,12 +257,131 @@ class ModelReader(Reader):
         """Return whether the quote occurs in the turn, and every literal of the given fields in the session."""
         quote = _normalise(item["quote"])
         if not quote or not any(entry["n"] == item["n"] and quote in _normalise(entry[own]) for entry in batch):
-            self.dropped["quote not found in the person's words"] += 1
+            self.dropped[_UNKNOWN_QUOTE] += 1
             return False
         if any(_has_unknown_literal(item.get(field, ""), vocabulary) for field in fields):
             self.dropped[_UNKNOWN_NAME] += 1
             return False
         return True
+
+
+# -- notes
+
+
+def describe_exchanges(exchanges: Sequence[SpokenExchange], start: int = 0, end: int | None = None) -> list[Any]:
+    """Return exchanges as a model is shown them: the person's own words, and what the agent did around them."""
+    has_sessions = len({exchange.session for exchange in exchanges}) > 1
+    entries = []
+    for n, exchange in enumerate(exchanges[:end]):
+        entry: dict[str, Any] = {"n": n}
+        if has_sessions:
+            entry["session"] = exchange.session
+        if exchange.is_old:
+            entry["old"] = True
+        before = exchange.did_before
+        if n == start and n and not before and exchanges[n - 1].session == exchange.session:
+            before = exchanges[n - 1].did_then
+        if before:
+            entry["did_before"] = list(before)
+        entry["person"] = remove_pasted(exchange.person)[:_TURN_CHARS]
+        entry["did_then"] = list(exchange.did_then)
+        entries.append(entry)
+    return entries[start:]
+
+
+def _batch_exchanges(exchanges: Sequence[SpokenExchange]) -> Iterator[list[Any]]:
+    """Yield the exchanges in batches that one call can answer. A batch begins with the end of the one before."""
+    start = 0
+    while start < len(exchanges):
+        end, chars = start, 0
+        while end < len(exchanges) and end - start < _MOST_EXCHANGES:
+            chars += _count_chars(exchanges[end])
+            if end > start and chars > _EXCHANGES_CHARS:
+                break
+            end += 1
+        # What explains a batch was asked about before.
+        first = max(0, start - _OVERLAP)
+        shown = [exchange._replace(is_old=True) if n < start else exchange for n, exchange in enumerate(exchanges)]
+        while first < start and shown[first].session != shown[start].session:
+            first += 1
+        if not all(exchange.is_old for exchange in shown[start:end]):
+            yield describe_exchanges(shown, first, end)
+        start = end
+
+
+def _count_chars(exchange: SpokenExchange) -> int:
+    lines = (*exchange.did_before, *exchange.did_then)
+    return len(exchange.person[:_TURN_CHARS]) + sum(map(len, lines))
+
+
+def check_notes(
+    items: Sequence[Mapping[str, Any]],
+    exchanges: Sequence[SpokenExchange],
+    known: Sequence[StoredText],
+    dropped: Counter[str],
+) -> list[RuleProposal]:
+    """Return the notes of an answer as proposals, without those that the exchanges do not support.
+
+    The quote must be the person's own words, and all literals must have been seen. `dropped` counts the others by
+    reason. A deed or an acceptance that cannot be found is left out: without it the engine may doubt the note.
+    """
+    own = [_normalise(remove_pasted(exchange.person)) for exchange in exchanges]
+    accounts = [_normalise(" ".join((*exchange.did_before, *exchange.did_then))) for exchange in exchanges]
+    vocabulary = _normalise(" ".join((*own, *accounts, *(stored.text for stored in known))))
+    ids = {stored.id for stored in known}
+    proposals: dict[str, RuleProposal] = {}
+    for item in items:
+        turn = _find_quoted(item["quote"], item["n"], own)
+        text = item["note"].strip()
+        if turn is None:
+            dropped[_UNKNOWN_QUOTE] += 1
+        elif _has_unknown_literal(_PLACEHOLDER.sub(" ", text), vocabulary):
+            dropped[_UNKNOWN_NAME] += 1
+        elif text and not exchanges[turn].is_old:
+            is_known = item.get("known") in ids and "relation" in item
+            proposals.setdefault(
+                _normalise(text),
+                RuleProposal(
+                    turn=turn,
+                    rule=text,
+                    reach=Reach(item["scope"]),
+                    quote=item["quote"].strip(),
+                    is_correction=turn > 0 or bool(exchanges[turn].did_before),
+                    trigger=item.get("trigger", "").strip(),
+                    reason=item.get("reason", "").strip(),
+                    known=item["known"] if is_known else "",
+                    verdict=Verdict(item["relation"]) if is_known else Verdict.UNRELATED,
+                    deeds=_find_deeds(item.get("deeds", ()), accounts),
+                    accepted=_find_acceptance(item.get("accepted"), own),
+                ),
+            )
+    return list(proposals.values())
+
+
+def _find_quoted(quote: str, n: int, texts: Sequence[str]) -> int | None:
+    """Return which text contains a quote: the n-th, or the only one that does."""
+    wanted = _normalise(quote)
+    if not wanted:
+        return None
+    places = [place for place, text in enumerate(texts) if wanted in text]
+    if n in places:
+        return n
+    return places[0] if len(places) == 1 else None
+
+
+def _find_deeds(items: Sequence[Mapping[str, Any]], accounts: Sequence[str]) -> tuple[Quote, ...]:
+    """Return the named deeds that the accounts contain."""
+    found = []
+    for item in items:
+        turn = _find_quoted(item["text"], item["n"], accounts)
+        if turn is not None:
+            found.append(Quote(turn, item["text"].strip()))
+    return tuple(found)
+
+
+def _find_acceptance(item: Mapping[str, Any] | None, own: Sequence[str]) -> Quote | None:
+    turn = _find_quoted(item["quote"], item["n"], own) if item else None
+    return None if item is None or turn is None else Quote(turn, item["quote"].strip())
 
 
 def _normalise(text: str) -> str:

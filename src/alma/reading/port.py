@@ -90,12 +90,34 @@ class StoredText(NamedTuple):
     text: str
 
 
+class Quote(NamedTuple):
+    """Words that were copied from an exchange; `turn` is its index."""
+
+    turn: int
+    text: str
+
+
+class SpokenExchange(NamedTuple):
+    """What an agent had done, what the person said to it, and what the agent did then, as a model is shown it.
+
+    An account is a list of lines. Without `did_before`, it is the `did_then` of the exchange before. `is_old` is
+    whether it was read before, and only explains the others.
+    """
+
+    person: str
+    did_before: tuple[str, ...] = ()
+    did_then: tuple[str, ...] = ()
+    session: str = ""
+    is_old: bool = False
+
+
 class RuleProposal(NamedTuple):
     """A rule that a person taught, with the words that show it.
 
     `turn` is the index of the user's turn. `known` is the stored rule that it repeats, replaces or contradicts, as
     `verdict` says. `general` is a broader rule that the words only suggest: never more than a candidate. A rule that is
     not `is_sure` is a candidate, too. `prefer` and `avoid` are the commands and names that the rule wants and forbids.
+    `deeds` are what the agent did that the rule names, and `accepted` the words with which the person accepted that.
     """
 
     turn: int
@@ -111,6 +133,8 @@ class RuleProposal(NamedTuple):
     avoid: tuple[str, ...] = ()
     known: str = ""
     verdict: Verdict = Verdict.UNRELATED
+    deeds: tuple[Quote, ...] = ()
+    accepted: Quote | None = None
 
 
 class Topic(StrEnum):
@@ -203,6 +227,13 @@ class Reader(Comparer, Protocol):
     def find_rules(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
         """Return the rules that the person of a coding session taught."""
         ...
+
+    def find_notes(self, exchanges: Sequence[SpokenExchange], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
+        """Return what the person of a coding session taught, as notes that can be followed without it.
+
+        `turn` of a proposal is the index of the exchange. None unless the reader can read what the agent did.
+        """
+        return []
 
     def find_memories(self, turns: Sequence[SpokenTurn], known: Sequence[StoredText] = ()) -> list[MemoryProposal]:
         """Return the memories that a conversation contains."""

@@ -53,6 +53,13 @@ class RuleSource(StrEnum):
     IMPORT = "import"
 
 
+class Basis(StrEnum):
+    """What a rule rests on, once it holds."""
+
+    STATED = "stated"  # Its literals are in the person's own words.
+    AGREED = "agreed"  # Literals of it are deeds of the agent, which the person accepted.
+
+
 MACHINE_TAUGHT = (RuleSource.FIX, RuleSource.DENIAL)  # The reason of such a rule is what a program printed.
 
 
@@ -415,6 +422,8 @@ class Rule(Memory):
     reach: Reach = stored_field(read=Reach)
     source: RuleSource = stored_field(read=RuleSource)
     said: str = stored_field(default="")  # The words that taught it.
+    basis: Basis = stored_field(read=Basis, default=Basis.STATED)
+    accepted: str = stored_field(default="")  # The words with which the person accepted what the agent had done.
     session_id: str = record_field("session", default="")  # The session it holds in; empty: in all.
     followed: int = record_field("evidence.successes", default=0)
     violated: int = record_field("evidence.failures", default=0)
@@ -473,6 +482,15 @@ _ALL = (
         more="failed worked failures successes trigger source prefer avoid concern line",
         searched="trigger failed worked",
         unique="failed worked",
+    ),
+    # What a coding agent had done, what the person said to it and what the agent did then: evidence for hooks to quote.
+    declare(
+        "exchange",
+        "exc",
+        more="turn number before person then likely concern host",
+        searched="person before then",
+        unique="turn",
+        passages=lambda body: (f"{body['person']}\n{body['before']}\n{body['then']}"[:1200],),
     ),
     # A strategy group gathers the results of one way of doing one sort of task, whatever they say; the heuristic or
     # anti-pattern formed from it has the group's evidence and links to it. Its wordings are the tasks of groups that

@@ -1,0 +1,147 @@
+"""What a person typed: sentence by sentence, without quotations, and whether each sentence licenses a use."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..text import COMMON, STOP
+
+_QUOTED = re.compile(r"[\"“„«](?:[^\s\"“”„«»]+\s+){3,}[^\"“”„«»]*[\"”“»]")
+_SENTENCE = re.compile(r"[^\n]+?(?:[.!?]+(?=\s|$)|[。！？]|$)", re.M)
+_REQUEST = re.compile(
+    r"\b(?:can|could|would|will)\s+(?:you|we|u)\s+(?!(?:please\s+)?(?:explain|tell|show|check|look|say|describe))"
+    r"|\bwhy\s+(?:not|don'?t|didn'?t|aren'?t|isn'?t)\b|\b(?:shouldn'?t|don'?t|didn'?t)\s+(?:we|you|i)\b"
+    r"|\b(?:how|what)\s+about\b|\b(?:kannst|könntest|würdest)\s+du\b|\b(?:peux-tu|pourrais-tu|puedes|podrías)\b"
+    r"|能不能|能否|可以|请",
+    re.I,
+)
+_DEED = re.compile(
+    r"\W*(?:(?:hm+|so|wait|and|but|hey|ok|no)\W+)*(?:why\s+(?:did|do|does|is|are|was|were|have|has)\b"
+    r"|what\s+(?:does|did|is|was|are|if)\b|(?:is|are)\s+(?!in\b|at\b|on\b|under\b|now\b|supposed\b|meant\b)\w"
+    r"|(?:should|would|could|do|does|don'?t)\s+(?:we|i|you|they|it)\b|which\s+(?:one|of)\b"
+    r"|where\s+did\b|who\s+(?:told|ran)\b|how\s+(?:come|did)\b|did\s+(?:you|it|we)\b"
+    r"|have\s+you\b)",
+    re.I,
+)
+_REPORT = re.compile(
+    r"(?<!\bi )(?<!\bwe )\b(?:says|said|told|tells|thinks|suggests|recommends|wrote|writes|claims|printed"
+    r"|according to)\b"
+    r"|\b(?:readme|wiki|logs?|output|page|docs?|ticket|issue)\s+(?:has|had|have|contains?|lists?|mentions?|shows?)\b",
+    re.I,
+)
+_AGENT_DEED = re.compile(
+    r"(?<!\bwhen )(?<!\bbefore )(?<!\bafter )(?<!\bif )(?<!\bwhenever )(?<!\buntil )(?<!\bonce )"
+    r"\byou\s+(?:just\s+|again\s+|always\s+|keep\s+|kept\s+|have\s+|had\s+)*"
+    r"(?:ran|run|used|using|running|did|installed|added|wrote|put|changed|called|deleted|removed|ignored|made|went)\b"
+    r"|\bi\s+(?:just\s+)?(?:saw|noticed|read|found)\b",
+    re.I,
+)
+_REJECTION = re.compile(r"\b(?:no|without|rid\s+of|drop|ditch|remove|avoid)\s+(?:the\s+|any\s+|all\s+)?\W{0,3}$", re.I)
+_DISMISSAL = re.compile(
+    r"[\W_]*(?:(?:'s|is|are|was|were|must|should|can|will|would|seems?|looks?|ist|sind|est|es)\s+)?"
+    r"(?:(?:just|so|really|simply|way|been|to|bitte|please|be|a)\s+)*"
+    r"(?:(?:not|never|nicht|pas)\b|(?:is|are|was|were|ca|wo|should|must)n['’]t\b|(?:does|did|do)(?:n['’]t| not)\s+work"
+    r"|too\s+\w|zu\s+\w+\W*$|trop\s+\w|demasiado\s+\w|off\s+limits"
+    r"|(?:wrong|bad|dead|gone|broken?|breaks|deprecated|obsolete|outdated|banned|forbidden|slow|flaky|terrible|awful"
+    r"|removed|died|fail(?:s|ed)?|crash(?:es|ed)?|sucks?|mistake|raus|weg|kaputt|verboten|tabu|interdit|prohibido)\b"
+    r"|(?:out|go)\W*$)",
+    re.I,
+)
+_DIFF = re.compile(r"^[+-](?:\s{2,}|[+-]).*$", re.M)
+_CLAUSE = re.compile(r"[,;–—]|\s-\s|\b(?:so|but|please)\b", re.I)
+_ENDINGS = ("s", "es", "ed", "d", "ing", "ly", "n", "en", "r")
+
+
+class TypedSentence(NamedTuple):
+    """A sentence that a person typed. One that asks about a deed or reports others' words licenses no use."""
+
+    text: str
+    is_licensing: bool
+
+
+def remove_quotations(text: str) -> str:
+    """Return a text with its longer quotations, of four words or more, replaced by an ellipsis."""
+    return _QUOTED.sub("“…”", text)
+
+
+@lru_cache(maxsize=256)
+def read_turn(turn: str) -> tuple[TypedSentence, ...]:
+    """Return the sentences of a turn, without longer quotations."""
+    own = _QUOTED.sub(" ", _DIFF.sub("", turn))
+    sentences: list[TypedSentence] = []
+    for match in _SENTENCE.finditer(own):
+        sentences += _read_sentence(match[0])
+    return tuple(sentences)
+
+
+def _read_sentence(text: str) -> list[TypedSentence]:
+    """Return a sentence; a question that requests something in two parts, of which only the request licenses."""
+    if _REPORT.search(text):
+        return [TypedSentence(text, is_licensing=False)]
+    deed = _AGENT_DEED.search(text)
+    if deed is not None:
+        # "You used npm again, use pnpm": what follows the complaint is the person's wish.
+        following = _CLAUSE.search(text, deed.end())
+        if following is None:
+            return [TypedSentence(text, is_licensing=False)]
+        complaint, wish = text[: following.start()], text[following.end() :]
+        return [TypedSentence(complaint, is_licensing=False), *_read_sentence(wish)]
+    is_asking = text.rstrip().endswith(("?", "？")) or _DEED.match(text) is not None
+    if not is_asking:
+        return [TypedSentence(text, is_licensing=True)]
+    request = _REQUEST.search(text)
+    if request is None:
+        return [TypedSentence(text, is_licensing=False)]
+    before, asked = text[: request.start()], text[request.start() :]
+    return [TypedSentence(before, is_licensing=False), TypedSentence(asked, is_licensing=True)]
+
+
+def split_rejection(before: str) -> str | None:
+    """Return what stands before the words that reject what follows, as in "without npm"; None if there are none."""
+    rejection = _REJECTION.search(before)
+    return None if rejection is None else before[: rejection.start()]
+
+
+def is_dismissed(after: str) -> bool:
+    """Return whether the words after a word speak against it, as in "npm is too slow"."""
+    return _DISMISSAL.match(after) is not None
+
+
+@lru_cache(maxsize=1)
+def _load_ordinary() -> frozenset[str]:
+    words: set[str] = set()
+    for name in ("ordinary_words.txt", "function_words.txt"):
+        with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+            words.update(file.read().split())
+    return frozenset(words) | COMMON | STOP
+
+
+def is_ordinary(word: str) -> bool:
+    """Return whether a word, or what it is an inflection of, is ordinary in English or in programming, or grammar."""
+    return not _load_ordinary().isdisjoint(list_bases(word))
+
+
+def is_inflected(first: str, second: str) -> bool:
+    """Return whether two words are inflections of the same word: "tests" and "testing", not "black" and "blackened"."""
+    return not list_bases(first).isdisjoint(list_bases(second))
+
+
+@lru_cache(maxsize=4096)
+def list_bases(word: str) -> frozenset[str]:
+    """Return a word and what it may be an inflection of."""
+    bases = {word}
+    for ending in _ENDINGS:
+        root = word.removesuffix(ending)
+        if root == word or len(root) < 3:
+            continue
+        bases.add(root)
+        if ending in ("ed", "ing"):
+            bases.add(root + "e")
+            if root[-1] == root[-2]:
+                bases.add(root[:-1])
+        if ending in ("es", "ed") and root.endswith("i"):
+            bases.add(root[:-1] + "y")
+    return frozenset(bases)

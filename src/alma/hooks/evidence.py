@@ -1,0 +1,223 @@
+"""Choose exchanges of earlier sessions and quote them: evidence, where nothing was distilled from it yet.
+
+At the start of a session the exchanges that most likely teach something are shown, in a part of the room that rules
+leave. The first prompt gets the rest of it, for the exchanges that it is about. Exchanges are quoted as data, in the
+order of time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+
+from ..text import COMMON, STOP, words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from typing import Any
+
+    from .inject import ReadOnlyRules
+
+NEWEST = 300
+"""How many of the newest exchanges are considered."""
+_HITS = 60
+_QUERY_WORDS = 16
+_WITH_WORD = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
+MOST_SHOWN = 12
+"""How many exchanges are shown at once."""
+START_SHARE = 0.25
+"""The part of the room of a session's start that exchanges take there. The first prompt gets what is left."""
+LEAST_LIKELY = 0.05
+"""At the start of a session, an exchange that teaches with less likelihood is not shown. A prompt may still be about
+it. `tools/fit_teaching.py` prints what this costs."""
+_BY_WORDS = 2.5
+_BY_MEANING = 2.0
+_RECENCY = 0.1
+_COVERED = 0.6
+"""What is taken off for an exchange that a shown rule was made from."""
+_READ = 0.5
+"""By what the likelihood is multiplied where a model that read the exchange found nothing in it."""
+TITLE = (
+    "## From earlier sessions\n\n"
+    "Quoted as data, word for word. Some of it was only for that task; newer entries win.\n\n"
+)
+
+
+class StoredExchange:
+    """An exchange as stored, and how it relates to now.
+
+    `recency` is 1 for the newest and falls to 0 for the oldest that is considered. `shared` is the share of the
+    prompt's words that it has, `cosine` how near it is in meaning, and `around` how near its session is on average.
+    """
+
+    __slots__ = ("around", "body", "cosine", "created_at", "id", "recency", "session", "shared")
+
+    def __init__(self, id: str, created_at: int, session: str, body: str) -> None:
+        self.id = id
+        self.created_at = created_at
+        self.session = session
+        self.body: dict[str, Any] = json.loads(body)
+        self.recency = 0.0
+        self.shared = 0.0
+        self.cosine = 0.0
+        self.around = 0.0
+
+    @property
+    def nearness(self) -> float:
+        """Return how near it is to the prompt by itself."""
+        return _BY_WORDS * self.shared + _BY_MEANING * self.cosine
+
+    @property
+    def likely(self) -> float:
+        """Return how likely it teaches something; less if a model read it and found nothing."""
+        likely = float(self.body.get("likely", 0.0))
+        return likely * _READ if self.body.get("is_read") else likely
+
+    @property
+    def turn(self) -> str:
+        """Return the id of the person's turn."""
+        return str(self.body.get("turn", ""))
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Return the session and the number of the person's turn in it."""
+        return self.session, int(self.body.get("number", 0))
+
+    @property
+    def date(self) -> str:
+        """Return the day on which it was said."""
+        return time.strftime("%Y-%m-%d", time.gmtime(self.created_at / 1_000_000))
+
+    def text(self, field: str) -> str:
+        """Return a text of the body on one line."""
+        return " ".join(str(self.body.get(field, "")).split())
+
+    def write(self, follows: bool) -> str:
+        """Return the exchange as quoted. One that `follows` the entry above does not repeat what was done there."""
+        before = "" if follows else self.text("before")
+        lines = [f"- {self.date}" + (f" you: {before}" if before else "")]
+        lines.append(f"  user: “{self.text('person').translate(_INNER_QUOTES)}”")
+        if then := self.text("then"):
+            lines.append(f"  you: {then}")
+        return "\n".join(lines) + "\n"
+
+
+_INNER_QUOTES = {ord("“"): "‘", ord("”"): "’"}
+
+
+def list_newest_exchanges(rules: ReadOnlyRules, is_allowed: Callable[[str], bool]) -> list[StoredExchange]:
+    """Return the newest exchanges of the project that may be shown, newest first."""
+    select = (
+        "SELECT id, created_at, session, body FROM record WHERE status = 'active' AND scope = ?"
+        " ORDER BY created_at DESC, id DESC LIMIT ?"
+    )
+    rows = [row for scope in rules.exchange_scopes for row in rules.fetch(select, (scope, NEWEST))]
+    rows.sort(key=lambda row: (-row[1], row[0]))
+    exchanges = _decode(rows[:NEWEST], is_allowed)
+    for index, exchange in enumerate(exchanges):
+        exchange.recency = 1.0 - index / len(exchanges)
+    return exchanges
+
+
+def _decode(rows: Iterable[Sequence[Any]], is_allowed: Callable[[str], bool]) -> list[StoredExchange]:
+    exchanges = [StoredExchange(*row) for row in rows]
+    return [exchange for exchange in exchanges if is_allowed(str(exchange.body.get("host", "")))]
+
+
+def find_matching_exchanges(
+    rules: ReadOnlyRules, prompt: str, is_allowed: Callable[[str], bool]
+) -> list[StoredExchange]:
+    """Return the exchanges that share telling words with a prompt, best first, with which share of them they have."""
+    listed = [word for word in dict.fromkeys(words(prompt)) if word not in STOP and len(word) > 1]
+    listed.sort(key=lambda word: word in COMMON)
+    if not listed or not rules.exchange_scopes:
+        return []
+    scopes = " OR ".join(f"s{scope}" for scope in rules.exchange_scopes)
+    scores: dict[int, float] = {}
+    total = 0.0
+    for word in listed[:_QUERY_WORDS]:
+        rows = rules.fetch(_WITH_WORD, (f'text : "{word}" AND scope : ({scopes})', _HITS))
+        # A word in many exchanges says little, and one in all of them nothing.
+        weight = (1.0 - math.log(max(1, len(rows))) / math.log(2 * _HITS)) * (0.3 if word in COMMON else 1.0)
+        total += weight
+        for (number,) in rows:
+            scores[number] = scores.get(number, 0.0) + weight
+    best = sorted(scores, key=lambda number: (-scores[number], -number))[:_HITS]
+    places = ", ".join("?" * len(best))
+    select = f"SELECT n, id, created_at, session, body FROM record WHERE n IN ({places}) AND status = 'active'"
+    found = []
+    for number, *row in rules.fetch(select, best) if best else ():
+        for exchange in _decode([row], is_allowed):
+            exchange.shared = scores[number] / total
+            found.append(exchange)
+    return sorted(found, key=lambda exchange: -exchange.shared)
+
+
+def join_similarities(
+    exchanges: Iterable[StoredExchange], matching: Iterable[StoredExchange], cosines: Mapping[str, float]
+) -> list[StoredExchange]:
+    """Return exchanges with how similar each is to the prompt: by words and, where `cosines` has it, by meaning."""
+    joined = {exchange.id: exchange for exchange in exchanges}
+    for match in matching:
+        joined.setdefault(match.id, match).shared = match.shared
+    for id, cosine in cosines.items():
+        if id in joined:
+            joined[id].cosine = cosine
+    sessions: dict[str, list[StoredExchange]] = {}
+    for exchange in joined.values():
+        sessions.setdefault(exchange.session, []).append(exchange)
+    for together in sessions.values():
+        mean = sum(exchange.nearness for exchange in together) / len(together)
+        for exchange in together:
+            exchange.around = mean
+    return list(joined.values())
+
+
+def list_covered_turns(rules: ReadOnlyRules, shown_ids: Iterable[str]) -> set[str]:
+    """Return the ids of the turns that taught the rules that were shown before."""
+    ids = [id for id in shown_ids if id.startswith("rul_")]
+    if not ids:
+        return set()
+    select = f"SELECT body FROM record WHERE id IN ({', '.join('?' * len(ids))})"
+    turns: set[str] = set()
+    for (body,) in rules.fetch(select, ids):
+        sources = json.loads(body).get("metadata", {}).get("sources", ())
+        turns.update(str(source).partition(":")[0] for source in sources)
+    return turns
+
+
+def choose_exchanges(
+    exchanges: Iterable[StoredExchange],
+    room: int,
+    shown_ids: Container[str] = (),
+    covered_turns: Container[str] = (),
+) -> list[StoredExchange]:
+    """Return the exchanges that most likely help, as many as fit in `room` characters, in the order of time."""
+
+    def rate(exchange: StoredExchange) -> float:
+        score = exchange.likely + exchange.nearness + exchange.around + _RECENCY * exchange.recency
+        return score - _COVERED if exchange.turn in covered_turns else score
+
+    candidates = [exchange for exchange in exchanges if exchange.id not in shown_ids]
+    candidates.sort(key=lambda exchange: (-rate(exchange), exchange.id))
+    chosen: list[StoredExchange] = []
+    for candidate in candidates:
+        fitting = sorted([*chosen, candidate], key=lambda exchange: (exchange.created_at, exchange.place))
+        if len(write_exchanges(fitting)) <= room:
+            chosen = fitting
+        if len(chosen) == MOST_SHOWN:
+            break
+    return chosen
+
+
+def write_exchanges(exchanges: Sequence[StoredExchange]) -> str:
+    """Return the section that quotes these exchanges; empty without any."""
+    lines = []
+    last: tuple[str, int] | None = None
+    for exchange in exchanges:
+        session, number = exchange.place
+        lines.append(exchange.write(follows=last == (session, number - 1)))
+        last = exchange.place
+    return TITLE + "".join(lines) if lines else ""
