@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,45 @@ def run_outside(command: list[str], environ: dict[str, str], folder: Path) -> st
         check=True,
     )
     return done.stdout.decode("utf-8", "replace")
+
+
+_HOOK_ALONE = """\
+import os, sys
+TOP, HOOK = {top!r}, {hook!r}
+sys.argv[0] = HOOK
+sys.path.append(os.path.dirname(os.path.dirname(HOOK)))
+from alma import processes
+read_process, read_file = processes._read_linux, processes.read_process_file
+
+def read_below_top(pid):
+    process = read_process(pid)
+    if process is not None and pid == TOP:
+        process.parent = 0
+    return process
+
+processes._read_linux = read_below_top
+processes.read_process_file = lambda pid, name: b"" if (pid, name) == (TOP, "environ") else read_file(pid, name)
+processes.find_system_home = lambda: ""
+exec(compile(open(HOOK).read(), HOOK, "exec"), {{"__name__": "__main__", "__file__": HOOK}})
+"""
+
+
+def write_hook(folder: str, hook: str) -> str:
+    """Write a program that runs the hook as if nothing ran the tests, and return its path.
+
+    The hook then sees this process as a host without processes above it and without variables, and no records of the
+    person who runs the tests. The hook itself has no such switch: the program replaces functions before it runs it.
+    """
+    path = Path(folder, "hook.py")
+    path.write_text(_HOOK_ALONE.format(top=os.getpid(), hook=hook))
+    return str(path)
+
+
+def hide_agents(patch: pytest.MonkeyPatch) -> None:
+    """Remove the variables of an agent that runs the tests."""
+    names = [name for name in os.environ if name.startswith("CLAUDE_CODE_")]
+    for name in (*people.AGENT_VARIABLES, "AGENT", *names):
+        patch.delenv(name, raising=False)
 
 
 def person_command(program: str) -> list[str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +16,16 @@ import pytest
 from alma import people
 from alma.errors import PersonRequiredError
 from alma.hooks.hosts import HOSTS
-from alma.processes import AGENTS, Process, _parse_ps, find_caller, is_running, list_lineage
+from alma.processes import (
+    AGENTS,
+    Process,
+    _parse_ps,
+    find_caller,
+    is_running,
+    list_lineage,
+    name_system_program,
+    read_process,
+)
 
 pytestmark = pytest.mark.no_person
 SSHD = Process(900, 1, "1", ("sshd",), began=1.0)
@@ -25,9 +37,10 @@ def no_agent_anywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in (*people.AGENT_VARIABLES, "AGENT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(people, "find_system_home", lambda: "")
+    monkeypatch.setattr("alma.processes.find_system_home", lambda: "")
     monkeypatch.setattr(people, "read_environ", lambda pid: {})
     monkeypatch.setattr(people, "list_processes", list)
+    monkeypatch.setattr(people, "name_system_program", lambda process: process.name)
     run_below(monkeypatch, SSHD)
 
 
@@ -139,12 +152,92 @@ def test_a_program_that_an_agent_left_behind_is_known_by_when_it_started(
     run_below(monkeypatch, shell)
     record(tmp_path, "7:7", begin(now - 40), end(now - 20))
     assert people.find_agent() == "the program it runs in was started while Codex ran a command"
+    # It started after the command had ended.
     record(tmp_path, "7:7", begin(now - 60), end(now - 50))
-    assert people.find_agent() == ""
+    assert "while Codex ran a command" not in people.find_agent()
     # A person opens a terminal whenever they like.
     record(tmp_path, "7:7", begin(now - 40), end(now - 20))
     run_below(monkeypatch, Process(950, 1, "4", ("/usr/bin/kitty",), began=now - 30))
     assert people.find_agent() == ""
+    # A copy of another program has its name, or another program shows it.
+    monkeypatch.setattr(people, "name_system_program", lambda process: "python3.11")
+    assert people.find_agent() == "the program it runs in was started while Codex ran a command"
+
+
+_RENAMED = """\
+import ctypes, sys, time
+ctypes.CDLL(None).prctl(15, b"kitty", 0, 0, 0)
+print(flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.system
+@pytest.mark.skipif(sys.platform != "linux", reason="the programs are read from /proc")
+def test_a_process_is_known_by_the_program_that_it_runs_and_not_by_the_name_that_it_shows(tmp_path: Path) -> None:
+    copy = tmp_path / "kitty"
+    shutil.copy("/bin/sleep", copy)
+    renamed = [sys.executable, "-c", _RENAMED]
+    for command, shown in (([str(copy), "60"], "kitty"), (["/bin/sleep", "60"], "sleep"), (renamed, "kitty")):
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as running:
+            if command is renamed:
+                assert running.stdout is not None
+                running.stdout.readline()
+            process = read_process(running.pid)
+            running.kill()
+            assert process is not None
+            assert process.name == shown
+            assert (name_system_program(process) == shown) is (shown == "sleep")
+
+
+PTS_1, PTS_2, CONSOLE = 136 << 8 | 1, 136 << 8 | 2, 4 << 8 | 1
+INIT = Process(1, 0, "1", ("systemd",), began=1.0)
+CONTAINER = Process(1, 0, "1", ("bash",), began=1.0, terminal=PTS_1)
+
+
+def test_a_command_that_a_waiting_script_runs_is_not_a_persons(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No command runs when the script starts, and the agent has ended."""
+    now = time.time()
+
+    def run(name: str, pid: int, parent: int, terminal: int = 0) -> Process:
+        return Process(pid, parent, "9", (name,), began=now - 30, terminal=terminal)
+
+    shell = run("bash", 990, 980, PTS_1)
+    refused = {
+        "python": [shell, run("python3.11", 980, 1), INIT],
+        "python below a shell": [shell, run("python3", 980, 970), run("sh", 970, 1), INIT],
+        "script in script": [shell, run("script", 980, 970, PTS_2), run("sh", 970, 960, PTS_2), run("script", 960, 1)],
+        "a shell without a parent": [run("bash", 990, 1, PTS_1), INIT],
+        "python without a terminal": [run("sh", 990, 980), run("python3", 980, 1), INIT],
+        "a shell with a terminal of its own in a container": [run("bash", 990, 1, PTS_2), CONTAINER],
+    }
+    accepted = {
+        "emulator": [shell, run("kitty", 980, 1), INIT],
+        "tmux": [shell, run("tmux: server", 980, 1), INIT],
+        "screen": [shell, run("screen", 980, 1), INIT],
+        "ssh": [shell, run("sshd-session", 980, 970), run("sshd", 970, 1), INIT],
+        "docker exec": [run("bash", 990, 0, PTS_1)],
+        "editor": [shell, run("code", 980, 970), run("code", 970, 1), INIT],
+        "editor on another machine": [shell, run("node", 980, 970), run("sh", 970, 1), INIT],
+        "console": [run("bash", 990, 1, CONSOLE), INIT],
+        "script in an emulator": [shell, run("script", 980, 970, PTS_2), run("kitty", 970, 1), INIT],
+        "the first shell of a container": [CONTAINER],
+        "a shell in the first shell of a container": [run("bash", 990, 1, PTS_1), CONTAINER],
+        "cron": [run("sh", 990, 980), run("cron", 980, 1), INIT],
+        "a task of an editor": [run("sh", 990, 980), run("code", 980, 970), run("sh", 970, 1), INIT],
+        "a task of an editor on another machine": [run("sh", 990, 980), run("node", 980, 970), run("sh", 970, 1), INIT],
+    }
+    failures = []
+    for title, lineage in (refused | accepted).items():
+        own = Process(1000, lineage[0].pid, "5", ("claude-smart",), began=now - 1, terminal=lineage[0].terminal)
+        monkeypatch.setattr(people, "list_lineage", lambda pid=0, lineage=lineage, own=own: [own, *lineage])
+        record(tmp_path, "7:7", begin(now - 60), end(now - 50), end(now - 45, "SessionEnd"))
+        reason = people.find_agent()
+        failures += [] if ("after a session of Codex had begun" in reason) is (title in refused) else [(title, reason)]
+        # Without a session before it, nobody can have left it behind.
+        record(tmp_path, "7:7", begin(now - 20), end(now - 10))
+        failures += [] if people.find_agent() == "" else [(title, "no session before")]
+    assert failures == []
 
 
 @pytest.mark.parametrize(
@@ -230,6 +323,21 @@ def test_a_pipe_and_a_terminal_of_another_session_are_no_terminal(monkeypatch: p
         os.dup2(own, 0)
         for file in (reading, writing, main, other, own):
             os.close(file)
+
+
+@pytest.mark.system
+def test_a_job_without_a_terminal_is_refused() -> None:
+    """As from `cron`, `at` or `systemd-run`."""
+    code = "from alma import people; print(people.find_missing_terminal())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        start_new_session=True,
+    )
+    assert done.stdout == "its input is not a terminal\n"
 
 
 def test_the_list_of_ps_is_read_with_start_times_and_login_shells() -> None:

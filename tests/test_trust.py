@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.http.conftest import make_site
 
 from alma import ALMA
 from alma.app import open_default
@@ -20,6 +21,8 @@ from alma.doctor import diagnose
 from alma.errors import ConfigError, UntrustedConfigError
 from alma.progress import ProgressTracker
 from alma.projects import open_configured
+
+pytestmark = pytest.mark.system
 
 HARMLESS = """\
 alma:
@@ -431,6 +434,56 @@ def test_a_data_file_that_git_tracks_is_refused_until_it_is_trusted(
     assert main(["list"]) == 0
     assert main(["trust", "--remove"]) == 0
     assert main(["list"]) == 1
+
+
+def serve_named_tokens(file: Path) -> None:
+    from alma.http import HttpOptions, serve
+
+    serve(HttpOptions(port=0, tokens=str(file)))
+
+
+def serve_named_secret(file: Path) -> None:
+    from alma.mcp import McpOptions, run
+
+    run(McpOptions(transport="http", port=0, token_file=str(file)))
+
+
+@pytest.mark.parametrize("serve", [serve_named_tokens, serve_named_secret])
+def test_no_server_uses_tokens_that_git_tracks(repository: Path, serve: Callable[[Path], None]) -> None:
+    """Also not if they are named, and if the checkout made the file private."""
+    file = repository / "ci" / "tokens"
+    file.parent.mkdir()
+    file.write_text("known-to-a-stranger-0123456789\n")
+    file.chmod(0o600)
+    git("add", "-f", str(file))
+    with pytest.raises(UntrustedConfigError, match=f"git tracks {file}.*alma trust {file}"):
+        serve(file)
+
+
+def test_tokens_that_the_environment_names_and_git_tracks_need_trust(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = repository / "ci" / "tokens.json"
+    file.parent.mkdir()
+    monkeypatch.setenv("ALMA_TOKENS_FILE", str(file))
+    assert main(["token", "add", "theirs"]) == 0
+    assert main(["token", "list"]) == 0
+    git("add", "-f", str(file))
+    assert main(["token", "list"]) == 1
+    assert main(["trust", "--yes", str(file)]) == 0
+    assert main(["token", "list"]) == 0
+
+
+def test_a_pull_brings_no_token_into_a_running_server(repository: Path) -> None:
+    client = make_site(repository).client()
+    assert client.get("/v1/tokens").status_code == 200
+    file = repository / "http-tokens.json"
+    git("add", "-f", str(file))
+    git("commit", "-m", "x")
+    file.unlink()
+    git("checkout", "--", str(file))
+    file.chmod(0o600)
+    assert client.get("/v1/tokens").status_code == 503
 
 
 def test_a_file_that_git_tracked_is_foreign_afterwards(repository: Path) -> None:

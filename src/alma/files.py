@@ -168,6 +168,9 @@ def _open_lock(path: str, seconds: float) -> sqlite3.Connection:
     while True:
         connection = None
         try:
+            if os.path.islink(path):
+                # It came with the folder: the file that it names would be locked, and emptied if it is no database.
+                os.unlink(path)
             # Before SQLite sees it, so that others can never read it.
             create_private(path)
             inode, left = _inode(path), max(0.0, deadline - time.monotonic())

@@ -11,15 +11,16 @@ import os
 import sys
 import time
 
+from . import processes
 from .processes import (
     AGENTS,
     Process,
     find_namespace,
-    find_system_home,
     get_base_name,
     is_running,
     list_lineage,
     list_processes,
+    name_system_program,
     read_process_file,
 )
 
@@ -53,17 +54,24 @@ _INTERPRETERS = ("node", "nodejs", "python", "bun", "deno")
 _ROOTS = frozenset("systemd init launchd".split())
 """Programs that adopt a process whose parent has ended."""
 _TERMINALS = frozenset(
-    """sshd sshd-session login getty agetty kitty alacritty ghostty foot wezterm wezterm-gui konsole xterm urxvt st
-    gnome-terminal-server gnome-terminal- kgx ptyxis tilix terminator xfce4-terminal Terminal iTerm2 WindowsTerminal
-    code cursor zed idea pycharm emacs""".split()
+    """sshd sshd-session dropbear mosh-server login getty agetty SessionLeader kitty alacritty ghostty foot wezterm
+    wezterm-gui konsole yakuake xterm rxvt urxvt urxvtd rxvt-unicode st gnome-terminal-server gnome-terminal- kgx ptyxis
+    ptyxis-agent tilix tilda terminology xfce4-terminal lxterminal mate-terminal qterminal rio contour Terminal iTerm2
+    WindowsTerminal warp warp-terminal hyper tabby code code-insiders codium cursor windsurf zed zed-editor idea
+    pycharm emacs emacs-gtk emacs-lucid emacs-nox emacs-pgtk""".split()
 )
-"""Programs in which a person opens a terminal. They may start at any time, also while an agent works."""
+"""Programs in which a person opens a terminal. They may start at any time, also while an agent works.
+
+Linux shows the first 15 characters of the name of another user's program. `SessionLeader` is that of WSL.
+"""
 _DETACHABLE = frozenset(
     """sh bash dash zsh fish ksh script setsid nohup env timeout expect unbuffer socat perl ruby node alma
     claude-smart""".split()
 )
 """Programs that a person's terminal is not, and that an agent can leave running."""
 DOORS = "run it in a terminal that no agent started, use the agent's slash command, or open the dashboard"
+_PSEUDO_TERMINALS = range(136, 144)
+"""The major numbers of their devices on Linux."""
 _DAY = 86_400.0
 _JUST_NOW = 30.0
 _RECENT = 600.0
@@ -120,6 +128,7 @@ def find_agent(*, folders: Iterable[str] = ()) -> str:
         or _find_player(lineage[1:], places)
         or find_left_behind(lineage, records)
         or _find_detached(lineage)
+        or find_waiting_script(lineage, records)
         or _find_announced(records)
     )
 
@@ -189,9 +198,9 @@ def read_environ(pid: int) -> dict[str, str]:
 class AgentRecord:
     """The process of an agent's session, as a hook recorded it."""
 
-    __slots__ = ("host", "joined", "journal", "namespace", "process", "session", "transcript")
+    __slots__ = ("host", "joined", "journal", "namespace", "process", "session", "transcript", "written")
 
-    def __init__(self, fields: Mapping[str, Any]) -> None:
+    def __init__(self, fields: Mapping[str, Any], written: float = 0.0) -> None:
         self.process = str(fields.get("process") or "")
         self.host = str(fields.get("host") or "")
         self.session = str(fields.get("session") or "")
@@ -203,11 +212,13 @@ class AgentRecord:
         """Not empty if the host starts hooks in its own process session."""
         self.namespace = str(fields.get("namespace") or "")
         """In which namespace its number is valid; empty if the system has none."""
+        self.written = written
+        """When the hook wrote it."""
 
 
 def find_data_folders(folders: Iterable[str] = ()) -> list[str]:
     """Return the data folders to read: those given, those below the home folder, and those that these name."""
-    homes = (find_system_home(), os.environ.get("HOME", ""))
+    homes = (processes.find_system_home(), os.environ.get("HOME", ""))
     found = [*folders, *(os.path.join(home, ".claude-smart") for home in homes if home)]
     for folder in list(found):
         named = _read_object(os.path.join(folder, "config.json")).get("home")
@@ -225,8 +236,9 @@ def read_records(folders: Iterable[str]) -> Iterator[AgentRecord]:
         except OSError:
             continue
         for name in names:
-            if name.endswith(".json") and is_own_file(path := os.path.join(place, name)):
-                record = AgentRecord(_read_object(path))
+            if name.endswith(".json"):
+                path = os.path.join(place, name)
+                record = AgentRecord(_read_object(path), _get_change_time(path))
                 if record.process:
                     yield record
 
@@ -242,6 +254,9 @@ def is_own_file(path: str) -> bool:
 
 
 def _read_object(path: str) -> dict[str, Any]:
+    """Return the object in a small JSON file of this user; empty if there is none."""
+    if not is_own_file(path):
+        return {}
     try:
         with open(path, "rb") as file:
             value = json.loads(file.read(65536))
@@ -364,7 +379,7 @@ def find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord])
     Its parent has ended, so the process tree does not show the agent; when it started does.
     """
     tops = [process for process in lineage if _is_adopted(process, lineage)]
-    began = [process.began for process in tops if process.began and process.name not in _TERMINALS]
+    began = [process.began for process in tops if process.began and not _is_terminal_program(process)]
     for record in records if began else ():
         if max(began) + _SLACK < _read_start(record.journal):
             continue
@@ -377,6 +392,11 @@ def find_left_behind(lineage: Sequence[Process], records: Iterable[AgentRecord])
                 title = AGENTS.get(record.host, ("an agent",))[0]
                 return f"the program it runs in was started while {title} ran a command"
     return ""
+
+
+def _is_terminal_program(process: Process) -> bool:
+    """Return whether a process is a terminal emulator, an editor or a login, by the program that it runs."""
+    return name_system_program(process) in _TERMINALS
 
 
 def _find_detached(lineage: Sequence[Process]) -> str:
@@ -394,6 +414,52 @@ def _find_detached(lineage: Sequence[Process]) -> str:
     return ""
 
 
+def find_waiting_script(lineage: Sequence[Process], records: Iterable[AgentRecord]) -> str:
+    """Return which agent's session may have left the script behind that runs a process; empty if none may.
+
+    The script may have waited until no command and no agent ran, so all sessions of the last day count.
+    """
+    script = _find_outermost(lineage) if sys.platform == "linux" else None
+    if script is None or not _is_script(script) or not script.began:
+        return ""
+    for record in records:
+        changed = max(record.written, _get_change_time(record.journal))
+        started = _read_start(record.journal) or record.written
+        if time.time() - changed < _DAY and started <= script.began:
+            title = AGENTS.get(record.host, ("an agent",))[0]
+            deed = "opened its terminal" if lineage[0].terminal else "runs it, was detached and started"
+            return f"a script ({script.name}) {deed} after a session of {title} had begun"
+    return ""
+
+
+def _find_outermost(lineage: Sequence[Process]) -> Process | None:
+    """Return the program that opened the outermost terminal of a command, or its first process if that lost its parent.
+
+    Return None for a console and for a terminal from outside of a container. Without a terminal, it is the first of the
+    scripts that run the command; None if another program does, such as an editor.
+    """
+    inner = lineage[0]
+    if not inner.terminal:
+        return _find_first_script(lineage)
+    for process in lineage[1:]:
+        if process.pid == 1 or process.name in _ROOTS:
+            break
+        if not process.terminal:
+            return process
+        inner = process
+    is_pseudo = inner.terminal >> 8 & 0xFFF in _PSEUDO_TERMINALS
+    return inner if is_pseudo and _is_adopted(inner, lineage) else None
+
+
+def _find_first_script(lineage: Sequence[Process]) -> Process | None:
+    for process in lineage:
+        if not _is_script(process):
+            return None
+        if _is_adopted(process, lineage):
+            return process
+    return None
+
+
 def _is_detachable(process: Process) -> bool:
     """Return whether a process whose parent has ended may be one that an agent detached.
 
@@ -402,16 +468,26 @@ def _is_detachable(process: Process) -> bool:
     return process.parent > 0 and (process.name in _DETACHABLE or process.name.startswith("python"))
 
 
+def _is_script(process: Process) -> bool:
+    # A terminal in the browser or in an editor on another machine is opened by `node`.
+    return _is_detachable(process) and process.name != "node"
+
+
 def _is_adopted(process: Process, lineage: Sequence[Process]) -> bool:
     if process.parent == 0 and process.pid > 1:
         # It came into a container from outside, as with `docker exec`.
         return False
     above = next((other for other in lineage if other.pid == process.parent), None)
+    if process.parent == 1 and above is not None and above.terminal:
+        # The first process of a container may be a person's shell, as with `docker run -it`.
+        return above.terminal != process.terminal
     return process.parent <= 1 or above is None or above.name in _ROOTS
 
 
 def _read_start(path: str) -> float:
-    """Return when a journal began; 0 if its first line does not tell."""
+    """Return when a journal of this user began; 0 if its first line does not tell."""
+    if not is_own_file(path):
+        return 0.0
     try:
         with open(path, "rb") as file:
             return _get_time(json.loads(file.readline(4096)))

@@ -37,12 +37,15 @@ LAUNCHERS = frozenset(
     "sh bash dash ash ksh zsh fish busybox env timeout nice uv uvx npx cmd powershell pwsh conhost py".split()
 )
 """Programs that a host starts a hook with. A program that can forge an event, such as `python`, is not among them."""
+_SYSTEM_FOLDERS = ("/usr/", "/bin/", "/sbin/", "/lib/", "/opt/", "/snap/", "/nix/store/", "/gnu/store/", "/app/")
+_SHORT_OPTIONS = frozenset("cdhprv")
+"""The options of Claude Code that are one letter."""
 
 
 class Process:
     """A running process: its id, its parent's id, its name, when it started, and its arguments."""
 
-    __slots__ = ("_arguments", "began", "name", "parent", "pid", "started")
+    __slots__ = ("_arguments", "began", "name", "parent", "pid", "started", "terminal")
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Process:
         arguments: tuple[str, ...] | None = None,
         name: str = "",
         began: float = 0.0,
+        terminal: int = 0,
     ) -> None:
         self.pid = pid
         self.parent = parent
@@ -62,6 +66,8 @@ class Process:
         """The name of the program; Linux keeps its first 15 characters."""
         self.began = began
         """When it started, in seconds since 1970; 0 if unknown."""
+        self.terminal = terminal
+        """The device number of the terminal that controls it; 0 if it has none, and where only Linux tells."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -96,11 +102,15 @@ def find_system_home() -> str:
 
 
 def find_namespace() -> str:
-    """Return the namespace of process numbers that this process is in; empty if the system has none."""
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
+    """Return the namespaces in which numbers and start times of processes are valid; empty if the system has none."""
+    names = []
+    for kind in ("pid", "time"):
+        try:
+            names.append(os.readlink(f"/proc/self/ns/{kind}"))
+        except OSError:
+            # Linux has the second one since 5.6.
+            continue
+    return " ".join(names)
 
 
 def read_process_file(pid: int, name: str) -> bytes:
@@ -123,11 +133,6 @@ def read_process_file(pid: int, name: str) -> bytes:
 def read_process(pid: int) -> Process | None:
     """Return a process; None if it does not run or cannot be read."""
     return _read_linux(pid) if sys.platform == "linux" else _read_table().get(pid)
-
-
-def list_ancestors(pid: int = 0) -> list[Process]:
-    """Return the processes above a process (by default this one), nearest first; empty if the system does not tell."""
-    return list_lineage(pid)[1:]
 
 
 def list_lineage(pid: int = 0) -> list[Process]:
@@ -184,6 +189,49 @@ def find_caller() -> tuple[Process | None, float, list[Process]]:
     return None, oldest, launchers
 
 
+def name_system_program(process: Process) -> str:
+    """Return the name of the program that a process runs, if it is in a folder of the system; otherwise empty.
+
+    A process can choose the name that it shows, and a copy of a program can have any name. The name that a process of
+    another user shows counts, because this user cannot look at its program.
+    """
+    if sys.platform != "linux":
+        return process.name
+    try:
+        path = os.readlink(f"/proc/{process.pid}/exe")
+    except OSError:
+        # A process of this user can forbid to look at it.
+        return "" if _read_user(process.pid) == os.getuid() else process.name
+    is_from_system = path.startswith(_SYSTEM_FOLDERS) and not path.endswith(" (deleted)")
+    return get_base_name(path) if is_from_system else ""
+
+
+def _read_user(pid: int) -> int:
+    """Return the id of the user who runs a process on Linux; -1 if it is not known."""
+    user = read_process_file(pid, "status").partition(b"\nUid:")[2].split(None, 1)[:1]
+    return int(user[0]) if user else -1
+
+
+def is_headless_claude(process: Process | None) -> bool:
+    """Return whether a process is Claude Code in a run without a person, by its own command line: `claude -p`.
+
+    Some installations hide the arguments; then it is not known, and the answer is no.
+    """
+    if process is None:
+        return False
+    arguments = process.arguments
+    program = get_base_name(arguments[0]) if arguments else ""
+    is_package = any("claude-code" in word for word in arguments[1:2])
+    if "claude" not in (program.lower(), process.name.lower()) and not is_package:
+        return False
+    for word in arguments[1:]:
+        # Short options may be written together, such as `-cp`.
+        letters = word[1:] if word[:1] == "-" else ""
+        if word == "--print" or ("p" in letters and _SHORT_OPTIONS.issuperset(letters)):
+            return True
+    return False
+
+
 def is_running(identity: str) -> bool:
     """Return whether the process with this identity still runs."""
     pid = identity.partition(":")[0]
@@ -203,7 +251,7 @@ def _read_linux(pid: int) -> Process | None:
     name = start.partition(b"(")[2].decode("utf-8", "replace")
     ticks = int(fields[19])
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return Process(pid, int(fields[1]), str(ticks), name=name, began=time.time() - age)
+    return Process(pid, int(fields[1]), str(ticks), name=name, began=time.time() - age, terminal=int(fields[4]))
 
 
 # -- macOS, other systems with `ps`, and Windows

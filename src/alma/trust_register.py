@@ -233,8 +233,11 @@ def _change_register() -> Iterator[Register]:
 
 
 def list_store_files(path: str | os.PathLike[str], suffixes: Iterable[str] = BESIDE_A_STORE) -> list[Path]:
-    """Return the files of a store that exist, with those beside its main file."""
-    paths = [Path(f"{os.fspath(path)}{suffix}") for suffix in ("", *suffixes)]
+    """Return the files of a store that exist, with those beside its main file, and beside what a link to it names."""
+    endings = tuple(suffixes)
+    paths = [Path(f"{os.fspath(path)}{ending}") for ending in ("", *endings)]
+    if os.path.islink(path):
+        paths += [Path(f"{os.path.realpath(path)}{ending}") for ending in endings]
     return [one for one in paths if os.path.lexists(one)]
 
 
@@ -265,6 +268,13 @@ def check_store(path: str | os.PathLike[str], *, trust: bool = False, suffixes: 
     is_new = name not in register.created and ".alma" in Path(name).parent.parts
     if is_new or name in register.refused:
         record_created_files(path)
+
+
+def check_secret(file: Path) -> None:
+    """Raise UntrustedConfigError for a file of tokens that git tracks or another user owns, unless it is trusted."""
+    command = f"alma trust {shlex.quote(os.path.abspath(file))}"
+    refuse_tracked([file], command)
+    refuse_others([file], command)
 
 
 def refuse_tracked(files: Iterable[Path], command: str) -> None:

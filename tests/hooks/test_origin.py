@@ -13,11 +13,18 @@ from tests.persons import run_outside
 
 from alma import people
 from alma.hooks.starts import find_running
-from alma.hooks.verify import JournalJudge
+from alma.hooks.verify import IN_COMMAND, JournalJudge
 
 from .conftest import HOOK, Host
 
-pytestmark = pytest.mark.no_person
+pytestmark = [pytest.mark.no_person, pytest.mark.system]
+
+
+@pytest.fixture
+def host(host: Host) -> Host:
+    """A host that starts a process for each event, as the processes are what is looked at."""
+    host.starts_processes = True
+    return host
 
 
 def write_call(event: str, id: str, **fields: object) -> bytes:
@@ -76,7 +83,9 @@ def test_a_host_with_the_variable_of_an_agent_is_driven_by_it(host: Host) -> Non
     assert [event["origin"] for event in host.events("s2")] == ["agent"]
 
 
-def test_a_prompt_after_a_command_that_the_person_interrupted_is_the_persons(host: Host, tmp_path: Path) -> None:
+def test_a_prompt_after_a_command_that_the_person_interrupted_is_the_persons(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The host writes the result of such a command, but reports no end of it."""
     transcript = tmp_path / "s1.jsonl"
     transcript.write_text("")
@@ -88,5 +97,12 @@ def test_a_prompt_after_a_command_that_the_person_interrupted_is_the_persons(hos
     host.send("UserPromptSubmit", prompt="no, use pnpm instead of npm")
     host.send("Stop", last_assistant_message="Done.")
     path = host.place.journal_file("s1")
-    events, _ = JournalJudge(host.place, path, Path(path).read_bytes()).judge()
-    assert [event.doubt for event in events if event.name == "UserPromptSubmit"] == [""]
+
+    def find_doubts() -> list[str]:
+        events, _ = JournalJudge(host.place, path, Path(path).read_bytes()).judge()
+        return [event.doubt for event in events if event.name == "UserPromptSubmit"]
+
+    # A command that has just begun may have written the result itself.
+    assert find_doubts() == [IN_COMMAND]
+    monkeypatch.setattr("alma.hooks.starts.SETTLED_SECONDS", 0.0)
+    assert find_doubts() == [""]

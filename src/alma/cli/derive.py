@@ -182,10 +182,10 @@ _MODULES = {
     "postgres": "postgres",
 }
 """The modules that declare commands, other than `commands`."""
-PERSONS_ACTS = {"erase_user": "deleting everything of a user"}
+PERSONS_ACTS = {"erase_user": "deleting all of a user's data"}
 """Operations that only a person may run on the command line, whatever they would change."""
 PERSONS_WORDS = {
-    "add_rule", "add_preference", "add_many", "learn_from_conversation", "learn_from_text", "import_rules",
+    "add_rule", "add_preference", "add_many", "learn_from_conversation", "learn_from_text", "import_rules", "ingest",
 }  # fmt: skip
 """Operations that may store a person's instructions. In a script, which is no person, they wait for review."""
 SCRIPTS = (
@@ -616,7 +616,7 @@ class Call:
         self.out = out
         self.command: Command = args.command
         self.waiting: list[str] = []
-        """Ids of what this call stored and what waits for a person, because no person made the call."""
+        """Ids of the memories from this call that wait for a person, because no person made the call."""
         self._stack = stack
 
     # -- who makes it
@@ -757,7 +757,7 @@ class Call:
         return answer
 
     def _limit(self, operation: Operation, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments as whoever makes this call may pass them."""
+        """Return the arguments, limited to what the caller may pass."""
         if not self.why_limited or not (self.agent_above or operation.name in PERSONS_WORDS):
             return arguments
         from ..projects import limit_statements

@@ -81,8 +81,8 @@ def init(call: Call) -> Reply:
     finally:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
-    if is_hidden:
-        # If trust cannot be recorded, the settings that need no trust still work.
+    if is_hidden and not call.agent_above:
+        # If trust cannot be recorded, or an agent runs this, the settings that need no trust still work.
         with suppress(StorageError, ConfigError):
             trust_folder(whole.parent, text.encode())
     alma = "alma" if file == Path(".alma") / "config.yaml" else f"alma --config {shlex.quote(str(file))}"
@@ -100,9 +100,10 @@ def init(call: Call) -> Reply:
 @command("serve", add_arguments=http.add_arguments, own_log=True)
 def serve(call: Call) -> int:
     """Run the HTTP server. It listens on this machine only, unless --host is passed."""
-    if any(os.environ.get(name) for name in (tokens.SECRET_VARIABLE, tokens.FILE_VARIABLE)):
+    is_from_environment = any(os.environ.get(name) for name in (tokens.SECRET_VARIABLE, tokens.FILE_VARIABLE))
+    if is_from_environment or call.args.tokens:
         # An agent that chooses the tokens would have all rights.
-        call.require_person("`alma serve` with tokens from the environment", can_script=True)
+        call.require_person("`alma serve` with tokens from the environment or --tokens", can_script=True)
     http.serve(http.HttpOptions.read(call.args, call.args.config))
     return 0
 

@@ -284,6 +284,8 @@ def import_(call: Call) -> Reply:
     args, out = call.args, call.out
     if args.trusted and not args.dry_run:
         call.require_person("`alma import --trusted`")
+    # Deletions in a file that an agent wrote are not the person's.
+    is_untrusted = args.untrusted or bool(call.agent_above)
     source = "standard input" if args.file == "-" else args.file
     can_ask = args.file != "-" and not args.dry_run and not out.as_json and sys.stdin.isatty()
     can_ask = can_ask and not call.why_limited
@@ -306,7 +308,7 @@ def import_(call: Call) -> Reply:
                 call.alma,
                 lines,
                 source,
-                trusted=True if args.trusted else False if args.untrusted else None,
+                trusted=True if args.trusted else False if is_untrusted else None,
                 keep_project=args.keep_project,
                 dry_run=args.dry_run,
                 confirm=confirm,

@@ -86,8 +86,8 @@ def draft_record(
     """Return a new record of a statement: without secrets, with its look-up key, not embedded yet.
 
     The agent's `can_learn` and `cannot_learn` are asked about the category; empty: nothing to ask. Untrusted content
-    waits for a person or for evidence, and is tagged if it reads like an attempt to instruct a model. So does what a
-    person is said to want, unless the person said or accepted it.
+    waits for a person or for evidence, and is tagged if it reads like an attempt to instruct a model. So do
+    rules and preferences that the person neither stated nor accepted.
     """
     allow(engine, agent, category)
     # The names of a body's own fields are ours; only what is in them comes from outside.

@@ -159,7 +159,7 @@ def _can_end(engine: Engine, pair: RecordPair, relation: Relation) -> bool:
     """Return whether the newer of two memories may take the place of the older one without a person."""
     older, newer = pair
     # Nobody ends what is trusted more, and no agent what only another one reads.
-    is_own = place_of(older) == place_of(newer) and (engine.may_approve or not older.provenance.is_persons)
+    is_own = place_of(older) == place_of(newer) and (engine.may_approve or not older.provenance.is_from_person)
     is_own &= older.provenance.weight <= newer.provenance.weight
     # If the second answer differs from the first, nobody is sure.
     return is_own and relation.probability >= _SURE and not relation.is_checked
@@ -417,6 +417,9 @@ def _find_losses(
             losses.append(f"{name}: {theirs or 'any'}")
     if kept.provenance.weight < dropped.provenance.weight:
         losses.append("the word of somebody who is trusted more")
+    elif is_read and not tx.engine.may_approve and dropped.provenance.is_from_person:
+        # Whoever runs this may have chosen the model.
+        losses.append("the word of a person")
     shown_ids = [dropped.id]
     if groups := _find_groups(tx, kept, dropped):
         lesson_ids = [lesson_id(group, kind) for group in groups for kind in LESSONS]

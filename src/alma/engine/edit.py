@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import NotFoundError, ScopeError, StaleVersionError, ValidationError, unknown
 from ..text import digest, shorten
+from ..types import speech
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, FeedbackSignal, MemoryType, Reach, RuleSource
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust, new_id
@@ -19,7 +20,7 @@ from .conflicts import check_conflicts
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory
-from .facts import add_facts
+from .facts import add_facts, dispute, find_persons_values
 from .observations import OBSERVATION, accept_observation
 from .outcomes import find_repeated, prepare_lessons, put_receipt, readable_body, state_lessons
 from .pages import Selection, check_versions, list_selected, shorten_title
@@ -30,6 +31,7 @@ from .rules import (
     accept_words,
     apply_rule_change,
     check_lengths,
+    claim_words,
     is_copy,
     learn_rules,
     prepare_rules,
@@ -169,9 +171,17 @@ def update_memory(
         check_versions(engine, [record], {memory_id: expected_version} if expected_version is not None else None)
         fresh = change_memory(tx, record, fields, status, tags, editor)
         refuse_second_values(tx, [record])
-        return fresh
+        return _dispute_moved_value(tx, record, fresh)
 
     return write(engine, step)
+
+
+def _dispute_moved_value(tx: Transaction, before: Record, record: Record) -> Record:
+    """Let a value wait that an edit gave another key, if a person gave that key a value. Its domain is part of it."""
+    if record.links == before.links or record.status is not Status.ACTIVE:
+        return record
+    persons_values = find_persons_values(tx, record, record.provenance.weight)
+    return dispute(tx, record, persons_values[0]) if persons_values else record
 
 
 def change_memory(
@@ -211,8 +221,9 @@ def change_memory(
     changes: dict[str, Any] = {} if tags is None else {"tags": tags}
     if status is not None:
         changes["status"] = status
-        # A lesson that a person put away stays away, whatever is learned.
-        body["put_away"] = status is not Status.ACTIVE
+        # A lesson that was put away stays away, whatever is learned; a rule only if a person put it away.
+        if engine.may_approve or record.kind != MemoryType.RULE:
+            body["put_away"] = status is not Status.ACTIVE
         body = accept_words(record, body) if status is Status.ACTIVE else body
         if status is Status.ACTIVE and record.status is Status.SUPERSEDED:
             changes |= {"valid_to": None, "superseded_by": ""}
@@ -222,7 +233,7 @@ def change_memory(
             if turn.status in (record.status, Status.ACTIVE, Status.ARCHIVED):
                 tx.update(turn, **changes)
     if record.kind == MemoryType.RULE:
-        body = dress_rule(body)
+        body = dress_rule(claim_words(record, body, values, status) if engine.may_approve else body)
     if values.keys() - {"metadata"}:
         changes |= reword(engine, record, body)
         changes["provenance"] = credit_edit(record, editor, values)
@@ -339,11 +350,21 @@ def _decide(tx: Transaction, action: str, record: Record) -> None:
 
 def refuse_overruling(engine: Engine, record: Record, verb: str) -> None:
     """Raise ScopeError where a caller who may not approve would change or erase what a person said."""
-    if not engine.may_approve and record.provenance.is_persons:
+    if not engine.may_approve and record.provenance.is_from_person:
         raise ScopeError(
             f"memory {record.id!r} was stated by a person, and only a person may {verb} it: run `alma update` or "
             "`alma delete`, use a token with the scope 'approve', or start the MCP server with --approve. To record "
             "something different, add another memory"
+        )
+
+
+def _refuse_erasing_talk(engine: Engine, record: Record) -> None:
+    """Raise ScopeError where a caller who may not approve would erase what a person said in a conversation."""
+    is_persons_turn = record.kind == "turn" and speech.is_person(record.body["speaker"])
+    if not engine.may_approve and (is_persons_turn or record.body.get("said")):
+        raise ScopeError(
+            f"a person speaks in {record.id!r}, and only a person may delete it: run `alma delete`, use a token with "
+            "the scope 'approve', or start the MCP server with --approve. To hide it, archive it"
         )
 
 
@@ -390,6 +411,7 @@ def delete_memory(engine: Engine, memory_id: str) -> None:
     """
     record = find_memory(engine, memory_id)
     refuse_overruling(engine, record, "delete")
+    _refuse_erasing_talk(engine, record)
     erase_memory(engine, record)
 
 

@@ -62,8 +62,9 @@ def build_conversation(engine: Engine, arguments: Mapping[str, Any]) -> Conversa
     """Return the conversation that the arguments of `add_episode` describe."""
     provenance = validate.provenance("source", arguments["source"] or "conversation")
     if provenance.trust is not Trust.UNTRUSTED:
-        # That it was said is certain; whether it is true is another matter.
-        provenance = replace(provenance, origin=Origin.IMPORT, trust=Trust.LEARNED)
+        # That it was said is certain, unless only an agent reports it; whether it is true is another matter.
+        origin = Origin.IMPORT if engine.may_approve else Origin.AGENT
+        provenance = replace(provenance, origin=origin, trust=Trust.LEARNED)
     turns = [_read_turn(f"turns[{at}]", one, provenance) for at, one in enumerate(arguments["turns"])]
     return Conversation(
         agent=engine.agent(arguments["agent"]),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
+from ..errors import ScopeError
 from ..ports import Vacuumable
 from ..text import fingerprint
 from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, MemoryType, Result
@@ -69,6 +70,11 @@ def erase_user(engine: Engine, user: str, progress: Callable[[int, int], None]) 
     They leave no tombstones. Outcomes that counted for a shared lesson are taken out of its count, and their words out
     of the lesson. Killed at any moment, the same call finishes the work.
     """
+    if not engine.may_approve:
+        raise ScopeError(
+            "only a person may delete all of a user's data: run `alma erase`, use a token with the scope 'admin', or "
+            "start the MCP server with --approve"
+        )
     counts: Counter[str] = Counter()
     # Notes that wait in this process would be written after their user was erased.
     engine.notes.settle([note for note in engine.notes.take() if note.user == user])
@@ -119,7 +125,8 @@ def _bury(tx: Transaction, record: Record) -> None:
         body |= {"made_in": tx.engine.project} if record.project != tx.engine.project else {}
         body["sketch"] = sketch.to_json() if sketch else []
         own: dict[str, Any] = {"id": tombstone_id(record.id), "key": hash_key(salts[0], key_of_deleted(record))}
-        own |= {"provenance": Provenance(Origin.USER), "created_at": date_change(tx.engine)}
+        deleted_by = Origin.USER if tx.engine.may_approve else Origin.AGENT
+        own |= {"provenance": Provenance(deleted_by), "created_at": date_change(tx.engine)}
         tx.put(make_record(tx.engine, "tombstone", body, **own, **{**place_of(record), "agent": author_of(record)}))
     _regroup(tx, record)
     for survivor in list_survivors(tx.get, record):

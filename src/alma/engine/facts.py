@@ -74,6 +74,7 @@ def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
                 is_put_away = existing.status is Status.ARCHIVED
                 if is_put_away or draft.provenance.weight > existing.provenance.weight:
                     changes["provenance"] = draft.provenance
+                    changes |= _take_words(replace(existing, body=changes.get("body", existing.body)), draft)
             record = tx.update(existing, **changes)
         if existing is None or existing.status is not Status.ACTIVE:
             tx.claim_keys(watched & {draft.key, *draft.links})
@@ -81,6 +82,23 @@ def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
             by_key[draft.key] = record
         records.append(record)
     return records
+
+
+def _take_words(existing: Record, draft: Record) -> dict[str, Any]:
+    """Return the fields of a memory that change if it is worded as in a draft: what is a person's is in their words."""
+    name = _WORDS.get(existing.kind, "")
+    if not name or existing.body[name] == draft.body[name]:
+        return {}
+    body = {**existing.body, name: draft.body[name]}
+    # The other wordings say what it said before.
+    body.pop("wordings", None)
+    return {
+        "body": body,
+        "text": KINDS[existing.kind].text(body),
+        "vectors": draft.vectors,
+        "embedder": draft.embedder,
+        "key": draft.key,
+    }
 
 
 def forget_dispute(record: Record) -> dict[str, Any]:
@@ -163,10 +181,10 @@ def _place_fact(
     for other in same:
         if not key or other.links == record.links:
             tx.drop(record)
-            is_stronger = record.provenance.weight > other.provenance.weight
-            provenance = record.provenance if is_stronger else other.provenance
-            tags = tuple(dict.fromkeys((*other.tags, *record.tags)))
-            return tx.update(other, tags=tags, provenance=provenance).id
+            changes: dict[str, Any] = {"tags": tuple(dict.fromkeys((*other.tags, *record.tags)))}
+            if record.provenance.weight > other.provenance.weight:
+                changes |= {"provenance": record.provenance, **_take_words(other, record)}
+            return tx.update(other, **changes).id
     targets = [one for one in tx.get([replaced] if replaced else []) if one.id != record.id and where.accepts(one)]
     # A key given later takes over what was stated without one.
     against = list({other.id: other for other in (*keyed, *same, *targets)}.values())

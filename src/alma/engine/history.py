@@ -302,7 +302,7 @@ def _revert(tx: Transaction, ids: Sequence[str]) -> RevertedChange:
     was = {id: value for one in changesets for id, value in one.body["was"].items()}
     before = tx.get(was)
     for record in before:
-        if not engine.may_approve and record.provenance.is_persons:
+        if not engine.may_approve and record.provenance.is_from_person:
             raise ScopeError(f"memory {record.id!r} was stated by a person, and only a person may undo that")
     groups: dict[str, bool] = {}
     for record in before:

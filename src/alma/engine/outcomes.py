@@ -365,10 +365,12 @@ def settle_lessons(tx: Transaction, group: Record, approach: Record, now: dateti
     # With its first result there can be no lesson yet.
     is_first = group.evidence.results == 1 and tx.is_new(group)
     lessons = {} if is_first else {record.id: record for record in tx.get(ids.values())}
+    stated = next((lesson for lesson in lessons.values() if _is_persons_word(lesson)), None)
     has_turned = False
     for kind, id in ids.items():
+        is_opposed = stated is not None and stated.kind != kind
         if id in lessons:
-            has_turned |= update_lesson(tx, lessons[id], group, approach, verdict, now)
+            has_turned |= update_lesson(tx, lessons[id], group, approach, verdict, now, is_opposed=is_opposed)
         elif verdict is kind:
             words = {"strategy": group.body["strategy"], "condition": label_of(group)}
             # It may have been deleted: this one, or one in the same words that another group had.
@@ -378,10 +380,15 @@ def settle_lessons(tx: Transaction, group: Record, approach: Record, now: dateti
             moment: dict[str, Any] = {"created_at": now, "updated_at": now}
             own: dict[str, Any] = {"id": id, "key": id, "links": (group.id,), "provenance": _LEARNED}
             own |= {name: getattr(group, name) for name in ("agent", "user", "evidence", "vectors", "embedder")}
+            own["status"] = Status.CANDIDATE if is_opposed else Status.ACTIVE
             lesson = make_record(tx.engine, kind, body, **own, **moment)
             tx.add_history(tx.put(lesson), "formed", _describe_results(group), **moment)
             has_turned = True
     return has_turned
+
+
+def _is_persons_word(lesson: Record) -> bool:
+    return lesson.status is Status.ACTIVE and lesson.provenance.is_persons
 
 
 def count_needed(engine: Engine, agent: str) -> int:
@@ -394,18 +401,29 @@ def _describe_results(group: Record) -> str:
 
 
 def update_lesson(
-    tx: Transaction, lesson: Record, group: Record, approach: Record, verdict: str | None, now: datetime
+    tx: Transaction,
+    lesson: Record,
+    group: Record,
+    approach: Record,
+    verdict: str | None,
+    now: datetime,
+    *,
+    is_opposed: bool = False,
 ) -> bool:
-    """Move a lesson's evidence and standing; return whether its status changed."""
+    """Move a lesson's evidence and standing; return whether its status changed.
+
+    Results never end what a person stated, and a lesson that opposes it (`is_opposed`) waits for a person.
+    """
     is_stated = lesson.provenance.origin is not Origin.OUTCOME
     is_active = lesson.status is Status.ACTIVE
     status, body = lesson.status, lesson.body
     is_settled = status in (Status.SUPERSEDED, Status.RETIRED) or (body.get("put_away") and not is_active)
     if not is_settled:
-        is_unrefuted = verdict is None and is_active and is_stated
+        is_unrefuted = is_active and is_stated and (verdict is None or lesson.provenance.is_persons)
         # What waits for a person goes on waiting, unless it is proven.
         other = status if status is Status.CANDIDATE else Status.ARCHIVED
-        status = Status.ACTIVE if verdict == lesson.kind or is_unrefuted else other
+        is_proven = verdict == lesson.kind and not is_opposed
+        status = Status.ACTIVE if is_proven or is_unrefuted else other
     changes: dict[str, Any] = {"evidence": lesson.evidence.with_results_of(group.evidence), "status": status}
     # What somebody stated or edited stays as they wrote it.
     if not is_stated and (status is Status.ACTIVE or approach is group):
@@ -513,7 +531,7 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
     # Against what a person said, an agent's word waits.
     is_outweighed = any(one.provenance.weight > weight for one in opposed)
     values = {name: value for name, value in draft.body.items() if value}
-    body = {**draft.body, **(readable_body(existing) if existing else {}), **values}
+    body = {**draft.body, **(_take_over_values(existing, weight) if existing else {}), **values}
     tags = tuple(dict.fromkeys((*(existing.tags if existing else ()), *draft.tags)))
     record = replace(
         draft,
@@ -539,6 +557,17 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
         changed = [name for name in body if existing.body.get(name) != record.body.get(name)]
         tx.add_history(record, "repeated", before={name: existing.body.get(name) for name in changed})
     return id
+
+
+def _take_over_values(lesson: Record, weight: int) -> dict[str, Any]:
+    """Return the values of a lesson that one with this weight takes over.
+
+    What somebody who is trusted less gave as a reason or an alternative is not taken over; what results showed is.
+    """
+    values = readable_body(lesson)
+    if lesson.provenance.origin is not Origin.OUTCOME and lesson.provenance.weight < weight:
+        return {name: value for name, value in values.items() if name not in ("why_bad", "better_alternative")}
+    return values
 
 
 def readable_body(record: Record) -> dict[str, Any]:

@@ -60,9 +60,9 @@ def check_promotion(tx: Transaction, record: Record) -> str:
         raise ValidationError(f"{record.id!r} is {record.status}; only an active memory can be promoted")
     sources = _count_sources(tx, record) if record.kind in LESSONS else {}
     several = ", ".join(f"{count} {name}s" for name, count in sources.items() if count > 1)
-    if tx.engine.may_approve or (several and not record.provenance.is_persons):
+    if tx.engine.may_approve or (several and not record.provenance.is_from_person):
         return ", ".join(filter(None, ("by a person" * tx.engine.may_approve, several and f"learned from {several}")))
-    if record.provenance.is_persons:
+    if record.provenance.is_from_person:
         raise ScopeError(f"{record.id!r} was stated by a person, and only a person may promote it: {_HOW}")
     evidence = "its outcomes come from one source" if any(sources.values()) else "it has no outcomes"
     raise ScopeError(

@@ -32,7 +32,7 @@ from ..types.kinds import (
 from ..types.query import is_space
 from ..types.record import QUOTED, Origin
 from ..types.slice import MemorySlice
-from ..types.speech import NOTED, OUTPUT_LABEL, OUTSIDE, is_quoted_output, quote_output, sentences
+from ..types.speech import NOTED, OUTPUT_LABEL, OUTSIDE, is_person, is_quoted_output, quote_output, sentences
 from .escape import escape, find_suspicion
 from .rule_lines import describe_occasion
 
@@ -340,8 +340,9 @@ def _write_heading(episode: Episode) -> str:
 
 
 def _write_speaker(turn: Turn) -> str:
-    """Return when and who."""
-    return f"{turn.said_at.date()}, {_write_name(turn.speaker)}"
+    """Return when and who, with a mark where only an agent reports that a person said it."""
+    is_reported = turn.origin == Origin.AGENT and is_person(turn.speaker)
+    return f"{turn.said_at.date()}, {_write_name(turn.speaker)}{' (as reported)' if is_reported else ''}"
 
 
 def excerpt_text(text: str, query: str, limit: int) -> str:

@@ -20,7 +20,7 @@ from ..ports import Model
 from ..text import digest
 from ..types.kinds import MemoryType
 from ..types.query import split_batches
-from ..types.record import LIVE, Record, Status
+from ..types.record import LIVE, Origin, Record, Status
 from ..types.times import from_iso, to_iso
 from .changes import CHANGESET, REWRITTEN
 from .consolidate import open_reader, reconcile
@@ -90,6 +90,9 @@ class UpkeepRun:
 
     def archive(self, due: Sequence[Reasoned], size: int = 256) -> list[str]:
         """Archive memories for a reason each, and return their ids. What changed since it was read stays."""
+        if not self.engine.may_approve:
+            # Whoever runs this may choose the ages and quotas: what a person said, only a person puts away.
+            due = [one for one in due if not (is_persons_own(one[0]) or one[0].provenance.is_from_person)]
 
         def step(tx: Transaction, batch: Sequence[Reasoned]) -> list[str]:
             reasons = {(record.id, record.version): why for record, why in batch}
@@ -130,8 +133,7 @@ def forget(
     """Archive memories that were not used or confirmed for long and are weak; a dry run only reports them."""
     run = UpkeepRun(engine, dry_run)
     faded = run.find_faded(older_than_days, below_confidence, None if agent is None else {agent})
-    # Any age and strength may be asked for: what a person said, only a person puts away.
-    return Forgotten(run.archive([one for one in faded if engine.may_approve or not one[0].provenance.is_persons]))
+    return Forgotten(run.archive(list(faded)))
 
 
 # -- steps: each gets the run and returns the ids of what it changed, or would change
@@ -182,15 +184,21 @@ def archive_over_quota(run: UpkeepRun) -> list[str]:
     ):
         where = run.engine.where(*kinds, statuses={Status.ACTIVE})
         active = [one for one in run.engine.store.scan(where) if one.id not in run.archived]
-        # What was heard from a person goes after what others wrote, and before what a person stated.
-        order = {
-            one.id: (is_persons_own(one), one.provenance.is_from_person, one.kind != MemoryType.OUTCOME)
-            for one in active
-        }
-        active.sort(key=lambda one: (*order[one.id], run.measure_strength(one), one.created_at, one.id))
+        active.sort(key=lambda one: (*_rank_for_quota(one), run.measure_strength(one), one.created_at, one.id))
         reason = f"over the quota of {most:,} {noun}"
         ids += run.archive([(one, reason) for one in active[: max(0, len(active) - most)]], size)
     return ids
+
+
+def _rank_for_quota(record: Record) -> tuple[bool, ...]:
+    """Return the place of a memory among those that a quota archives; the lowest go first.
+
+    What was heard from a person goes after what others wrote, and before what a person stated. Of conversations, those
+    that an agent reported go first.
+    """
+    is_reported = record.kind == MemoryType.EPISODE and record.provenance.origin is Origin.AGENT
+    is_heard = record.provenance.is_from_person
+    return is_persons_own(record), is_heard, record.kind != MemoryType.OUTCOME, not is_reported
 
 
 def is_persons_own(record: Record) -> bool:

@@ -3,7 +3,7 @@
 The command counts, not its typography: a text is read with quotes, backticks and bold as spaces, and once more
 without them, as a shell joins what quotes part. The patterns are not bound to the start of a command, so a chain,
 `sh -c`, `sudo` or a sentence around a command makes no difference. In doubt a text counts as harmful: it waits for a
-person. A rule that only forbids something does no harm; `_is_forbidden` says when a text is sure to do that.
+person. A rule that only forbids something does no harm; `is_forbidden` tells when a text surely does that.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ _SHELL_QUOTES = re.compile(r"[`\"“”„‘’«»'\\]|\$@|\$\*")
 _FIELD_SEPARATOR = re.compile(r"\$\{?IFS\}?(?:\$\d)?|\\\n")
 _BRACES = re.compile(r"\{([^{}\s]{1,200},[^{}\s]{0,200})\}")
 _DASH = re.compile(r"(?<!\S)[–—―](?=(\w?)(\w?))")
-_WIDE = re.compile(r"(?<=[\u2e80-\uffef])(?=[!-~])|(?<=[!-~])(?=[\u2e80-\uffef])")
+WIDE_EDGE = re.compile(r"(?<=[\u2e80-\uffef])(?=[!-~])|(?<=[!-~])(?=[\u2e80-\uffef])")
 _WIDE_STOPS = str.maketrans({"，": ", ", "；": "; ", "：": ": ", "！": "! ", "？": "? ", "。": ". ", "、": ", "})
 _LATIN = re.compile("[A-Za-z0-9\u00c0-\u024f]")
 _LISTED_CODE = re.compile(r"\s*`[^`\n]{1,400}`[\s.]*")
 _CODE = re.compile(r"`[^`\n]{1,400}`")
 _SENTENCE_IN_CODE = re.compile(r"[.!?]\s+[A-Z]")
+_SENTENCE_END = re.compile(r"[.!?。！？]")
+_BAR = re.compile(r"\|")
+_GAP = re.compile(r"(?:\[\^[|;&]*\\n\]|(?<!\))\.)\*(?![?+])")
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.S)
 
 
 class Finding(NamedTuple):
@@ -51,19 +55,70 @@ class Statement(NamedTuple):
     after: str = ""
 
 
+class Chain(NamedTuple):
+    """Parts that follow one another in a text, with anything but a stop between them.
+
+    `git … push … --force` as one regular expression would try each `push` for each `git`. Here each part is searched
+    for once from the end of the part before it, so the time is linear. A chain of one part is an ordinary pattern.
+    """
+
+    reason: str
+    parts: tuple[re.Pattern[str], ...]
+    stops: str = ""
+
+
 @lru_cache(maxsize=1)
-def _load_commands() -> list[tuple[str, re.Pattern[str]]]:
+def _load_commands() -> list[Chain]:
     return _compile_reasons("weakening")
 
 
 @lru_cache(maxsize=1)
-def _load_practices() -> list[tuple[str, re.Pattern[str]]]:
+def _load_practices() -> list[Chain]:
     return _compile_reasons("practices")
 
 
-def _compile_reasons(section: str) -> list[tuple[str, re.Pattern[str]]]:
-    reasons = read_patterns("safety")[section]
-    return [(reason, re.compile("".join(one), re.I)) for reason, patterns in reasons.items() for one in patterns]
+def _compile_reasons(section: str) -> list[Chain]:
+    chains = []
+    for reason, patterns in read_patterns("safety")[section].items():
+        for pattern in patterns:
+            chains += compile_chains(reason, "".join(pattern))
+    return chains
+
+
+def compile_chains(reason: str, pattern: str) -> list[Chain]:
+    """Return a pattern as chains: one for each alternative that has gaps, and one for all others together."""
+    chains = []
+    plain = []
+    for alternative in _split_top_level(pattern, _BAR):
+        parts = _split_top_level(alternative, _GAP)
+        gaps = {gap for gap in _GAP.findall(alternative) if gap}
+        if len(parts) == 1:
+            plain.append(alternative)
+            continue
+        if len(gaps) > 1:
+            raise ValueError(f"a pattern has gaps that end at different signs: {alternative}")
+        stops = "\n" if gaps == {".*"} else gaps.pop()[2:-2].replace("\\n", "\n")
+        chains.append(Chain(reason, tuple(re.compile(part, re.I) for part in parts), stops))
+    if plain:
+        chains.append(Chain(reason, (re.compile("|".join(plain), re.I),)))
+    return chains
+
+
+def _split_top_level(pattern: str, separator: re.Pattern[str]) -> list[str]:
+    """Split a pattern at a separator that stands outside of all groups and classes."""
+    parts = []
+    depth = start = position = 0
+    while position < len(pattern):
+        cut = separator.match(pattern, position) if depth == 0 else None
+        if cut:
+            parts.append(pattern[start:position])
+            start = position = cut.end()
+            continue
+        token = _TOKEN.match(pattern, position)
+        assert token is not None
+        depth += {"(": 1, ")": -1}.get(token[0], 0)
+        position = token.end()
+    return [*parts, pattern[start:]]
 
 
 @lru_cache(maxsize=1)
@@ -87,7 +142,7 @@ def _read_letters(text: str) -> str:
     visible = _DASH.sub(lambda dash: "-" if dash[1] and not dash[2] else "--" if dash[1] else dash[0], visible)
     tokens = re.split(r"(\s+)", visible)
     plain = "".join(fold_letters(one) if _LATIN.search(one) else one for one in tokens)
-    return _WIDE.sub(" ", plain)
+    return WIDE_EDGE.sub(" ", plain)
 
 
 def _list_readings(text: str) -> Iterator[str]:
@@ -146,6 +201,11 @@ def is_forbidden(statement: Statement, start: int, end: int) -> bool:
     return _is_filler(rest) or bool(is_verb)
 
 
+def may_invert(text: str) -> bool:
+    """Return whether a text has a word that may turn round what a negation says: "without", "hesitate", "only"."""
+    return _load_stance()["inverter"].search(text) is not None
+
+
 def _is_filler(text: str) -> bool:
     return not _drop_filler(text)
 
@@ -158,10 +218,60 @@ def _drop_filler(text: str) -> str:
 # -- findings
 
 
-def _find_harms(text: str, patterns: Sequence[tuple[str, re.Pattern[str]]]) -> Iterator[Finding]:
-    for reason, pattern in patterns:
-        for match in pattern.finditer(text):
-            yield Finding(reason, match.start(), match.end())
+def _find_harms(text: str, chains: Sequence[Chain]) -> Iterator[Finding]:
+    for chain in chains:
+        # Most chains do not even begin in a text.
+        if chain.parts[0].search(text) is None:
+            continue
+        for start, end in find_chain(text, chain):
+            yield Finding(chain.reason, start, end)
+
+
+def find_chain(text: str, chain: Chain) -> Iterator[tuple[int, int]]:
+    """Yield where a chain starts and ends in a text, each time as early and as long as possible."""
+    if len(chain.parts) == 1:
+        for match in chain.parts[0].finditer(text):
+            yield match.start(), match.end()
+        return
+    position = 0
+    while first := chain.parts[0].search(text, position):
+        end, reached = _follow_chain(text, chain, first.end())
+        if end:
+            yield first.start(), end
+        # A later start before the stop that ended this one would end there, too.
+        position = max(end or reached, first.start() + 1)
+
+
+def _follow_chain(text: str, chain: Chain, position: int) -> tuple[int, int]:
+    """Return the end of a chain whose first part ends at a position, or 0 and where the next one can start."""
+    stop = _find_stop(text, chain.stops, position)
+    *middle, last = chain.parts[1:]
+    for part in middle:
+        match = part.search(text, position)
+        if match is None:
+            return 0, len(text)
+        if match.start() > stop:
+            return 0, _find_last_stop(text, chain.stops, match.start())
+        position = match.end()
+        if position > stop:
+            stop = _find_stop(text, chain.stops, position)
+    end = 0
+    for match in last.finditer(text, position):
+        if match.start() > stop:
+            return end, _find_last_stop(text, chain.stops, match.start())
+        end = match.end()
+    return end, len(text)
+
+
+def _find_stop(text: str, stops: str, position: int) -> int:
+    """Return where the first stop from a position on stands, or the end of the text."""
+    places = [text.find(stop, position) for stop in stops]
+    return min((place for place in places if place >= 0), default=len(text))
+
+
+def _find_last_stop(text: str, stops: str, position: int) -> int:
+    """Return where the last stop before a position stands."""
+    return max(text.rfind(stop, 0, position) for stop in stops)
 
 
 def find_weakening(command: str) -> str:
@@ -185,7 +295,12 @@ def find_harm(rule: str) -> str:
     patterns = [*_load_commands(), *_load_practices()]
     known = set()
     is_list = False
+    end = 0
     for statement in split_statements(plain):
+        start = plain.index(statement.text, end)
+        # "Never skip tests. rm -rf ~" is no list of what is forbidden.
+        is_list = is_list and not _SENTENCE_END.search(plain[end:start])
+        end = start + len(statement.text)
         found, is_list = _screen_statement(statement, patterns, is_list)
         if any(not is_excused for _, is_excused in found):
             return next(reason for reason, is_excused in found if not is_excused)
@@ -200,7 +315,7 @@ def find_harm(rule: str) -> str:
 
 
 def _screen_statement(
-    statement: Statement, patterns: Sequence[tuple[str, re.Pattern[str]]], is_list: bool
+    statement: Statement, patterns: Sequence[Chain], is_list: bool
 ) -> tuple[list[tuple[str, bool]], bool]:
     """Return the harms of a statement and whether each is forbidden, and whether a list of forbidden things goes on.
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..text import STOP, stem, stems
 from ..types.kinds import KINDS, MemoryType
-from ..types.record import Origin, Record, Status, Vector, codes
+from ..types.record import Origin, Provenance, Record, Status, Vector, codes
 from .admit import author_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 RESEMBLES = "resembles"  # Says in the metadata of a candidate why it waits.
 # Outcomes are events: the same one may happen again.
-GUARDED = frozenset((*MemoryType, "turn", "observation")) - {MemoryType.OUTCOME}
+GUARDED = frozenset((*MemoryType, "turn", "observation", "exchange")) - {MemoryType.OUTCOME}
 MOST_COMPARED = 1000  # So many of the newest tombstones are compared by their sketches.
 _MOST_SKETCHES = 8  # So many other wordings does a tombstone recognise that its own sketch does not.
 _WORD_BITS, _NEAR_WORDS = 256, 0.70
@@ -85,8 +85,8 @@ class Sketch(NamedTuple):
 
 
 def sketch_record(engine: Engine, record: Record, salt: str) -> Sketch | None:
-    """Return the sketch of a memory; None for a turn of a conversation, and without words."""
-    text = "" if record.kind == "turn" else "\n".join(KINDS[record.kind].passages(record.body))
+    """Return the sketch of a memory; None for a turn or an exchange of a conversation, and without words."""
+    text = "" if record.kind in ("turn", "exchange") else "\n".join(KINDS[record.kind].passages(record.body))
     if not stems(text):
         return None
     sketch = Sketch([hash_key(salt, one, 1) for one in _list_marks(text)], _sketch_words(salt, text))
@@ -160,6 +160,11 @@ class Tombstones:
         return next(both), next(both)
 
 
+def is_binding(stone: Record, provenance: Provenance) -> bool:
+    """Return whether a deletion holds for a statement: what an agent deleted, a person may still say."""
+    return stone.provenance.is_persons or not provenance.is_from_person
+
+
 def hold_back(tx: Transaction, record: Record, key: str) -> Record:
     """Return a record as it may be put: a deleted memory that would be active again becomes a candidate.
 
@@ -177,6 +182,7 @@ def hold_back(tx: Transaction, record: Record, key: str) -> Record:
     stones = tx.tombstones.find(tx, record, key)
     # What a revert brings back was there after older deletions, too.
     same, like = ([one for one in some if not tx.reverts or one.created_at > tx.reverts.created_at] for some in stones)
+    same, like = ([one for one in some if is_binding(one, record.provenance)] for some in (same, like))
     metadata = record.body.get("metadata", {})
     fresh = {name: value for name, value in metadata.items() if name != RESEMBLES}
     # What was said before the deletion does not take it back.

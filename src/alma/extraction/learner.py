@@ -19,6 +19,7 @@ from .. import words
 from ..engine import facts, outcomes, rules, validate
 from ..engine.admit import draft_record, embed_records
 from ..engine.escape import find_suspicion
+from ..engine.tombstones import is_binding
 from ..engine.transaction import Transaction, write
 from ..engine.view import to_memory
 from ..errors import ValidationError
@@ -414,7 +415,8 @@ class _Keeper:
         indexes = []
         for at, (item, one) in enumerate(zip(items, drafts, strict=True)):
             stone, is_fact = stones.get(one.key), item.finding.kind in _FACTS
-            if stone is None or (is_fact and (not one.valid_from or one.valid_from >= stone.updated_at)):
+            is_later = is_fact and stone is not None and (not one.valid_from or one.valid_from >= stone.updated_at)
+            if stone is None or is_later or not is_binding(stone, one.provenance):
                 indexes.append(at)
         replaces = [items[at].finding.replaces for at in indexes]
         records = facts.add_facts(tx, [drafts[at] for at in indexes], replaces=replaces)

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 
-from ..processes import find_caller, find_namespace, is_running
+from ..processes import find_namespace, is_running
 from .journal import EVENTS
 from .paths import DataDir, digest, read_object, write_private
 
@@ -48,7 +48,7 @@ def find_origin(data_dir: DataDir, call: HookCall) -> str:
     if call.name == "PreToolUse" or (call.name not in _NAMED and sys.platform != "linux"):
         # Reading the processes takes too long there to do it for each tool call.
         return ""
-    caller, age, launchers = find_caller()
+    caller, age, launchers = call.find_caller()
     if caller is None:
         return UNKNOWN
     record = read_object(data_dir.agent_file(call.session))
@@ -56,14 +56,19 @@ def find_origin(data_dir: DataDir, call: HookCall) -> str:
     is_fresh = age < FRESH_SECONDS
     shells = _describe_launchers(launchers)
     if not is_same and is_fresh and (call.name == "SessionStart" or not is_running(str(record.get("process", "")))):
-        from .starts import is_in_command
+        from .starts import Surroundings
 
-        if is_in_command(data_dir, caller):
+        surroundings = Surroundings(data_dir, caller)
+        if surroundings.is_in_command():
             return COMMAND
-        record = _record_host(data_dir, call, caller, shells)
+        record = _record_host(data_dir, call, caller, launchers, surroundings.find_driver(call.host))
         is_same = True
     # A host starts the hook in the same way for each event; our slash commands have a program of their own.
-    is_same = is_same and (record.get("launchers") == shells or call.name == "UserPromptExpansion")
+    is_alike = record.get("launchers") == shells
+    if call.name == "UserPromptExpansion":
+        depth = str(len(launchers))
+        is_alike = record.get("depth", depth) == depth
+    is_same = is_same and is_alike
     # A host starts the shell of a command in a process session of its own; nothing in there can join the host's again.
     is_outside = bool(record.get("joined")) and not is_joined(caller)
     if not (is_same and is_fresh) or is_outside:
@@ -89,19 +94,20 @@ def is_joined(caller: Process) -> bool:
         return True
 
 
-def _record_host(data_dir: DataDir, call: HookCall, caller: Process, shells: str) -> dict[str, str]:
-    from .starts import find_driver
-
+def _record_host(
+    data_dir: DataDir, call: HookCall, caller: Process, launchers: list[Process], driver: str
+) -> dict[str, str]:
     record = {
         "process": caller.identity,
         "host": call.host,
         "session": call.session,
         "journal": data_dir.journal_file(call.session),
         "transcript": call.text("transcript_path") if call.host in RESULT_HOSTS else "",
-        "launchers": shells,
+        "launchers": _describe_launchers(launchers),
+        "depth": str(len(launchers)),
         "namespace": find_namespace(),
         "joined": "1" if is_joined(caller) else "",
-        "driver": find_driver(data_dir, call.host, caller),
+        "driver": driver,
     }
     if not os.path.isdir(data_dir.agents):
         data_dir.create_folders()

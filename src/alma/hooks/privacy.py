@@ -11,7 +11,7 @@ import json
 import os
 import re
 
-from .paths import MOST_CHARS, log_problem, redact_text
+from .paths import MOST_CHARS, log_problem, read_regular_file, redact_text
 from .project import clean_path, read_own_file
 
 TYPE_CHECKING = False
@@ -147,8 +147,7 @@ class Trimmer:
 def is_paused(data_dir: DataDir, key: str, event: str = "") -> bool:
     """Return whether this project is paused, or all are. If the file is unreadable, the project counts as paused."""
     try:
-        with open(data_dir.paused, "rb") as file:
-            paused = json.loads(file.read(_MOST))
+        paused = json.loads(read_regular_file(data_dir.paused, _MOST))
         return paused.get("everywhere") is True or key in paused.get("projects", ())
     except FileNotFoundError:
         return False

@@ -25,13 +25,13 @@ from .hosts import clean_prompt
 from .journal import HookCall, cut_prompt, is_sealed
 from .origin import AGENT, COMMAND, HOST, PROMPTS, TRANSCRIPT, UNKNOWN
 from .paths import DataDir, file_name, read_key
-from .starts import find_running
+from .starts import find_running, may_write_result
 
 NOT_RECORDED = "nothing is recorded here, so the agent's commands are not known"
 NOT_SEALED = "its line in the journal was not written by the hook"
 NOT_FROM_HOST = "the session's host did not send it"
 DRIVEN = "another agent drives this session"
-FORGED_START = "its session began inside a command of an agent"
+FORGED_START = "its session began inside a command of an agent, or in a script that one may have left behind"
 ANNOUNCED = "it came while the agent ran a command that names claude-smart"
 IN_COMMAND = "it came while the agent ran a command"
 NO_STARTS = "this agent does not report when a command begins"
@@ -132,9 +132,11 @@ class JournalJudge:
         return "PreToolUse" in seen and self._result_counts[call] == 1 and not (is_refused and is_run)
 
     def _is_running(self, call: people.ShellCall, offset: float, moment: float) -> bool:
+        if not call.is_open_at(offset, moment):
+            return False
         # A call that a person interrupts is never reported as ended, but it has a result.
-        is_over = call.id and not call.is_reported and call.id in self._results
-        return call.is_open_at(offset, moment) and not is_over
+        is_interrupted = call.id and not call.is_reported and call.id in self._results
+        return not is_interrupted or may_write_result(call, moment)
 
     @cached_property
     def _results(self) -> set[str]:

@@ -150,7 +150,7 @@ class DashboardSessions:
         # Whoever asks for many codes does not end the sessions of others.
         lasting = [name for name, one in items if not one.is_over and name != one.token.sha256]
         lasting += [name for name, one in items if not one.is_over and name == one.token.sha256]
-        # Nor does whoever opens many sessions.
+        # Nor does a token that opens many sessions.
         own = {name for name, one in items if one.creator == session.creator}
         excess = [name for name in lasting if name in own][: -_MOST_OF_TOKEN + 1]
         lasting = [name for name in lasting if name not in excess]

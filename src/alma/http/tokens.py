@@ -26,7 +26,7 @@ from ..errors import ConfigError, NotFoundError, ValidationError, unknown
 from ..files import keep_out_of_git, lock_file, write_atomic
 from ..operations import Effect
 from ..schema import decode, plain
-from ..trust_register import record_created_files
+from ..trust_register import check_secret, record_created_files
 from ..types.times import now
 
 FILE = "http-tokens.json"
@@ -131,7 +131,16 @@ def read_environment() -> Token | None:
 
 
 def list_tokens(path: Path) -> list[Token]:
-    """Return all tokens, oldest first; none if there is no file."""
+    """Return all tokens, oldest first; none if there is no file.
+
+    Raise UntrustedConfigError if somebody else may have written the file.
+    """
+    if path.exists():
+        check_secret(path)
+    return _read_tokens(path)
+
+
+def _read_tokens(path: Path) -> list[Token]:
     try:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             raise ConfigError(f"other users can read or change {path}; run `chmod 600 {path}` and replace the tokens")
@@ -247,6 +256,7 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._checked = _NO_STAMP
         self._environment = [one for one in (read_environment(),) if one is not None]
 
     def find(self, secret: str) -> Token | None:
@@ -260,11 +270,30 @@ class Tokens:
         return matches[-1] if matches else None
 
     def list_all(self) -> list[Token]:
-        """Return all tokens, oldest first."""
-        return [*list_tokens(self._path), *self._environment]
+        """Return all tokens, oldest first.
+
+        Raise UntrustedConfigError if somebody else may have written the file: a pull may replace it at any time.
+        """
+        stamp = _read_stamp(self._path)
+        if stamp != self._checked:
+            tokens = list_tokens(self._path)
+            self._checked = stamp
+            return [*tokens, *self._environment]
+        return [*_read_tokens(self._path), *self._environment]
 
 
 # -- the file
+
+_NO_STAMP = (0, 0, 0)
+
+
+def _read_stamp(path: Path) -> tuple[int, int, int]:
+    """Return what changes whenever a file is replaced or written."""
+    try:
+        status = path.stat()
+    except OSError:
+        return _NO_STAMP
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _write(path: Path, tokens: Iterable[Token]) -> None:

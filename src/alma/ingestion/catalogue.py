@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from ..errors import ValidationError
 from ..ignore import IgnorePattern
+from ..tracked import find_tracked_places
 from .formats import IN_PROJECTS, Format, FormatReader, detect_format
 from .sources import Archive, FileHead, Source, open_archive, open_file, read_head
 
@@ -237,7 +238,8 @@ class Catalogue:
         if own is None:
             # Conversations in a repository may be those of its authors.
             is_possible = not reader.format.is_document and self._selection is not Wanted.DOCUMENTS
-            own = is_possible and (self._selection is Wanted.CHATS or is_named or not self._is_in_project(source))
+            is_chosen = self._selection is Wanted.CHATS or is_named or not self._is_in_project(source)
+            own = is_possible and is_chosen and not self._is_tracked(source)
         self.entries.append(FileEntry(source, reader, own, known_as))
 
     def _list_archive(self, path: Path) -> None:
@@ -263,6 +265,10 @@ class Catalogue:
             return f"larger than {self._max_bytes:,} bytes"
         is_generated = _GENERATED.search("\n".join(head.text[:1_000].split("\n")[:5]))
         return "a generated file, as its first lines say" if is_generated else ""
+
+    def _is_tracked(self, source: Source) -> bool:
+        """Return whether git tracks a file, or the archive that it is in, so that others may have written it."""
+        return bool(find_tracked_places(source.path or self._archives[-1].path))
 
     def _is_in_project(self, source: Source) -> bool:
         """Return whether a file is in a repository, or in a project below the path that is read."""

@@ -1,6 +1,6 @@
 """The MCP server: every operation of a memory as a tool, with resources and prompts.
 
-python -m alma.mcp --config .alma/config.yaml
+python -P -m alma.mcp --config .alma/config.yaml
 
 It uses standard input and output, or streamable HTTP with a bearer token. It requires the package `mcp`:
 pip install '.[mcp]' in the checkout of alma. This module contains its options and start; `alma.mcp.clients` adds the

@@ -241,7 +241,8 @@ def _build_command(client: McpClient, scope: str, args: argparse.Namespace, conf
         from .tools import DEFAULT, select_tools
 
     select_tools(args.tools)
-    command = ["alma", "mcp"] if args.portable else [sys.executable, "-m", "alma.mcp"]
+    # Without the client's working folder on the path: it may be anybody's.
+    command = ["alma", "mcp"] if args.portable else [sys.executable, "-P", "-m", "alma.mcp"]
     # With the scope user, each project uses its own configuration, found from the client's working folder.
     if scope == PROJECT or config is not None or client.project is None:
         if config is None:

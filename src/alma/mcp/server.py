@@ -46,7 +46,7 @@ from .. import listening
 from ..connections import serve
 from ..errors import ALMAError, ConfigError, NotFoundError
 from ..files import create_private, keep_out_of_git
-from ..trust_register import record_created_files
+from ..trust_register import check_secret, record_created_files
 
 if TYPE_CHECKING:
     from ..projects import LazyMemory
@@ -373,6 +373,7 @@ def read_or_make_token(path: Path) -> str:
     if is_new:
         print(f"alma mcp: created a token in {path}", file=sys.stderr, flush=True)
         return token
+    check_secret(path)
     try:
         if os.name == "posix" and path.stat().st_mode & 0o077:
             raise ConfigError(f"other users can read {path}; run `chmod 600 {path}` and replace the token")

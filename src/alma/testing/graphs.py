@@ -264,8 +264,11 @@ QUESTIONS: list[GraphCall] = [
 ]
 
 
-def agree_on_graph(make: Callable[[], Graph], clock: FrozenClock, examples: int) -> None:
-    """A fresh graph gives the same answers as the in-memory one, whatever happens to both."""
+def agree_on_graph(make: Callable[[], Graph], clock: FrozenClock, examples: int, *, shrink: bool = True) -> None:
+    """A fresh graph gives the same answers as the in-memory one, whatever happens to both.
+
+    `shrink` looks for the shortest history that shows the difference.
+    """
 
     def answer(graph: Graph, call: GraphCall) -> object:
         verb, args, options = call
@@ -287,4 +290,4 @@ def agree_on_graph(make: Callable[[], Graph], clock: FrozenClock, examples: int)
         finally:
             graph.close()
 
-    run_examples(run, st.lists(graph_calls(), min_size=4, max_size=14), examples)
+    run_examples(run, st.lists(graph_calls(), min_size=4, max_size=14), examples, shrink=shrink)

@@ -420,7 +420,7 @@ def _put_newest_first(scored: Sequence[Scored]) -> list[Scored]:
 def _take_diverse(scored: Sequence[Scored], limit: int) -> list[Scored]:
     """Return the best that differ: one outcome per strategy and result, no second copy of a text.
 
-    What persons said has half of the places, and is kept where others say the same.
+    Half of the places are reserved for what persons said, which is kept before copies by others.
     """
     own = _take_distinct([item for item in scored if _is_from_person(item)], (limit + 1) // 2)
     due = {item.record.id for item in own}

@@ -160,7 +160,7 @@ const Over = ({ why }) => html`<div class="error" role="alert">${plain(why, 300)
 
 const App = ({ refusal }) => {
   const [over, setOver] = useState("");
-  useEffect(() => void session.onEnd(setOver), []);
+  useLayoutEffect(() => void session.onEnd(setOver), []);
   const gate = refusal || (over.startsWith("You signed out") || !session.hasAnswered() ? over : "");
   if (gate) return html`<${Gate} why=${gate} />`;
   return html`${over && html`<${Over} why=${over} />`}<${Shell} />`;

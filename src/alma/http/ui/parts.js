@@ -48,7 +48,8 @@ export const here = (changes) => link(route.page, { ...Object.fromEntries(route.
 /** Draw again when the listeners are called. @param {Set<() => void>} listeners */
 const useUpdates = (listeners) => {
   const [, update] = useState(0);
-  useEffect(() => {
+  // Not useEffect: it runs after the next frame, and an update before that would be lost.
+  useLayoutEffect(() => {
     const listener = () => update((count) => count + 1);
     listeners.add(listener);
     return () => void listeners.delete(listener);
