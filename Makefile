@@ -17,7 +17,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1))
 help:
 	@echo "make demo       install alma and watch it learn, on a scratch database"
 	@echo "make test       run all tests"
-	@echo "make test-fast  run the tests that need no server, host or generated history"
+	@echo "make test-fast  run the unit tests: those that start no process and wait for nothing"
 	@echo "make test-hosts install all supported coding agents and run the tests in them"
 	@echo "make check      check formatting, lint and types"
 	@echo "make format     format the code and apply lint fixes"
@@ -77,22 +77,14 @@ docs: $(READY_DOCS)
 	@$(BIN)/mkdocs build --strict
 	@echo "Built build/site; open build/site/index.html"
 
-# $(1): the options of pytest. Failed tests are rerun once on their own; the run fails if one of them fails again.
-define run_tests
-	$(BIN)/python -m pytest $(1) || { code=$$?; test $$code -eq 1 || exit $$code; \
-		echo "Rerunning the failed tests on their own:"; \
-		$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -v; }
-endef
-
 test: setup
-	$(call run_tests,-n $(JOBS) --dist worksteal -m "not alone")
-	$(call run_tests,-m alone)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not quality" --durations 10
 
 test-hosts: setup
 	ALMA_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts
 
 test-fast: setup
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow and not alone" --ignore tests/http/test_document.py
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not system and not quality"
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -126,6 +118,7 @@ bench-capture: setup
 	$(BIN)/python -m benchmarks.capture $(if $(CLAUDE),--claude "$(CLAUDE)")
 
 gate: setup
+	$(BIN)/python -m pytest -m quality
 	$(BIN)/python -m benchmarks.gate $(if $(DATA),--data "$(DATA)") $(if $(ONLY),--only "$(ONLY)")
 
 scoreboard: setup

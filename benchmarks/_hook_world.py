@@ -48,6 +48,20 @@ def turn(number: int, project: str, texts: Texts) -> Record:
     return _record("turn", number, project, body, session=f"s{number // 20}")
 
 
+def exchange(number: int, project: str, texts: Texts) -> Record:
+    body = {
+        "turn": f"turn-{number}",
+        "number": number % 4,
+        "before": f"[ran `make {_JOBS[number % 10]}`] {texts.fact(number)[:120]}",
+        "person": " ".join(texts.fact(number + i) for i in range(3))[:260],
+        "then": f"[wrote in `src/{number % 97}.py`: `{texts.strategy()[:120]}`]",
+        "likely": (number * 37 % 100) / 100,
+        "concern": "",
+        "host": "claude",
+    }
+    return _record("exchange", number, project, body, session=f"s{number // 4}")
+
+
 def _record(kind: str, number: int, project: str, body: dict[str, Any], session: str) -> Record:
     at = _BEGAN + timedelta(minutes=number)
     return Record(
@@ -63,17 +77,22 @@ def _record(kind: str, number: int, project: str, body: dict[str, Any], session:
     )
 
 
-def _records(rules: int, own: int, turns: int) -> Iterator[Record]:
+def _records(rules: int, own: int, turns: int, sessions: int) -> Iterator[Record]:
     texts, chance = Texts(), random.Random(3)
+    for number in range(4 * sessions):
+        yield exchange(number, PROJECT, texts)
     for number in range(rules):
         yield rule(number, PROJECT if number < own else f"git:github.com/acme/other{number % 20}", texts, chance)
     for number in range(turns):
         yield turn(number, PROJECT if number % 3 else f"git:github.com/acme/other{number % 20}", texts)
 
 
-def fill(home: Path, rules: int, own: int, turns: int) -> None:
-    """Store the memories; `own` of the rules belong to the project under test, the rest to twenty others."""
-    made = list(_records(rules, own, turns))
+def fill(home: Path, rules: int, own: int, turns: int, sessions: int = 0) -> None:
+    """Store the memories; `own` of the rules belong to the project under test, the rest to twenty others.
+
+    `sessions` of the project have four exchanges each.
+    """
+    made = list(_records(rules, own, turns, sessions))
     store = SQLiteStore(home / "memory.db")
     try:
         for start in range(0, len(made), _BATCH):

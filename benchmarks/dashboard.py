@@ -3,7 +3,7 @@
 Prints for each page how long it takes from the click until it is complete (median and worst of several), the largest
 answer and the number of requests; the last columns repeat this with a tenth of the memories, so that a request that
 grows with the store is seen. The load of the machine is printed too: times on a busy machine mean little, ratios more.
-Needs playwright and a Chromium of the system.
+Needs playwright; `tools.browser` finds the browser.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tools.browser import find_browser, find_libraries
 from tools.dashboard_sample import AGENT, store_sample, write_config
-from tools.screenshots import PAGES, find_chromium, serve_config
+from tools.screenshots import PAGES, serve_config
 
 from alma import ALMA
 
@@ -73,7 +74,8 @@ def measure_pages(link: str, repeats: int) -> list[PageFigures]:
     base = "{0.scheme}://{0.netloc}".format(urlsplit(link))
     figures = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
+        path = find_browser()
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], env=find_libraries(path))
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         answers: list[int] = []
 

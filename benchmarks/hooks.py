@@ -1,4 +1,4 @@
-"""Measure the cost of a hook: `python -m benchmarks.hooks [--runs N] [--json] [--one-project]`.
+"""Measure the cost of a hook: `python -m benchmarks.hooks [--runs N] [--sessions N] [--json] [--one-project]`.
 
 Each event is sent to the real launcher in a real process, with ten thousand stored memories and no worker running. CPU
 is the time that the system charged to the process (user and system); wall is the time from its start to its end. A bare
@@ -102,20 +102,23 @@ def machine() -> dict[str, object]:
     }
 
 
-def measure_costs(runs: int, one_project: bool) -> tuple[list[Cost], dict[str, int]]:
-    """Return the cost of each event with ten thousand stored memories, and what is stored."""
+def measure_costs(runs: int, one_project: bool, sessions: int = 0) -> tuple[list[Cost], dict[str, int]]:
+    """Return the cost of each event with ten thousand stored memories, and what is stored.
+
+    `sessions` adds the exchanges of so many sessions, which are shown as evidence.
+    """
     rules, own, turns = (10_000, 10_000, 10_000) if one_project else (2000, 300, 8000)
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch) / "home"
         home.mkdir(mode=0o700)
-        world.fill(home, rules, own, turns)
+        world.fill(home, rules, own, turns, sessions)
         costs = measured(home, world.repository(Path(scratch) / "app"), runs)
-    return costs, {"rules": rules, "of the project": own, "turns": turns}
+    return costs, {"rules": rules, "of the project": own, "turns": turns, "sessions": sessions}
 
 
 def main() -> int:
     options = _arguments()
-    costs, stored = measure_costs(options.runs, options.one_project)
+    costs, stored = measure_costs(options.runs, options.one_project, options.sessions)
     if options.json:
         print(json.dumps({"machine": machine(), "stored": stored, "costs": [asdict(cost) for cost in costs]}, indent=1))
     else:
@@ -127,6 +130,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hooks", description=__doc__)
     parser.add_argument("--runs", type=int, default=40, help="how often each event is sent")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--sessions", type=int, default=0, help="sessions with four exchanges each in the project")
     parser.add_argument("--one-project", action="store_true", help="10,000 rules and 10,000 turns, all of one project")
     return parser.parse_args()
 

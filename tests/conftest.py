@@ -1,24 +1,27 @@
 from __future__ import annotations
 
+import gc
 import os
 import platform
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.persons import act_as_person
+from tests.persons import act_as_person, hide_agents
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
-from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 
 if TYPE_CHECKING:
@@ -48,50 +51,69 @@ settings.register_profile("alma", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("alma")
 
 
-SLOW = """
-    benchmarks confidence embedders host redaction
-    api/test_approval.py
-    claude_smart/test_cli.py claude_smart/test_doctor.py claude_smart/test_environment.py claude_smart/test_persons.py
-    cli/test_completion.py cli/test_mcp.py cli/test_serving.py cli/test_sessions.py cli/test_transfer.py
-    cli/test_upkeep.py cli/test_work.py
-    context/test_stack.py
-    domains/test_factory.py
-    engine/retrieve/test_ahead.py
-    graph/test_contract.py graph/test_benchmark.py
-    hooks/test_attendance.py hooks/test_identity.py hooks/test_network.py hooks/test_reading.py hooks/test_run.py
-    hooks/test_program_output.py hooks/test_sessions.py hooks/test_wake.py hooks/test_worker.py
-    hooks/test_worker_service.py
-    hosts
-    http/test_client.py http/test_tokens.py
-    http/test_connections.py http/test_document.py http/test_load.py http/test_serving.py http/test_slow_requests.py
-    ingestion/test_bad_input.py ingestion/test_ingest.py ingestion/test_memory.py
-    mcp/test_claude_code.py mcp/test_command.py mcp/test_conformance.py mcp/test_http.py mcp/test_inspector.py
-    mcp/test_every_tool.py mcp/test_files.py
-    models/test_budget.py models/test_claude_cli.py models/test_claude_cli_host.py models/test_client_log.py
-    models/test_litellm.py models/test_local_model.py models/test_race.py models/test_services.py
-    models/test_transport.py
-    progress/test_claims.py progress/test_plan.py
-    session/test_ledger.py session/test_process.py
-    stores/test_processes.py stores/test_sqlite_scale.py stores/test_testing.py
-    test_docs.py test_endless_texts.py test_file_locks.py test_install_texts.py test_locks.py test_processes.py
-    test_quick_starts.py test_strategies_apart.py test_read_only.py test_seed_readme.py test_trust.py
-    workflow/test_processes.py
-""".split()
-"""Modules and folders that start processes, servers or hosts, or take long: `make test-fast` leaves them out."""
-SLOW_NAMES = ("random_histories", "hub_is_bounded", "time_grows_linearly", "process")
+# Thousands of collected tests live until the end. The garbage collector need not look at them again and again.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage among what the tests create, and less often: there is memory enough."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what is listed above and what Hypothesis makes up."""
-    tests = Path(__file__).parent
-    if missing := [name for name in SLOW if not (tests / name).exists()]:
-        raise pytest.UsageError(f"tests/conftest.py lists as slow what there is not: {', '.join(missing)}")
+    """Shuffle the files, and the tests in each, if `ALMA_TEST_SHUFFLE` names a seed."""
+    seed = os.environ.get("ALMA_TEST_SHUFFLE")
+    if not seed:
+        return
+    order = random.Random(seed)
+    by_file: dict[Path, list[pytest.Item]] = {}
     for item in items:
-        path = item.path.relative_to(tests)
-        listed = path.as_posix() in SLOW or path.parts[0] in SLOW
-        named = any(part in item.name for part in SLOW_NAMES)
-        if listed or named or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
-            item.add_marker("slow")
+        by_file.setdefault(item.path, []).append(item)
+    files = list(by_file.values())
+    order.shuffle(files)
+    for tests in files:
+        order.shuffle(tests)
+    items[:] = chain.from_iterable(files)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Say at the very end how many tests were skipped, and why."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    if not skipped:
+        return
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    listed = "; ".join(f"{number} x {reason}" for reason, number in reasons.most_common())
+    reporter.write_line(f"skipped {len(skipped)}: {listed}")
+
+
+# -- unit tests start nothing and wait for nothing
+
+_STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn"}
+_LONGEST_SLEEP = 0.02
+_starts: list[str] = []
+
+
+def _watch_starts(event: str, arguments: tuple[Any, ...]) -> None:
+    """Note each process that this thread starts, and each sleep."""
+    is_sleep = event == "time.sleep" and arguments[0] > _LONGEST_SLEEP
+    if (event in _STARTS or is_sleep) and threading.current_thread() is threading.main_thread():
+        _starts.append(f"{event} {arguments[:1]!r:.80}")
+
+
+sys.addaudithook(_watch_starts)
+
+
+@pytest.fixture(autouse=True)
+def start_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that starts a process or sleeps, unless it or its file has the mark `system` or `quality`."""
+    _starts.clear()
+    yield
+    if _starts and not {"system", "quality"} & set(request.keywords):
+        pytest.fail(f"mark this test `system`, or let it start nothing: {_starts[:3]}", pytrace=False)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -106,6 +128,7 @@ def register_of_trust(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 @pytest.fixture(autouse=True)
 def person_at_terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that a test runs in its own process are a person's; `no_person` marks tests of who runs a command."""
+    hide_agents(monkeypatch)
     if "no_person" not in request.keywords:
         act_as_person(monkeypatch)
 
@@ -139,14 +162,14 @@ def clock() -> Clock:
 Opener = Callable[..., ALMA]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def open_alma(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Opener]:
-    """Opens memories on the model store and on the product's, with the embedder that needs no model."""
+@pytest.fixture
+def open_alma(tmp_path: Path, clock: Clock) -> Iterator[Opener]:
+    """Open memories on SQLite, with the embedder that needs no model. The contract proves the other stores equal."""
     opened: list[ALMA] = []
 
     def opener(**options: Any) -> ALMA:
         options = {"clock": clock, "project_id": "test", **options}
-        store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "alma.db")
+        store = SQLiteStore(tmp_path / "alma.db")
         embedder = options.pop("embedder", HashEmbedder())
         opened.append(ALMA(store, embedder, **options))
         return opened[-1]

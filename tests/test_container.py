@@ -114,6 +114,7 @@ def test_compose_mounts_volumes_and_files_that_exist() -> None:
     assert f"tokens:{volume}" in compose["services"]["alma"]["volumes"]
 
 
+@pytest.mark.system
 def test_the_database_is_prepared_for_a_role_without_privileges(postgres_server: LocalServer) -> None:
     # On this server the role and the database `alma` exist already.
     text = re.sub(r"(ROLE|DATABASE|OWNER|connect) alma", r"\1 compose_test", (ROOT / "docker/init.sql").read_text())
@@ -133,7 +134,7 @@ def test_the_database_is_prepared_for_a_role_without_privileges(postgres_server:
         assert connection.execute("SELECT '[1]'::vector <=> '[1]'::vector").fetchone() == (0.0,)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_command_of_the_image_serves(postgres_dsn: str, tmp_path: Path) -> None:
     """The command runs here, on this machine only and on any free port."""
     assert read_command("ENTRYPOINT") == ["alma"]

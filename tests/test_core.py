@@ -527,6 +527,7 @@ class TestAsyncFace:
                 inspect.signature(getattr(ALMA, name)).parameters
             )
 
+    @pytest.mark.system
     def test_type_checkers_see_the_methods_as_they_are(self) -> None:
         pytest.importorskip("ruff", reason="its formatter writes the stub")
         from tools.generate_stub import SOURCE, write_stub

@@ -11,16 +11,20 @@ import socket
 import subprocess
 import sys
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.forked import Ended, Forks, open_forks
 from tools.generate_docs import PAGES, rendered
 
 from alma.config import load
 from alma.http.tokens import NEEDED
 from alma.operations import operations
+
+pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted(
@@ -33,6 +37,12 @@ DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 named = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with open_forks("-W", "error") as running:
+        yield running
 
 
 def blocks(document: Path, kind: str) -> list[re.Match[str]]:
@@ -61,7 +71,7 @@ def _anchors(file: Path) -> list[str]:
 
 
 @named
-def test_python_examples_run(document: Path, tmp_path: Path) -> None:
+def test_python_examples_run(document: Path, tmp_path: Path, forks: Forks) -> None:
     examples = [block for block in blocks(document, "python") if not block["file"]]
     if not examples:
         return
@@ -70,10 +80,8 @@ def test_python_examples_run(document: Path, tmp_path: Path) -> None:
             (tmp_path / found["file"]).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / found["file"]).write_text(found["text"])
     code = "\n".join(found["text"] for found in examples)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    ended = forks.run(code, tmp_path)
+    assert ended.code == 0, ended.err[-3000:]
 
 
 def test_the_architecture_page_names_every_package() -> None:
@@ -132,24 +140,23 @@ def test_the_operations_page_shows_the_token_scope_of_each_operation() -> None:
         assert mark.endswith("; not over HTTP" if one.on_files else f"; token scope {NEEDED[one.effect]}"), name
 
 
-def test_the_library_tutorial_shows_what_is_printed(tmp_path: Path) -> None:
+def test_the_library_tutorial_shows_what_is_printed(tmp_path: Path, forks: Forks) -> None:
     document = ROOT / "docs" / "tutorial" / "first-memory.md"
     code = "\n".join(found["text"] for found in blocks(document, "python"))
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, env={**os.environ}
-    )
+    ended = forks.run(code, tmp_path)
+    assert ended.code == 0, ended.err[-3000:]
     shown = [found["text"] for found in blocks(document, "text")]
     assert len(shown) == 2
     for text in shown:
-        assert DATE.sub("DATE", text.strip()) in DATE.sub("DATE", done.stdout)
+        assert DATE.sub("DATE", text.strip()) in DATE.sub("DATE", ended.out)
 
 
 @pytest.mark.parametrize("document", [one for one in DOCUMENTS if OUTPUT.search(one.read_text(encoding="utf-8"))])
-def test_output_of_examples_is_shown_as_printed(document: Path, tmp_path: Path) -> None:
+def test_output_of_examples_is_shown_as_printed(document: Path, tmp_path: Path, forks: Forks) -> None:
     def run_example(block: re.Match[str]) -> str:
-        command = [sys.executable, str(ROOT / block["script"])]
-        output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120).stdout
-        return f"{block['script']}{block['open']}{output}"
+        ended = run_example_file(forks, ROOT / block["script"], tmp_path)
+        assert ended.code == 0, ended.err[-3000:]
+        return f"{block['script']}{block['open']}{ended.out}"
 
     text = document.read_text(encoding="utf-8")
     current = OUTPUT.sub(run_example, text)
@@ -251,11 +258,13 @@ def test_a_difference_in_output_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.stem)
-def test_examples_run(example: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+def test_examples_run(example: Path, tmp_path: Path, forks: Forks) -> None:
+    ended = run_example_file(forks, example, tmp_path)
+    assert ended.code == 0, ended.err[-3000:]
+
+
+def run_example_file(forks: Forks, file: Path, folder: Path) -> Ended:
+    return forks.run(file.read_text(encoding="utf-8"), folder, path=file.parent)
 
 
 def test_figures_of_language_readers_stand_beside_held_out_text_and_a_baseline() -> None:

@@ -28,13 +28,19 @@ from alma.operations import operations
 from alma.rulefiles import import_
 from alma.stores.memory import MemoryStore
 
-pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no processor timer on this system")
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no processor timer on this system"),
+]
 
 # A pattern whose time grows with the square of the text needs two seconds and more for a long one.
 SHORT, LONG = 120, 20_000
 SHORT_SECONDS, LONG_SECONDS = 4.0, 1.8
 TEXTS_PER_MEMORY = 16
-SHARE = 3
+# Each operation gets every 15th text, beginning with another one, so that together they get all of them; `make gate`
+# gives each operation every third.
+SHARES = [15, pytest.param(3, marks=pytest.mark.quality)]
+LONG_SHARES = [16, pytest.param(4, marks=pytest.mark.quality)]
 NOT_TEXT = frozenset(
     """agent user_id session_id type run_id workflow_id location source outcome speaker role category domain to path
     root memory_id item_id memory_type signal status workspace scope node_id branch_id blocker_id""".split()
@@ -73,10 +79,9 @@ def open_memory() -> ALMA:
     return ALMA(MemoryStore(), HashEmbedder(), project_id="app")
 
 
-def call_operation(name: str, size: int, seconds: float, folder: Path) -> None:
+def call_operation(name: str, size: int, seconds: float, folder: Path, share: int) -> None:
     # Each operation has its share of them: what reads texts is the same behind all.
-    step = SHARE if size == SHORT else 4
-    texts = islice(nasty_texts(size), TEXT_OPERATIONS.index(name) % step, None, step)
+    texts = islice(nasty_texts(size), TEXT_OPERATIONS.index(name) % share, None, share)
     while some := list(islice(texts, TEXTS_PER_MEMORY)):
         # A fresh memory now and then: the time is the text's, not that of all the texts before it.
         with open_memory() as alma:
@@ -89,14 +94,22 @@ def call_operation(name: str, size: int, seconds: float, folder: Path) -> None:
 TEXT_OPERATIONS = [name for name, one in operations().items() if not one.on_files and name in SAMPLES]
 
 
-@pytest.mark.parametrize("name", TEXT_OPERATIONS)
-def test_an_operation_ends_soon_with_a_short_text(name: str, tmp_path: Path) -> None:
-    call_operation(name, SHORT, SHORT_SECONDS, tmp_path)
+@pytest.mark.parametrize("share", SHARES)
+def test_an_operation_ends_soon_with_a_short_text(share: int, tmp_path: Path) -> None:
+    slow = []
+    for name in TEXT_OPERATIONS:
+        (tmp_path / name).mkdir()
+        try:
+            call_operation(name, SHORT, SHORT_SECONDS, tmp_path / name, share)
+        except OutOfTimeError as error:
+            slow.append(f"{name}: {error}")
+    assert not slow
 
 
+@pytest.mark.parametrize("share", LONG_SHARES)
 @pytest.mark.parametrize("name", ON_LONG_TEXTS)
-def test_an_operation_ends_soon_with_a_long_text(name: str, tmp_path: Path) -> None:
-    call_operation(name, LONG, LONG_SECONDS, tmp_path)
+def test_an_operation_ends_soon_with_a_long_text(name: str, share: int, tmp_path: Path) -> None:
+    call_operation(name, LONG, LONG_SECONDS, tmp_path, share)
 
 
 @pytest.mark.parametrize(
@@ -109,9 +122,13 @@ def test_texts_that_once_never_ended_are_answered_at_once(text: str) -> None:
         alma.add_rule("dev", text)
 
 
-@pytest.mark.parametrize("ending", [".md", ".txt", ".json", ".jsonl", ".html"])
-def test_files_are_ingested_soon(tmp_path: Path, ending: str) -> None:
-    for number, text in enumerate(islice(nasty_texts(2_000), len(ending) % 2, None, 2)):
+ENDINGS = (".md", ".txt", ".json", ".jsonl", ".html")
+
+
+@pytest.mark.parametrize("share", [6, pytest.param(2, marks=pytest.mark.quality)])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_files_are_ingested_soon(tmp_path: Path, ending: str, share: int) -> None:
+    for number, text in enumerate(islice(nasty_texts(2_000), ENDINGS.index(ending) % share, None, share)):
         (tmp_path / f"{number}{ending}").write_text(text, encoding="utf-8", errors="replace")
     with open_memory() as alma, processor_limit(20.0, ending):
         ingest(tmp_path, "dev", alma=alma)
@@ -128,7 +145,8 @@ def test_a_rule_file_is_imported_soon(tmp_path: Path) -> None:
 HOOK_TEXTS = [text for number, text in enumerate(nasty_texts(3_000)) if number % 2 == 0]
 
 
-def test_a_session_of_hook_events_is_drained_soon(tmp_path: Path) -> None:
+@pytest.mark.parametrize("share", [24, pytest.param(8, marks=pytest.mark.quality)])
+def test_a_session_of_hook_events_is_drained_soon(tmp_path: Path, share: int) -> None:
     """The host's events and the worker run as processes; each has its own limit."""
     import claude_smart
 
@@ -143,7 +161,7 @@ def test_a_session_of_hook_events_is_drained_soon(tmp_path: Path) -> None:
         command = [sys.executable, "-I", "-S", hook, "--home", str(home)]
         subprocess.run(limited(command, 5), input=raw, env=environ, check=True, timeout=120, capture_output=True)
 
-    for text in HOOK_TEXTS[::8]:
+    for text in HOOK_TEXTS[::share]:
         send("UserPromptSubmit", prompt=text)
         send("PostToolUseFailure", tool_name="Bash", tool_input={"command": text}, error=text)
         send("PostToolUse", tool_name="Bash", tool_input={"command": text[:-1]}, tool_response={"stdout": text})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import Forks, open_forks
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
@@ -33,8 +33,9 @@ def alma(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ALMA]:
     store = SQLiteStore(tmp_path / "alma.db") if request.param == "sqlite" else FileStore(tmp_path / "alma.jsonl")
     with ALMA(store, HashEmbedder(), project_id="app") as opened:
         # What stays, so that files, indexes and blocks of vectors are not simply empty.
-        for number in range(30):
-            opened.add_domain_knowledge("dev", "ports", f"Service number {number} listens on port {9000 + number}")
+        row = {"type": "domain_knowledge", "agent": "dev", "domain": "ports"}
+        facts = [f"Service number {number} listens on port {9000 + number}" for number in range(30)]
+        opened.add_many([{**row, "fact": fact} for fact in facts])
         yield opened
 
 
@@ -312,6 +313,12 @@ class TestNotLearnedAgain:
             assert again.status == "candidate"
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with open_forks(modules=["alma.memory", "alma.stores.sqlite", "alma.embedders.hash"]) as running:
+        yield running
+
+
 KILLED = """
 import os, signal, sys
 from alma import ALMA
@@ -343,17 +350,18 @@ for one in sys.argv[3:]:
 """
 
 
+@pytest.mark.system
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 @pytest.mark.parametrize("write", [learn_group_whose_first_words_go, add_rule_that_replaced_another, add_turn_to_graph])
-def test_killed_in_the_middle_the_same_call_finishes(tmp_path: Path, write: Callable[[ALMA], list[str]]) -> None:
+def test_killed_in_the_middle_the_same_call_finishes(
+    tmp_path: Path, forks: Forks, write: Callable[[ALMA], list[str]]
+) -> None:
     for step in range(20):
         folder = tmp_path / str(step)
         store = SQLiteStore(folder / "alma.db")
         with ALMA(store, HashEmbedder(), project_id="app") as alma:
             ids = write(alma)
-        ran = subprocess.run(
-            [sys.executable, "-c", KILLED, str(folder / "alma.db"), str(step), *ids], check=False, timeout=60
-        )
+        ended = forks.run(KILLED, folder, arguments=[str(folder / "alma.db"), str(step), *ids])
         with ALMA(SQLiteStore(folder / "alma.db"), HashEmbedder(), project_id="app") as alma:
             for one in ids:
                 with suppress(NotFoundError):
@@ -362,13 +370,14 @@ def test_killed_in_the_middle_the_same_call_finishes(tmp_path: Path, write: Call
             if write is learn_group_whose_first_words_go:
                 [lesson] = alma.list("heuristic")
                 assert lesson.occurrence_count == 3  # type: ignore[attr-defined]
-        if ran.returncode == 0:
+        if ended.code == 0:
             assert step >= 4
             return
-        assert ran.returncode == -signal.SIGKILL
+        assert ended.code == -signal.SIGKILL
     raise AssertionError("it never came to its end")
 
 
+@pytest.mark.system
 class TestErasingAUser:
     def write_everything(self, alma: ALMA, user: str, word: str) -> None:
         alma.add_user_preference(user, "tone", f"Call me {word}")

@@ -161,6 +161,7 @@ def test_a_secret_does_not_get_into_an_event(alma: ALMA) -> None:
     assert "hunter2" not in str(events)
 
 
+@pytest.mark.system
 def test_all_memories_of_an_erased_user_are_deleted_without_naming_the_user(alma: ALMA) -> None:
     with_webhook(alma)
     events = listen(alma)
@@ -418,6 +419,7 @@ def test_the_question_leaves_the_outbox_with_a_memory_that_it_showed(alma: ALMA)
     assert WORD not in str(read_outbox(alma))
 
 
+@pytest.mark.system
 def test_the_question_leaves_the_outbox_with_its_user(alma: ALMA) -> None:
     with_webhook(alma)
     ask_about(alma, "ana")
@@ -433,6 +435,7 @@ def test_the_question_leaves_the_outbox_with_the_note_of_its_retrieval(alma: ALM
     assert WORD not in str(read_outbox(alma))
 
 
+@pytest.mark.system
 def test_a_question_that_waits_to_be_written_is_not_written_after_its_user_was_erased(
     alma: ALMA, monkeypatch: pytest.MonkeyPatch
 ) -> None:

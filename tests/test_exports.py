@@ -60,6 +60,7 @@ def test_every_error_is_an_alma_error_and_in_the_drawn_tree() -> None:
     assert [error.__name__ for error in errors if error.__name__ not in alma.errors.__doc__] == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("statement", ["import alma", "from alma import ALMA", "import alma.types"])
 def test_importing_loads_nothing_heavy(statement: str) -> None:
     heavy = ["numpy", "onnxruntime", "tokenizers", "httpx", "rich", "yaml", "asyncio", "pydantic"]
@@ -68,7 +69,7 @@ def test_importing_loads_nothing_heavy(statement: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.alone
+@pytest.mark.quality
 def test_importing_costs_little_more_than_python_itself() -> None:
     from benchmarks.speed import cpu_of
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -12,10 +13,10 @@ import pytest
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.embedders.local import LocalEmbedder
-from alma.errors import BusyError, CorruptStoreError, NewerStoreError, ReadOnlyError, StorageFullError
+from alma.errors import BusyError, ConflictError, CorruptStoreError, NewerStoreError, ReadOnlyError, StorageFullError
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
-from alma.types.record import cosine
+from alma.types.record import Record, cosine
 
 GOOD = {"agent": "dev", "task": "Deploy auth service", "outcome": "success", "strategy_used": "Canary"}
 
@@ -51,6 +52,27 @@ def test_what_stays_locked_can_still_be_read(path: Path, caplog: pytest.LogCaptu
     finally:
         other.execute("ROLLBACK")
         other.close()
+
+
+def test_a_writer_that_others_overtake_tries_again_after_short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Overtaken(MemoryStore):
+        tries = 0
+
+        def put(self, records: Sequence[Record]) -> None:
+            self.tries += 1
+            if self.tries <= 10:
+                raise ConflictError(records[0].id)
+            super().put(records)
+
+    pauses: list[float] = []
+    monkeypatch.setattr("alma.engine.transaction.time.sleep", pauses.append)
+    monkeypatch.setattr("alma.engine.transaction.random.uniform", lambda shortest, longest: longest)
+    with ALMA(Overtaken(), HashEmbedder()) as alma:
+        alma.learn(**GOOD)
+        assert len(alma.list("outcome")) == 1
+    assert len(pauses) == 10
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (0.001, 0.05)
 
 
 def test_words_are_looked_for_among_texts_that_have_none() -> None:

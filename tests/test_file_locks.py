@@ -12,6 +12,8 @@ import pytest
 from alma.errors import StorageError
 from alma.files import try_lock
 
+pytestmark = pytest.mark.system
+
 HOLD = """
 import sys, time
 from alma.files import try_lock
@@ -138,6 +140,16 @@ def test_a_damaged_file_is_no_obstacle(path):
     with try_lock(path) as lock:
         assert lock is not None
         assert try_lock(path) is None
+
+
+def test_a_link_that_came_with_the_folder_is_not_followed(path, tmp_path):
+    other = tmp_path / "settings"
+    other.write_text("of another program\n")
+    os.symlink(other, path)
+    with try_lock(path) as lock:
+        assert lock is not None
+        assert not os.path.islink(path)
+    assert other.read_text() == "of another program\n"
 
 
 def test_a_lock_on_a_removed_file_does_not_count(path):

@@ -11,11 +11,11 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.forked import Forks, open_forks
 
 HOW_TO = Path(__file__).parent.parent / "docs" / "how-to"
 PAGES = sorted(HOW_TO.glob("*.md"))
@@ -30,7 +30,7 @@ from alma.cli import main
 people.find_agent = lambda **options: ""
 people.find_missing_terminal = lambda: ""
 printed = ""
-for words in json.load(sys.stdin):
+for words in json.loads(sys.argv[1]):
     def fill_in(match):
         return re.findall(match[1] + r"_[0-9a-z]{26}", printed)[-1]
     words = [re.sub(r"\\b([a-z]{3})_\\w*…", fill_in, word) for word in words]
@@ -42,15 +42,21 @@ for words in json.load(sys.stdin):
 """
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with open_forks() as running:
+        yield running
+
+
 def list_commands(text: str) -> list[list[str]]:
     lines = [line for block in BLOCK.finditer(text) if block["kind"] == "bash" for line in block["text"].splitlines()]
     commands = [shlex.split(line, comments=True) for line in lines]
     return [words[1:] for words in commands if words[:1] == ["alma"]]
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_work(page: Path, tmp_path: Path) -> None:
+def test_commands_work(page: Path, tmp_path: Path, forks: Forks) -> None:
     text = page.read_text(encoding="utf-8")
     commands = list_commands(text)
     if not commands:
@@ -65,16 +71,8 @@ def test_commands_work(page: Path, tmp_path: Path) -> None:
     if not (folder / ".alma/config.yaml").exists():
         commands.insert(0, ["init"])
     home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "NO_COLOR": "1"}
-    run = subprocess.run(
-        [sys.executable, "-c", RUNNER],
-        cwd=folder,
-        env={**os.environ, **home},
-        input=json.dumps(commands),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
+    ended = forks.run(RUNNER, folder, arguments=[json.dumps(commands)], environ={**os.environ, **home})
+    assert ended.code == 0, ended.err[-3000:]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

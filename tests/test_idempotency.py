@@ -13,6 +13,7 @@ import pytest
 
 from alma import ALMA
 from alma.errors import NotFoundError, ValidationError
+from alma.types.query import Where
 
 TASK = "Deploy the auth service"
 GIVEN: dict[str, Any] = {"agent": "dev", "task": TASK, "outcome": "success", "strategy_used": "Blue-green deployment"}
@@ -67,6 +68,14 @@ def test_a_deleted_outcome_is_not_counted_again(alma: ALMA) -> None:
     assert alma.list("outcome") == []
 
 
+def test_receipts_have_the_form_of_earlier_versions(alma: ALMA) -> None:
+    """A key that was used before an update is recognised after it."""
+    outcome = alma.learn(**GIVEN, idempotency_key="job-1")
+    (receipt,) = alma.engine.store.scan(Where(kinds=("receipt",)))
+    assert receipt.id == "rcp_dfe433be9efffd375afacb0ef6eb84483b722fa9"
+    assert receipt.body == {"arguments": "4e9b45fb32e1e715f438aebbc6ba4aec73a1f3a9", "outcome": outcome.id}
+
+
 def test_projects_have_keys_of_their_own(open_alma: Any) -> None:
     one, other = open_alma(project_id="one"), open_alma(project_id="other")
     assert one.learn(**GIVEN, idempotency_key="k").id != other.learn(**GIVEN, idempotency_key="k").id
@@ -99,6 +108,7 @@ with ALMA(SQLiteStore(sys.argv[1]), HashEmbedder(), project_id="test") as alma:
 """
 
 
+@pytest.mark.system
 def test_processes_and_threads_count_a_key_once(tmp_path: Path) -> None:
     path = tmp_path / "alma.db"
     command = [sys.executable, "-W", "error", "-c", LEARN, str(path)]

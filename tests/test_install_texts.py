@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).parent.parent
 PLACES = ("README.md", "CONTRIBUTING.md", "docs", "plugin", ".claude-plugin", "examples", "src", "tools", "benchmarks")
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

@@ -21,6 +21,8 @@ from alma.embedders.hash import HashEmbedder
 from alma.stores.sqlite import SQLiteStore
 from alma.upkeep import export_to, import_from
 
+pytestmark = pytest.mark.system
+
 WAIT = 12
 """Less than a writer would wait for the lock, and more than a busy machine needs."""
 TASK = "Deploy the auth service"

@@ -12,6 +12,8 @@ import pytest
 
 from alma import ALMA
 
+pytestmark = pytest.mark.system
+
 ROOT = Path(__file__).parent.parent
 TABLES = {
     "heuristics": "id agent project_id condition strategy confidence metadata created_at",

@@ -35,6 +35,7 @@ def test_every_preset_has_a_notebook() -> None:
     assert {path.stem for path in NOTEBOOKS.glob("*.ipynb")} == presets == RESULTS.keys()
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("name", sorted(RESULTS))
 def test_a_notebook_runs_and_shows_what_it_prints(name: str, tmp_path: Path) -> None:
     notebook = NOTEBOOKS / f"{name}.ipynb"

@@ -14,6 +14,8 @@ from alma.embedders.hash import HashEmbedder
 from alma.stores.sqlite import SQLiteStore
 from alma.types.record import Record
 
+pytestmark = pytest.mark.system
+
 
 def test_processes_that_learn_at_once_count_exactly(tmp_path: Path) -> None:
     found = together(tmp_path, processes=4, each=30, embedder="hash")

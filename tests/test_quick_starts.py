@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.forked import open_forks
+
+pytestmark = pytest.mark.system
 
 CONFIG = """\
 alma:
@@ -132,14 +133,12 @@ HELENA = """\
 def test_every_run_gets_smarter(tmp_path: Path, code: str, agents: str, learned: str) -> None:
     (tmp_path / ".alma").mkdir()
     (tmp_path / ".alma" / "config.yaml").write_text(CONFIG + agents)
-    runs = [
-        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-        for _ in range(4)
-    ]
-    assert [run.returncode for run in runs] == [0, 0, 0, 0], runs[0].stderr[-2000:]
-    assert learned not in runs[0].stdout
-    assert learned in runs[1].stdout
-    assert "worked 3 of 3, last" in runs[3].stdout
+    with open_forks() as forks:
+        runs = [forks.run(code, tmp_path) for _ in range(4)]
+    assert [run.code for run in runs] == [0, 0, 0, 0], runs[0].err[-2000:]
+    assert learned not in runs[0].out
+    assert learned in runs[1].out
+    assert "worked 3 of 3, last" in runs[3].out
 
 
 def test_debug_logging_has_a_logger_of_that_name(caplog: pytest.LogCaptureFixture) -> None:

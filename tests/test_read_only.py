@@ -9,16 +9,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import Ended, Forks, open_forks
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.errors import ReadOnlyError
 from alma.stores.file import FileStore
 from alma.stores.sqlite import SQLiteStore
+
+pytestmark = pytest.mark.system
 
 TASK = "Deploy the auth service"
 CONFIG = "alma:\n  project_id: p\n  storage: {}\n  storage_dir: .alma\n  embedding_provider: hash\n"
@@ -38,6 +42,21 @@ alma.close()
 """
 
 Mount = Callable[[Path], Path]
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    modules = [
+        "alma.memory",
+        "alma.app",
+        "alma.cli",
+        "alma.cli.derive",
+        "alma.stores.sqlite",
+        "alma.stores.file",
+        "yaml",
+    ]
+    with open_forks(modules=modules) as running:
+        yield running
 
 
 @pytest.fixture
@@ -63,11 +82,11 @@ def mount_read_only(tmp_path: Path) -> Iterator[Mount]:
         subprocess.run(["umount", "-l", place], check=True)
 
 
-def make_memory(folder: Path, end: str = "closed", storage: str = "sqlite") -> Path:
+def make_memory(forks: Forks, folder: Path, end: str = "closed", storage: str = "sqlite") -> Path:
     (folder / ".alma").mkdir(parents=True, mode=0o700)
     (folder / ".alma" / "config.yaml").write_text(CONFIG.format(storage))
-    ran = subprocess.run([sys.executable, "-c", FILL, end], cwd=folder, check=False, timeout=60)
-    assert ran.returncode == (-signal.SIGKILL if end == "killed" else 0)
+    ended = forks.run(FILL, folder, arguments=[end])
+    assert ended.code == (-signal.SIGKILL if end == "killed" else 0), ended.err
     return folder
 
 
@@ -76,19 +95,19 @@ def store_file(folder: Path) -> Path:
     return found
 
 
-def run_command(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "alma", "--json", *args]
+def run_command(forks: Forks, folder: Path, *args: str) -> Ended:
+    code = "import sys\nfrom alma.cli import main\nsys.exit(main(sys.argv[1:]))"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("ALMA")}
     # Mounted elsewhere, it is a folder that this machine has not seen before.
     environ["ALMA_CONFIG"] = str(folder / ".alma" / "config.yaml")
-    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=60)
+    return forks.run(code, folder, arguments=["--json", *args], environ=environ)
 
 
-def assert_readable(folder: Path, elsewhere: Path) -> None:
+def assert_readable(forks: Forks, folder: Path, elsewhere: Path) -> None:
     def answer(*args: str) -> Any:
-        ran = run_command(folder, *args)
-        assert ran.returncode == 0, ran.stderr
-        return json.loads(ran.stdout) if ran.stdout.strip() else None
+        ended = run_command(forks, folder, *args)
+        assert ended.code == 0, ended.err
+        return json.loads(ended.out) if ended.out.strip() else None
 
     found = answer("retrieve", TASK, "--agent", "dev")
     assert {one["type"] for one in found["memories"]} >= {"heuristic", "domain_knowledge"}
@@ -98,27 +117,29 @@ def assert_readable(folder: Path, elsewhere: Path) -> None:
     assert answer("stats")["total_count"] == 5
     answer("export", str(elsewhere / "export.jsonl"))
     assert "Tokens of the auth service" in (elsewhere / "export.jsonl").read_text()
-    refused = run_command(folder, "learn", "--agent", "dev", "--task", "t", "--outcome", "success", "--strategy", "s")
-    assert refused.returncode != 0
-    assert "Traceback" not in refused.stderr
-    assert json.loads(refused.stdout)["error"]["type"] == "ReadOnlyError", refused.stdout
+    learn = ("learn", "--agent", "dev", "--task", "t", "--outcome", "success", "--strategy", "s")
+    refused = run_command(forks, folder, *learn)
+    assert refused.code != 0
+    assert "Traceback" not in refused.err
+    assert json.loads(refused.out)["error"]["type"] == "ReadOnlyError", refused.out
 
 
 @pytest.mark.parametrize("storage", ["sqlite", "file"])
-def test_a_read_only_mount(mount_read_only: Mount, tmp_path: Path, storage: str) -> None:
-    assert_readable(mount_read_only(make_memory(tmp_path / "made", storage=storage)), tmp_path)
+def test_a_read_only_mount(forks: Forks, mount_read_only: Mount, tmp_path: Path, storage: str) -> None:
+    made = make_memory(forks, tmp_path / "made", storage=storage)
+    assert_readable(forks, mount_read_only(made), tmp_path)
 
 
-def test_a_read_only_mount_of_what_a_killed_process_left(mount_read_only: Mount, tmp_path: Path) -> None:
-    made = make_memory(tmp_path / "made", "killed")
+def test_a_read_only_mount_of_what_a_killed_process_left(forks: Forks, mount_read_only: Mount, tmp_path: Path) -> None:
+    made = make_memory(forks, tmp_path / "made", "killed")
     file = store_file(made)
     assert file.with_name(f"{file.name}-wal").stat().st_size > 0
-    assert_readable(mount_read_only(made), tmp_path)
+    assert_readable(forks, mount_read_only(made), tmp_path)
 
 
-def test_a_read_only_mount_that_is_written_from_elsewhere(mount_read_only: Mount, tmp_path: Path) -> None:
+def test_a_read_only_mount_that_is_written_from_elsewhere(forks: Forks, mount_read_only: Mount, tmp_path: Path) -> None:
     """As when one container writes and another has the same folder mounted read-only."""
-    made = make_memory(tmp_path / "made")
+    made = make_memory(forks, tmp_path / "made")
     place = mount_read_only(made)
     with ALMA(SQLiteStore(store_file(place)), HashEmbedder(), project_id="p") as reader:
         assert len(reader.list("outcome")) == 3
@@ -157,12 +178,21 @@ with ALMA(store, HashEmbedder(), project_id="p") as alma:
 """
 
 
+@cache
+def can_run_python(user: tuple[str, ...]) -> bool:
+    """Return whether another user can read the interpreter and the sources as well."""
+    command = [*user, sys.executable, "-c", "import alma"]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
 @pytest.mark.parametrize("storage", ["sqlite", "file"])
 @pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o444, 0o755), (0o666, 0o555), (0o444, 0o777)])
-def test_without_permission_to_write(tmp_path: Path, storage: str, file_mode: int, folder_mode: int) -> None:
+def test_without_permission_to_write(
+    forks: Forks, tmp_path: Path, storage: str, file_mode: int, folder_mode: int
+) -> None:
     if not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("NOT PROVEN HERE that a file of another user can be read: needs root and setpriv")
-    made = make_memory(tmp_path / "made", storage=storage)
+    made = make_memory(forks, tmp_path / "made", storage=storage)
     file = store_file(made)
     shared = Path(str(shutil.copytree(made / ".alma", f"/tmp/alma-read-only-{os.getpid()}")))
     try:
@@ -170,8 +200,7 @@ def test_without_permission_to_write(tmp_path: Path, storage: str, file_mode: in
         file.chmod(file_mode)
         shared.chmod(folder_mode)
         user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        # The interpreter and the sources must be readable for nobody as well.
-        if subprocess.run([*user, sys.executable, "-c", "import alma"], check=False, capture_output=True).returncode:
+        if not can_run_python(tuple(user)):
             pytest.skip("NOT PROVEN HERE that a file of another user can be read: nobody cannot run this Python")
         ran = subprocess.run(
             [*user, sys.executable, "-B", "-c", AS_NOBODY, storage, str(file)],
@@ -187,8 +216,8 @@ def test_without_permission_to_write(tmp_path: Path, storage: str, file_mode: in
         shutil.rmtree(shared)
 
 
-def test_a_store_that_becomes_writable_again_is_written(mount_read_only: Mount, tmp_path: Path) -> None:
-    place = mount_read_only(make_memory(tmp_path / "made"))
+def test_a_store_that_becomes_writable_again_is_written(forks: Forks, mount_read_only: Mount, tmp_path: Path) -> None:
+    place = mount_read_only(make_memory(forks, tmp_path / "made"))
     with ALMA(SQLiteStore(store_file(place)), HashEmbedder(), project_id="p") as alma:
         with pytest.raises(ReadOnlyError, match="nothing was changed"):
             alma.learn("dev", TASK, "success", "Blue-green deployment")

@@ -261,6 +261,7 @@ def test_pick_up_where_they_left_off(alma: ALMA) -> None:
     assert ended.last_action == "Wrote the tests"
 
 
+@pytest.mark.system
 def test_agents_resume_within_5_seconds_of_context_reload(tmp_path: Path) -> None:
     begin = """
 from alma.session import SessionManager

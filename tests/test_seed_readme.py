@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.forked import Forks, open_forks
 
 from alma import ALMA
 from alma.config import load
@@ -18,6 +20,8 @@ from alma.embedders.hash import HashEmbedder
 from alma.errors import ConfigError, ScopeError
 from alma.stores.memory import MemoryStore
 from alma.types.kinds import MemoryType
+
+pytestmark = pytest.mark.system
 
 TEXT = (Path(__file__).parent / "seed_examples" / "readme.md").read_text(encoding="utf-8")
 FIRST = 'from alma import ALMA\nalma = ALMA.from_config(".alma/config.yaml")\n'
@@ -39,15 +43,24 @@ def workspace(tmp_path: Path) -> Path:
 
 def run(folder: Path, code: str, after: str = "") -> str:
     told = f"{code}\n{textwrap.dedent(after)}"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning", "-c", told],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    ended = start_forks().run(told, folder)
+    assert ended.code == 0, ended.err[-3000:]
+    return ended.out
+
+
+_STARTED = ExitStack()
+
+
+@cache
+def start_forks() -> Forks:
+    return _STARTED.enter_context(open_forks("-W", "error", "-W", "ignore::ResourceWarning"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def end_forks() -> Iterator[None]:
+    yield
+    _STARTED.close()
+    start_forks.cache_clear()
 
 
 # -- Core Features

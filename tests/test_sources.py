@@ -119,7 +119,8 @@ class TestSources:
             assert made.status == "candidate"
         assert alma.list("rule") == []
         said = alma.add_rule("dev", "Use pnpm instead of npm")
-        assert (said.status, said.origin, said.repeats) == ("active", "user", 1)
+        assert (said.status, said.origin, said.repeats) == ("active", "user", 0)
+        assert said.reach == "project", "others do not choose where a person's rule applies"
 
     def test_an_agent_takes_nothing_from_a_rule_of_a_person(self, alma: ALMA) -> None:
         rule = alma.add_rule("dev", "Use pnpm instead of npm")

@@ -148,7 +148,7 @@ def test_a_move_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     target.close()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_move_that_was_killed_goes_on(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "a.db")
     fill(store, make_records(3000))

@@ -29,6 +29,8 @@ from alma.stores.file import FileStore
 from alma.stores.sqlite import SQLiteStore
 from alma.trust_register import register_path
 
+pytestmark = pytest.mark.system
+
 CONFIG = "project_id: shop\nembedding_provider: hash\n"
 RULE = "Always push with force"
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -202,6 +204,18 @@ def test_a_file_that_a_pull_brings_beside_an_own_store_counts(clone: Path, tmp_p
     git("add", "-f", f"own.db{suffix}")
     with pytest.raises(UntrustedConfigError, match=f"git tracks .*own.db{suffix}"):
         SQLiteStore(path)
+
+
+def test_a_file_beside_the_target_of_a_link_counts(clone: Path, tmp_path: Path) -> None:
+    """SQLite opens the files beside the real database, not beside the link."""
+    SQLiteStore(clone / "memory.db").close()
+    own = tmp_path / "mine.db"
+    own.symlink_to(clone / "memory.db")
+    SQLiteStore(own).close()
+    (clone / "memory.db-wal").write_bytes(b"")
+    git("add", "-f", "memory.db-wal", folder=clone)
+    with pytest.raises(UntrustedConfigError, match="git tracks .*memory.db-wal"):
+        SQLiteStore(own)
 
 
 def test_a_file_store_counts(clone: Path) -> None:

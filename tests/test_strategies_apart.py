@@ -13,6 +13,8 @@ from alma.embedders.hash import HashEmbedder
 from alma.stores.memory import MemoryStore
 from alma.types import Heuristic
 
+pytestmark = pytest.mark.system
+
 ACTIONS = ("Restart", "Stop", "Start", "Close", "Reopen", "Lock", "Unlock", "Import", "Export", "Rebuild")
 OBJECTS = (
     "the ticket",

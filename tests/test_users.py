@@ -30,10 +30,9 @@ def open_memory(**options: Any) -> ALMA:
     return ALMA(MemoryStore(), HashEmbedder(), project_id="app", **options)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def alma(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ALMA]:
-    store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "alma.db")
-    with ALMA(store, HashEmbedder(), project_id="app") as opened:
+@pytest.fixture
+def alma(tmp_path: Path) -> Iterator[ALMA]:
+    with ALMA(SQLiteStore(tmp_path / "alma.db"), HashEmbedder(), project_id="app") as opened:
         yield opened
 
 
@@ -65,6 +64,7 @@ class TestOutcomes:
         learn(alma, None, "success", 3)
         assert lessons(alma, "ana") == lessons(alma, "ben") == lessons(alma, None) == ["Rolling update"]
 
+    @pytest.mark.system
     def test_shared_outcomes_form_shared_lessons_and_stay_their_users(self, alma: ALMA) -> None:
         learn(alma, "ana", "success", 2, shared=True)
         learn(alma, "ben", "success", 1, shared=True)

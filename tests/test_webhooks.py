@@ -344,6 +344,7 @@ while True:
 """
 
 
+@pytest.mark.system
 def test_a_killed_process_loses_no_event(
     open_memory: Open, receiver: Receiver, tmp_path: Path, clock: MovableClock
 ) -> None:
@@ -479,6 +480,7 @@ def test_the_address_that_was_checked_is_the_one_connected_to(
     assert (len(looked_up), connected) == (1, [(address, 443)])
 
 
+@pytest.mark.system
 def test_https_checks_the_name_of_the_receiver(
     open_memory: Open, receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -724,6 +726,7 @@ def test_events_are_sent_in_the_background_until_the_memory_is_closed(open_memor
     assert not [one for one in threading.enumerate() if one.name == "alma-webhooks" and one.is_alive()]
 
 
+@pytest.mark.system
 def test_the_server_sends_events(tmp_path: Path, receiver: Receiver) -> None:
     hooks = f'[{{url: "{receiver.url}", secret_env: HOOK_SECRET, allow_private: true, timeout: 1}}]'
     config = write_config(tmp_path, hooks)

@@ -1,14 +1,12 @@
 """Make the pictures of the dashboard for the documentation: `python -m tools.screenshots [--all] [--to FOLDER]`.
 
-Needs playwright and a Chromium of the system. The store holds the sample of `tools.dashboard_sample`; nothing of this
-machine is shown. `--all` makes a picture of every page, light and dark, to be looked at.
+Needs playwright; `tools.browser` finds the browser. The store holds the sample of `tools.dashboard_sample`; nothing
+of this machine is shown. `--all` makes a picture of every page, light and dark, to be looked at.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from alma.http import tokens
 from alma.http.dashboard import get_link, stop_server
 from alma.http.tokens import TokenScope
 
+from .browser import find_browser, find_libraries
 from .dashboard_sample import AGENT, OTHER, store_sample, write_config
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
@@ -39,15 +38,6 @@ PAGES = (
     "overview inbox rules strategies sessions sessions?session=session-0 profiles profiles?of=facts why "
     f"why?task=run+the+tests+of+the+cart&agent={AGENT} effect history health spend settings"
 ).split()
-
-
-def find_chromium() -> str:
-    """Return the path of a Chromium of this system."""
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    path = os.environ.get("ALMA_TEST_CHROMIUM") or next((one for name in names if (one := shutil.which(name))), None)
-    if path is None:
-        raise SystemExit("no Chromium was found: install the package `chromium`, or set ALMA_TEST_CHROMIUM to its path")
-    return path
 
 
 @contextmanager
@@ -70,7 +60,8 @@ def take_pictures(
     base = "{0.scheme}://{0.netloc}".format(urlsplit(link))
     folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox"])
+        path = find_browser()
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"], env=find_libraries(path))
         page = browser.new_page(viewport={"width": WIDTH, "height": height or HEIGHT}, reduced_motion="reduce")
         page.goto(link)
         expect(page.locator("h1")).to_have_text("Overview", timeout=30_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,14 @@ from tests.http.conftest import Site, make_site
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
+from alma.extraction.learner import AutoLearner
 from alma.mcp.server import build
 from alma.projects import LazyMemory
 from alma.stores.sqlite import SQLiteStore
+from alma.types.kinds import Episode
 from mcp import Client
+
+pytestmark = pytest.mark.system
 
 FACT = "The registry moved to mirror.example"
 TEXT = "# Decisions\n\nWe decided to use pnpm instead of npm.\n"
@@ -284,6 +289,34 @@ def test_an_agent_does_not_delete_what_a_person_said(alma: ALMA, tmp_path: Path)
         assert alma.get(memory_id)
     own = alma.add_domain_knowledge("dev", "hosts", "The test host is theirs.example", "agent")
     assert agent("delete", memory_id=own.id)[0]
+
+
+def test_an_agent_does_not_change_what_a_person_said_in_a_conversation(alma: ALMA, tmp_path: Path) -> None:
+    agent = over_mcp(copy.copy(alma), tmp_path, may_approve=False)
+    talk = [{"role": "user", "content": "I prefer tabs. Our deploy host is ours.example. Never push to main."}]
+    learner = AutoLearner(alma)
+    learner.learn_from_conversation(talk, "dev", user_id="ana", session_id="talk", save_episode=True)
+    heard = [one for one in alma.list() if not isinstance(one, Episode)]
+    assert len(heard) == 3
+    for memory in heard:
+        assert not agent("update", memory_id=memory.id, status="archived")[0]
+        assert not agent("update", memory_id=memory.id, fields={"metadata": {"x": 1}})[0]
+        assert not agent("delete", memory_id=memory.id)[0]
+    [episode] = alma.list("episode")
+    for memory_id in (episode.id, alma.get(episode.id).turns[0].id):
+        assert not agent("delete", memory_id=memory_id)[0]
+    assert agent("forget", older_than_days=0, below_confidence=1)[1]["count"] == 0
+    assert len(alma.list()) == 4
+
+
+def test_an_agent_does_not_erase_a_user(alma: ALMA, tmp_path: Path) -> None:
+    alma.add_user_preference("ana", "style", "Tabs")
+    done, answer = over_mcp(copy.copy(alma), tmp_path, may_approve=False)("erase_user", user_id="ana")
+    assert not done
+    assert "only a person" in str(answer)
+    assert len(alma.list("user_preference")) == 1
+    assert over_mcp(copy.copy(alma), tmp_path, may_approve=True)("erase_user", user_id="ana")[0]
+    assert alma.list("user_preference") == []
 
 
 def test_a_person_changes_and_deletes_what_they_said(alma: ALMA, tmp_path: Path) -> None:

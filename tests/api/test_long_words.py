@@ -10,21 +10,14 @@ import pytest
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.operations import operations
-from alma.stores.file import FileStore
-from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 
 PAGE = "数据库在端口五四三二上运行" * 2_310
 
 
-@pytest.fixture(params=["sqlite", "file", "memory"])
-def alma(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ALMA]:
-    stores = {
-        "sqlite": lambda: SQLiteStore(tmp_path / "alma.db"),
-        "file": lambda: FileStore(tmp_path / "alma.json"),
-        "memory": MemoryStore,
-    }
-    with ALMA(stores[request.param](), HashEmbedder(), project_id="app") as made:
+@pytest.fixture
+def alma(tmp_path: Path) -> Iterator[ALMA]:
+    with ALMA(SQLiteStore(tmp_path / "alma.db"), HashEmbedder(), project_id="app") as made:
         made.add_domain_knowledge("dev", "database", "The database listens on port 5432")
         yield made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from tests.api.samples import BEFORE, SAMPLES, world
@@ -27,14 +27,34 @@ from alma.types.kinds import Memory
 
 TOOLS = list(select_tools("all").values())
 
-each = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.operation.name)
+
+def check_each_tool(check: Callable[[OperationTool], None]) -> None:
+    """Call a check with every tool, and report all that fail."""
+    wrong = []
+    for tool in TOOLS:
+        try:
+            check(tool)
+        except Exception as error:  # noqa: BLE001 (all failures are reported together)
+            wrong.append(f"{tool.operation.name}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_failed_check_names_its_tool() -> None:
+    def check(tool: OperationTool) -> None:
+        assert tool.operation.name not in ("learn", "retrieve")
+
+    with pytest.raises(AssertionError, match=r"(?s)learn: AssertionError.*retrieve: AssertionError|retrieve:.*learn:"):
+        check_each_tool(check)
 
 
 # -- what is said about each tool
 
 
-@each
-def test_its_schemas_are_schemas(tool: OperationTool) -> None:
+def test_schemas_are_schemas() -> None:
+    check_each_tool(check_schemas)
+
+
+def check_schemas(tool: OperationTool) -> None:
     definition = tool.definition
     for schema in (definition.input_schema, definition.output_schema):
         Draft202012Validator.check_schema(schema)
@@ -43,8 +63,16 @@ def test_its_schemas_are_schemas(tool: OperationTool) -> None:
     assert all(one.get("description") for one in definition.input_schema["properties"].values())
 
 
-@each
-def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(tool: OperationTool, tmp_path: Path) -> None:
+def test_a_sample_fits_what_a_tool_takes_and_its_answer_what_it_gives(tmp_path: Path) -> None:
+    def check(tool: OperationTool) -> None:
+        folder = tmp_path / tool.operation.name
+        folder.mkdir()
+        check_sample(tool, folder)
+
+    check_each_tool(check)
+
+
+def check_sample(tool: OperationTool, tmp_path: Path) -> None:
     name = tool.operation.name
     with ALMA(MemoryStore(), HashEmbedder(), project_id="app") as alma:
         made = world(alma, str(tmp_path))
@@ -59,13 +87,19 @@ def test_its_sample_fits_what_it_takes_and_its_answer_what_it_gives(tool: Operat
     Draft202012Validator(tool.definition.output_schema).validate(answer)
 
 
-@each
-def test_an_answer_without_one_of_its_members_does_not_fit(tool: OperationTool) -> None:
-    assert not Draft202012Validator(tool.definition.output_schema).is_valid({})
+def test_an_answer_without_one_of_its_members_does_not_fit() -> None:
+    fitting_nothing = []
+    for tool in TOOLS:
+        if Draft202012Validator(tool.definition.output_schema).is_valid({}):
+            fitting_nothing.append(tool.operation.name)
+    assert not fitting_nothing
 
 
-@each
-def test_its_hints_follow_from_its_effect(tool: OperationTool) -> None:
+def test_hints_follow_from_the_effect() -> None:
+    check_each_tool(check_hints)
+
+
+def check_hints(tool: OperationTool) -> None:
     hints, effect = tool.definition.annotations, tool.operation.effect
     assert hints is not None
     assert hints.read_only_hint == (effect is Effect.READS)
@@ -216,13 +250,21 @@ def _of(kind: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
     return WORDS
 
 
-@each
-@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_it_answers_or_says_what_is_wrong(
-    tool: OperationTool, data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tool_answers_or_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+    def check(tool: OperationTool) -> None:
+        @settings(max_examples=6)
+        @given(data=st.data())
+        def call(data: st.DataObject) -> None:
+            call_tool(tool, data)
+
+        call()
+
+    check_each_tool(check)
+
+
+def call_tool(tool: OperationTool, data: st.DataObject) -> None:
     members = tool.definition.input_schema["properties"]
     needed = {name: fitting(members[name]) for name in tool.definition.input_schema.get("required", ())}
     others = {name: fitting(one) for name, one in members.items() if name not in needed}
@@ -235,12 +277,20 @@ def test_it_answers_or_says_what_is_wrong(
     Draft202012Validator(tool.definition.output_schema).validate(answer)
 
 
-@each
-@settings(max_examples=5)
-@given(arguments=st.dictionaries(st.sampled_from(["agent", "task", "limit", "banana"]), ANYTHING, max_size=3))
-def test_what_does_not_fit_is_refused_in_words(tool: OperationTool, arguments: dict[str, Any]) -> None:
-    wrong = complaint(tool, arguments)
-    assert not wrong or any(name in wrong for name in (*arguments, *tool.definition.input_schema["properties"]))
+def test_what_does_not_fit_is_refused_in_words() -> None:
+    def check(tool: OperationTool) -> None:
+        names = st.sampled_from(["agent", "task", "limit", "banana"])
+
+        @settings(max_examples=5)
+        @given(arguments=st.dictionaries(names, ANYTHING, max_size=3))
+        def refuse(arguments: dict[str, Any]) -> None:
+            wrong = complaint(tool, arguments)
+            members = tool.definition.input_schema["properties"]
+            assert not wrong or any(name in wrong for name in (*arguments, *members))
+
+        refuse()
+
+    check_each_tool(check)
 
 
 def complaint(tool: OperationTool, arguments: dict[str, Any]) -> str:

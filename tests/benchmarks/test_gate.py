@@ -47,6 +47,7 @@ def test_parts_without_data_are_reported_as_skipped(data: Path, capsys: pytest.C
     assert all("skipped: DATA has no" in line for line in lines)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(("right", "code", "verdict"), [(0.71, 0, "ok"), (0.70, 1, "MISSED")])
 def test_a_missed_limit_fails_the_gate(
     data: Path, capsys: pytest.CaptureFixture[str], right: float, code: int, verdict: str
@@ -59,6 +60,7 @@ def test_a_missed_limit_fails_the_gate(
     assert all("ok" in line and "baseline" in line and "data ca3d163bab05" in line for line in rest)
 
 
+@pytest.mark.system
 def test_a_broken_part_fails_the_gate_and_the_others_still_run(
     data: Path, capsys: pytest.CaptureFixture[str], samples: list[Entry]
 ) -> None:
@@ -71,6 +73,7 @@ def test_a_broken_part_fails_the_gate_and_the_others_still_run(
     assert found.split()[:3] == ["locomo", "any@10", "1.000"]
 
 
+@pytest.mark.system
 def test_haystacks_are_made_once(data: Path, capsys: pytest.CaptureFixture[str], entries: list[Entry]) -> None:
     (data / "longmemeval_oracle_dev.json.gz").write_bytes(gzip.compress(json.dumps(entries).encode()))
     script = "import shutil, sys; shutil.copy(sys.argv[1], sys.argv[5]); open(sys.argv[1] + '.runs', 'a').write('x')"

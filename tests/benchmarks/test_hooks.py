@@ -5,10 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from alma.hooks.inject import ReadOnlyRules
 from alma.hooks.paths import DataDir
 from benchmarks import _hook_world as world
 from benchmarks import hooks
+
+pytestmark = pytest.mark.system
 
 
 def test_every_event_is_measured_beside_a_bare_interpreter(tmp_path: Path) -> None:

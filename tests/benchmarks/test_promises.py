@@ -42,6 +42,7 @@ def test_two_domains_are_too_few(tmp_path: Path) -> None:
     assert (found.measured, found.holds) == (2, False)
 
 
+@pytest.mark.system
 def test_items_of_killed_processes_are_there(tmp_path: Path) -> None:
     found = items_tracked(tmp_path, processes=2, each=6)
     assert found.holds, found
@@ -71,6 +72,7 @@ def test_a_folder_without_outcomes_is_named(tmp_path: Path, capsys: pytest.Captu
     assert "outcomes.jsonl" in capsys.readouterr().err
 
 
+@pytest.mark.system
 def test_an_example_that_fails_does_not_count(tmp_path: Path) -> None:
     codes = {"works.py": "print('done')", "fails.py": "raise SystemExit(1)", "mute.py": "pass"}
     for name, code in codes.items():
@@ -84,6 +86,7 @@ def test_what_does_not_hold_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "not met: session reload" in capsys.readouterr().out
 
 
+@pytest.mark.quality
 def test_all_promises_in_one_command(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--made-up", "60", "--records", "200", "--runs", "1", "--processes", "2", "--items", "4"]
     # How long a process takes is not judged here.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from benchmarks.reload import COLD, LIMIT, Timing, measure, prepare, repository
 
 
+@pytest.mark.quality
 def test_each_cold_process_finds_what_was_prepared(tmp_path: Path) -> None:
     repository(tmp_path)
     assert prepare(tmp_path, 300) == 300

@@ -134,6 +134,7 @@ def test_sizes_are_whole_numbers_in_order() -> None:
         scale._sizes("5")
 
 
+@pytest.mark.quality
 def test_the_whole_run_in_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,6 +81,7 @@ def test_an_agent_must_beat_both_baselines_to_have_won() -> None:
     assert not won({"regret": {"no memory": 9.0, "newest wins": 5.0, EXPLORING: 4.0, EXPLOITING: 6.0}}, EXPLOITING)
 
 
+@pytest.mark.quality
 def test_with_alma_an_agent_gets_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--rounds", "120", "--seeds", "1", "--setting", "stationary", "--embedder", "hash", "--json"]
     assert main([*asked, "--plot", str(tmp_path)]) == 0

@@ -13,11 +13,14 @@ from typing import Any
 
 import pytest
 from benchmarks._data import DataError
+from benchmarks._product import Clock
 from benchmarks._year_replay import TableComparer, YearReplay
 from benchmarks._year_world import DATA, KINDS, PARTS, YearTexts, generate_events, load_year, plan_year
 
 from alma import ALMA
+from alma.embedders.hash import HashEmbedder
 from alma.reading.port import UNSURE, Pair, Relation, Verdict
+from alma.stores.sqlite import SQLiteStore
 from benchmarks import year
 
 CONTENT: dict[str, Any] = json.loads(DATA.read_text(encoding="utf-8"))
@@ -176,6 +179,19 @@ def few(data: Path) -> YearTexts:
     return load_year(data)
 
 
+@pytest.fixture
+def hash_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the year run without a model."""
+    monkeypatch.setattr("benchmarks._year_replay.ALMA", HashedALMA)
+
+
+class HashedALMA(ALMA):
+    @classmethod
+    def quickstart(cls, project_id: str, storage_dir: Path, clock: Clock) -> ALMA:  # type: ignore[override]
+        """Open a memory with the embedder that needs no model."""
+        return ALMA(SQLiteStore(storage_dir / "alma.db"), HashEmbedder(), project_id=project_id, clock=clock)
+
+
 @dataclass(frozen=True)
 class FakeReport:
     merged: int
@@ -197,6 +213,7 @@ def upkeep_days(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     return days
 
 
+@pytest.mark.usefixtures("hash_embedder")
 def test_a_year_is_replayed_and_measured(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], upkeep_days: list[Any]
 ) -> None:
@@ -218,7 +235,8 @@ def test_a_year_is_replayed_and_measured(
     assert chart.read_text().count("<polyline") == 4
 
 
-def test_people_get_a_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("hash_embedder")
+def test_people_get_a_table(data: Path, capsys: pytest.CaptureFixture[str], upkeep_days: list[Any]) -> None:
     assert year.main(["--data", str(data), "--events", "120"]) == 0
     text = capsys.readouterr().out
     assert "duplicates, stated, held_out" in text
@@ -240,6 +258,7 @@ def answer_prompts(prompts: Path, texts: YearTexts, target: Path, *, is_right: b
     return target
 
 
+@pytest.mark.quality
 def test_recorded_answers_merge_what_says_the_same(
     data: Path, few: YearTexts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -272,8 +291,9 @@ def test_the_table_answers_in_both_directions_but_for_replacements() -> None:
     assert (comparer.known, comparer.unknown) == (3, {("d", "c", False): pairs[3], ("a", "d", False): pairs[4]})
 
 
+@pytest.mark.usefixtures("hash_embedder")
 def test_a_lost_outcome_and_a_lost_statement_are_noticed(few: YearTexts, tmp_path: Path) -> None:
-    replay = YearReplay(few, tmp_path)
+    replay = YearReplay(few, tmp_path, has_upkeep=False)
     replay.run(generate_events(few, 150), lambda done: None)
     stated = [id for id in replay.ledger.stated if id.startswith("kno") and id not in replay.ledger.deleted]
     gone = [next(iter(replay.ledger.outcomes)), stated[0]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,9 @@ from alma.models.budget import reserve, settle
 from alma.types.asking import BudgetLimits, ModelSettings
 
 from ..engine.test_consolidate import Model
-from .conftest import AGENT, PROJECT, Dashboard, Opener, Tab, fill_sample, find_memory, start_service
+from .conftest import AGENT, PROJECT, Dashboard, Opener, Tab, find_memory, start_service
+
+pytestmark = [pytest.mark.browser, pytest.mark.system]
 
 RETRY = "Retry a 429 after the Retry-After header"
 
@@ -41,19 +42,31 @@ def press(tab: Tab, label: str, place: str = "main") -> None:
 # -- one memory
 
 
-@pytest.mark.parametrize("place", ["rules?status=candidate", "inbox"])
-@pytest.mark.parametrize(("action", "status"), [("Approve", "active"), ("Reject", "archived")])
-def test_a_waiting_rule_is_decided_and_the_decision_undone(
-    tab: Tab, service: Dashboard, expect: Any, place: str, action: str, status: str
-) -> None:
-    tab.show(place)
-    tab.page.get_by_role("button", name=f"{action}: {RETRY}").first.click()
-    expect(tab.page.get_by_role("status").filter(has_text="Undo")).to_be_visible()
-    assert get_status(service, RETRY) == status
-    press(tab, "Undo", ".notes")
-    expect(tab.page.locator(".notes")).to_contain_text("Undone.")
-    assert get_status(service, RETRY) == "candidate"
-    expect(tab.page.get_by_role("button", name=f"{action}: {RETRY}").first).to_be_visible()
+def test_a_waiting_rule_is_decided_and_the_decision_undone(tab: Tab, service: Dashboard, expect: Any) -> None:
+    for place in ("rules?status=candidate", "inbox"):
+        for action, status in {"Approve": "active", "Reject": "archived"}.items():
+            tab.show(place)
+            tab.page.get_by_role("button", name=f"{action}: {RETRY}").first.click()
+            expect(tab.page.get_by_role("status").filter(has_text="Undo")).to_be_visible()
+            assert get_status(service, RETRY) == status, (place, action)
+            press(tab, "Undo", ".notes")
+            expect(tab.page.locator(".notes")).to_contain_text("Undone.")
+            assert get_status(service, RETRY) == "candidate", (place, action)
+            expect(tab.page.get_by_role("button", name=f"{action}: {RETRY}").first).to_be_visible()
+            tab.page.reload()
+
+
+def test_an_address_that_changes_as_the_page_appears_is_followed(tab: Tab, expect: Any) -> None:
+    tab.page.add_init_script("""
+        new MutationObserver((_, observer) => {
+          if (!document.querySelector(".side")) return;
+          observer.disconnect();
+          location.hash = "#/inbox";
+        }).observe(document, { childList: true, subtree: true });
+    """)
+    tab.page.goto(f"{tab.service.url}/ui/#/rules")
+    expect(tab.page.locator("main h1")).to_have_text("Inbox")
+    tab.settle()
 
 
 def test_a_decided_row_stays_until_the_next_navigation(tab: Tab, expect: Any) -> None:
@@ -223,7 +236,8 @@ def test_unsaved_text_is_there_again_after_another_row_another_page_and_signing_
     assert service.call("get", memory_id=rule["id"])["rule"] == "Pass --run to npm test"
 
 
-def test_a_new_rule_that_was_not_stored_is_there_again(tab: Tab, expect: Any) -> None:
+def test_a_new_rule_that_was_not_stored_is_there_again(shared: Dashboard, open_tab: Opener, expect: Any) -> None:
+    tab = open_tab(shared)
     tab.show("inbox")
     tab.show("rules")
     press(tab, "Add a rule")
@@ -332,24 +346,25 @@ def test_a_repaired_command_is_listed_made_a_rule_and_archived(tab: Tab, service
 # -- conflicts
 
 
-@pytest.mark.parametrize(
-    ("button", "older", "newer"),
-    [("Keep 1", "active", "superseded"), ("Keep 2", "superseded", "active")],
-)
 def test_a_conflict_is_decided_by_each_button_and_the_decision_undone(
-    tab: Tab, service: Dashboard, expect: Any, button: str, older: str, newer: str
+    tab: Tab, service: Dashboard, expect: Any
 ) -> None:
-    tab.show("inbox")
-    pair = tab.page.locator("[data-item]", has_text="contradict")
-    expect(pair.locator("del").first).to_contain_text("Postgres")
-    expect(pair.locator("ins").first).to_contain_text("MySQL")
-    press(tab, button, "[data-item]")
-    expect(pair).to_have_count(0)
-    assert (get_status(service, "Postgres 14"), get_status(service, "MySQL 8")) == (older, newer)
-    assert service.call("conflicts") == []
-    press(tab, "Undo", ".notes")
-    expect(pair).to_have_count(1)
-    assert len(service.call("conflicts")) == 1
+    [conflict] = service.call("conflicts")
+    assert "both" not in conflict["suggestions"], "two values of one key cannot both be kept"
+    for button, older, newer in (("Keep 1", "active", "superseded"), ("Keep 2", "superseded", "active")):
+        tab.show("inbox")
+        assert tab.page.locator("button", has_text="Not a conflict").count() == 0
+        pair = tab.page.locator("[data-item]", has_text="contradict")
+        expect(pair.locator("del").first).to_contain_text("Postgres")
+        expect(pair.locator("ins").first).to_contain_text("MySQL")
+        press(tab, button, "[data-item]")
+        expect(pair).to_have_count(0)
+        assert (get_status(service, "Postgres 14"), get_status(service, "MySQL 8")) == (older, newer)
+        assert service.call("conflicts") == []
+        press(tab, "Undo", ".notes")
+        expect(pair).to_have_count(1)
+        assert len(service.call("conflicts")) == 1
+        tab.page.reload()
 
 
 def test_two_memories_that_do_not_contradict_each_other_are_kept_and_not_asked_about_again(
@@ -369,13 +384,6 @@ def test_two_memories_that_do_not_contradict_each_other_are_kept_and_not_asked_a
     press(tab, "Undo", ".notes")
     expect(tab.page.locator("[data-item]", has_text="contradict")).to_have_count(1)
     assert {get_status(empty, fact) for fact in facts} == {"active"}, "only the decision is undone"
-
-
-def test_two_values_of_one_key_cannot_both_be_kept(tab: Tab, service: Dashboard) -> None:
-    [conflict] = service.call("conflicts")
-    assert "both" not in conflict["suggestions"]
-    tab.show("inbox")
-    assert tab.page.locator("button", has_text="Not a conflict").count() == 0
 
 
 def test_a_conflict_is_split_by_place(tab: Tab, service: Dashboard, expect: Any) -> None:
@@ -437,18 +445,16 @@ def test_a_conflict_of_long_texts_shows_what_differs(empty: Dashboard, open_tab:
     expect(pair).to_contain_text("Step 30 of")
 
 
-@pytest.mark.parametrize("place", ["profiles", "inbox"])
-def test_a_long_text_of_a_list_can_be_read(empty: Dashboard, open_tab: Opener, expect: Any, place: str) -> None:
+def test_a_long_text_of_a_list_can_be_read(empty: Dashboard, open_tab: Opener, expect: Any) -> None:
     text = "Long " + "word " * 900 + "the end"
-    if place == "inbox":
-        empty.call("add_knowledge", agent=AGENT, domain="ops", fact=text, source="content")
-    else:
-        empty.call("add_preference", user_id="zoe", category="style", preference=text, source="user")
+    empty.call("add_knowledge", agent=AGENT, domain="ops", fact=text, source="content")
+    empty.call("add_preference", user_id="zoe", category="style", preference=text, source="user")
     tab = open_tab(empty)
-    tab.show(place)
-    expect(tab.page.locator("main")).not_to_contain_text("the end")
-    press(tab, "show all")
-    expect(tab.page.locator("main")).to_contain_text("the end")
+    for place in ("profiles", "inbox"):
+        tab.show(place)
+        expect(tab.page.locator("main")).not_to_contain_text("the end")
+        press(tab, "show all")
+        expect(tab.page.locator("main")).to_contain_text("the end")
 
 
 def test_the_numbers_of_the_inbox_agree_and_older_ones_are_not_new(tab: Tab, service: Dashboard, expect: Any) -> None:
@@ -547,13 +553,13 @@ def test_a_bulk_decision_on_a_changed_list_is_refused(tab: Tab, service: Dashboa
 
 
 @pytest.mark.parametrize("scope", ["read", "write", "approve"])
-def test_only_an_admin_can_erase(service: Dashboard, open_tab: Opener, scope: str) -> None:
-    rule = find_memory(service, "Pass --run")
-    tab = open_tab(service, scope)
+def test_only_an_admin_can_erase(shared: Dashboard, open_tab: Opener, scope: str) -> None:
+    rule = find_memory(shared, "Pass --run")
+    tab = open_tab(shared, scope)
     tab.show(f"rules?id={rule['id']}")
     assert tab.page.locator("button", has_text="Erase").count() == 0
     session = tab.page.evaluate("JSON.parse(sessionStorage.getItem('alma.session')).token")
-    assert service.post("v1/delete", {"memory_id": rule["id"]}, session).status_code == 403
+    assert shared.post("v1/delete", {"memory_id": rule["id"]}, session).status_code == 403
     tab.show("sessions?session=session-0")
     assert tab.page.locator("button", has_text="Erase").count() == 0
 
@@ -582,8 +588,8 @@ def test_a_session_is_erased(service: Dashboard, open_tab: Opener, expect: Any) 
     expect(tab.page.locator("td", has_text="Fix the total")).to_have_count(0)
 
 
-def test_a_read_only_session_offers_no_change(service: Dashboard, open_tab: Opener) -> None:
-    tab = open_tab(service, "read")
+def test_a_read_only_session_offers_no_change(shared: Dashboard, open_tab: Opener) -> None:
+    tab = open_tab(shared, "read")
     words = (
         "Approve",
         "Reject",
@@ -604,7 +610,7 @@ def test_a_read_only_session_offers_no_change(service: Dashboard, open_tab: Open
         "profiles",
         "profiles?of=facts",
         "history",
-        "memory?id=" + find_memory(service, "Tuesdays")["id"],
+        "memory?id=" + find_memory(shared, "Tuesdays")["id"],
     ):
         tab.show(address)
         labels = tab.page.locator("main button").all_inner_texts()
@@ -737,18 +743,16 @@ def test_a_hidden_tab_closes_its_stream_and_misses_nothing(service: Dashboard, o
 
 
 def test_a_restarted_service_asks_to_run_the_command_and_keeps_what_was_typed(
-    tmp_path: Path, open_tab: Opener, expect: Any
+    service: Dashboard, open_tab: Opener, expect: Any
 ) -> None:
-    before = start_service(tmp_path)
-    fill_sample(before)
-    tab = open_tab(before)
-    rule = find_memory(before, "Pass --run")
+    tab = open_tab(service)
+    rule = find_memory(service, "Pass --run")
     tab.show(f"rules?id={rule['id']}")
     press(tab, "Edit", ".detail")
     tab.page.get_by_role("textbox", name="Rule").fill("Typed before the restart")
     tab.expected += ["401", "ERR_", "Failed to load"]
-    before.stop()
-    after = start_service(tmp_path, before.port)
+    service.stop()
+    after = start_service(service.folder, service.port)
     try:
         alert = tab.page.locator(".error[role=alert]", has_text="alma dashboard").first
         expect(alert).to_be_visible()
@@ -798,28 +802,29 @@ def test_choosing_the_other_one_of_a_merge_leads_to_its_wording(tab: Tab, servic
     expect(tab.page.get_by_label("Wording after the merge")).to_be_focused()
 
 
-@pytest.mark.parametrize("place", ["rules", "history", "sessions", "inbox"])
-def test_no_row_moves_when_something_new_is_announced(tab: Tab, service: Dashboard, expect: Any, place: str) -> None:
-    tab.show(place)
-    expect(tab.page.locator(".brand .badge")).to_have_text("live")
-    row = tab.page.locator("[data-row], [data-item], tbody tr").nth(2)
-    before = row.bounding_box()
-    if place == "sessions":
-        service.call("add_episode", agent=AGENT, session_id="later", turns=[{"speaker": "user", "text": "Later"}])
-    else:
-        service.call("add_rule", agent=AGENT, rule="A rule of another program", source="agent")
-    expect(tab.page.locator(".fresh")).to_contain_text("1 new")
-    assert row.bounding_box() == before
-    if place == "rules":
-        tab.page.locator("[data-row]").nth(3).get_by_role("checkbox").check()
-        expect(tab.page.get_by_role("group")).to_be_visible()
-        assert row.bounding_box() == before
+def test_no_row_moves_when_something_new_is_announced(tab: Tab, service: Dashboard, expect: Any) -> None:
+    for place in ("rules", "history", "sessions", "inbox"):
+        tab.show(place)
+        expect(tab.page.locator(".brand .badge")).to_have_text("live")
+        row = tab.page.locator("[data-row], [data-item], tbody tr").nth(2)
+        before = row.bounding_box()
+        if place == "sessions":
+            service.call("add_episode", agent=AGENT, session_id="later", turns=[{"speaker": "user", "text": "Later"}])
+        else:
+            service.call("add_rule", agent=AGENT, rule=f"A rule of another program for {place}", source="agent")
+        expect(tab.page.locator(".fresh")).to_contain_text("1 new")
+        assert row.bounding_box() == before, place
+        if place == "rules":
+            tab.page.locator("[data-row]").nth(3).get_by_role("checkbox").check()
+            expect(tab.page.get_by_role("group")).to_be_visible()
+            assert row.bounding_box() == before
 
 
-@pytest.mark.parametrize("place", ["strategies", "profiles", "rules"])
-def test_a_filter_without_a_result_says_so(tab: Tab, expect: Any, place: str) -> None:
-    tab.show(f"{place}?q=zzzz")
-    expect(tab.page.locator(".empty")).to_contain_text("fits this filter")
+def test_a_filter_without_a_result_says_so(shared: Dashboard, open_tab: Opener, expect: Any) -> None:
+    tab = open_tab(shared)
+    for place in ("strategies", "profiles", "rules"):
+        tab.show(f"{place}?q=zzzz")
+        expect(tab.page.locator(".empty")).to_contain_text("fits this filter")
 
 
 def test_what_is_typed_in_a_filter_does_not_reach_another_page(tab: Tab, expect: Any) -> None:
@@ -921,6 +926,7 @@ def test_asking_why_records_nothing(tab: Tab, service: Dashboard, expect: Any) -
     press(tab, "Ask")
     expect(tab.page.locator("table")).to_contain_text("Pass --run to npm test")
     expect(tab.page.locator(".told")).to_contain_text("Pass --run to npm test")
+    expect(tab.page.locator("main")).to_contain_text("claude-smart show --playbook")
     assert service.call("list_changes", limit=1)["items"] == before
 
 
@@ -967,8 +973,3 @@ def test_a_day_is_a_day_of_this_place_and_includes_its_end(service: Dashboard, o
         expect(tab.page.locator(".told")).to_contain_text("Pass --run to npm test")
         tab.show(f"why?task=run+the+tests&agent=claude-code&as_of={yesterday}")
         expect(tab.page.locator(".told", has_text="Pass --run to npm test")).to_have_count(0)
-
-
-def test_the_page_says_which_text_it_shows(tab: Tab, expect: Any) -> None:
-    tab.show("why?task=run+the+tests&agent=claude-code")
-    expect(tab.page.locator("main")).to_contain_text("claude-smart show --playbook")

@@ -20,6 +20,8 @@ from alma.http import shell
 from ..http.conftest import start
 from .conftest import Dashboard, Opener, find_memory, start_service
 
+pytestmark = [pytest.mark.browser, pytest.mark.system]
+
 SECRET = "Do not mock the database"
 
 
@@ -55,14 +57,14 @@ def serve_page(
 # -- the link
 
 
-def test_a_link_opens_the_dashboard_once(service: Dashboard, open_tab: Opener) -> None:
+def test_a_link_opens_the_dashboard_once(shared: Dashboard, open_tab: Opener) -> None:
     from playwright.sync_api import expect
 
-    link = service.make_link()
-    first = open_tab(service, None)
+    link = shared.make_link()
+    first = open_tab(shared, None)
     first.page.goto(link)
     expect(first.page.locator("h1")).to_have_text("Overview")
-    second = open_tab(service, None)
+    second = open_tab(shared, None)
     second.expected.append("401")
     second.page.goto(link)
     expect(second.page.get_by_role("alert")).to_contain_text("no longer valid")
@@ -70,23 +72,23 @@ def test_a_link_opens_the_dashboard_once(service: Dashboard, open_tab: Opener) -
     assert second.page.evaluate("sessionStorage.length") == 0
 
 
-def test_an_expired_link_is_refused(service: Dashboard, open_tab: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_link_is_refused(shared: Dashboard, open_tab: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     from playwright.sync_api import expect
 
-    link, now = service.make_link(), time.time()
+    link, now = shared.make_link(), time.time()
     monkeypatch.setattr(shell.time, "time", lambda: now + 61)
-    tab = open_tab(service, None)
+    tab = open_tab(shared, None)
     tab.expected.append("401")
     tab.page.goto(link)
     expect(tab.page.get_by_role("alert")).to_contain_text("no longer valid")
     expect(tab.page.locator("code", has_text="alma dashboard")).to_be_visible()
 
 
-def test_a_tab_without_a_session_shows_no_data(service: Dashboard, open_tab: Opener) -> None:
+def test_a_tab_without_a_session_shows_no_data(shared: Dashboard, open_tab: Opener) -> None:
     from playwright.sync_api import expect
 
-    tab = open_tab(service, None)
-    tab.page.goto(f"{service.url}/ui/#/rules")
+    tab = open_tab(shared, None)
+    tab.page.goto(f"{shared.url}/ui/#/rules")
     expect(tab.page.locator("code", has_text="alma dashboard")).to_be_visible()
     assert not [one for one in tab.requests if "/v1/" in one.url]
     assert SECRET not in tab.page.content()
@@ -125,16 +127,16 @@ def test_the_code_is_in_no_history_log_referer_cookie_or_storage(
     assert code not in served.log.read_text() + told
 
 
-def test_reload_keeps_the_session_and_a_second_tab_gets_it(service: Dashboard, open_tab: Opener) -> None:
+def test_reload_keeps_the_session_and_a_second_tab_gets_it(shared: Dashboard, open_tab: Opener) -> None:
     from playwright.sync_api import expect
 
-    tab = open_tab(service, None)
-    tab.page.goto(service.make_link())
+    tab = open_tab(shared, None)
+    tab.page.goto(shared.make_link())
     expect(tab.page.locator("h1")).to_have_text("Overview")
     tab.page.reload()
     expect(tab.page.locator("h1")).to_have_text("Overview")
-    second = open_tab(service, None, tab.page.context)
-    second.page.goto(f"{service.url}/ui/#/rules")
+    second = open_tab(shared, None, tab.page.context)
+    second.page.goto(f"{shared.url}/ui/#/rules")
     expect(second.page.locator("h1")).to_have_text("Rules")
     second.page.locator("button", has_text="Sign out").click()
     for one in (tab, second):
@@ -187,21 +189,21 @@ def test_a_service_worker_that_an_earlier_program_left_at_the_port_sees_no_token
         service.stop()
 
 
-def test_another_link_leaves_other_tabs_their_session_and_settings(service: Dashboard, open_tab: Opener) -> None:
+def test_another_link_leaves_other_tabs_their_session_and_settings(shared: Dashboard, open_tab: Opener) -> None:
     """A page of another origin can open the entry page, too."""
     from playwright.sync_api import expect
 
-    reader = open_tab(service, None)
-    reader.page.goto(service.make_link("read"))
+    reader = open_tab(shared, None)
+    reader.page.goto(shared.make_link("read"))
     expect(reader.page.locator("h1")).to_have_text("Overview")
     reader.page.get_by_label("Theme").select_option("dark")
     own = reader.page.evaluate("sessionStorage.getItem('alma.session')")
-    with serve_page(f"<title>other</title><img src='{service.url}/ui/enter'>") as (other, _):
+    with serve_page(f"<title>other</title><img src='{shared.url}/ui/enter'>") as (other, _):
         stranger = reader.page.context.new_page()
         stranger.goto(other)
         stranger.close()
-    admin = open_tab(service, None, reader.page.context)
-    admin.page.goto(service.make_link("admin"))
+    admin = open_tab(shared, None, reader.page.context)
+    admin.page.goto(shared.make_link("admin"))
     expect(admin.page.locator("h1")).to_have_text("Overview")
     reader.page.reload()
     expect(reader.page.locator("html")).to_have_attribute("data-theme", "dark")
@@ -217,13 +219,13 @@ def test_another_link_leaves_other_tabs_their_session_and_settings(service: Dash
 # -- other pages and ports
 
 
-def test_another_port_sees_neither_token_nor_storage_nor_answer(service: Dashboard, chromium: Any) -> None:
+def test_another_port_sees_neither_token_nor_storage_nor_answer(shared: Dashboard, chromium: Any) -> None:
     from playwright.sync_api import expect
 
     with serve_page("<title>other</title>") as (other, requests):
         context = chromium.new_context()
         page = context.new_page()
-        page.goto(service.make_link())
+        page.goto(shared.make_link())
         expect(page.locator("h1")).to_have_text("Overview")
         token = page.evaluate("JSON.parse(sessionStorage.getItem('alma.session')).token")
         stranger = context.new_page()
@@ -241,32 +243,32 @@ def test_another_port_sees_neither_token_nor_storage_nor_answer(service: Dashboa
             ("ui/", {}),
         ):
             read = "([url, options]) => fetch(url, options).then((one) => one.text(), () => 'refused')"
-            assert stranger.evaluate(read, [f"{service.url}/{path}", options]) == "refused"
-        stranger.evaluate(f"fetch('{service.url}/v1/stats', {{method: 'POST', mode: 'no-cors', body: '{{}}'}})")
+            assert stranger.evaluate(read, [f"{shared.url}/{path}", options]) == "refused"
+        stranger.evaluate(f"fetch('{shared.url}/v1/stats', {{method: 'POST', mode: 'no-cors', body: '{{}}'}})")
         assert token not in str(requests)
         assert "authorization" not in str(requests)
         assert "cookie" not in str(requests)
         context.close()
 
 
-def test_a_same_site_post_changes_nothing(service: Dashboard, chromium: Any) -> None:
-    code = service.get_code()
+def test_a_same_site_post_changes_nothing(shared: Dashboard, chromium: Any) -> None:
+    code = shared.get_code()
     with serve_page("<title>other</title>") as (other, _):
         page = chromium.new_page()
         page.goto(other)
         page.evaluate(
             """([url, code]) => fetch(url, {method: "POST", mode: "no-cors", headers: {"content-type": "text/plain"},
                body: JSON.stringify({code})}).catch(() => {})""",
-            [f"{service.url}/ui/session", code],
+            [f"{shared.url}/ui/session", code],
         )
         page.close()
-    answer = httpx.post(f"{service.url}/ui/session", json={"code": code}, trust_env=False, timeout=60)
+    answer = httpx.post(f"{shared.url}/ui/session", json={"code": code}, trust_env=False, timeout=60)
     assert answer.status_code == 200, "the code was used up by another page"
 
 
-def test_the_dashboard_cannot_be_framed(service: Dashboard, chromium: Any) -> None:
+def test_the_dashboard_cannot_be_framed(shared: Dashboard, chromium: Any) -> None:
     page = chromium.new_page()
-    with serve_page(f"<iframe src='{service.url}/ui/'></iframe><object data='{service.url}/ui/'></object>") as (
+    with serve_page(f"<iframe src='{shared.url}/ui/'></iframe><object data='{shared.url}/ui/'></object>") as (
         other,
         _,
     ):
@@ -274,42 +276,43 @@ def test_the_dashboard_cannot_be_framed(service: Dashboard, chromium: Any) -> No
         page.wait_for_timeout(1000)
         frames = [one for one in page.frames if one != page.main_frame]
         assert frames
-        assert [one.url for one in frames if one.url.startswith(service.url)] == []
+        assert [one.url for one in frames if one.url.startswith(shared.url)] == []
         assert all("Loading" not in one.content() and "alma dashboard" not in one.content() for one in frames)
     page.close()
 
 
-def test_an_opened_window_has_no_hold_on_the_dashboard(service: Dashboard, chromium: Any) -> None:
+def test_an_opened_window_has_no_hold_on_the_dashboard(shared: Dashboard, chromium: Any) -> None:
     context = chromium.new_context()
     page = context.new_page()
     with serve_page("<title>other</title>") as (other, _):
         page.goto(other)
         with context.expect_page() as opened:
-            page.evaluate(f"window.held = window.open('{service.url}/ui/')")
+            page.evaluate(f"window.held = window.open('{shared.url}/ui/')")
         opened.value.wait_for_load_state()
         assert opened.value.evaluate("window.opener") is None
         page.wait_for_function("window.held.closed")
     context.close()
 
 
-@pytest.mark.parametrize("path", ["ui/", "ui/enter", "ui/app.js", "v1/session", "healthz"])
-def test_a_foreign_host_is_refused(service: Dashboard, path: str) -> None:
-    headers = {"host": f"evil.example:{service.port}", "authorization": f"Bearer {service.token}"}
-    assert httpx.get(f"{service.url}/{path}", headers=headers, trust_env=False, timeout=60).status_code == 421
+def test_a_foreign_host_is_refused(shared: Dashboard) -> None:
+    headers = {"host": f"evil.example:{shared.port}", "authorization": f"Bearer {shared.token}"}
+    paths = ("ui/", "ui/enter", "ui/app.js", "v1/session", "healthz")
+    statuses = {path: shared.client.get(path, headers=headers).status_code for path in paths}
+    assert statuses == dict.fromkeys(paths, 421)
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:1", "null"])
-def test_a_foreign_origin_is_refused(service: Dashboard, origin: str) -> None:
-    token = service.open_session()["token"]
-    assert service.post("v1/browse", {}, token, origin=origin).status_code == 403
-    assert service.post("ui/session", {"code": service.get_code()}, origin=origin).status_code == 403
-    assert service.post("v1/browse", {}, token, origin=service.url).status_code == 200
+def test_a_foreign_origin_is_refused(shared: Dashboard) -> None:
+    token = shared.open_session()["token"]
+    for origin in ("http://evil.example", "http://127.0.0.1:1", "null"):
+        assert shared.post("v1/browse", {}, token, origin=origin).status_code == 403, origin
+        assert shared.post("ui/session", {"code": shared.get_code()}, origin=origin).status_code == 403, origin
+    assert shared.post("v1/browse", {}, token, origin=shared.url).status_code == 200
 
 
-def test_a_name_that_resolves_to_this_machine_is_refused(service: Dashboard, chromium: Any) -> None:
+def test_a_name_that_resolves_to_this_machine_is_refused(shared: Dashboard, chromium: Any) -> None:
     context = chromium.new_context()
     page = context.new_page()
-    answer = page.goto(f"http://localhost:{service.port}/ui/")
+    answer = page.goto(f"http://localhost:{shared.port}/ui/")
     assert answer is not None
     assert answer.status == 421
     context.close()
@@ -318,9 +321,9 @@ def test_a_name_that_resolves_to_this_machine_is_refused(service: Dashboard, chr
 # -- scope
 
 
-def test_a_read_only_token_is_refused_whatever_the_page_sends(service: Dashboard, open_tab: Opener) -> None:
-    rule = find_memory(service, SECRET)
-    tab = open_tab(service, "read")
+def test_a_read_only_token_is_refused_whatever_the_page_sends(shared: Dashboard, open_tab: Opener) -> None:
+    rule = find_memory(shared, SECRET)
+    tab = open_tab(shared, "read")
     tab.expected.append("403")
     tab.show(f"rules?id={rule['id']}")
     calls = {
@@ -333,16 +336,16 @@ def test_a_read_only_token_is_refused_whatever_the_page_sends(service: Dashboard
     send = """([operation, args]) => import("/ui/session.js").then((session) => session.call(operation, args))
         .then(() => 200, (problem) => problem.status)"""
     assert {name: tab.page.evaluate(send, [name, args]) for name, args in calls.items()} == dict.fromkeys(calls, 403)
-    assert find_memory(service, SECRET) == rule
+    assert find_memory(shared, SECRET) == rule
 
 
-def test_a_refusal_is_shown_and_changes_nothing(service: Dashboard, open_tab: Opener) -> None:
+def test_a_refusal_is_shown_and_changes_nothing(shared: Dashboard, open_tab: Opener) -> None:
     """Even where a button is there, the server decides."""
     from playwright.sync_api import expect
 
-    rule = find_memory(service, SECRET)
-    session = service.open_session("read")
-    tab = open_tab(service, None)
+    rule = find_memory(shared, SECRET)
+    session = shared.open_session("read")
+    tab = open_tab(shared, None)
     tab.expected.append("403")
     tab.page.context.add_init_script(
         f"sessionStorage.setItem('alma.session', JSON.stringify({{...{json.dumps(session)}, scope: 'admin'}}))"
@@ -350,17 +353,17 @@ def test_a_refusal_is_shown_and_changes_nothing(service: Dashboard, open_tab: Op
     tab.show(f"rules?id={rule['id']}")
     tab.page.locator(".detail button", has_text="Archive").click()
     expect(tab.page.locator(".notes [role=alert]")).to_contain_text("scope")
-    assert find_memory(service, SECRET)["status"] == "active"
+    assert find_memory(shared, SECRET)["status"] == "active"
 
 
-def test_an_ended_session_is_refused(service: Dashboard, open_tab: Opener) -> None:
+def test_an_ended_session_is_refused(shared: Dashboard, open_tab: Opener) -> None:
     from playwright.sync_api import expect
 
-    tab = open_tab(service)
+    tab = open_tab(shared)
     tab.expected += ["401"]
     tab.show("rules")
     identity = tab.page.evaluate("JSON.parse(sessionStorage.getItem('alma.session')).id")
-    assert service.post("v1/session/end", {"id": identity}).status_code == 200
+    assert shared.post("v1/session/end", {"id": identity}).status_code == 200
     tab.page.locator("nav a", has_text="Health").click()
     expect(tab.page.locator(".error[role=alert]").first).to_contain_text("alma dashboard")
     assert tab.page.evaluate("sessionStorage.getItem('alma.session')") is None

@@ -45,6 +45,7 @@ def test_the_files_of_a_host_are_valid_and_start_the_hook(host: str) -> None:
     assert not any("${CLAUDE_PLUGIN_ROOT}" in text for text in build_files(host, "p", HOOK).values())
 
 
+@pytest.mark.system
 @pytest.mark.skipif(os.name == "nt", reason="for the shells of other systems")
 @pytest.mark.parametrize("folder", ["plain", "two words", '$HOME `id` "x" it\'s \\ é'])
 @pytest.mark.parametrize("shell", ["sh", "bash", "dash", "zsh", "fish", "tcsh"])
@@ -195,6 +196,7 @@ def run_script(host: str, folder: Path, python: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed")
 @pytest.mark.parametrize("host", sorted(_DRIVERS))
 def test_a_script_does_nothing_without_the_hook_or_the_interpreter(host: str, tmp_path: Path) -> None:
@@ -204,6 +206,7 @@ def test_a_script_does_nothing_without_the_hook_or_the_interpreter(host: str, tm
     assert run_script(host, tmp_path, str(tmp_path / "gone")) == nothing
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not shutil.which("node"), reason="Node is not installed")
 @pytest.mark.parametrize("host", sorted(_DRIVERS))
 def test_a_script_passes_events_to_the_hook_and_answers_to_the_model(host: str, tmp_path: Path) -> None:
@@ -267,6 +270,7 @@ def test_words_in_the_history_of_aider_that_nobody_typed_teach_nothing(
     assert (tmp_path / RULES).read_text() == ""
 
 
+@pytest.mark.system
 def test_a_history_of_aider_that_git_tracks_is_refused(tmp_path: Path) -> None:
     (tmp_path / HISTORY).write_text("#### Always use pnpm  \n")
     for command in (["init", "-q"], ["add", HISTORY]):

@@ -11,6 +11,8 @@ import pytest
 
 from .conftest import Person
 
+pytestmark = pytest.mark.system
+
 PROGRAM = [sys.executable, "-m", "claude_smart"]
 
 

@@ -19,7 +19,7 @@ from alma.trust_register import record_created_files
 
 from .conftest import Person
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,8 @@ import pytest
 
 from .conftest import Person
 
+pytestmark = pytest.mark.system
+
 
 def looked(person: Person) -> dict[str, dict[str, Any]]:
     return {step["name"]: step for step in person.types("doctor", "--json").json["steps"]}
@@ -103,3 +105,14 @@ def test_trouble_of_last_month_is_over(person: Person) -> None:
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 6 * 86_400))
     log.write_text(f"2020-01-01T00:00:00Z Stop something\n{now} Stop lately\n")
     assert looked(person)["log"]["detail"].startswith("1 problem in ")
+
+
+def test_a_key_of_the_journals_that_cannot_be_used_is_named_with_its_fix(person: Person) -> None:
+    person.talks("s1", "hello there")
+    assert "key" not in looked(person)
+    key = Path(person.place.key)
+    key.write_bytes(b"short")
+    assert looked(person)["key"]["fix"].startswith(f"rm '{key}'")
+    key.unlink()
+    os.mkfifo(key)
+    assert not looked(person)["key"]["ok"]

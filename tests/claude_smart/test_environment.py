@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.persons import act_as_agent
 
 from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DataDir, NoHomeError, build_environment, find_data_dir, find_hook_dir, read_settings
@@ -22,6 +23,8 @@ from claude_smart.cli import main
 from claude_smart.environment import list_ignored, record_environment
 
 from .conftest import Person
+
+pytestmark = pytest.mark.system
 
 UNKNOWN = "hm, the house style here is tabs, you know"
 READER = """
@@ -172,6 +175,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
         monkeypatch.setenv(name, str(desk.home))
     for name in (*OURS, *RECORDABLE, "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("alma.processes.find_system_home", lambda: str(desk.home))
     monkeypatch.chdir(desk.home)
     settings = {"model": "on", "program": str(program), "programs": "on", "embedding": "off"}
     install(desk.home, {**settings, "environment": {"READER_SETTING": "mine"}})
@@ -247,6 +251,64 @@ def test_a_home_folder_that_comes_with_a_repository_is_refused(trap: Trap, monke
     monkeypatch.setenv("HOME", environ["HOME"])
     with pytest.raises(NoHomeError):
         find_hook_dir()
+
+
+def test_a_home_folder_in_an_unpacked_archive_is_refused(
+    trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No git tracks it, so that its place is all that shows where it comes from."""
+    own = tmp_path / "me"
+    own.mkdir()
+    below = trap.folder / "src" / "deep"
+    below.mkdir(parents=True)
+    monkeypatch.setattr("alma.processes.find_system_home", lambda: str(own))
+    planted = str(trap.folder / "home")
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / ".envrc").write_text("export HOME=$PWD")
+    refused = [(planted, trap.folder), (str(archive), archive)]
+    # A person whose HOME is not the one that the system records works in it.
+    moved = tmp_path / "moved"
+    (moved / "shop").mkdir(parents=True)
+    (moved / ".claude").mkdir()
+    (moved / ".claude" / "settings.json").write_text("{}")
+    (moved / ".vscode" / "extensions").mkdir(parents=True)
+    accepted = [(str(moved), moved), (str(moved), moved / "shop")]
+    accepted += [(str(own), own), (str(own), tmp_path), (str(tmp_path / "other"), trap.folder), (planted, own)]
+    failures = []
+    for home, folder in refused:
+        monkeypatch.chdir(folder)
+        with pytest.raises(NoHomeError, match="unset HOME or set it to your own home folder"):
+            find_data_dir({"HOME": home})
+    for home, folder in accepted:
+        monkeypatch.chdir(folder)
+        failures += [] if find_data_dir({"HOME": home}).home == f"{home}/.claude-smart" else [home]
+    assert failures == []
+    # A folder of the project that is not below the current one.
+    monkeypatch.chdir(below)
+    for name in (".envrc", ".mise.toml", ".devcontainer.json", ".vscode/settings.json"):
+        mark = trap.plant(name, "HOME")
+        with pytest.raises(NoHomeError, match="is in the current project"):
+            find_data_dir({"HOME": planted})
+        mark.unlink()
+    # In a container without a home folder of its own, people work in that of HOME.
+    monkeypatch.setattr("alma.processes.find_system_home", lambda: "/nonexistent")
+    monkeypatch.chdir(own)
+    assert find_data_dir({"HOME": str(own)}).home == str(own / ".claude-smart")
+
+
+def test_only_variables_of_a_language_with_the_value_of_one_are_passed_on(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = {"LANG": "de_DE.UTF-8@euro", "LANGUAGE": "de:en", "LC_ALL": "C.UTF-8", "LC_TIME": "en_GB.utf8"}
+    bad = {"LANGCHAIN_API_KEY": "x", "LANG_": "C", "LANGUAGES": "de", "LC_EVIL": "C", "LC_PAPER": "../x"}
+    bad |= {"LC_CTYPE": "a" * 65, "LC_NAME": "-rf", "LC_NUMERIC": "a b"}
+    for name, value in (good | bad).items():
+        monkeypatch.setenv(name, value)
+    environ = build_environment(desk.place)
+    recorded = read_settings(desk.place)["environment"]
+    assert {name: environ.get(name) for name in good} == good
+    assert [name for name in bad if name in environ and name not in recorded] == []
 
 
 @pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="needs another user")
@@ -401,6 +463,17 @@ def test_an_agent_has_nothing_recorded(person: Person, trap: Trap, monkeypatch: 
     assert read_settings(person.place)["environment"] == {}
     assert read_settings(person.place)["program"] == "none"
     assert trap.read("PATH") not in build_environment(person.place)["PATH"]
+
+
+def test_an_agent_does_not_remove_the_address_that_conversations_are_sent_to(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://gateway.example.org")
+    assert person.types("config", "environment", "record").code == 0
+    act_as_agent(monkeypatch)
+    for value in ("none", "record"):
+        assert "is for a person to decide" in person.fails("config", "environment", value)
+    assert build_environment(person.place)["ANTHROPIC_BASE_URL"] == "https://gateway.example.org"
 
 
 def test_a_program_of_the_repository_is_not_recorded(

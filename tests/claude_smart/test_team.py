@@ -16,6 +16,8 @@ from alma.http import tokens
 from .conftest import Person
 from .test_doctor import looked
 
+pytestmark = pytest.mark.system
+
 PROJECT = "git:github.com/acme/app"
 
 

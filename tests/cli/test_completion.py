@@ -14,6 +14,8 @@ import pytest
 
 from .test_main import ALL, COMMANDS
 
+pytestmark = pytest.mark.system
+
 Run = Callable[..., Any]
 
 SHELLS = ("bash", "zsh", "fish")

@@ -16,7 +16,7 @@ from alma.http import dashboard
 
 from .conftest import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 STATE = Path(".alma") / dashboard.STATE_FILE
 
 

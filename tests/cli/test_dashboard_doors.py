@@ -148,6 +148,7 @@ def test_a_file_that_alma_did_not_write_here_is_not_believed(
     assert evil.requests == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     "url",
     [
@@ -203,6 +204,7 @@ def test_a_damaged_file_is_no_server(project: Path, run: Run, secret: str, not_s
     assert STARTED in run("dashboard", "--no-open").err
 
 
+@pytest.mark.system
 def test_a_file_that_git_tracks_is_an_error_that_names_it(
     project: Path, run: Run, evil: Listener, secret: str, not_started: None, sleeper: subprocess.Popen[bytes]
 ) -> None:
@@ -266,7 +268,7 @@ def test_a_server_does_not_follow_a_link_that_came_with_the_folder(project: Path
 
 
 @NEEDS_POSIX
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_log_does_not_follow_a_link_that_came_with_the_folder(project: Path, run: Run, stopping: None) -> None:
     victim = project / "precious.txt"
     victim.write_text("precious")
@@ -357,7 +359,7 @@ class Relay:
         self._listener.close()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_process_that_passes_the_proof_on_to_the_real_server_gets_no_token(
     project: Path, run: Run, stopping: None
 ) -> None:
@@ -376,7 +378,7 @@ def test_a_process_that_passes_the_proof_on_to_the_real_server_gets_no_token(
     assert b"authorization" not in relay.sent.lower()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_only_the_process_that_proved_itself_is_stopped(
     project: Path, run: Run, stopping: None, sleeper: subprocess.Popen[bytes]
 ) -> None:
@@ -392,6 +394,7 @@ def test_only_the_process_that_proved_itself_is_stopped(
     assert server.poll() is not None
 
 
+@pytest.mark.system
 def test_a_planted_process_is_never_signalled(
     project: Path, evil: Listener, secret: str, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -408,7 +411,7 @@ def test_a_planted_process_is_never_signalled(
     assert not evil.knows(secret)
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_a_token_that_no_server_would_know_starts_none(project: Path, run: Run, secret: str, stopping: None) -> None:
     Path("secret.txt").write_text("alma_" + "wrong" * 8)
     refused = run("dashboard", "--token-file", "secret.txt", "--no-open")

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.system
+
 Run = Callable[..., Any]
 
 HELLO = {

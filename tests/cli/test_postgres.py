@@ -13,7 +13,7 @@ import yaml
 
 from .conftest import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 
 def test_a_server_is_started_once_and_stopped(short_folder: Path, run: Run) -> None:

@@ -93,6 +93,7 @@ class Calls:
         return ran.json
 
 
+@pytest.mark.system
 def test_every_operation_is_reached_by_a_command(project: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     call = Calls(monkeypatch, run)
     for group in (_memories, _work, _sessions, _workflows, _knowledge, _graph, _rules, _domains, _webhooks):

@@ -19,6 +19,8 @@ import pytest
 from alma.app import TOKEN_FILES
 from alma.http import tokens
 
+pytestmark = pytest.mark.system
+
 Run = Callable[..., Any]
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.system
+
 Run = Callable[..., Any]
 
 HELENA = ("--agent", "helena")

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.system
+
 Run = Callable[..., Any]
 
 

@@ -15,6 +15,8 @@ import pytest
 from alma.app import open_config
 from alma.stores.sqlite import SQLiteStore
 
+pytestmark = pytest.mark.system
+
 Run = Callable[..., Any]
 
 ALL = ("--older-than-days", "0", "--below-confidence", "2")

@@ -13,6 +13,8 @@ from alma.progress import ProgressTracker
 from alma.stores.memory import MemoryStore
 from alma.types.query import MemoryScope
 
+pytestmark = pytest.mark.system
+
 CONFIG = "alma:\n  project_id: my-project\n  storage: sqlite\n  embedding_provider: hash\n"
 
 AS_PRINTED = """

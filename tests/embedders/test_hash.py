@@ -43,6 +43,7 @@ def test_any_text_has_a_vector(text: str) -> None:
     assert len(HashEmbedder().embed([text])[0]) == 384
 
 
+@pytest.mark.system
 def test_same_vectors_in_another_process() -> None:
     code = "from alma.embedders.hash import HashEmbedder; print(HashEmbedder().embed(['some words here'])[0].hex())"
     other = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()

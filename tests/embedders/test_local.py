@@ -139,6 +139,7 @@ def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, packag
         LocalEmbedder().embed(["tea"])
 
 
+@pytest.mark.system
 def test_embeds_without_a_tokenizer_package() -> None:
     code = (
         "import sys; sys.modules['tokenizers'] = None; from alma.embedders.local import LocalEmbedder; "
@@ -148,6 +149,7 @@ def test_embeds_without_a_tokenizer_package() -> None:
     assert out.split() == ["384", "False"]
 
 
+@pytest.mark.system
 def test_import_and_construction_load_nothing_heavy() -> None:
     code = (
         "import sys; from alma.embedders import create; create('local', dim=None, options={}); "
@@ -165,6 +167,7 @@ def tracer() -> str:
     return found
 
 
+@pytest.mark.system
 def test_running_it_opens_no_socket_and_writes_nothing(tracer: str, tmp_path: Path) -> None:
     """onnxruntime looks up its collector a few seconds after the import, from a thread of its own."""
     home, trace = tmp_path / "home", tmp_path / "trace"

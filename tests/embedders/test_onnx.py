@@ -170,6 +170,7 @@ def test_close_then_embed_loads_again(build: Build) -> None:
     assert embedder.embed(["tea"]) == before
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_fork_can_use_the_model(build: Build) -> None:
     code = (
@@ -218,6 +219,7 @@ def test_the_dimension_is_that_of_the_model(build: Build) -> None:
         embedder.embed(["tea"])
 
 
+@pytest.mark.system
 def test_nothing_heavy_is_loaded_before_the_first_text(build: Build) -> None:
     code = (
         "import sys; from alma.embedders import create\n"

@@ -10,25 +10,17 @@ import pytest
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
-from alma.stores.file import FileStore
-from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 
-STORES: dict[str, Callable[[Path], Any]] = {
-    "memory": lambda path: MemoryStore(),
-    "file": FileStore,
-    "sqlite": SQLiteStore,
-}
 
-
-@pytest.fixture(params=["memory-hash", "memory-none", "file-hash", "sqlite-hash", "sqlite-none"])
+@pytest.fixture(params=["hash", "none"])
 def open_everywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., ALMA]]:
-    store, _, embedder = request.param.partition("-")
+    """Open memories on SQLite, with and without an embedder."""
     opened: list[ALMA] = []
 
     def opener(**options: Any) -> ALMA:
-        made = {"embedder": HashEmbedder() if embedder == "hash" else None, "project_id": "test", **options}
-        opened.append(ALMA(STORES[store](tmp_path / "alma.db"), **made))
+        made = {"embedder": HashEmbedder() if request.param == "hash" else None, "project_id": "test", **options}
+        opened.append(ALMA(SQLiteStore(tmp_path / "alma.db"), **made))
         return opened[-1]
 
     yield opener

@@ -323,7 +323,7 @@ def test_an_agent_does_not_bring_back_a_rule_or_a_warning_that_a_person_rejected
     assert alma.get(warnings[0].id).status == "active"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from("abc"), st.sampled_from(["user", "agent", "content", "archive", "older", "newer"]))

@@ -260,7 +260,7 @@ TURNS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(spoken=TURNS, data=st.data())
 def test_any_split_of_a_conversation_is_the_same_conversation(
     spoken: list[tuple[str, str]], data: st.DataObject
@@ -463,6 +463,7 @@ class TestTogether:
             thread.join()
         _nothing_lost(alma, {f"{name} says {at}" for name in range(4) for at in range(5)} | {t["text"] for t in shared})
 
+    @pytest.mark.system
     @pytest.mark.parametrize("store", ["sqlite", "file"])
     def test_processes(self, store: str, tmp_path: Path) -> None:
         path = tmp_path / "alma.db"

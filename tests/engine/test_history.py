@@ -90,7 +90,7 @@ def shown(alma: ALMA, task: str, as_of: datetime | None = None) -> list[tuple[An
 # -- random histories: each step is a number that picks an operation and its arguments
 
 Step = tuple[int, int, int]
-STEPS = st.lists(st.tuples(st.integers(0, 17), st.integers(0, 2), st.integers(0, 99)), min_size=1, max_size=12)
+STEPS = st.lists(st.tuples(st.integers(0, 17), st.integers(0, 2), st.integers(0, 99)), min_size=1, max_size=8)
 TEXTS = {"DomainKnowledge": "fact", "Heuristic": "strategy", "AntiPattern": "pattern"}
 
 
@@ -149,7 +149,7 @@ def change(alma: ALMA, step: Step) -> list[str]:
     return [one for one in list_changes(alma) if one not in before]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_undoing_a_change_gives_what_was_before_and_redoing_it_what_was_after(steps: list[Step]) -> None:
     alma = open_memory()
@@ -165,7 +165,7 @@ def test_undoing_a_change_gives_what_was_before_and_redoing_it_what_was_after(st
         assert see(alma) == after
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_undoing_everything_gives_an_empty_memory(steps: list[Step]) -> None:
     alma = open_memory()
@@ -180,7 +180,7 @@ def test_undoing_everything_gives_an_empty_memory(steps: list[Step]) -> None:
         alma.undo()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS, st.integers(0, 99))
 def test_counts_and_lessons_are_those_of_the_outcomes_that_hold(steps: list[Step], pick: int) -> None:
     alma = open_memory()
@@ -202,7 +202,7 @@ def test_counts_and_lessons_are_those_of_the_outcomes_that_hold(steps: list[Step
     assert counted == outcomes
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_a_retrieval_in_the_past_shows_what_it_showed_then(steps: list[Step]) -> None:
     alma = open_memory()
@@ -216,7 +216,7 @@ def test_a_retrieval_in_the_past_shows_what_it_showed_then(steps: list[Step]) ->
         assert [shown(alma, task, moment) for task in TASKS] == answers
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_a_retrieval_as_of_now_is_a_retrieval(steps: list[Step]) -> None:
     alma = open_memory()
@@ -746,7 +746,7 @@ def test_a_lesson_that_waits_for_a_person_goes_on_waiting() -> None:
     learn(alma)
     assert alma.get(warning.id).status == "candidate"
     fail(alma, 6)
-    assert alma.get(warning.id).status == "active", "proven by outcomes"
+    assert alma.get(warning.id).status == "candidate", "a person stated the opposite"
 
 
 def read_vectors(alma: ALMA, id: str) -> set[bytes]:

@@ -18,15 +18,13 @@ from alma.engine.transaction import write
 from alma.errors import NotFoundError, ScopeError, StaleVersionError, ValidationError
 from alma.operations import operations
 from alma.schema import plain
-from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.record import Status
 
 
-@pytest.fixture(params=["sqlite", "memory"])
-def alma(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ALMA]:
-    store = SQLiteStore(tmp_path / "alma.db") if request.param == "sqlite" else MemoryStore()
-    with ALMA(store, HashEmbedder(), project_id="app") as opened:
+@pytest.fixture
+def alma(tmp_path: Path) -> Iterator[ALMA]:
+    with ALMA(SQLiteStore(tmp_path / "alma.db"), HashEmbedder(), project_id="app") as opened:
         yield opened
 
 

@@ -306,7 +306,7 @@ _SAID = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(_SAID, st.booleans(), st.sampled_from(list(Reach)), st.sampled_from(["s1", "s2"])), max_size=8)
 )

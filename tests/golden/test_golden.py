@@ -11,15 +11,17 @@ import json
 import os
 import platform
 import re
+import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from tests.api.samples import BEFORE, SAMPLES, world
+from tests.api.samples import BEFORE, SAMPLES, World, world
 from tests.cli import test_reached
 from tests.http.conftest import make_site
 from tests.mcp.conftest import Lent
@@ -103,20 +105,42 @@ def call_http(alma: ALMA, name: str, arguments: dict[str, Any]) -> Any:
     return {"status": answer.status_code, "body": answer.json()}
 
 
-@pytest.mark.parametrize("name", operations())
-def test_operation_answers_as_before(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = operations()[name]
+def open_memory(folder: Path) -> ALMA:
+    return ALMA(SQLiteStore(folder / "alma.db"), HashEmbedder(), project_id="app", clock=lambda: NOW)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Fill a folder once; each call gets a copy of it."""
+    folder = tmp_path_factory.mktemp("template")
+    with open_memory(folder) as alma:
+        return world(alma, str(folder))
+
+
+def copy_world(template: World, folder: Path) -> World:
+    shutil.copytree(template.folder, folder)
+    file = template.file.replace(template.folder, str(folder))
+    return replace(template, folder=str(folder), file=file)
+
+
+# Erasing a user starts a process.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.system) if name == "erase_user" else name for name in operations()]
+)
+def test_operation_answers_as_before(
+    name: str, template: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operation = operations()[name]
     faces: dict[str, Call] = {"library": call_library, "http": call_http}
-    if one.for_models:
+    if operation.for_models:
         faces["mcp"] = call_mcp
     answers: dict[str, Any] = {}
     for face, call in faces.items():
         folder = tmp_path / face
-        folder.mkdir()
+        prepared = copy_world(template, folder)
         monkeypatch.setenv("GOLDEN_FOLDER", str(folder))
         monkeypatch.chdir(folder)
-        with ALMA(SQLiteStore(folder / "alma.db"), HashEmbedder(), project_id="app", clock=lambda: NOW) as alma:
-            prepared = world(alma, str(folder))
+        with open_memory(folder) as alma:
             if name in BEFORE:
                 call_library(alma, BEFORE[name], SAMPLES[BEFORE[name]](prepared))
             answer = call(alma, name, SAMPLES[name](prepared))
@@ -142,7 +166,9 @@ class Recorder:
         return answer
 
 
+# Some commands start a process.
 # Not `_graph`: entities that were found within one millisecond come in any order.
+@pytest.mark.system
 @pytest.mark.parametrize("group", ["_memories", "_work", "_sessions", "_workflows", "_knowledge", "_rules", "_domains"])
 def test_commands_answer_as_before(
     group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -12,6 +12,8 @@ from benchmarks._data import locomo
 
 from benchmarks import graph as benchmark
 
+pytestmark = pytest.mark.system
+
 
 def conversation() -> list[dict[str, Any]]:
     lines = [

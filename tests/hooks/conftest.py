@@ -5,27 +5,36 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from tests.persons import write_hook
 
 import claude_smart
 from alma.engine.rule_lines import dress_rule
 from alma.engine.rules import AGENT
 from alma.hooks import worker
 from alma.hooks.drain import ProjectMemories, drain
+from alma.hooks.hosts import HOSTS
+from alma.hooks.journal import request_drain
 from alma.hooks.paths import DataDir
+from alma.hooks.run import answer_event
 from alma.hooks.team import describe_team, sync_team
+from alma.processes import Process, read_process
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import KINDS
 from alma.types.record import Evidence, Record, Status, new_id
 
-HOOK = str(Path(claude_smart.__file__).with_name("hook.py"))
+_FOLDER = tempfile.TemporaryDirectory(prefix="alma-hook-")
+HOOK = write_hook(_FOLDER.name, str(Path(claude_smart.__file__).with_name("hook.py")))
+"""The hook, as it runs below a host that nobody else runs."""
 PROJECT = "git:github.com/acme/app"
 Teach = Callable[..., str]
 CORRECTION = "no, use pnpm instead of npm, because npm breaks the lock file"
@@ -41,8 +50,16 @@ def use_home(patch: pytest.MonkeyPatch, home: Path) -> None:
     patch.setenv("USERPROFILE", str(home.parent))
 
 
+def find_tests() -> tuple[Process | None, float, list[Process]]:
+    """Name the tests' process as the one that just started a hook: it would be the caller of a hook's process."""
+    return read_process(os.getpid()), 0.0, []
+
+
 class Host:
-    """Starts hooks as the host does: a process for each event."""
+    """Hands events to hooks as a host does, in the tests' own process or in a process for each event."""
+
+    starts_processes = False
+    """Whether `send` and `deliver` start a process, as a real host does."""
 
     def __init__(self, home: Path, cwd: Path) -> None:
         self.home = home
@@ -58,18 +75,32 @@ class Host:
         command = [sys.executable, "-I", "-S", HOOK, *arguments, "--home", str(self.home)]
         return subprocess.run(command, input=given, capture_output=True, env=self.environ, cwd=self.base, timeout=60)
 
+    def deliver(self, given: bytes, *arguments: str) -> bytes:
+        """Return what a hook prints for an event; it must have ended well."""
+        if self.starts_processes:
+            done = self.raw(given, *arguments)
+            assert (done.returncode, done.stderr) == (0, b"")
+            return done.stdout
+        name = arguments[0] if arguments else ""
+        host = name if name in HOSTS else ""
+        with pytest.MonkeyPatch.context() as patch, mock.patch.dict("os.environ", self.environ, clear=True):
+            patch.chdir(self.base)
+            patch.setattr("alma.hooks.journal.find_caller", find_tests)
+            text, wake_reason = answer_event(given, self.place, "" if host else name, host)
+        if wake_reason:
+            request_drain(self.place)
+        return text.encode()
+
     def send(self, event: str, session: str = "s1", **given: Any) -> str:
-        """What the model is told; the process must have ended well and said nothing else."""
+        """What the model is told; the hook must have ended well and said nothing else."""
         told = {"session_id": session, "cwd": str(self.cwd), "hook_event_name": event, **given}
         if event == "SessionStart" and "transcript_path" in given:
             self.transcripts[session] = Path(given["transcript_path"])
-        done = self.raw(json.dumps(told).encode())
+        printed = self.deliver(json.dumps(told).encode())
         self.write_down(session, event, given)
-        assert done.returncode == 0
-        assert done.stderr == b""
-        if not done.stdout:
+        if not printed:
             return ""
-        output = json.loads(done.stdout).get("hookSpecificOutput")
+        output = json.loads(printed).get("hookSpecificOutput")
         if output is None:
             return ""
         assert output["hookEventName"] == event
@@ -200,7 +231,8 @@ class Machine(Host):
         team = self.home / "team.json"
         if team.exists():
             team.write_text(json.dumps({**json.loads(team.read_text()), "next_try": 0, "synced_at": 0}))
-        assert self.start_drain().wait(60) == 0
+        with mock.patch.dict("os.environ", self.environ, clear=True):
+            worker.drain_once(self.place)
 
     def describe(self) -> dict[str, Any]:
         with ProjectMemories(self.place) as memory:

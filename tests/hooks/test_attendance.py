@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.persons import run_outside
 
 from alma.hooks.drain import ProjectMemories, drain
 from alma.types.query import Where
+
+from .conftest import HOOK
+
+pytestmark = pytest.mark.system
 
 CORRECTION = "no, use pnpm instead of npm"
 TRACEBACK = """
@@ -53,6 +59,33 @@ def test_a_program_teaches_no_rule(host: Any, entry: str) -> None:
     host.send("UserPromptSubmit", prompt="/smart:tag always use --no-verify", prompt_id="p3")
     drain(host.place)
     assert learned(host, "thanks") == {}
+
+
+HEADLESS = """\
+import subprocess, sys
+hook = sys.argv[1].split("|")
+for event in sys.argv[2:sys.argv.index("END")]:
+    subprocess.run([hook[0], "-I", "-S", *hook[1:]], input=event.encode(), check=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the processes are read from /proc")
+def test_a_variable_of_a_repository_does_not_make_a_headless_run_a_persons(host: Any, tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.symlink_to(sys.executable)
+    fields = {"session_id": "s1", "cwd": str(host.cwd), "source": "startup", "prompt": CORRECTION}
+    names = ("SessionStart", "UserPromptSubmit", "Stop")
+    events = [json.dumps({**fields, "hook_event_name": name}) for name in names]
+    command = [str(program), "-c", HEADLESS, f"{sys.executable}|{HOOK}|--home|{host.home}", *events, "END"]
+    entries = {}
+    for options in ("-p", "--print", "-cp", "--permission-mode plan", "-c", ""):
+        run_outside([*command, *options.split()], host.environ, host.cwd)
+        entries[options] = {event["entry"] for event in host.events()}
+        Path(host.place.journal_file("s1")).unlink()
+    headless = {"headless"}
+    persons = {"cli"}
+    expected = dict.fromkeys(("-p", "--print", "-cp"), headless)
+    assert entries == expected | dict.fromkeys(("--permission-mode plan", "-c", ""), persons)
 
 
 @pytest.mark.parametrize("entry", ["", "something-new", "n8n-cli", "remote_cli_bot", "my-ide", "vscode-tunnel"])

@@ -14,7 +14,7 @@ from claude_smart.cli import main
 
 from .conftest import use_home
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+pytestmark = [pytest.mark.system, pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")]
 RULE = "Run make check before you commit"
 
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,8 @@ import pytest
 from alma.coding import events
 from alma.hooks import journal
 from alma.hooks.paths import DataDir
+
+from .conftest import Host
 
 
 def event(name: str = "Stop", **data: Any) -> dict[str, Any]:
@@ -109,6 +113,7 @@ def test_parents_that_go_in_a_circle_end(place: DataDir) -> None:
 
 WRITER = """
 import sys
+import time
 from alma.hooks import journal
 from alma.hooks.paths import DataDir
 place, name = DataDir(sys.argv[1]), sys.argv[2]
@@ -119,6 +124,7 @@ for i in range(40):
 """
 
 
+@pytest.mark.system
 def test_ten_processes_tear_no_line(place: DataDir) -> None:
     commands = [[sys.executable, "-c", WRITER, place.home, name] for name in "abcdefghij"]
     running = [subprocess.Popen(command) for command in commands]
@@ -135,3 +141,28 @@ def test_an_event_needs_only_its_names(place: DataDir) -> None:
     told = SimpleNamespace(id="i", name="Rejected", at=1.0, cwd="", agent_id="", data={"text": "no"})
     journal.append_event(place, "s", told, "p", "transcript")
     assert lines(place)[1]["event"] == "Rejected"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs named pipes")
+def test_a_pipe_or_a_device_in_place_of_the_key_does_not_delay_a_hook(host: Host) -> None:
+    os.mkfifo(host.place.key)
+    host.send("UserPromptSubmit", prompt="hello")
+    os.unlink(host.place.key)
+    os.symlink("/dev/tty", host.place.key)
+    host.send("UserPromptSubmit", prompt="again")
+    assert [event["data"]["prompt"] for event in host.events()] == ["hello", "again"]
+    assert "timed out" not in host.log()
+
+
+@pytest.mark.system
+@pytest.mark.skipif(os.name == "nt", reason="needs named pipes")
+@pytest.mark.parametrize("name", ["config.json", "paused.json", "agents/s1.json"])
+def test_a_pipe_in_place_of_a_file_does_not_delay_a_hook(host: Host, name: str) -> None:
+    pipe = host.home / name
+    pipe.parent.mkdir(exist_ok=True)
+    os.mkfifo(pipe)
+    event = {"session_id": "s1", "cwd": str(host.cwd), "hook_event_name": "UserPromptSubmit", "prompt": "hello"}
+    began = time.monotonic()
+    assert host.raw(json.dumps(event).encode()).returncode == 0
+    assert time.monotonic() - began < 4
+    assert "timed out" not in host.log()

@@ -17,6 +17,8 @@ import claude_smart
 from alma.hooks import journal
 from alma.hooks.paths import DataDir
 
+pytestmark = pytest.mark.system
+
 SOURCE = Path(claude_smart.__file__).parent.parent
 _CALL = re.compile(r"\b(connect|sendto|sendmsg|bind)\(")
 _LOCAL = re.compile(r'AF_UNIX|AF_NETLINK|inet_addr\("127\.|inet_pton\(AF_INET6, "::1"|, NULL, 0\)|\bsendto\(\d+, "')

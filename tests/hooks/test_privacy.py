@@ -203,6 +203,7 @@ def test_more_patterns_than_anybody_would_write_ignore_everything(tmp_path: Path
     assert IgnoreRules(locate_project(str(tmp_path)), str(tmp_path)).covers_everything
 
 
+@pytest.mark.system
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_patterns_mean_what_they_mean_to_git(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)

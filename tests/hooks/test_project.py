@@ -49,6 +49,9 @@ def test_one_repository_has_one_name(url: str) -> None:
     [
         ("ssh://git@host:2222/x/y.git", "host:2222/x/y"),
         ("https://gitlab.com/a/b/c.git", "gitlab.com/a/b/c"),
+        ("work:acme/app.git", "work/acme/app"),
+        ("7:acme/app.git", "7/acme/app"),
+        ("c:/acme/app.git", "/w/here/c:/acme/app"),
         ("file:///srv/git/app.git", "/srv/git/app"),
         ("/srv/git/app.git", "/srv/git/app"),
         ("../app.git", "/w/app"),
@@ -97,6 +100,7 @@ def test_two_repositories_of_the_same_name_are_two(tmp_path: Path) -> None:
     assert len({locate_project(str(folder)).key for folder in (one, other, alone, lonely)}) == 4
 
 
+@pytest.mark.system
 @needs_git
 @pytest.mark.parametrize("url", ["", "https://github.com/acme/app.git"])
 def test_worktrees_share_the_project(tmp_path: Path, url: str) -> None:
@@ -112,6 +116,7 @@ def test_worktrees_share_the_project(tmp_path: Path, url: str) -> None:
     assert locate_project(str(tmp_path / "beside")).folders[-1] == str(tmp_path / "beside")
 
 
+@pytest.mark.system
 @needs_git
 def test_a_submodule_is_a_project_of_its_own(tmp_path: Path) -> None:
     for name in ("inner", "outer"):

@@ -21,6 +21,8 @@ from alma.types.query import Where
 from alma.types.record import Record, Status
 from claude_smart.rules import accept_rule
 
+pytestmark = pytest.mark.system
+
 DATA = Path(__file__).with_name("data")
 HOST = "git:example.org"
 DAY = 86_400

@@ -52,6 +52,13 @@ def test_one_endless_token_is_not_cut_into_pieces() -> None:
     assert redact_and_cut("A1b2" * 10_000, 1000, 3000) == CUT
 
 
+def test_a_token_that_the_cut_does_not_go_through_is_kept() -> None:
+    """What is kept of the end is searched for secrets from 4096 characters before it, here from between two words."""
+    looked_at = 300 + 4096
+    assert redact_and_cut("a " * 3000 + "x" * (looked_at - 1), 100, 300).endswith(CUT + "x" * 300)
+    assert redact_and_cut("a " * 3000 + "x" * looked_at, 100, 300).endswith(CUT)
+
+
 def test_fifty_megabytes_are_cut_before_anything_looks_at_them() -> None:
     text = "line of output, token=abc\n" * 2_000_000
     whole = cpu_seconds(lambda: text.count("token"))

@@ -18,6 +18,8 @@ from alma.hooks.drain import DrainReport, ProjectMemories
 from alma.hooks.paths import DataDir
 from alma.hooks.worker import Worker, drain_while_requested
 
+pytestmark = pytest.mark.system
+
 
 class Fake:
     """Duties that remember what they were asked."""

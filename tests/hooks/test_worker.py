@@ -18,6 +18,8 @@ from alma.files import try_lock
 from alma.hooks import journal, worker
 from alma.hooks.paths import DataDir
 
+pytestmark = pytest.mark.system
+
 SOURCE = Path(alma.__file__).parent
 
 FAKE_DRAIN = '''

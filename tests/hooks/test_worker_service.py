@@ -21,6 +21,8 @@ from alma.hooks.paths import DataDir
 from alma.hooks.project import WorkingCopy, write_copy
 from alma.hooks.worker import Worker
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture
 def place(tmp_path):

@@ -12,7 +12,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -195,6 +195,39 @@ class Said:
         """All that the model was shown."""
         return "\n".join(everything(one) for one in self.requests)
 
+    @property
+    def last_shown(self) -> str:
+        """What the model was shown since it spoke last."""
+        return newest(self.requests[-1])
+
+
+@dataclass
+class Session:
+    """A session that is open: each prompt is answered before the next is typed."""
+
+    person: Person
+    process: subprocess.Popen[str]
+
+    def says(self, prompt: str, *replies: Reply) -> Said:
+        """Type a prompt, and wait until the host has finished with it."""
+        model = self.person.model
+        model.will_say(*replies)
+        before = len(model.requests)
+        message = {"role": "user", "content": [{"type": "text", "text": prompt}]}
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps({"type": "user", "message": message}) + "\n")
+        self.process.stdin.flush()
+        is_read = prompt.startswith("/")  # The host repeats prompts, but no commands.
+        for line in self.process.stdout:
+            event = json.loads(line)
+            # A result that comes first answers what the host itself told the model, such as that a subagent ended.
+            is_read |= event["type"] == "user" and bool(event.get("isReplay"))
+            if event["type"] == "result" and is_read:
+                result = str(event.get("result", ""))
+                return Said(event["session_id"], result, model.requests[before:], 0, line)
+        pytest.fail(f"the host ended at {prompt!r}")
+
 
 @dataclass
 class Person:
@@ -267,6 +300,31 @@ class Person:
             done.returncode,
             done.stdout + done.stderr,
         )
+
+    @contextmanager
+    def session(self, cwd: Path, resume: str = "", options: Sequence[str] = ()) -> Iterator[Session]:
+        """Start a session, new or resumed, in which several prompts are typed one after the other."""
+        plugin = ["--plugin-dir", str(self.plugin)] if self.plugin else []
+        resumed = ["--resume", resume] if resume else []
+        streams = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+        streams.append("--replay-user-messages")
+        command = [str(self.binary), "-p", *streams, *plugin, *resumed, *options]
+        pipe = subprocess.PIPE
+        with (
+            (self.home / "session-errors.txt").open("w") as errors,
+            subprocess.Popen(
+                command, cwd=cwd, env=self.environ, stdin=pipe, stdout=pipe, stderr=errors, text=True
+            ) as process,
+        ):
+            deadline = threading.Timer(2 * _SECONDS, process.kill)
+            deadline.start()
+            try:
+                yield Session(self, process)
+                process.communicate()
+                assert process.returncode == 0, Path(errors.name).read_text()[-500:]
+            finally:
+                process.kill()
+                deadline.cancel()
 
     def smart(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """A `claude-smart` command, in the environment of the person and in this process."""

@@ -12,6 +12,8 @@ import pytest
 
 from alma.http import dashboard
 
+pytestmark = pytest.mark.system
+
 CORRECTION = "no, use pnpm here instead of npm, because npm breaks the lock file"
 
 
@@ -53,7 +55,7 @@ def opened(person: Any) -> Any:
         process.wait(30)
 
 
-@pytest.mark.alone
+@pytest.mark.quality
 def test_a_correction_is_shown_edited_and_archived_in_the_dashboard(person: Any, opened: Any) -> None:
     shop, browser = opened
     first = person.says("install the packages", shop, {"text": "I ran npm install."})

@@ -17,6 +17,8 @@ import pytest
 from alma.errors import ConfigError
 from claude_smart import install as installer
 
+pytestmark = pytest.mark.system
+
 Snapshot = Callable[[Path], dict[str, bytes]]
 SETTINGS = '{\n\t"model": "opus",\n\t"env": {"A": "1"}\n}'
 

@@ -13,6 +13,8 @@ from alma.hooks.paths import SENT
 from claude_smart import install
 from claude_smart.cli import main
 
+pytestmark = pytest.mark.system
+
 SETTINGS = '{\n  "model": "opus"\n}\n'
 Snapshot = Callable[[Path], dict[str, bytes]]
 

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from alma.errors import ConfigError
 from alma.jsonc import append, drop, load, put
 
+pytestmark = pytest.mark.system
+
 KEYS = st.sampled_from(["a", "b", "enabledPlugins", 'é"x'])
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text('a{}[],:"\\\n é', max_size=5),

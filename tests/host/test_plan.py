@@ -11,6 +11,8 @@ from alma.errors import ALMAError, ConfigError
 from alma.files import FileChange, apply_changes
 from claude_smart.install import InstallPlan
 
+pytestmark = pytest.mark.system
+
 
 def test_a_plan_is_carried_out(tmp_path: Path) -> None:
     old, gone = tmp_path / "old", tmp_path / "folder" / "gone"

@@ -14,8 +14,10 @@ import pytest
 
 from alma.hooks import worker
 
+pytestmark = pytest.mark.system
+
 UNKNOWN = "hm, the house style here is tabs, you know"
-QUESTION = "find what each person taught the assistant"
+QUESTION = "Write the notes that a careful colleague"
 
 
 @pytest.fixture
@@ -29,11 +31,13 @@ def shop(person: Any) -> Path:
     return folder
 
 
-def read_sessions(person: Any, **rule: str) -> list[Any]:
-    """Drain in a process of its own. The model finds this rule in every exchange. Returns what it was asked."""
-    item = {"kind": "correction", "scope": "project", **rule}
-    found = [{**item, "n": number} for number in (1, 3, 5)] if rule else []
-    person.model.will_say({"when": QUESTION, "text": json.dumps({"rules": found})})
+def read_sessions(person: Any, *notes: dict[str, str]) -> list[Any]:
+    """Drain in a process of its own. The model finds these notes in every exchange. Returns what it was asked."""
+    found = [{"scope": "project", **note, "n": number} for note in notes for number in (0, 1, 2)]
+    person.model.will_say(
+        {"when": QUESTION, "text": json.dumps({"notes": found})},
+        {"when": "look at commands of a coding agent", "text": '{"cases": [{"n": 0, "lesson": false}]}'},
+    )
     before = len(person.model.requests)
     command = [sys.executable, "-I", worker.FILE, "--home", str(person.smart_home), "--once"]
     subprocess.run(command, env=person.environ, timeout=60, check=True)
@@ -45,13 +49,29 @@ def list_active(person: Any, shop: Path) -> list[str]:
     return [rule["rule"] for rule in person.rules(shop) if rule["status"] == "active"]
 
 
-def test_a_correction_that_only_claude_understands_is_told_to_the_next_session(person: Any, shop: Path) -> None:
-    first = person.says("add a function to parse dates", shop, {"text": "I added it, indented by four spaces."})
-    person.says(UNKNOWN, shop, {"text": "I will use tabs."}, resume=first.id)
+def test_a_correction_that_only_claude_understands_is_told_and_an_agents_workaround_is_not(
+    person: Any, shop: Path
+) -> None:
+    tool = person.home / "bin" / "suite"
+    tool.write_text(
+        '#!/bin/sh\nif [ "$1" = "--run" ]; then echo "12 passed"; exit 0; fi\necho "pass --run" >&2\nexit 1\n'
+    )
+    tool.chmod(0o755)
+    with person.session(shop, options=["--allowedTools", "Bash"]) as session:
+        session.says(
+            "run the suite, would you",
+            {"when": "run the suite", "bash": "suite"},
+            {"when": "pass --run", "bash": "suite --run"},
+            {"when": "12 passed", "text": "Always run suite with --run: all 12 pass."},
+        )
+        session.says("add a function to parse dates", {"text": "I added it, indented by four spaces."})
+        session.says(UNKNOWN, {"text": "I will use tabs."})
     assert list_active(person, shop) == []
-    asked = read_sessions(person, rule="Indent with tabs", quote="the house style here is tabs")
-    assert len(asked) == 1
-    assert list_active(person, shop) == ["Indent with tabs"]
+    workaround = {"note": "Always run suite with --run", "quote": "Always run suite with --run"}
+    asked = read_sessions(person, {"note": "Indent with tabs", "quote": "the house style here is tabs"}, workaround)
+    assert sum(QUESTION in str(request) for request in asked) == 1
+    rules = [(rule["rule"], rule["status"]) for rule in person.rules(shop)]
+    assert rules == [("Indent with tabs", "active")], "what only the agent said is no rule, not even a candidate"
     assert read_sessions(person) == [], "one call for a session"
     said = person.says("what is in this folder?", shop)
     assert "Indent with tabs" in said.shown
@@ -60,29 +80,9 @@ def test_a_correction_that_only_claude_understands_is_told_to_the_next_session(p
 
 def test_the_end_of_a_session_is_enough(person: Any, shop: Path) -> None:
     (person.smart_home / "runtime.json").unlink()
-    found = [
-        {"n": 1, "kind": "correction", "scope": "project", "rule": "Indent with tabs", "quote": "style here is tabs"}
-    ]
-    person.says(UNKNOWN, shop, {"text": "I will use tabs."}, {"when": QUESTION, "text": json.dumps({"rules": found})})
+    found = [{"n": 0, "scope": "project", "note": "Indent with tabs", "quote": "style here is tabs"}]
+    person.says(UNKNOWN, shop, {"text": "I will use tabs."}, {"when": QUESTION, "text": json.dumps({"notes": found})})
     deadline = time.monotonic() + 30
     while list_active(person, shop) != ["Indent with tabs"]:
         assert time.monotonic() < deadline, person.complaints()
         time.sleep(0.2)
-
-
-def test_an_agents_workaround_is_no_rule(person: Any, shop: Path) -> None:
-    tool = person.home / "bin" / "suite"
-    tool.write_text(
-        '#!/bin/sh\nif [ "$1" = "--run" ]; then echo "12 passed"; exit 0; fi\necho "pass --run" >&2\nexit 1\n'
-    )
-    tool.chmod(0o755)
-    person.says(
-        "run the suite, would you",
-        shop,
-        {"when": "run the suite", "bash": "suite"},
-        {"when": "pass --run", "bash": "suite --run"},
-        {"when": "12 passed", "text": "Always run suite with --run: all 12 pass."},
-        options=["--allowedTools", "Bash"],
-    )
-    read_sessions(person, rule="Always run suite with --run", quote="Always run suite with --run")
-    assert person.rules(shop) == []

@@ -8,7 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from claude_smart import cli
+
+pytestmark = pytest.mark.system
 
 TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "claude-smart.md"
 _BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)

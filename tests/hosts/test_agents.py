@@ -18,6 +18,8 @@ from tests.hosts.sealed import run_sealed
 
 from alma.hooks.hosts import HOSTS
 
+pytestmark = pytest.mark.system
+
 TRUSTED = "--dangerously-bypass-hook-trust"
 CORRECTION = "No, never use npm here. Always use pnpm."
 RULE = "Always use pnpm"

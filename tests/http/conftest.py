@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 from tests.api.samples import World, world
+from tests.forked import Forks, Running, open_forks
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
@@ -100,7 +103,7 @@ class Served:
     url: str
     token: str
     folder: Path
-    process: subprocess.Popen[str]
+    process: Running | subprocess.Popen[str]
     log: Path
     told: str
     """What it said when it started."""
@@ -117,15 +120,31 @@ class Served:
         return self.process.wait(SECONDS)
 
 
+@cache
+def open_server_forks() -> Forks:
+    """Return the process from which servers are forked. It ends with the process of the tests."""
+    forks = ExitStack()
+    atexit.register(forks.close)
+    return forks.enter_context(open_forks("-W", "error", modules=("alma.http.workers", "alma.app", "alma.memory")))
+
+
+def start_process(arguments: list[str], folder: Path) -> Running | subprocess.Popen[str]:
+    """Start the server: forked where it is one process, because a fresh interpreter takes most of a second."""
+    if hasattr(os, "fork") and "--workers" not in arguments:
+        code = "import sys; from alma.http import main; sys.exit(main())"
+        return open_server_forks().start(code, folder, arguments=arguments)
+    command = [sys.executable, "-W", "error", "-m", "alma.http", *arguments]
+    return subprocess.Popen(command, cwd=folder, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
+
+
 def start(folder: Path, *options: str) -> Served:
     config = folder / ".alma" / "config.yaml"
     if not config.exists():
         config.parent.mkdir(parents=True)
         config.write_text(CONFIG)
     log = folder / "requests.log"
-    command = [sys.executable, "-W", "error", "-m", "alma.http", "--config", str(config), "--port", "0"]
-    command += ["--log-file", str(log), "--rate", "0", *options]
-    process = subprocess.Popen(command, cwd=folder, env=dict(os.environ), stderr=subprocess.PIPE, text=True)
+    arguments = ["--config", str(config), "--port", "0", "--log-file", str(log), "--rate", "0", *options]
+    process = start_process(arguments, folder)
     assert process.stderr is not None
     told = []
     while "://" not in (line := process.stderr.readline()):

@@ -39,6 +39,8 @@ from alma.types.slice import MemorySlice
 from .conftest import HOST, Site, Within
 from .samples import OVER_HTTP, order
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture
 def remote(site: Site) -> Iterator[RemoteALMA]:

@@ -21,6 +21,8 @@ from alma.projects import LazyMemory, Projects
 
 from .conftest import SECONDS, Served, start
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture
 def hasty(tmp_path: Path) -> Iterator[Served]:
@@ -178,6 +180,8 @@ def test_a_damaged_store_is_named_in_the_log_and_not_in_the_answer(
     assert f"request {ready.json()['request_id']}: the memory is not ready: {store} is damaged" in caplog.text
     health = client.post("/v1/health")
     assert (health.status_code, health.json()["ok"]) == (200, False)
+    assert health.json()["project_id"] == ""
+    assert client.post("/v1/health", headers={"alma-project": "shop"}).json()["project_id"] == "shop"
     [problem] = health.json()["problems"]
     assert "the store is damaged" in problem
     assert str(tmp_path) not in problem

@@ -197,6 +197,7 @@ def test_codes_cannot_be_guessed_quickly(site: Site) -> None:
     refused = enter(site, "wrong")
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) >= 1
+    assert "more than 0.167 requests per second" in refused.text, "ten in a minute"
     assert enter(site, code).status_code == 200, "a right code is not locked out by wrong ones"
 
 
@@ -343,7 +344,7 @@ def test_the_answers_of_a_store_with_long_texts_stay_small(tmp_path: Path) -> No
     assert len(whole["memory"]["fact"]) > 40_000
 
 
-@pytest.mark.slow
+@pytest.mark.system
 def test_the_longest_texts_fit_into_every_answer_of_a_page(tmp_path: Path) -> None:
     site = make_site(tmp_path, GateRules(hosts=frozenset({HOST}), rate=0))
     long = '"東京" \U0001f5fc ' * 9_990

@@ -19,7 +19,7 @@ from alma.types.record import Evidence, Record
 
 from .conftest import Site, make_site
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.system, pytest.mark.quality]
 MEMORIES, RULES, BATCH = 100_000, 640, 5000
 MOST_SECONDS = 0.3
 RULE_COUNT = len(range(0, MEMORIES, MEMORIES // RULES))

@@ -18,7 +18,7 @@ from alma.stores.postgres.server import LocalServer, start_server
 from .conftest import SECONDS, Served, start
 from .test_workers import list_workers, wait_until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 CONFIG = """\
 alma:
   project_id: app

@@ -24,6 +24,8 @@ from alma.projects import LazyMemory, Projects
 
 from .conftest import make_site
 
+pytestmark = pytest.mark.system
+
 EXAMPLES = int(os.environ.get("ALMA_SCHEMATHESIS_EXAMPLES", "3"))
 HOST = "testserver"
 load_all_checks()

@@ -14,16 +14,15 @@ from alma.embedders.hash import HashEmbedder
 from alma.errors import ScopeError
 from alma.ports import Countable, Searchable, Store
 from alma.projects import Fence
-from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import EVERYWHERE
 from alma.types.query import Where
 from alma.types.record import Record
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    made = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "alma.db")
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    made = SQLiteStore(tmp_path / "alma.db")
     embedder = HashEmbedder()
     for project in ("app", "shop", "bank"):
         alma = ALMA(made, embedder, project_id=project)

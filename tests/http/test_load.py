@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks import serve
 
+pytestmark = pytest.mark.system
+
 
 def test_many_at_once_are_served(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

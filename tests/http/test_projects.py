@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from .conftest import Site
+from alma.http import HttpOptions
+from alma.http.app import open_projects
+
+from .conftest import CONFIG, Site
 
 
 def fact(text: str) -> dict[str, Any]:
@@ -188,3 +192,16 @@ def test_only_so_many_projects_are_kept_at_hand(site: Site) -> None:
         assert site.post("stats", **in_project(f"p{at}")).json()["project_id"] == f"p{at}"
     assert len(site.projects._opened) == 64
     assert site.post("stats", **in_project("p0")).json()["project_id"] == "p0"
+
+
+@pytest.mark.parametrize(("workers", "can_wait"), [(1, True), (2, False)])
+def test_retrievals_are_noted_later_only_where_one_process_answers(
+    tmp_path: Path, workers: int, can_wait: bool
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    _, projects = open_projects(HttpOptions(config=str(config), workers=workers), None)
+    try:
+        assert projects.get().engine.notes.can_wait is can_wait
+    finally:
+        projects.close()

@@ -26,6 +26,8 @@ from alma.listening import is_local
 
 from .conftest import CONFIG, SECONDS, Served, start
 
+pytestmark = pytest.mark.system
+
 SECRET = "The launch code is q7319z"
 
 
@@ -166,6 +168,7 @@ def test_a_line_for_each_request_and_no_memory_in_it(served: Served) -> None:
         *("client", "forwarded_for"),
     }
     assert (lines[4]["request_id"], lines[4]["token"], lines[4]["method"]) == ("mine-1", "admin", "POST")
+    assert [one["ms"] for one in lines] == [round(one["ms"], 2) for one in lines]
     assert lines[0]["bytes_in"] > 0
     assert lines[0]["bytes_out"] > 0
 

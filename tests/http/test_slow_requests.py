@@ -6,9 +6,12 @@ import threading
 import time
 
 import httpx
+import pytest
 from tests.http.conftest import Served
 
 from alma.http import tokens
+
+pytestmark = pytest.mark.system
 
 SLOW_CLIENTS = 24
 BOUND = 30.0

@@ -17,7 +17,7 @@ from alma import ALMA
 
 from .conftest import SECONDS, Served, Site, start
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.system
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def read_events(answer: httpx.Response) -> Iterator[tuple[str, dict[str, Any]]]:
             yield kind, json.loads(line.removeprefix("data: "))
 
 
-@pytest.mark.alone
+@pytest.mark.quality
 def test_what_another_process_writes_is_told_within_two_seconds_without_its_text(served: Served) -> None:
     with ALMA.from_config(served.config) as alma, follow(served) as events:
         assert next(events)[0] == "hello"

@@ -17,6 +17,8 @@ from alma.errors import ConfigError, NotFoundError, ValidationError
 from alma.http import tokens
 from alma.http.tokens import FIRST_FILE, Tokens, TokenScope
 
+pytestmark = pytest.mark.system
+
 posix = pytest.mark.skipif(os.name != "posix", reason="NOT TESTED HERE: other systems keep files private otherwise")
 
 

@@ -172,7 +172,7 @@ def collector() -> Iterator[Collector]:
         thread.join()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 @pytest.mark.parametrize("options", [(), ("--traces",), ("--traces", "--workers", "2")])
 def test_traces_are_sent_only_if_they_are_asked_for(
     tmp_path: Path, collector: Collector, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ from alma.http.tokens import TokenScope
 from .conftest import CONFIG, SECONDS, Served, start
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.system,
     pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="NOT TESTED HERE: processes are listed in /proc"),
 ]
 SECRET = "a-secret-that-all-processes-share"

@@ -21,6 +21,8 @@ from alma.ingestion.streams import LIMIT
 from alma.stores.memory import MemoryStore
 from benchmarks import _chat_formats as formats
 
+pytestmark = pytest.mark.system
+
 Read = Callable[..., Any]
 TALK = Talk("t1", "Tabs", [Said("user", "I prefer tabs over spaces.", later(0)), Said("assistant", "Noted.", later(1))])
 

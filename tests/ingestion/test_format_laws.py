@@ -159,7 +159,7 @@ def test_damaged_files_are_kept_as_far_as_they_are_whole(name: str, chosen: list
     assert again.total == 0
 
 
-@settings(max_examples=60 * MORE)
+@settings(max_examples=40 * MORE)
 @given(data=st.binary(max_size=3000))
 def test_any_bytes_are_read_or_skipped(read: Callable[..., Any], data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -187,7 +187,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150 * MORE)
+@settings(max_examples=50 * MORE)
 @given(value=json_values)
 def test_json_of_any_shape_is_read_or_skipped(read: Callable[..., Any], value: Any) -> None:
     """The names that formats use, with values of any type behind them."""

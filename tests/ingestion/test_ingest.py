@@ -29,6 +29,8 @@ from alma.types.asking import Answer, Prompt
 from benchmarks import _chat_formats as formats
 from benchmarks import ingestion as benchmark
 
+pytestmark = pytest.mark.system
+
 TABS = Talk(
     "t1",
     "Tabs",
@@ -191,6 +193,16 @@ def test_a_chat_that_is_named_is_the_persons_own_even_in_a_repository(tmp_path: 
     assert {one.own for one in plan(tmp_path).files} == {False}
     assert {one.own for one in plan(tmp_path, own=True).files} == {True}
     assert {one.own for one in plan(tmp_path, wanted="chats").files} == {True}
+
+
+@pytest.mark.system
+def test_a_chat_that_git_tracks_is_not_the_persons_own_even_if_it_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(formats.specstory(TABS))
+    for arguments in (["init", "-q"], ["add", "a.md"]):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True, timeout=60)
+    assert {one.own for one in plan(tmp_path / "a.md").files} == {False}
+    assert {one.own for one in plan(tmp_path, wanted="chats").files} == {False}
+    assert {one.own for one in plan(tmp_path / "a.md", own=True).files} == {True}
 
 
 def test_in_slack_the_asked_user_is_the_person(tmp_path: Path, alma: ALMA) -> None:

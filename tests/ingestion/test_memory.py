@@ -8,14 +8,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks import _chat_formats as formats
 from benchmarks import ingestion as benchmark
+
+pytestmark = pytest.mark.system
 
 MEGABYTES = int(os.environ.get("ALMA_EXPORT_MB", "200"))
 MOST_MB = 300
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.quality
 def test_a_large_export_is_read_in_little_memory(tmp_path: Path) -> None:
     file = tmp_path / "conversations.json"
     count = benchmark.export(file, MEGABYTES, rows=(8_000, 12_000))

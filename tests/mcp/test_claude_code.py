@@ -20,6 +20,8 @@ from alma.mcp.clients import CLIENTS, PROJECT
 
 from .conftest import Place
 
+pytestmark = pytest.mark.system
+
 TASK = "Deploy the auth service"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -302,7 +303,7 @@ def test_the_command_shows_what_changes_and_does_it(here: Machine) -> None:
     entry = json.loads(path.read_text())["mcpServers"]["alma"]
     config = str(here.folder / ".alma" / "config.yaml")
     assert [entry["command"], *entry["args"]] == [
-        *(sys.executable, "-m", "alma.mcp", "--config", config),
+        *(sys.executable, "-P", "-m", "alma.mcp", "--config", config),
         *("--tools", "core", "--agent", "dev"),
     ]
     assert "already installed" in run("install", "--client", "claude-code", "--tools", "core", "--agent", "dev")[1]
@@ -324,12 +325,25 @@ def test_a_portable_entry_holds_in_every_clone(here: Machine, tmp_path: Path) ->
 def test_for_all_projects_each_finds_its_own(here: Machine) -> None:
     run("install", "--client", "gemini", "--scope", "user", "--yes")
     entry = json.loads((here.home / ".gemini" / "settings.json").read_text())["mcpServers"]["alma"]
-    assert entry["args"] == ["-m", "alma.mcp", "--tools", "core"]
+    assert entry["args"] == ["-P", "-m", "alma.mcp", "--tools", "core"]
     run("install", "--client", "claude-desktop", "--yes")
     entry = json.loads((clients.find_settings("Claude") / "claude_desktop_config.json").read_text())["mcpServers"][
         "alma"
     ]
-    assert entry["args"][2:] == ["--config", str(here.folder / ".alma" / "config.yaml"), "--tools", "core"]
+    assert entry["args"][3:] == ["--config", str(here.folder / ".alma" / "config.yaml"), "--tools", "core"]
+
+
+@pytest.mark.system
+def test_the_server_loads_nothing_from_the_folder_it_is_started_in(here: Machine) -> None:
+    run("install", "--client", "gemini", "--scope", "user", "--yes")
+    entry = json.loads((here.home / ".gemini" / "settings.json").read_text())["mcpServers"]["alma"]
+    (here.folder / "alma").mkdir()
+    for name in ("alma/__init__.py", "yaml.py", "anyio.py"):
+        (here.folder / name).write_text("open('loaded', 'w').close()\n")
+    command = [entry["command"], *entry["args"]]
+    done = subprocess.run(command, cwd=here.folder, input=b"", capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert not (here.folder / "loaded").exists()
 
 
 def test_programs_are_told_in_json_and_are_not_asked(here: Machine) -> None:

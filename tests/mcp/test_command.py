@@ -19,7 +19,9 @@ import alma.mcp as command
 from alma.mcp import clients
 from mcp import Client
 
-from .conftest import SECONDS, Place
+from .conftest import CONFIG, SECONDS, Place
+
+pytestmark = pytest.mark.system
 
 HELLO = {
     "jsonrpc": "2.0",
@@ -27,19 +29,6 @@ HELLO = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
 }
-
-
-def ran(place: Place, *words: str, said: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*place.command, *words],
-        cwd=place.folder,
-        env={**os.environ, **environ},
-        input=said,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
 
 
 def call(name: str, number: int, **arguments: Any) -> str:
@@ -70,25 +59,30 @@ def test_only_the_protocol_is_on_standard_output(place: Place) -> None:
     assert "kno_nothing" in errors
 
 
-@pytest.mark.parametrize("depth", [70, 200, 5000])
-def test_a_request_that_is_nested_too_deep_is_answered(place: Place, depth: int) -> None:
+def test_a_request_that_is_nested_too_deep_is_answered(place: Place) -> None:
     initialized = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"})
-    nested = call("alma_add_knowledge", 2, agent="dev", domain="x", fact="y z", metadata={"a": "DEEP", "b": '"]}'})
-    nested = nested.replace('"DEEP"', '{"a":' * depth + "1" + "}" * depth)
+    plain = {"agent": "dev", "domain": "x", "fact": "y z", "metadata": {"a": "DEEP", "b": '"]}'}}
+    depths = {2: 70, 3: 200, 4: 5000}
+    requests = []
+    for number, depth in depths.items():
+        request = call("alma_add_knowledge", number, **plain)
+        requests.append(request.replace('"DEEP"', '{"a":' * depth + "1" + "}" * depth))
     with subprocess.Popen(
         place.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        server.stdin.write(f"{json.dumps(HELLO)}\n{initialized}\n{nested}\n{call('alma_stats', 3)}\n")
+        lines = [json.dumps(HELLO), initialized, *requests, call("alma_stats", 5)]
+        server.stdin.write("\n".join(lines) + "\n")
         server.stdin.flush()
-        answers = [json.loads(server.stdout.readline()) for _ in range(3)]
+        answers = [json.loads(server.stdout.readline()) for _ in range(5)]
         server.communicate(timeout=SECONDS)
-    told = {one["id"]: one for one in answers}
-    assert told.keys() == {1, 2, 3}
-    assert "nested" in str(told[2])
-    assert "error" in told[2] or told[2]["result"]["isError"]
-    assert not told[3]["result"].get("isError")
+    by_id = {answer["id"]: answer for answer in answers}
+    assert by_id.keys() == {1, 2, 3, 4, 5}
+    for number, depth in depths.items():
+        assert "nested" in str(by_id[number]), depth
+        assert "error" in by_id[number] or by_id[number]["result"]["isError"], depth
+    assert not by_id[5]["result"].get("isError")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
@@ -104,21 +98,25 @@ def test_it_can_be_interrupted(place: Place, number: signal.Signals) -> None:
         assert server.wait(SECONDS) == -number
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--tools", "banana"], "unknown tool 'banana'"),
-        (["--config", "missing.yaml"], "no configuration file missing.yaml"),
-        (["--transport", "http", "--host", "0.0.0.0"], "--tls-cert"),
-        (["--transport", "http", "--port", "0", "--token-file", "no/such/folder/token"], "pass another --token-file"),
-    ],
-)
-def test_what_cannot_begin_says_why(place: Place, words: list[str], told: str) -> None:
-    done = ran(place, *words, ALMA_MCP_TOKEN="")
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
+def test_what_cannot_begin_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALMA_MCP_TOKEN", "")
+    cases = {
+        "--tools banana": "unknown tool 'banana'",
+        "--config missing.yaml": "no configuration file missing.yaml",
+        "--transport http --host 0.0.0.0": "--tls-cert",
+        "--transport http --port 0 --token-file no/such/folder/token": "pass another --token-file",
+    }
+    for words, problem in cases.items():
+        assert command.main(["--config", str(config), *words.split()]) == 2, words
+        printed = capsys.readouterr()
+        assert printed.out == "", words
+        assert problem in printed.err
+        assert "Traceback" not in printed.err, words
 
 
 def test_without_the_package_the_extra_is_named(place: Place) -> None:
@@ -152,16 +150,17 @@ def commands() -> list[list[str]]:
     return [shlex.split(line) for block in blocks for line in block.replace("\\\n", " ").splitlines()]
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_what_the_page_says_is_understood(words: list[str]) -> None:
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    match words:
-        case ["alma", "mcp", "install" | "uninstall" as action, *rest]:
-            clients.add_arguments(parser, action)
-            parser.parse_args(rest)
-        case ["python", "-m", "alma.mcp", *rest]:
-            parser.add_argument("--config")
-            command.add_arguments(parser)
-            command.McpOptions.read(parser.parse_args(rest), None)
-        case _:
-            assert words[:2] == ["pip", "install"]
+def test_what_the_page_says_is_understood() -> None:
+    assert commands()
+    for words in commands():
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        match words:
+            case ["alma", "mcp", "install" | "uninstall" as action, *rest]:
+                clients.add_arguments(parser, action)
+                parser.parse_args(rest)
+            case ["python", "-P", "-m", "alma.mcp", *rest]:
+                parser.add_argument("--config")
+                command.add_arguments(parser)
+                command.McpOptions.read(parser.parse_args(rest), None)
+            case _:
+                assert words[:2] == ["pip", "install"]

@@ -26,6 +26,8 @@ from alma.mcp.server import build_app as app
 from .conftest import TOKEN, Lent
 from .node import CONFORMANCE, CONFORMANCE_NEXT, node, package
 
+pytestmark = pytest.mark.system
+
 _TOOL = "calls a tool of the suite's own, which a memory does not have"
 _RESOURCE = "reads a resource of the suite's own"
 _PROMPT = "asks for a prompt of the suite's own"
@@ -79,6 +81,7 @@ MODERN: Mapping[str, str] = {
     "input-required-result-missing-input-response": _NO_ASKING,
     "input-required-result-ignore-extra-params": _NO_ASKING,
 }
+NEXT = ("--spec-version", "2026-07-28")
 
 
 @pytest.fixture
@@ -103,19 +106,29 @@ def url(alma: ALMA) -> Iterator[str]:
     bound.close()
 
 
-def suite(spec: str, url: str, expected: Mapping[str, str], folder: Path, *options: str) -> str:
+def run_suite(spec: str, url: str, folder: Path, *options: str) -> str:
+    program = package(spec) / "dist" / "index.js"
+    command: list[Any] = [node(), program, "server", "--url", url, *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    return done.stdout[done.stdout.find("=== SUMMARY ===") :] + done.stderr
+
+
+def write_baseline(folder: Path, expected: Mapping[str, str]) -> list[str]:
+    """Write which scenarios fail, and return the options that name the file and let all scenarios run."""
     baseline = folder / "expected.yml"
     baseline.write_text(yaml.safe_dump({"server": list(expected)}))
-    program = package(spec) / "dist" / "index.js"
-    command: list[Any] = [node(), program, "server", "--url", url, "--suite", "all", "--expected-failures", baseline]
-    done = subprocess.run([*command, *options], cwd=folder, capture_output=True, text=True, timeout=240, check=False)
-    told = done.stdout[done.stdout.find("=== SUMMARY ===") :] + done.stderr
-    assert done.returncode == 0, told
-    return told
+    return ["--suite", "all", "--expected-failures", str(baseline)]
 
 
+def test_a_scenario_of_each_era_holds(url: str, tmp_path: Path) -> None:
+    run_suite(CONFORMANCE, url, tmp_path, "--scenario", "tools-list")
+    run_suite(CONFORMANCE_NEXT, url, tmp_path, "--scenario", "tools-list", *NEXT)
+
+
+@pytest.mark.quality
 def test_with_a_handshake(url: str, tmp_path: Path) -> None:
-    told = suite(CONFORMANCE, url, HANDSHAKE, tmp_path)
+    told = run_suite(CONFORMANCE, url, tmp_path, *write_baseline(tmp_path, HANDSHAKE))
     for scenario in (
         "server-initialize",
         "ping",
@@ -128,7 +141,8 @@ def test_with_a_handshake(url: str, tmp_path: Path) -> None:
     assert "✓ dns-rebinding-protection" in told
 
 
+@pytest.mark.quality
 def test_without_a_handshake(url: str, tmp_path: Path) -> None:
-    told = suite(CONFORMANCE_NEXT, url, MODERN, tmp_path, "--spec-version", "2026-07-28")
+    told = run_suite(CONFORMANCE_NEXT, url, tmp_path, *write_baseline(tmp_path, MODERN), *NEXT)
     for scenario in ("caching", "http-header-validation", "sep-2164-resource-not-found", "tools-list"):
         assert f"✓ {scenario}" in told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from mcp_types import CallToolResult
 from tests.api.samples import BEFORE, SAMPLES, World, world
 
@@ -13,6 +14,8 @@ from alma.operations import Effect, operations
 from mcp import Client
 
 from .conftest import Place, Site, Talk
+
+pytestmark = pytest.mark.system
 
 
 def offered(files: bool) -> list[str]:
@@ -37,7 +40,11 @@ async def everything(client: Client, world: World, *, files: bool = True) -> dic
     return {name: await client.call_tool(f"alma_{name}", samples[name](world)) for name in order(files)}
 
 
-def assert_well(results: dict[str, CallToolResult]) -> None:
+def assert_well(results: dict[str, CallToolResult], *, may_approve: bool = False) -> None:
+    if not may_approve:
+        refused = results.pop("erase_user")
+        assert refused.is_error
+        assert "only a person" in refused.content[0].text
     for name, result in results.items():
         assert not result.is_error, (name, result.content)
         assert isinstance(result.structured_content, dict), name
@@ -63,4 +70,5 @@ def test_over_http(site: Site) -> None:
 
 def test_without_a_handshake(alma: ALMA, talk: Talk, tmp_path: Path) -> None:
     made = world(alma, str(tmp_path))
-    assert_well(talk(lambda client: everything(client, made), mode="auto", roots=lambda: [tmp_path]))
+    results = talk(lambda client: everything(client, made), mode="auto", roots=lambda: [tmp_path])
+    assert_well(results, may_approve=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from mcp_types import CallToolResult
 
+import alma.mcp as command
 from alma import ALMA
 from alma.mcp.tools import CORE_NAMES
 from alma.operations import operations
@@ -16,6 +18,8 @@ from alma.text import count_tokens
 from mcp import Client
 
 from .conftest import Place, Site, Talk
+
+pytestmark = pytest.mark.system
 
 SECRET = "the vault opens at noon"
 FILE_TOOLS = {"alma_ingest", "alma_export_rules", "alma_import_rules"}
@@ -71,28 +75,34 @@ def test_the_cases_are_all_there_are() -> None:
     assert local == {(tool, name) for tool, name, _ in READERS} | {("import_rules", "root")}
 
 
-@pytest.mark.parametrize(("tool", "name", "more"), READERS)
-@pytest.mark.parametrize(
-    "path",
-    [
-        "../outside/notes.md",
-        "/etc/passwd",
-        "/",
-        "..",
-        "~/.bashrc",
-        ".git/hooks/pre-commit",
-        ".env",
-        ".ssh/notes.md",
-        "a\0b",
-    ],
+ELSEWHERE = (
+    "../outside/notes.md",
+    "/etc/passwd",
+    "/",
+    "..",
+    "~/.bashrc",
+    ".git/hooks/pre-commit",
+    ".env",
+    ".ssh/notes.md",
+    "a\0b",
 )
-def test_a_path_elsewhere_or_hidden_is_refused(
-    call: Call, project: Path, tool: str, name: str, more: dict[str, Any], path: str
-) -> None:
+
+
+def test_a_path_elsewhere_or_hidden_is_refused(talk: Talk, project: Path) -> None:
     before = sorted(project.rglob("*"))
-    assert call(tool, **{name: path}, **more).is_error
-    assert call(tool, **{name: str(project / path) if not path.startswith("/") else path}, **more).is_error
-    assert sorted(project.rglob("*")) == before
+
+    async def work(client: Client) -> list[tuple[str, str]]:
+        failures = []
+        for tool, name, more in READERS:
+            for path in ELSEWHERE:
+                absolute = path if path.startswith("/") else str(project / path)
+                for value in {path, absolute}:
+                    result = await client.call_tool(f"alma_{tool}", {name: value, **more})
+                    if not result.is_error or sorted(project.rglob("*")) != before:
+                        failures.append((tool, value))
+        return failures
+
+    assert talk(work, roots=lambda: [project]) == []
 
 
 def test_the_refusal_says_what_is_allowed(call: Call, project: Path) -> None:
@@ -181,14 +191,31 @@ def test_the_default_root_is_the_projects_folder(place: Place, tmp_path_factory:
     other = tmp_path_factory.mktemp("other")
     (place.folder / "notes.md").write_text("# Notes\n\nWe decided to deploy on Mondays.\n")
     (other / "notes.md").write_text(f"# Notes\n\n{SECRET}\n")
+    own = str(place.folder / "notes.md")
 
     async def work(client: Client) -> list[bool]:
-        results = [await ingested(client, path) for path in ("notes.md", str(other / "notes.md"))]
-        return [bool(one.is_error) for one in results]
+        results = [await ingested(client, path) for path in ("notes.md", own, str(other / "notes.md"))]
+        return [bool(result.is_error) for result in results]
 
-    assert place.over_stdio(work, "--tools", "all") == [False, True]
-    assert place.over_stdio(work, "--tools", "all", "--root", str(other)) == [False, False]
-    assert place.over_stdio(work, "--tools", "all", "--root", str(place.folder), "--root", str(other)) == [False, False]
+    assert place.over_stdio(work, "--tools", "all") == [False, False, True]
+    roots = ("--root", str(other), "--root", str(place.folder))
+    assert place.over_stdio(work, "--tools", "all", *roots) == [False, False, False]
+
+
+def test_named_roots_replace_the_default(talk: Talk, tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own, other):
+        folder.mkdir()
+        (folder / "notes.md").write_text("# Notes\n\nWe decided to deploy on Mondays.\n")
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    options = command.McpOptions.read(parser.parse_args(["--root", str(other)]), str(own / "config.yaml"))
+
+    async def work(client: Client) -> list[bool]:
+        results = [await ingested(client, path) for path in ("notes.md", str(own / "notes.md"))]
+        return [bool(result.is_error) for result in results]
+
+    assert talk(work, roots=lambda: command._find_roots(options)) == [False, True]
 
 
 def test_over_http_there_are_no_file_tools(site: Site) -> None:
@@ -204,17 +231,20 @@ def test_over_http_there_are_no_file_tools(site: Site) -> None:
 # -- which tools
 
 
-def test_a_bare_server_lists_the_usual_tools(place: Place, talk: Talk) -> None:
+def test_a_bare_server_lists_the_usual_tools(talk: Talk) -> None:
     async def work(client: Client) -> list[str]:
         return [tool.name.removeprefix("alma_") for tool in (await client.list_tools()).tools]
 
-    names = place.over_stdio(work)
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    usual = command.McpOptions.read(parser.parse_args([]), None).tools
+    names = talk(work, tools=usual)
     assert set(CORE_NAMES) <= set(names)
     assert len(names) == 28
-    assert not {f"alma_{one}" for one in names} & FILE_TOOLS
+    assert not {f"alma_{name}" for name in names} & FILE_TOOLS
     assert len(talk(work, tools="core")) == 8
     assert len(talk(work, tools="all")) > 60
-    assert len(place.over_stdio(work, "--tools", "core,ingest")) == 9
+    assert len(talk(work, tools="core,ingest")) == 9
 
 
 def test_the_lists_are_short(talk: Talk) -> None:

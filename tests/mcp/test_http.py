@@ -26,6 +26,8 @@ from mcp import Client
 
 from .conftest import SECONDS, TOKEN, Lent, Place, Site
 
+pytestmark = pytest.mark.system
+
 HELLO = {
     "jsonrpc": "2.0",
     "id": 1,

@@ -22,8 +22,10 @@ from .conftest import TOKEN, Place, Site
 from .node import INSPECTOR, node, package
 from .test_every_tool import order
 
+pytestmark = pytest.mark.system
+
 EVERY = "ALMA_TEST_INSPECTOR"
-"""Each call is a process of its own: all tools are called where this is `every`, else those of the small set."""
+"""Each call is a process of its own: `make gate` calls the small set, and all tools where this is `every`."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,7 @@ def chosen() -> Sequence[str]:
     return names if os.environ.get(EVERY) == "every" else [name for name in names if name in CORE_NAMES]
 
 
-def call_all(inspector: Inspector, place: Place) -> None:
-    names = chosen()
+def call_tools(inspector: Inspector, place: Place, names: Sequence[str]) -> None:
     reading = [name for name in names if operations()[name].effect == "reads"]
     for name in (name for name in names if name not in reading):
         _well(name, inspector.called(f"alma_{name}", SAMPLES[name](place.world)))
@@ -96,17 +97,30 @@ def _well(name: str, answer: dict[str, Any]) -> None:
 
 
 def test_over_stdio(inspector: Inspector, place: Place) -> None:
-    listed(inspector, list(select_tools()), "--", *place.command)
     listed(inspector, list(select_tools("all")), "--", *place.command, "--tools", "all")
     inspector.connected("--", *place.command, "--tools", "all")
-    call_all(inspector, place)
+    call_tools(inspector, place, ["learn"])
 
 
 def test_over_http(inspector: Inspector, site: Site) -> None:
     header = ["--header", f"Authorization: Bearer {TOKEN}"]
     listed(inspector, list(select_tools("all", roots=None)), "--transport", "http", "--server-url", site.url, *header)
     inspector.connected("--transport", "http", "--server-url", site.url, *header)
-    call_all(inspector, site.place)
+    call_tools(inspector, site.place, ["retrieve"])
     refused = inspector.run("cli", "--stored-auth-only", "--method", "tools/list", "--server-url", site.url)
     assert refused.returncode != 0
     assert "alma_retrieve" not in refused.stdout
+
+
+@pytest.mark.quality
+def test_tools_over_stdio(inspector: Inspector, place: Place) -> None:
+    listed(inspector, list(select_tools()), "--", *place.command)
+    inspector.connected("--", *place.command, "--tools", "all")
+    call_tools(inspector, place, chosen())
+
+
+@pytest.mark.quality
+def test_tools_over_http(inspector: Inspector, site: Site) -> None:
+    header = ["--header", f"Authorization: Bearer {TOKEN}"]
+    inspector.connected("--transport", "http", "--server-url", site.url, *header)
+    call_tools(inspector, site.place, chosen())

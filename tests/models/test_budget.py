@@ -10,11 +10,12 @@ import pytest
 from alma.engine.context import Engine
 from alma.errors import ModelOutputError, ModelTimeoutError, ModelUnavailableError, OverBudgetError
 from alma.models.budget import Budgeted, BudgetLimits, Day, meter, most_tokens, reserve, settle, usage
-from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.testing import FrozenClock
 from alma.types.asking import Answer, ModelSettings, Prompt
 from alma.types.query import Where
+
+pytestmark = pytest.mark.system
 
 PROMPT = Prompt(system="do", text="something", schema={"type": "object"}, max_tokens=100)
 TODAY = "2026-01-02"
@@ -25,9 +26,9 @@ def clock():
     return FrozenClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def engine(request, tmp_path, clock):
-    store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "memory.db")
+@pytest.fixture
+def engine(tmp_path, clock):
+    store = SQLiteStore(tmp_path / "memory.db")
     yield Engine(store, "p", clock=clock)
     store.close()
 

@@ -21,7 +21,10 @@ from alma.models.registry import create
 from alma.stores.memory import MemoryStore
 from alma.types.asking import Prompt
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="the script that plays claude needs a first line of its own")
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(os.name == "nt", reason="the script that plays claude needs a first line of its own"),
+]
 
 SCHEMA = {
     "type": "object",

@@ -21,6 +21,8 @@ from alma.models.registry import create, open_model
 from alma.stores.memory import MemoryStore
 from alma.types.asking import BudgetLimits, ModelSettings, Prompt
 
+pytestmark = pytest.mark.system
+
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 SCHEMA = {"type": "object", "properties": {"rules": {"type": "array"}}, "required": ["rules"]}
 EVENTS = ("SessionStart", "UserPromptSubmit", "Stop", "SessionEnd")

@@ -13,6 +13,8 @@ from alma.models import client
 from alma.models.budget import meter
 from alma.types.asking import Prompt
 
+pytestmark = pytest.mark.system
+
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 KEY = "sk-very-secret-0123456789"
 

@@ -23,6 +23,8 @@ from alma.models.client import TransientModelError
 from alma.models.registry import open_model
 from alma.types.asking import BudgetLimits, ModelSettings, Prices, Prompt
 
+pytestmark = pytest.mark.system
+
 KEY = "sk-very-secret-0123456789"
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 SETTINGS = {"provider": "litellm", "model": "some/model", "retries": 0, "repair": False}

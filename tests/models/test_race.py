@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import yaml
@@ -16,6 +17,8 @@ from alma.config import load
 from alma.engine.context import Engine
 from alma.models.budget import meter, usage
 from alma.stores.sqlite import SQLiteStore
+
+pytestmark = pytest.mark.system
 
 RACERS, TRIES = 5, 6
 TOOK = 2000
@@ -27,19 +30,20 @@ from alma.types.asking import Prompt
 rules = {"type": "array", "items": {"type": "string"}}
 schema = {"type": "object", "properties": {"rules": rules}, "required": ["rules"]}
 prompt = Prompt(system="Find the rules.", text="no, use pnpm", schema=schema, max_tokens=500)
-got = over = 0
-with ALMA.from_config(sys.argv[1]) as alma:
-    model = alma.model
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for _ in range(int(sys.argv[2])):
-        try:
-            got += model.ask(prompt).value == {"rules": ["use pnpm"]}
-        except OverBudgetError:
-            over += 1
-        except ModelError:
-            pass
-print(got, over)
+for tries in sys.stdin:
+    got = over = 0
+    with ALMA.from_config(sys.argv[1]) as alma:
+        model = alma.model
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for _ in range(int(tries)):
+            try:
+                got += model.ask(prompt).value == {"rules": ["use pnpm"]}
+            except OverBudgetError:
+                over += 1
+            except ModelError:
+                pass
+    print(got, over, flush=True)
 """
 
 
@@ -65,6 +69,8 @@ def configured(tmp_path, service):
             "budget": budget,
         }
         file = tmp_path / "config.yaml"
+        for old in tmp_path.rglob("*.db*"):
+            old.unlink()
         file.write_text(yaml.safe_dump({"project_id": "p", "embedding_provider": "none", "model": model}))
         # The file is made before the race, which is about the budget.
         open_memory(load(file)).close()
@@ -73,23 +79,42 @@ def configured(tmp_path, service):
     return write
 
 
-def start(file, tries=TRIES):
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", ASK, str(file), str(tries)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "ready\n", process.stderr.read()
-    return process
+@contextmanager
+def start(file, count=RACERS):
+    """Start processes that ask each time they are told how often, with the configuration that the file has then."""
+    with ExitStack() as stack:
+        racers = []
+        for _ in range(count):
+            command = [sys.executable, "-W", "error", "-c", ASK, str(file)]
+            pipe = subprocess.PIPE
+            process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+            racers.append(stack.enter_context(process))
+            stack.callback(process.kill)
+        yield racers
 
 
-def race(file):
-    racers = [start(file) for _ in range(RACERS)]
-    ended = [racer.communicate("go\n", timeout=120) for racer in racers]
-    assert [errors for _, errors in ended] == [""] * RACERS
-    return [tuple(map(int, out.split())) for out, _ in ended]
+def prepare(racers, tries=TRIES):
+    for racer in racers:
+        tell(racer, str(tries))
+    for racer in racers:
+        assert racer.stdout.readline() == "ready\n", racer.stderr.read()
+
+
+def tell(racer, line):
+    racer.stdin.write(f"{line}\n")
+    racer.stdin.flush()
+
+
+def race(racers):
+    prepare(racers)
+    for racer in racers:
+        tell(racer, "go")
+    return [tuple(map(int, racer.stdout.readline().split())) for racer in racers]
+
+
+def finish(racers):
+    ended = [racer.communicate(timeout=120) for racer in racers]
+    assert ended == [("", "")] * len(racers)
 
 
 def day_of(file):
@@ -109,48 +134,57 @@ LIMITS = [
 ]
 
 
-@pytest.mark.parametrize(("budget", "holds"), LIMITS, ids=["calls", "tokens", "cost"])
-def test_processes_racing_never_pass_the_budget(configured, service, budget, holds):
-    file = configured(**budget)
-    ended = race(file)
-    requests = len(service.seen)
-    assert holds(requests), f"{requests} questions were sent"
-    assert sum(got for got, _ in ended) == requests >= 5
-    assert sum(over for _, over in ended) == RACERS * TRIES - requests > 0
-    day = day_of(file)
-    assert (day.calls, day.tokens, day.aside_tokens) == (requests, requests * TOOK, 0)
-    assert day.cost == pytest.approx(requests * TOOK * 1e-3)
+def test_processes_racing_never_pass_the_budget(configured, service, reply):
+    file = configured()
+    with start(file) as racers:
+        for budget, holds in LIMITS:
+            configured(**budget)
+            before = len(service.seen)
+            ended = race(racers)
+            requests = len(service.seen) - before
+            assert holds(requests), f"{requests} questions were sent with {budget}"
+            assert sum(got for got, _ in ended) == requests >= 5
+            assert sum(over for _, over in ended) == RACERS * TRIES - requests > 0
+            day = day_of(file)
+            assert (day.calls, day.tokens, day.aside_tokens) == (requests, requests * TOOK, 0)
+            assert day.cost == pytest.approx(requests * TOOK * 1e-3)
 
-
-def test_tries_and_mendings_of_all_processes_are_paid_for(configured, service, reply):
-    service.script = [reply({}, status=503) for _ in range(4)] + [reply(b"nonsense") for _ in range(3)]
-    file = configured(calls=12)
-    race(file)
-    assert len(service.seen) == 12
-    day = day_of(file)
-    assert (day.calls, day.failed, day.dropped) == (12, 7, 3)
+        # Tries and mendings of all processes are paid for.
+        service.script = [reply({}, status=503) for _ in range(4)] + [reply(b"nonsense") for _ in range(3)]
+        configured(calls=12)
+        before = len(service.seen)
+        race(racers)
+        assert len(service.seen) - before == 12
+        day = day_of(file)
+        assert (day.calls, day.failed, day.dropped) == (12, 7, 3)
+        finish(racers)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no such signal")
 def test_who_is_killed_in_the_middle_has_spent_what_was_set_aside(configured, service, reply):
     service.script = [reply(delay=90)]
     file = configured(calls=None, tokens=4000, cost=4.0)
-    victim = start(file, 1)
-    victim.stdin.write("go\n")
-    victim.stdin.flush()
-    deadline = time.monotonic() + 60
-    while not service.seen and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(service.seen) == 1
-    os.kill(victim.pid, signal.SIGKILL)
-    victim.communicate(timeout=20)
+    with start(file, 2) as (victim, heir):
+        prepare([victim], 1)
+        tell(victim, "go")
+        deadline = time.monotonic() + 60
+        while not service.seen and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(service.seen) == 1
+        os.kill(victim.pid, signal.SIGKILL)
+        victim.communicate(timeout=20)
+        check_heir(file, service, heir)
+
+
+def check_heir(file, service, heir):
     day = day_of(file)
     assert (day.calls, day.tokens, day.failed) == (1, 0, 0)
     assert 2000 < day.aside_tokens <= 4000
     assert 2.0 < day.aside_cost <= 4.0
-    heir = start(file, 3)
-    out, _ = heir.communicate("go\n", timeout=60)
-    assert out.split() == ["0", "3"]
+    prepare([heir], 3)
+    tell(heir, "go")
+    assert heir.stdout.readline().split() == ["0", "3"]
+    finish([heir])
     assert len(service.seen) == 1
     config = load(file)
     with open_memory(config) as alma:

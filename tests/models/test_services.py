@@ -23,6 +23,8 @@ from alma.models.budget import meter
 from alma.models.registry import open_model
 from alma.types.asking import BudgetLimits, ModelSettings, Prompt
 
+pytestmark = pytest.mark.system
+
 KEY = "sk-very-secret-0123456789"
 
 

@@ -21,6 +21,8 @@ from alma.models import client, registry, services
 from alma.models.registry import open_model
 from alma.types.asking import BudgetLimits, Prompt
 
+pytestmark = pytest.mark.system
+
 KEY = "sk-very-secret-0123456789"
 
 

@@ -10,6 +10,8 @@ from alma.errors import ValidationError
 from alma.progress import ProgressTracker
 from benchmarks import claims
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture
 def tracker(alma: ALMA) -> ProgressTracker:

@@ -18,6 +18,8 @@ from alma.progress.items import AHEAD, TRANSITIONS
 from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 
+pytestmark = pytest.mark.system
+
 NAMES = "abcd"
 
 
@@ -70,7 +72,7 @@ def act(tracker: ProgressTracker, what: str, *given: str) -> None:
     calls.get(what, getattr(tracker, what, None))(*given)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(action, max_size=25))
 def test_the_plan_stays_sound(actions: list[tuple[str, ...]]) -> None:
     with ALMA(MemoryStore(), project_id="p") as alma:

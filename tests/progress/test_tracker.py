@@ -59,6 +59,7 @@ def run(code: str, folder: Path) -> str:
 # -- as it is described
 
 
+@pytest.mark.system
 def test_progress_tracking_as_printed(tmp_path: Path) -> None:
     folder = workspace(tmp_path)
     assert run(AS_PRINTED, folder).strip() == "Fix authentication bug None"

@@ -8,12 +8,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.redaction.examples import SECRETS, split_example
 from tests.redaction.test_stored import find_leaks
 
 import claude_smart
 from alma.hooks.drain import drain
 from alma.hooks.paths import DataDir
+
+pytestmark = pytest.mark.system
 
 HOOK = str(Path(claude_smart.__file__).with_name("hook.py"))
 

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -52,7 +53,7 @@ def filled(given_rules: list[tuple[str, str, str]]) -> ALMA:
     return alma
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(rules)
 def test_export_and_import_change_nothing(given_rules: list[tuple[str, str, str]]) -> None:
     with tempfile.TemporaryDirectory() as root, filled(given_rules) as alma:
@@ -66,7 +67,7 @@ def test_export_and_import_change_nothing(given_rules: list[tuple[str, str, str]
         assert (Path(root) / "AGENTS.md").read_bytes() == text
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(rules, sentences, st.data())
 def test_edited_imported_exported_gives_the_edited_text(
     given_rules: list[tuple[str, str, str]], fresh: str, data: st.DataObject
@@ -107,7 +108,7 @@ ROWS = [
 ]
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(rules, st.data())
 def test_no_edit_crashes_and_none_is_lost_silently(
     given_rules: list[tuple[str, str, str]], data: st.DataObject
@@ -150,6 +151,7 @@ with ALMA(SQLiteStore(sys.argv[1] + "/alma.db")) as alma:
 """
 
 
+@pytest.mark.system
 def test_several_processes_that_import_at_once_add_each_rule_once(tmp_path: Path) -> None:
     topics = ("apples", "pears", "plums", "figs", "nuts", "dates")
     (tmp_path / "NOTES.md").write_text("".join(f"- Count the {one} twice a day\n" for one in topics))

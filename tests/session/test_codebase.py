@@ -12,6 +12,8 @@ import pytest
 
 from alma.session import codebase
 
+pytestmark = pytest.mark.system
+
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 

@@ -32,6 +32,7 @@ def initializer(alma: ALMA, tmp_path: Path) -> SessionInitializer:
     return SessionInitializer(alma, workspace=tmp_path / "code")
 
 
+@pytest.mark.system
 def test_initialize_as_the_seeds_call_it(open_alma: Opener) -> None:
     alma = open_alma(
         project_id="my-project",

@@ -22,6 +22,8 @@ from alma.stores.sqlite import SQLiteStore
 if TYPE_CHECKING:
     from tests.conftest import Clock
 
+pytestmark = pytest.mark.system
+
 posix = pytest.mark.skipif(os.name != "posix", reason="only there can another process be asked about")
 
 HOLDER = """

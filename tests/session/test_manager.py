@@ -80,6 +80,7 @@ def test_the_prd_calls_by_keyword(manager: SessionManager) -> None:
     assert manager.get_previous_sessions("Helena") == []
 
 
+@pytest.mark.system
 def test_a_handoff_is_there_for_another_process(configured: Path) -> None:
     with SessionManager("my-project") as manager:
         context = manager.start_session(agent="Helena", goal="Complete auth testing")

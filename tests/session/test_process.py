@@ -8,6 +8,8 @@ import pytest
 
 from alma.session import handoff
 
+pytestmark = pytest.mark.system
+
 
 def test_this_process_is_not_gone() -> None:
     assert not handoff.is_process_gone(handoff.mark_process())

@@ -23,11 +23,14 @@ from alma.types.query import Where
 from alma.types.record import quantize
 
 __all__ = ["tracer"]
+pytestmark = pytest.mark.usefixtures("no_certificates")
 EAST = quantize([1.0, 0.0])
 
 
 class TestChromaFolder(StoreContract):
-    histories = 30
+    histories = 10
+    many = 600
+    crowd = 300
 
     def make_store(self) -> Store:
         return ChromaStore(path=str(self.folder / "chroma"))
@@ -83,9 +86,11 @@ def server():
         server.stop()
 
 
-@pytest.mark.slow
+@pytest.mark.system
 class TestChromaServer(StoreContract):
     histories = 5
+    many = 600
+    crowd = 300
     numbers = itertools.count()
 
     @pytest.fixture(autouse=True, scope="class")
@@ -101,6 +106,7 @@ class TestChromaServer(StoreContract):
         return ChromaStore(url=self.url, collection=self.name)
 
 
+@pytest.mark.system
 def test_a_server_that_dies_is_a_clear_error_and_nothing_acknowledged_is_lost(tmp_path):
     server = Server(str(tmp_path))
     try:
@@ -134,34 +140,57 @@ def test_wrong_options_are_named(tmp_path, monkeypatch, options):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("http://vectors.example", ("vectors.example", 8000, False)),
+        ("https://vectors.example", ("vectors.example", 443, True)),
+        ("https://vectors.example:9000", ("vectors.example", 9000, True)),
+    ],
+)
+def test_a_url_without_a_port_means_the_usual_one(monkeypatch, url, place):
+    places = []
+
+    def refuse(host, port, ssl, *options):
+        places.append((host, port, ssl))
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr("chromadb.HttpClient", refuse)
+    with pytest.raises(StorageError, match="refused"):
+        ChromaStore(url=url)
+    assert places == [place]
+
+
 USE = """
 import sys, time
 from pathlib import Path
 from alma.stores import create, pair
 from alma.testing import make_record
 from alma.types.query import Where
-name, option, place = sys.argv[1:4]
-store = create(name.removeprefix("paired "), path=Path("unused"), options={option: place})
-if name.startswith("paired "):
-    store.close()
-    store = pair(create("memory", path=Path("unused"), options={}), "qdrant", {option: place})
-for version in (1, 2):
-    store.put([make_record("a", version=version, text="words", vectors=(bytes([1, 2, 3]),))])
-assert store.nearest(bytes([1, 2, 3]), Where(), 1) and list(store.scan(Where())) and not store.check()
+unused = Path("unused")
+stores = [
+    create("qdrant", path=unused, options={"path": "qdrant"}),
+    pair(create("memory", path=unused, options={}), "qdrant", {"path": "paired"}),
+    create("chroma", path=unused, options={"path": "chroma"}),
+    create("chroma", path=unused, options={"url": sys.argv[1]}),
+]
+for store in stores:
+    for version in (1, 2):
+        store.put([make_record("a", version=version, text="words", vectors=(bytes([1, 2, 3]),))])
+    assert store.nearest(bytes([1, 2, 3]), Where(), 1) and list(store.scan(Where())) and not store.check()
 time.sleep(1)
-store.close()
+for store in stores:
+    store.close()
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["qdrant", "paired qdrant", "chroma", "chroma server"])
-def test_using_a_store_contacts_nobody(tracer, tmp_path, server, name):
+@pytest.mark.system
+def test_using_a_store_contacts_nobody(tracer, tmp_path, server):
     trace, home = tmp_path / "trace", tmp_path / "home"
     home.mkdir()
-    option, place = ("url", server.url) if name.endswith("server") else ("path", str(tmp_path / "folder"))
-    traced = [tracer, "-f", "-qq", "-A", "-e", "trace=network", "-o", str(trace)]
+    traced = [tracer, "-f", "--seccomp-bpf", "-qq", "-A", "-e", "trace=network", "-o", str(trace)]
     subprocess.run(
-        [*traced, sys.executable, "-W", "error", "-c", USE, name.removesuffix(" server"), option, place],
+        [*traced, sys.executable, "-W", "error", "-c", USE, server.url],
         env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": os.pathsep.join(sys.path)},
         cwd=tmp_path,
         check=True,

@@ -17,6 +17,8 @@ class TestMemoryStore(StoreContract):
 
 
 class TestFileStore(StoreContract):
+    histories = 20
+
     def make_store(self) -> Store:
         return FileStore(self.folder / "memory.jsonl")
 
@@ -25,7 +27,7 @@ class TestFileStore(StoreContract):
 
 
 class TestSQLiteStore(StoreContract):
-    histories = 60
+    histories = 30
 
     def make_store(self) -> Store:
         return SQLiteStore(self.folder / "memory.db")
@@ -46,7 +48,7 @@ def test_capabilities_tell_the_stores_apart(tmp_path):
 class TestSQLiteStoreWithLittleRoom(TestSQLiteStore):
     """The same with blocks of four vectors and hardly any word rare, so that every path is taken."""
 
-    histories = 80
+    histories = 40
 
     def setup_method(self) -> None:
         self._patch = pytest.MonkeyPatch()

@@ -35,6 +35,8 @@ class TestCosmosStore(StoreContract):
     """The whole contract. Every store has a partition of its own on one server."""
 
     histories = 4
+    many = 250
+    crowd = 100
     server: CosmosServer
 
     @classmethod

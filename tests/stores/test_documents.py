@@ -104,7 +104,7 @@ def meets(document, conditions):
 
 
 class TestDocumentStore(StoreContract):
-    histories = 100
+    histories = 25
     documents: type[DictDocuments] = DictDocuments
 
     def make_store(self) -> Store:

@@ -28,7 +28,7 @@ SECRET = make_record(text="magnolia", body={"note": "magnolia"}, provenance=Prov
 
 
 class TestEncryptedFileOfSQLite(StoreContract):
-    histories = 20
+    histories = 10
 
     def make_store(self) -> Store:
         return SQLiteStore(self.folder / "memory.db", encryption_keys=[KEY])

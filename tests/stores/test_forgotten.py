@@ -24,6 +24,7 @@ def test_it_is_closed_when_it_is_gone(tmp_path: Path) -> None:
         connection.execute("SELECT 1")
 
 
+@pytest.mark.system
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_a_child_leaves_what_its_parent_opened_alone(tmp_path: Path) -> None:

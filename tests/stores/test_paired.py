@@ -30,7 +30,7 @@ from alma.types.query import Where
 
 
 class TestSQLiteWithQdrant(StoreContract):
-    histories = 30
+    histories = 15
 
     def make_store(self) -> Store:
         return self.open_again(None)
@@ -45,7 +45,7 @@ class TestSQLiteWithQdrant(StoreContract):
 
 
 class TestFileWithDocuments(StoreContract):
-    histories = 60
+    histories = 20
 
     def make_store(self) -> Store:
         self.spaces: dict = {}

@@ -26,10 +26,15 @@ UNAVAILABLE = fail(503, "UNAVAILABLE", "The service is not available")
 THROTTLED = fail(429, "RESOURCE_EXHAUSTED", "Too many requests", retry_after="0")
 
 
+pytestmark = pytest.mark.usefixtures("no_certificates")
+
+
 class TestPineconeStore(StoreContract):
     """The whole contract. Every store has a namespace of its own on one server."""
 
     histories = 4
+    many = 250
+    crowd = 100
     server: PineconeServer
 
     @classmethod

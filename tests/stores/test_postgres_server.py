@@ -24,10 +24,12 @@ def test_it_has_pgvector_and_listens_on_no_network(postgres_server, postgres_dsn
     assert stat.S_IMODE(postgres_server.folder.stat().st_mode) == 0o700
 
 
+@pytest.mark.system
 def test_starting_it_again_finds_it_running(postgres_server):
     assert start_server(postgres_server.folder) == postgres_server
 
 
+@pytest.mark.system
 def test_it_starts_again_after_a_kill_and_keeps_what_was_committed(short_folder):
     server = start_server(short_folder / "data")
     with psycopg.connect(server.dsn) as connection:

@@ -500,6 +500,7 @@ def test_threads_share_a_store(store):
     assert store.check() == []
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_child_uses_a_connection_of_its_own(store):
     store.put([make_record("parent", vectors=(vector(1),))])

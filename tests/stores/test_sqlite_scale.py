@@ -17,11 +17,13 @@ from alma.testing import MOMENT, StoreContract, make_record
 from alma.types.query import Where
 from alma.types.record import Status
 
+pytestmark = pytest.mark.system
+
 
 class TestSQLiteStoreBySign(StoreContract):
     """Every question compares signs first, believes nothing of it, and so comes to the exact answer by every turn."""
 
-    histories = 60
+    histories = 30
 
     def setup_method(self) -> None:
         self._patch = pytest.MonkeyPatch()
@@ -97,12 +99,12 @@ def by_sign(monkeypatch):
 
 @pytest.mark.parametrize(("dim", "shift"), [(100, 2.0), (128, 0.0)])
 def test_the_nearest_by_sign_are_nearly_the_nearest(store, by_sign, dim, shift):
-    model = filled(store, 4000, dim=dim, shift=shift)
+    model = filled(store, 2000, dim=dim, shift=shift)
     shares = []
     for query in clustered(20, dim=dim, seed=3, shift=shift):
         found, right = store.nearest(query, Where(), 10), model.nearest(query, Where(), 10)
         shares.append(len(set(found) & set(right)) / 10)
-    assert by_sign == [4000] * 20
+    assert by_sign == [2000] * 20
     assert sum(shares) / len(shares) >= 0.97
 
 

@@ -14,6 +14,8 @@ from alma.testing.contract import agree
 from alma.types.query import Hit, Where
 from alma.types.record import cosine
 
+pytestmark = pytest.mark.system
+
 
 class WritesInPart(MemoryStore):
     def put(self, records):

@@ -43,7 +43,8 @@ WRAPPERS: dict[str, Callable[[Store], Store]] = {
 
 
 class _OverMemory(StoreContract):
-    histories = 15
+    histories = 10
+    many = 300
     wrap: Callable[[Store], Store]
 
     def make_store(self) -> Store:
@@ -51,7 +52,8 @@ class _OverMemory(StoreContract):
 
 
 class _OverSQLite(StoreContract):
-    histories = 15
+    histories = 10
+    many = 300
     wrap: Callable[[Store], Store]
 
     def make_store(self) -> Store:

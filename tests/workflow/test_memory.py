@@ -47,6 +47,7 @@ def test_bad_settings_are_refused(given: dict[str, object]) -> None:
         WorkflowMemory(ALMA(MemoryStore()), **given)  # type: ignore[arg-type]
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("module", ["alma.workflow", "alma.harness"])
 def test_importing_it_loads_nothing_heavy(module: str) -> None:
     found = subprocess.run(

@@ -15,6 +15,8 @@ from alma import ALMA
 from alma.stores.sqlite import SQLiteStore
 from alma.workflow import WorkflowMemory
 
+pytestmark = pytest.mark.system
+
 COMMON = """
 import sys
 from alma import ALMA

@@ -15,6 +15,8 @@ from alma.embedders.hash import HashEmbedder
 from alma.stores.sqlite import SQLiteStore
 from alma.types.record import Vector
 
+pytestmark = pytest.mark.system
+
 Open = Callable[..., ALMA]
 LISBON = "Reconcile the ledger of the Lisbon office"
 SORTING, GUESSING, ASKING = "sort the entries by date first", "guess the missing totals", "ask the auditor twice"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.hooks.hosts.test_loop import HOOKED, build_payload
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.quality
 _ROUNDS = 60
 _LIMIT = 1.2
 

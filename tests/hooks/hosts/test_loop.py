@@ -76,10 +76,8 @@ def send(host: Any, name: str, event: str, session: str = "s1", prompt: str = ""
     # The shared plug-in passes no name.
     name_passed = () if name in PLUGGED else (name,)
     payload = build_payload(name, event, session, str(cwd or host.cwd), prompt)
-    done = host.raw(payload.replace(b'"/h/', f'"{host.home.parent}/'.encode()), *name_passed)
+    output = host.deliver(payload.replace(b'"/h/', f'"{host.home.parent}/'.encode()), *name_passed).decode()
     write_down(host, name, prompt)
-    assert (done.returncode, done.stderr) == (0, b"")
-    output = done.stdout.decode()
     if name == "goose":
         assert output == ""
         return goose_file.read_text() if goose_file.exists() else ""
@@ -134,7 +132,7 @@ def test_a_file_of_the_persons_is_never_written_for_goose(host: Any, teach: Any,
     host.environ["GOOSE_MOIM_MESSAGE_FILE"] = str(own)
     for paused in (False, True):
         (host.home / "paused.json").write_text(json.dumps({"everywhere": paused}))
-        host.raw(build_payload("goose", "UserPromptSubmit", "s1", str(host.cwd), "install it"), "goose")
+        host.deliver(build_payload("goose", "UserPromptSubmit", "s1", str(host.cwd), "install it"), "goose")
         assert own.read_text() == "be brief"
     assert not (host.home / "goose-context.md").exists()
     (journal,) = Path(host.place.sessions).glob("*.jsonl")
@@ -144,7 +142,7 @@ def test_a_file_of_the_persons_is_never_written_for_goose(host: Any, teach: Any,
 def test_the_name_that_a_file_passes_decides_which_host_it_is(host: Any, teach: Any) -> None:
     teach("Always use pnpm")
     payload = {"session_id": "s1", "cwd": str(host.cwd), "hook_event_name": "SessionStart", "source": "startup"}
-    answer = json.loads(host.raw(json.dumps(payload).encode(), "copilot").stdout)
+    answer = json.loads(host.deliver(json.dumps(payload).encode(), "copilot"))
     assert "pnpm" in answer["additionalContext"]
     assert host.events()[0]["host"] == "copilot"
 
@@ -161,7 +159,7 @@ def test_codex_is_shown_only_new_rules_when_a_session_resumes(host: Any, teach: 
     assert "pnpm" in send(host, "codex", "SessionStart")
     teach("Never use tabs")
     payload = json.loads(build_payload("codex", "SessionStart", "s1", str(host.cwd))) | {"source": "resume"}
-    answer = host.raw(json.dumps(payload).encode()).stdout.decode()
+    answer = host.deliver(json.dumps(payload).encode()).decode()
     assert "tabs" in answer
     assert "pnpm" not in answer
 
@@ -257,7 +255,7 @@ def test_a_headless_run_teaches_nothing_unless_that_is_set(
     rollout.parent.mkdir(parents=True)
     rollout.write_bytes((SAMPLES / "codex-rollout.jsonl").read_bytes())
     payload = json.loads(build_payload("codex", "UserPromptSubmit", "s1", str(host.cwd), CORRECTION))
-    host.raw(json.dumps(payload | {"transcript_path": str(rollout)}).encode())
+    host.deliver(json.dumps(payload | {"transcript_path": str(rollout)}).encode())
     assert host.events()[0]["entry"] == "headless"
     report = drain(host.place)
     assert (report.turns, len(report.taught)) == (1, count)
@@ -277,7 +275,7 @@ def test_a_headless_run_teaches_nothing_unless_that_is_set(
 def test_the_journal_says_who_drives(host: Any, name: str, environ: dict[str, str], entry: str) -> None:
     host.environ.pop("CLAUDE_CODE_ENTRYPOINT")
     host.environ |= environ
-    host.raw(build_payload(name, "UserPromptSubmit", "s1", str(host.cwd), CORRECTION), name)
+    host.deliver(build_payload(name, "UserPromptSubmit", "s1", str(host.cwd), CORRECTION), name)
     assert host.events()[0]["entry"] == entry
     assert len(drain(host.place).taught) == (entry == "cli")
 
@@ -302,6 +300,7 @@ def run_hook_below(host: Any, name: str, tmp_path: Path, arguments: list[str], s
     return str(json.loads(journal.read_text().splitlines()[1])["entry"])
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="what a process reads is known on Linux only")
 @pytest.mark.parametrize(
     ("name", "arguments", "source", "entry"),

@@ -1,0 +1,219 @@
+"""Python programs that start from a process in which alma is imported already.
+
+A fresh interpreter needs most of a second before the first line of an example runs. Here one process imports what
+examples use, and forks for each program. No thread runs in it, so a fork is a whole process. Where there is no
+`fork`, each program starts in an interpreter of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+_SERVER = '''
+import atexit, importlib, json, os, signal, sys, traceback
+from contextlib import suppress
+
+for name in json.loads(sys.argv[1]):
+    importlib.import_module(name)
+if "alma.embedders.local" in sys.modules:
+    sys.modules["alma.embedders.local"].import_onnxruntime()
+
+def run_job(job):
+    signal.alarm(job["seconds"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(job["folder"])
+    os.environ.clear()
+    os.environ.update(job["environ"])
+    for descriptor, file in ((0, job["given"]), (1, job["out"]), (2, job["err"])):
+        flags = os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        os.dup2(os.open(file, flags, 0o600), descriptor)
+    sys.stdin = open(0, closefd=False)
+    sys.argv = ["program", *job["arguments"]]
+    sys.path[0] = job["path"]
+    try:
+        exec(compile(job["code"], "<program>", "exec"), {"__name__": "__main__"})
+        return 0
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+
+def fork_program(job):
+    child = os.fork()
+    if not child:
+        code = run_job(job)
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return child
+
+def wait_for(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def keep_program(job):
+    """Fork a program, and a process that writes down how it ends."""
+    out, into = os.pipe()
+    if not os.fork():
+        child = fork_program(job)
+        os.write(into, str(child).encode())
+        os.close(into)
+        code = wait_for(child)
+        with open(job["code_file"] + ".new", "w") as file:
+            file.write(str(code))
+        os.rename(job["code_file"] + ".new", job["code_file"])
+        os._exit(0)
+    os.close(into)
+    child = os.read(out, 100).decode()
+    os.close(out)
+    return child
+
+for line in sys.stdin:
+    job = json.loads(line)
+    print(keep_program(job) if "code_file" in job else wait_for(fork_program(job)), flush=True)
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+'''
+
+MODULES = ("alma", "alma.memory", "alma.app", "alma.cli", "alma.cli.derive", "alma.operations")
+MODULES += ("alma.stores.sqlite.cache", "alma.embedders.local", "numpy", "yaml", "rich.console")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A program that ended: its exit code, as `subprocess` gives it, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Running:
+    """A program that was started, with the part of `subprocess.Popen` that the tests use."""
+
+    def __init__(self, pid: int, code_file: Path, stderr: IO[str]) -> None:
+        self.pid = pid
+        self.stderr = stderr
+        self._code_file = code_file
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None while it runs."""
+        return int(self._code_file.read_text()) if self._code_file.exists() else None
+
+    def wait(self, timeout: float = 60.0) -> int:
+        """Return the exit code once it has ended."""
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("program", timeout)
+            time.sleep(0.005)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class Forks:
+    """A running process from which programs are forked, one after another."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path, options: Sequence[str]) -> None:
+        self._process = process
+        self._folder = folder
+        self._options = options
+        self._started = 0
+
+    def run(
+        self,
+        code: str,
+        folder: Path,
+        *,
+        arguments: Sequence[str] = (),
+        environ: dict[str, str] | None = None,
+        path: Path | None = None,
+        given: str = "",
+        seconds: int = 120,
+    ) -> Ended:
+        """Run a program in a folder. It is killed after many seconds.
+
+        `path` is the folder of its own modules, `given` its standard input.
+        """
+        environ = dict(os.environ if environ is None else environ)
+        if not hasattr(os, "fork"):
+            command = [sys.executable, *self._options, "-c", code, *arguments]
+            environ |= {"PYTHONPATH": str(path)} if path else {}
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environ,
+                input=given,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+                check=False,
+            )
+            return Ended(done.returncode, done.stdout, done.stderr)
+        out, err, given_file = (self._folder / name for name in ("out", "err", "given"))
+        given_file.write_text(given, encoding="utf-8")
+        for file in (out, err):
+            file.unlink(missing_ok=True)
+        job: dict[str, Any] = {"code": code, "folder": str(folder), "arguments": list(arguments), "seconds": seconds}
+        job |= {"environ": environ, "path": str(path or ""), "out": str(out), "err": str(err)}
+        job["given"] = str(given_file)
+        code = self._send(job)
+        return Ended(code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+
+    def start(self, code: str, folder: Path, *, arguments: Sequence[str] = (), seconds: int = 600) -> Running:
+        """Start a program in a folder, and return before it ends. It is killed after many seconds."""
+        self._started += 1
+        code_file, err = (self._folder / f"{self._started}.{name}" for name in ("code", "err"))
+        os.mkfifo(err)
+        job: dict[str, Any] = {"code": code, "folder": str(folder), "arguments": list(arguments), "seconds": seconds}
+        job |= {"environ": dict(os.environ), "path": "", "out": os.devnull, "err": str(err), "given": os.devnull}
+        pid = self._send({**job, "code_file": str(code_file)})
+        return Running(pid, code_file, err.open(encoding="utf-8"))
+
+    def _send(self, job: dict[str, Any]) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, "the process that forks has ended"
+        return int(answer)
+
+
+@contextmanager
+def open_forks(*options: str, modules: Sequence[str] = MODULES) -> Iterator[Forks]:
+    """Start the process with options of the interpreter, such as `-W error`."""
+    command = [sys.executable, *options, "-c", _SERVER, json.dumps(list(modules))]
+    environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    with (
+        TemporaryDirectory() as folder,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environ) as process,
+    ):
+        yield Forks(process, Path(folder), options)
+        assert process.stdin is not None
+        process.stdin.close()
