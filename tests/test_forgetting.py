@@ -6,15 +6,17 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from alma import ALMA, rulefiles
-from alma.coding.session import RepairedCommand
+from alma.coding.events import Attendance, Event
+from alma.coding.session import RepairedCommand, build_session
 from alma.embedders.hash import HashEmbedder
-from alma.engine import erase, observations, rules, team, transfer
+from alma.engine import erase, exchanges, observations, rules, team, transfer
 from alma.engine.history import revert_change
 from alma.engine.rules import Teaching
 from alma.engine.transaction import write
@@ -285,6 +287,20 @@ def test_a_deleted_observation_stays_away(alma: ALMA) -> None:
     assert stone.key != record.key
 
 
+def test_a_deleted_exchange_stays_away_also_when_its_session_goes_on(alma: ALMA) -> None:
+    place: dict[str, Any] = {"session": "s1", "attendance": Attendance.PERSON, "is_sealed": True}
+    said = Event("e1", "UserPromptSubmit", 1_790_000_000.0, data={"prompt": "we never log in here"}, offset=1, **place)
+    answer = Event("e2", "Stop", 1_790_000_001.0, data={"last_assistant_message": "Ok."}, offset=2, **place)
+    drafts = exchanges.prepare_exchanges(alma.engine, build_session([said]), 0)
+    [record] = write(alma.engine, lambda tx: exchanges.record_exchanges(tx, drafts))
+    erase.erase_memory(alma.engine, record)
+    for events in ([said], [said, answer]):
+        drafts = exchanges.prepare_exchanges(alma.engine, build_session(events), 0)
+        assert write(alma.engine, partial(exchanges.record_exchanges, drafts=drafts)) == []
+    [stone] = alma.engine.store.scan(Where(kinds={"tombstone"}))
+    assert stone.key != record.key
+
+
 def test_the_graph_has_nothing_of_a_deleted_fact(alma: ALMA) -> None:
     made = alma.add_domain_knowledge("dev", "people", "Maria works at Globex.")
     alma.delete(made.id)
@@ -390,6 +406,9 @@ BY_FUNCTION = {
     "alma/engine/conflicts.py": {"resolve_conflict": "a person does it"},
     "alma/engine/consolidate.py": {
         **dict.fromkeys(("reconcile", "_hold_back_returned"), ENDS), "merge_memories": "a person does it",
+    },
+    "alma/engine/exchanges.py": {
+        "record_exchanges": test_a_deleted_exchange_stays_away_also_when_its_session_goes_on,
     },
     "alma/engine/facts.py": {"add_records": "repeat", "put_comparison": HARMLESS},
     "alma/engine/gists.py": dict.fromkeys(("_store_gist", "compress_conversation"), GIST),

@@ -84,11 +84,19 @@ def _update_exchange(tx: Transaction, known: Record, draft: Record) -> Record:
 
 
 def mark_read(tx: Transaction, turns: Iterable[str], taught: Iterable[Record]) -> None:
-    """Note that a model read the exchanges of these turns, but for those that taught a rule that lasts or waits."""
-    teaching = {turn for rule in taught if rule.status in LIVE and not rule.session for turn in list_turns(rule)}
-    ids = [exchange_id(turn) for turn in turns if turn not in teaching]
+    """Note what a model found in the exchanges of these turns: nothing, or only what held for their session.
+
+    Those that taught a rule that lasts or waits are not changed.
+    """
+    lasting: set[str] = set()
+    momentary: set[str] = set()
+    for rule in taught:
+        if rule.status in LIVE:
+            (momentary if rule.session else lasting).update(list_turns(rule))
+    ids = [exchange_id(turn) for turn in turns if turn not in lasting]
     for record in tx.get(ids):
-        tx.update(record, body={**record.body, "is_read": True}, updated_at=record.updated_at)
+        body = {**record.body, "is_read": True, "is_momentary": record.body["turn"] in momentary}
+        tx.update(record, body=body, updated_at=record.updated_at)
 
 
 def _draft_exchange(engine: Engine, story: CodingSession, exchange: Exchange, outside: OutsideWords) -> Record:

@@ -694,15 +694,17 @@ def accept_words(record: Record, body: Mapping[str, Any]) -> dict[str, Any]:
 def erase_rule(engine: Engine, rule: Record) -> int:
     """Erase a rule, its history and every recorded turn that holds the sentence it came from; return how many turns.
 
-    It cannot be undone. The caller erases the sentence from journals, and vacuums.
+    The exchanges that quote the sentence go with them. It cannot be undone. The caller erases the sentence from
+    journals, and vacuums.
     """
     erase_memory(replace(engine, project=rule.project), rule)
     quotes = find_quotes(rule)
     # A rule of all projects may have been taught in any of them.
     projects = None if rule.project == EVERYWHERE else {rule.project}
-    turns = [one for one in engine.store.scan(Where(kinds={"turn"}, projects=projects)) if has_quote(one.text, quotes)]
-    for turn in turns:
-        erase_memory(replace(engine, project=turn.project), turn)
+    recorded = engine.store.scan(Where(kinds={"turn", "exchange"}, projects=projects))
+    quoting = [record for record in recorded if has_quote(record.text, quotes)]
+    for record in quoting:
+        erase_memory(replace(engine, project=record.project), record)
     notes = engine.store.scan(Where(kinds={"retrieval", DELIVERY}, projects=projects))
     texts = {one.id: (one.body.get("task", ""), *map(str, one.body.get("event", {}).values())) for one in notes}
     engine.store.delete([id for id, own in texts.items() if any(has_quote(text, quotes) for text in own)])
@@ -714,7 +716,7 @@ def erase_rule(engine: Engine, rule: Record) -> int:
                 tx.update(one, body={**one.body, "said": ""})
 
     write(engine, forget_words)
-    return len(turns)
+    return sum(record.kind == "turn" for record in quoting)
 
 
 def find_quotes(rule: Record) -> list[str]:

@@ -541,9 +541,10 @@ def remove_expired(data_dir: DataDir, memory: ProjectMemories) -> None:
         age = now - os.path.getmtime(path)
         if age > days * _DAY or (total > _JOURNALS_BYTES and age > _DAY):
             _remove_journal(data_dir, engine, path)
-    # Expired turns, conversations and retrieval records. The rules learned from them stay.
+    # Expired turns, exchanges, conversations and retrieval records. The rules learned from them stay.
     before = engine.clock() - timedelta(days=settings["episode_days"])
-    ids = [one.id for one in engine.store.scan(Where(kinds={"turn", "episode", "retrieval"}, created_to=before))]
+    expired = Where(kinds={"turn", "exchange", "episode", "retrieval"}, created_to=before)
+    ids = [one.id for one in engine.store.scan(expired)]
     for batch in split_batches(ids, _BATCH):
         engine.store.delete(batch)
     # Session rules of sessions that are over.

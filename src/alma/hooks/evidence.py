@@ -71,7 +71,9 @@ class StoredExchange:
 
     @property
     def likely(self) -> float:
-        """Return how likely it teaches something; less if a model read it and found nothing."""
+        """Return how likely it teaches something that lasts; less if a model read it and found nothing."""
+        if self.body.get("is_momentary"):
+            return 0.0
         likely = float(self.body.get("likely", 0.0))
         return likely * _READ if self.body.get("is_read") else likely
 

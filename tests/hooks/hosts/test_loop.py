@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from alma.hooks.drain import ProjectMemories, drain
+from alma.hooks.evidence import TITLE
 from alma.hooks.hosts import HOSTS, find_entry, is_for_host
 from alma.types.record import Status
 
@@ -110,7 +111,9 @@ def test_a_correction_in_one_host_is_shown_in_claude_code_and_in_itself(host: An
     for other in {name, "claude", "kimi"}:
         shown = send(host, other, "SessionStart", f"second-{other}")
         shown += send(host, other, "UserPromptSubmit", f"second-{other}", "go on")
-        assert shown.count("pnpm") == 1
+        rules, _, evidence = shown.partition(TITLE.splitlines()[0])
+        assert rules.count("pnpm") == 1
+        assert evidence.count("pnpm") <= (other == name), "the excerpt is for the agent that the person spoke with"
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / ".git").mkdir(parents=True)
     shown = send(host, name, "SessionStart", "third", cwd=elsewhere)
