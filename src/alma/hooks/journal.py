@@ -334,7 +334,7 @@ _MOST_PARENTS = 5
 def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_mb: int = 8) -> None:
     """Append an event to a journal. Raise OSError if the line cannot be written completely."""
     data_dir.create_folders()
-    file = os.open(data_dir.journal_file(session), _FLAGS, 0o600)
+    file = _open_journal(data_dir.journal_file(session), session)
     try:
         size, quota = os.lseek(file, 0, os.SEEK_END), quota_mb * MB
         if size > quota and line["event"] not in ALWAYS_TAKEN:
@@ -345,10 +345,9 @@ def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_
             line = {**line, "data": {name: data[name] for name in _TOOL_MARKS if name in data}}
         key = create_key(data_dir)
         if not size:
-            # If two processes find the file empty, both write a header and the first one counts.
-            file_id = os.urandom(16).hex()
-            header = {"v": 1, "id": file_id, "event": "Journal", "at": time.time(), "session": session}
-            data = _encode(header) + _seal(_encode(line), key, file_id.encode())
+            # Only where files cannot be linked. If two processes find it empty, the first header counts.
+            header = _build_header(session)
+            data = header + _seal(_encode(line), key, _find_file_id(header))
         else:
             os.lseek(file, 0, os.SEEK_SET)
             data = _seal(_encode(line), key, _find_file_id(os.read(file, _HEADER_BYTES)))
@@ -365,6 +364,30 @@ def append_line(data_dir: DataDir, session: str, line: Mapping[str, Any], quota_
             log_problem(data_dir, str(line["event"]), problem)
     finally:
         os.close(file)
+
+
+def _open_journal(path: str, session: str) -> int:
+    """Open a journal to append to it. A new one has its header from the start, whoever else creates it."""
+    try:
+        return os.open(path, _FLAGS & ~os.O_CREAT)
+    except FileNotFoundError:
+        pass
+    started = f"{path}.{os.urandom(8).hex()}"
+    file = os.open(started, _FLAGS | os.O_EXCL, 0o600)
+    try:
+        os.write(file, _build_header(session))
+        os.link(started, path)
+    except OSError:
+        # Another hook was faster, or files cannot be linked here.
+        pass
+    finally:
+        os.close(file)
+        os.unlink(started)
+    return os.open(path, _FLAGS, 0o600)
+
+
+def _build_header(session: str) -> bytes:
+    return _encode({"v": 1, "id": os.urandom(16).hex(), "event": "Journal", "at": time.time(), "session": session})
 
 
 def append_event(data_dir: DataDir, session: str, event: Event, project: str, origin: str) -> None:
