@@ -42,6 +42,8 @@ _LAST_DEEDS = 5
 """How many of the last deeds before a turn it may name."""
 _MESSAGE_CHARS = 200
 _LONGEST_TURN = 1200
+_QUERY_CHARS = 2000
+_READABLE = 0.8
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _SIGN = re.compile(r"[\d_./:@$~%#&+\\-]")
 _JOINT = re.compile(r"[:@#&?=]")
@@ -97,6 +99,23 @@ def mark_read(tx: Transaction, turns: Iterable[str], taught: Iterable[Record]) -
     for record in tx.get(ids):
         body = {**record.body, "is_read": True, "is_momentary": record.body["turn"] in momentary}
         tx.update(record, body=body, updated_at=record.updated_at)
+
+
+def find_near_exchanges(engine: Engine, text: str, limit: int) -> list[tuple[str, float]]:
+    """Return the ids of this project's exchanges that are nearest to a text in meaning, with the cosine, nearest first.
+
+    None if the embedder cannot read the text: to a model of English all texts in other letters look alike.
+    """
+    if sum(map(str.isascii, text)) < _READABLE * len(text):
+        return []
+    where = engine.where(EXCHANGE, agents={AGENT}, statuses={Status.ACTIVE})
+    [vectors] = engine.encode([(text[:_QUERY_CHARS],)])
+    cosines: dict[str, float] = {}
+    for vector in vectors:
+        for hit in engine.store.nearest(vector, where, limit):
+            cosines[hit.id] = max(hit.score, cosines.get(hit.id, -1.0))
+    nearest = sorted(cosines.items(), key=lambda item: (-item[1], item[0]))
+    return nearest[:limit]
 
 
 def _draft_exchange(engine: Engine, story: CodingSession, exchange: Exchange, outside: OutsideWords) -> Record:

@@ -38,6 +38,7 @@ from ..engine.coding_sessions import (
     store_session,
 )
 from ..engine.context import Engine, Settings, UpkeepSettings
+from ..engine.exchanges import find_near_exchanges
 from ..engine.observations import adopt_old_fixes
 from ..engine.retention import UpkeepRun, run_upkeep
 from ..engine.retrieve.pipeline import find_rules
@@ -253,6 +254,11 @@ def recall_rules(
 ) -> list[tuple[str, str]]:
     """Return the ids and lines of the rules that are closest in meaning to a text, best first."""
     return [(one.id, one.body["line"]) for one in find_rules(memory.engine(project), session, text, limit)]
+
+
+def recall_exchanges(memory: ProjectMemories, project: str, text: str, limit: int) -> list[tuple[str, float]]:
+    """Return the ids of the exchanges that are closest in meaning to a text, and how close they are, best first."""
+    return find_near_exchanges(memory.engine(project), text, limit)
 
 
 # -- reading by a model: only with the person's permission, one session at a time, within a daily budget. It runs after

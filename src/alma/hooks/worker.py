@@ -42,7 +42,15 @@ from typing import Any
 from ..errors import ALMAError, unknown
 from ..files import try_lock, write_atomic
 from . import journal
-from .drain import ProjectMemories, drain, read_sessions, recall_rules, remove_expired_daily, run_due_upkeep
+from .drain import (
+    ProjectMemories,
+    drain,
+    read_sessions,
+    recall_exchanges,
+    recall_rules,
+    remove_expired_daily,
+    run_due_upkeep,
+)
 from .paths import DataDir, build_environment, describe_error, log_problem, read_object, read_settings
 from .team import sync_team
 from .verify import SOON_SECONDS
@@ -57,6 +65,7 @@ _PAUSE_SECONDS = 0.2
 _READ_SECONDS = 2.0
 _MOST_BYTES = 256 * 1024
 _MOST_RULES = 50
+_MOST_EXCHANGES = 100
 _DASHBOARD = """\
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -310,7 +319,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
             return {"ok": True, **{name: self._info[name] for name in ("pid", "since", "code")}}
         self._used_at = time.monotonic()
         if name == "recall":
-            return self._find_rules(request)
+            return self._recall(request)
         if name == "drain":
             self._is_due.set()
         is_other = isinstance(code, str) and os.path.normcase(code) != os.path.normcase(self._code)
@@ -319,15 +328,24 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self.stop()
         return {"ok": True}
 
-    def _find_rules(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        project, session, text = texts = [request.get(name) for name in ("project", "session", "text")]
-        limit = request.get("limit", 5)
-        if not all(isinstance(one, str) for one in texts) or not isinstance(limit, int):
+    def _recall(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a text is about: rules, and as many exchanges as `evidence` asks for."""
+        texts = [request.get(name) for name in ("project", "session", "text")]
+        limit, most_exchanges = request.get("limit", 5), request.get("evidence", 0)
+        if not all(isinstance(text, str) for text in texts) or not isinstance(limit, int):
             return {"ok": False, "error": "recall needs the texts project, session and text, and a whole number limit"}
+        if not isinstance(most_exchanges, int):
+            return {"ok": False, "error": "evidence must be a whole number: the most exchanges to return"}
+        project, session, text = map(str, texts)
         try:
             with self._recalling:
-                most = max(1, min(limit, _MOST_RULES))
-                return {"ok": True, "rules": recall_rules(self._memory, str(project), str(session), str(text), most)}
+                answer: dict[str, Any] = {"ok": True}
+                most_rules = max(1, min(limit, _MOST_RULES))
+                answer["rules"] = recall_rules(self._memory, project, session, text, most_rules)
+                if most_exchanges > 0:
+                    most = min(most_exchanges, _MOST_EXCHANGES)
+                    answer["exchanges"] = recall_exchanges(self._memory, project, text, most)
+                return answer
         except ALMAError as error:
             return {"ok": False, "error": str(error)}
 
