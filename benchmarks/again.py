@@ -158,7 +158,7 @@ class Host:
             file.write(json.dumps(line) + "\n")
 
     def play_session(self, number: int, turns: Sequence[Mapping[str, Any]]) -> None:
-        """Play one session and learn from it."""
+        """Play one session. It is imported as by any installation: when it has ended, in the background."""
         session = make_id(self.scenario["id"], number)
         self.fire(session, "SessionStart", source="startup", model=MODEL)
         for place, turn in enumerate(turns):
@@ -171,7 +171,6 @@ class Host:
                 self.note(session, "assistant", [{"type": "text", "text": turn["assistant"]}])
                 self.fire(session, "Stop", stop_hook_active=False, last_assistant_message=turn["assistant"])
         self.fire(session, "SessionEnd", reason="prompt_input_exit")
-        self.smart("learn")
 
     def play_call(self, session: str, call: Mapping[str, Any], call_id: str) -> None:
         """Play a tool call and its result."""
@@ -212,9 +211,12 @@ def play(args: argparse.Namespace) -> None:
             host.play_session(progress["next"], sessions[progress["next"]]["turns"])
             progress["next"] += 1
             if args.model:
+                host.smart("learn")
                 new = sorted(list_prompts(base) - known)
                 progress["missing"] = [key for key in new if not has_answer(base, key)]
             file.write_text(json.dumps(state))
+        if not args.model:
+            host.smart("learn")
         waiting_count += progress["next"] < len(sessions) or bool(progress["missing"])
         file.write_text(json.dumps(state))
     missing = [key for progress in state.values() for key in progress["missing"] if not has_answer(base, key)]

@@ -27,7 +27,10 @@ COMMANDS = {
     "uninstall": ("install.install", "remove the plugin; learned rules stay unless you pass --purge"),
     "update": ("install.install", "update the installed plugin to this version"),
     "doctor": ("install.doctor", "check the installation: a test correction is recorded, learned and shown again"),
-    "show": ("rules.show", "list the rules, candidates and observations of this project, or show one with its history"),
+    "show": (
+        "excerpts.show",
+        "list the rules, candidates and observations of this project, or show one with its history",
+    ),
     "learn": ("rules.learn", "learn from recorded sessions now; with a note, the same as tag"),
     "tag": ("rules.tag", "store a note as a rule, verbatim; without a note, store your last message"),
     "review": ("rules.review", "accept or reject candidates; at a terminal, one at a time"),
@@ -36,7 +39,7 @@ COMMANDS = {
         "rules.restore",
         "bring back a replaced, rejected or archived rule, or undo the last change of a rule; again, redo it",
     ),
-    "forget": ("rules.forget", "archive a rule so that it is no longer shown; with --everything, erase it"),
+    "forget": ("excerpts.forget", "archive a rule so that it is no longer shown; with --everything, erase it"),
     "project": ("data.project", "show the project of this folder; share rules with another project or stay separate"),
     "status": ("data.status", "show what is stored for this project and whether it is learning"),
     "dashboard": (
@@ -104,6 +107,7 @@ OPTIONS = (
     ("uninstall", "--purge", "also erase everything learned and recorded"),
     ("show", "what:RULE*", f"show one rule with its history: {_RULE}"),
     ("show", "--all", "include rules of other sessions, and replaced or archived ones"),
+    ("show", "--evidence", "list the excerpts of earlier sessions that an agent may be shown, instead of rules"),
     ("show", "--playbook", "print the Markdown that a session starts with"),
     ("show", "--session ID", "include the rules of this session"),
     ("learn tag", "note:NOTE*", "the rule in your words; put -- before a note that contains options"),

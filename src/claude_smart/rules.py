@@ -391,6 +391,8 @@ def show(args: Namespace, context: CommandContext) -> Answer:
     own_rules = [one for one in all_rules if not core.is_copy(one)]
     active, waiting = ([one for one in own_rules if one.status is status] for status in LIVE)
     lasting = [one for one in active if not one.session]
+    stated = [rule for rule in lasting if rule.body.get("basis") != Basis.AGREED]
+    agreed = [rule for rule in lasting if rule not in stated]
     # Commands that weaken safety are listed only with --all, because an agent may run this command.
     observed = [one for one in observed if args.all or one.status is Status.ACTIVE]
     if args.playbook:
@@ -407,7 +409,8 @@ def show(args: Namespace, context: CommandContext) -> Answer:
         elsewhere = [one for one in active if one.session not in ("", session)]
         inactive = [one for one in all_rules if one.status not in LIVE]
         for heading, hint, rules, is_listed in (
-            ("Rules you stated", "", lasting, True),
+            ("Rules you stated", "", stated, True),
+            ("How it was done here, accepted by you", "", agreed, True),
             ("Only in this session", "", here, True),
             ("Candidates", " (not shown to the agent until you accept them with `claude-smart review`)", waiting, True),
             ("Observed", " (`claude-smart review --accept ID` turns one into a rule)", observed, True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from alma.coding.events import Attendance, Event
 from alma.coding.session import build_session
 from alma.engine.coding_sessions import JournalMark, store_session
 from alma.engine.erase import erase_memory
-from alma.engine.exchanges import EXCHANGE, find_own_words
+from alma.engine.exchanges import EXCHANGE, find_near_exchanges, find_own_words
 from alma.engine.rules import change_rule, restore_rule
 from alma.types.query import Where
 from alma.types.record import Record, Status
@@ -246,3 +247,13 @@ def test_a_later_rule_replaces_the_evidence_of_the_older_one(alma: ALMA) -> None
 )
 def test_a_persons_own_words(text: str, own: str) -> None:
     assert find_own_words(text) == own
+
+
+def test_exchanges_are_found_by_meaning_in_their_own_project(alma: ALMA) -> None:
+    play(alma, person("draw the login page"), agent("Done."), person("the invoice totals go below"), agent("Ok."))
+    [nearest, *_] = find_near_exchanges(alma.engine, "where do invoice totals go?", 5)
+    [record] = alma.engine.store.get([nearest[0]])
+    assert record.body["person"] == "the invoice totals go below"
+    assert len(find_near_exchanges(alma.engine, "totals", 1)) == 1
+    assert find_near_exchanges(replace(alma.engine, project="other"), "where do invoice totals go?", 5) == []
+    assert find_near_exchanges(alma.engine, "合計はどこに置くのか", 5) == []

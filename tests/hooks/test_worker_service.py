@@ -72,11 +72,21 @@ class Fake:
             raise RuntimeError("a recall that fails")
         return [("rul_1", text)] * limit
 
+    def recall_exchanges(self, memory, project, text, limit):
+        return [("exc_1", 0.5)] * limit
+
 
 @pytest.fixture
 def fake(monkeypatch):
     made = Fake()
-    for name in ("drain", "remove_expired_daily", "read_sessions", "recall_rules", "run_due_upkeep"):
+    for name in (
+        "drain",
+        "remove_expired_daily",
+        "read_sessions",
+        "recall_rules",
+        "recall_exchanges",
+        "run_due_upkeep",
+    ):
         monkeypatch.setattr(worker, name, getattr(made, name))
     return made
 
@@ -161,6 +171,16 @@ def test_a_recall_has_a_limit(place, run_worker):
     asked = {"op": "recall", "project": "p", "session": "s", "text": "t"}
     assert len(journal.ask_worker(place, {**asked, "limit": 10**9}, 20.0)["rules"]) == 50
     assert len(journal.ask_worker(place, {**asked, "limit": -1}, 20.0)["rules"]) == 1
+
+
+def test_exchanges_are_recalled_only_if_asked_for(place, run_worker):
+    run_worker()
+    asked = {"op": "recall", "project": "p", "session": "s", "text": "t"}
+    assert "exchanges" not in journal.ask_worker(place, asked, 20.0)
+    assert journal.ask_worker(place, {**asked, "evidence": 2}, 20.0)["exchanges"] == [["exc_1", 0.5]] * 2
+    assert len(journal.ask_worker(place, {**asked, "evidence": 10**9}, 20.0)["exchanges"]) == 100
+    answer = journal.ask_worker(place, {**asked, "evidence": "2"}, 20.0)
+    assert answer["error"] == "evidence must be a whole number: the most exchanges to return"
 
 
 def test_a_recall_that_fails_is_survived_and_its_text_is_not_logged(place, run_worker):
