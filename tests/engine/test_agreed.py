@@ -485,3 +485,13 @@ def test_what_was_read_before_is_shown_as_context_and_teaches_nothing_again(work
     assert '"old": true' in asked
     assert "no sleeps in tests please" in asked
     assert work.state(CLOCK) == ""
+
+
+def test_a_prompt_has_the_agreed_under_their_own_heading(work: Work) -> None:
+    correct(work)
+    work.person("and now the mail")
+    work.learn(NOTE)
+    prompt = work.alma.retrieve("write a test for the expiry", agent="claude-code").to_prompt()
+    heading, _, rest = prompt.partition("### How it was done here, accepted by the user\n")
+    assert "FrozenClock.at(noon)" in rest
+    assert "Stated by the user" not in heading

@@ -19,6 +19,7 @@ from ..types.kinds import (
     PROMOTED_FROM,
     TEAM_AGENT,
     AntiPattern,
+    Basis,
     DomainKnowledge,
     Episode,
     Heuristic,
@@ -70,8 +71,11 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
     stated = [*memories.preferences, *memories.rules, *memories.standing_rules]
     shared = [one for one in stated if one.agent == TEAM_AGENT]
     wishes = [one for one in stated if one.user_id not in memories.owners and one not in shared]
+    agreed = [wish for wish in wishes if isinstance(wish, Rule) and wish.basis is Basis.AGREED]
+    wishes = [wish for wish in wishes if wish not in agreed]
     sections: list[tuple[str, Sequence[Memory | str]]] = [
         ("Stated by the user", [one for one in wishes if one.origin in _FROM_PERSON]),
+        ("How it was done here, accepted by the user", agreed),
         ("Other rules and preferences", [one for one in wishes if one.origin not in _FROM_PERSON]),
         ("Preferences of other users", [one for one in stated if one.user_id in memories.owners]),
         ("Shared by a team's server (not stated by the user)", shared),

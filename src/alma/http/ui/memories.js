@@ -46,8 +46,10 @@ export const TAUGHT = { note: "note", correction: "correction", preference: "pre
   denial: "denied action", model: "model", import: "import" };
 /** The copies of what a team's server sent belong to this agent. Nobody here stated them. */
 const TEAM_AGENT = "team-server";
+/** Its literals are what an agent did, and the person accepted that. @param {any} memory */
+const isAgreed = (memory) => memory.type === "rule" && memory.basis === "agreed";
 /** @param {any} memory */
-const originOf = (memory) => (memory.agent === TEAM_AGENT
+const originOf = (memory) => isAgreed(memory) ? "done by the agent, accepted by a person" : (memory.agent === TEAM_AGENT
   ? `shared by the team server ${plain(String(memory.metadata?.server ?? ""))} (not stated by you)` : ORIGIN[memory.origin] ?? plain(memory.origin));
 /** Where a memory comes from, and whether it may stand as an instruction. */
 export const Origin = ({ memory, trust }) => html`${trust === "untrusted" && html`<${Badge} kind="bad">untrusted</${Badge}> `}
@@ -410,7 +412,9 @@ export const Detail = ({ id, version, isEditing, setEditing, onChange, onGone })
       ${entry.superseded_by && html`<dt>Replaced by</dt><dd><a href=${here({ id: entry.superseded_by })}>another ${kind.name}</a></dd>`}
       ${merged?.length > 0 && html`<dt>Merged from</dt>
       <dd>${merged.map((one, at) => html`<a href=${here({ id: one })}>${kind.name} ${at + 1}</a> `)}</dd>`}</dl>
-    ${memory.said && html`<blockquote class="said">“<${Said} text=${memory.said} />”</blockquote>`}`}
+    ${memory.said && html`<blockquote class="said">“<${Said} text=${memory.said} />”</blockquote>`}
+    ${isAgreed(memory) && memory.accepted && memory.accepted !== memory.said
+      && html`<p class="quiet">Accepted with</p><blockquote class="said">“<${Said} text=${memory.accepted} />”</blockquote>`}`}
     ${kind.verb && html`<h3>Evidence</h3>
       <div class="meta"><${Evidence} entry=${entry} /></div>
       ${evidence.recent.length > 0
