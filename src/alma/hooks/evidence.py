@@ -8,17 +8,18 @@ order of time.
 from __future__ import annotations
 
 import json
-import math
 import time
 
-from ..text import COMMON, STOP, words
+from .hosts import can_show
+from .inject import CHARS_A_TOKEN, MOST_CHARS, PROMPT_CHARS, ROOM, count_start_room
+from .providers import may_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
     from typing import Any
 
-    from .inject import ReadOnlyRules
+    from .inject import Injection, ReadOnlyRules
 
 NEWEST = 300
 """How many of the newest exchanges are considered."""
@@ -132,6 +133,11 @@ def find_matching_exchanges(
     rules: ReadOnlyRules, prompt: str, is_allowed: Callable[[str], bool]
 ) -> list[StoredExchange]:
     """Return the exchanges that share telling words with a prompt, best first, with which share of them they have."""
+    # Loaded here: at the start of a session nobody has prompted yet.
+    import math
+
+    from ..text import COMMON, STOP, words
+
     listed = [word for word in dict.fromkeys(words(prompt)) if word not in STOP and len(word) > 1]
     listed.sort(key=lambda word: word in COMMON)
     if not listed or not rules.exchange_scopes:
@@ -205,10 +211,15 @@ def choose_exchanges(
     candidates = [exchange for exchange in exchanges if exchange.id not in shown_ids]
     candidates.sort(key=lambda exchange: (-rate(exchange), exchange.id))
     chosen: list[StoredExchange] = []
+    size = len(TITLE)
     for candidate in candidates:
+        # Most do not fit once the room is nearly full. To find that out, it need not be written.
+        if size + len(candidate.text("person")) + len(candidate.text("then")) > room:
+            continue
         fitting = sorted([*chosen, candidate], key=lambda exchange: (exchange.created_at, exchange.place))
-        if len(write_exchanges(fitting)) <= room:
-            chosen = fitting
+        written_size = len(write_exchanges(fitting))
+        if written_size <= room:
+            chosen, size = fitting, written_size
         if len(chosen) == MOST_SHOWN:
             break
     return chosen
@@ -223,3 +234,50 @@ def write_exchanges(exchanges: Sequence[StoredExchange]) -> str:
         lines.append(exchange.write(follows=last == (session, number - 1)))
         last = exchange.place
     return TITLE + "".join(lines) if lines else ""
+
+
+class EvidenceChoice:
+    """Adds exchanges of earlier sessions to what a session starts with, and to its first prompt."""
+
+    def __init__(self, host: str, session: str, settings: Mapping[str, Any], rules: ReadOnlyRules) -> None:
+        self._host = host
+        self._session = session
+        self._settings = settings
+        self._rules = rules
+
+    def _is_allowed(self, recorded_host: str) -> bool:
+        return may_share(recorded_host, self._host, self._settings["evidence_providers"])
+
+    def _list_candidates(self) -> list[StoredExchange]:
+        exchanges = list_newest_exchanges(self._rules, self._is_allowed)
+        return [exchange for exchange in exchanges if exchange.session != self._session]
+
+    def add_at_start(self, playbook: Injection, shown_ids: Container[str] = ()) -> None:
+        """Add the likeliest exchanges in a part of the room; in all of it where no prompt can be answered."""
+        room = count_start_room(self._settings)
+        if can_show(self._host, "UserPromptSubmit"):
+            room = min(room, len(playbook.text) + int(START_SHARE * room))
+        covered = {turn for rule in playbook.rules for turn in rule.turns}
+        left = room - len(playbook.text) - 1
+        candidates = [exchange for exchange in self._list_candidates() if exchange.likely >= LEAST_LIKELY]
+        _add_chosen(playbook, choose_exchanges(candidates, left, shown_ids, covered))
+
+    def add_at_prompt(
+        self, reminder: Injection, prompt: str, shown_ids: set[str], answer: Mapping[str, Any], *, is_start: bool
+    ) -> None:
+        """Add the exchanges that the first prompt is about, in what the start left and the prompt's own room."""
+        left = [int(mark.removeprefix(ROOM)) for mark in shown_ids if mark.startswith(ROOM)]
+        room = count_start_room(self._settings) if is_start else sum(left)
+        room += self._settings["prompt_tokens"] * CHARS_A_TOKEN
+        matching = find_matching_exchanges(self._rules, prompt[:PROMPT_CHARS], self._is_allowed)
+        cosines = {str(id): float(cosine) for id, cosine in answer.get("exchanges") or []}
+        others = [exchange for exchange in matching if exchange.session != self._session]
+        candidates = join_similarities(self._list_candidates(), others, cosines)
+        covered = {turn for rule in reminder.rules for turn in rule.turns}
+        covered |= list_covered_turns(self._rules, shown_ids)
+        left_room = min(room, MOST_CHARS) - len(reminder.text) - 1
+        _add_chosen(reminder, choose_exchanges(candidates, left_room, shown_ids, covered))
+
+
+def _add_chosen(injection: Injection, exchanges: list[StoredExchange]) -> None:
+    injection.add_evidence(exchanges, write_exchanges(exchanges))

@@ -14,11 +14,10 @@ import os
 import sys
 import time
 
-from . import evidence, journal
-from .hosts import RULE_FILES, can_show, format_answer, is_for_host
+from . import journal
+from .hosts import RULE_FILES, format_answer, is_for_host
 from .paths import SENT, log_problem, read_settings, read_text
 from .privacy import cut_redacted
-from .providers import may_share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
     from typing import Any
 
-    from .evidence import StoredExchange
+    from .evidence import EvidenceChoice, StoredExchange
     from .journal import HookCall
     from .paths import DataDir
 else:
@@ -394,7 +393,7 @@ MOST_OBSERVATIONS = 10
 _ID_CHARS = 8
 _ACCEPTED_CHARS = 80
 _TEXT = 290
-_PROMPT_CHARS = 4000
+PROMPT_CHARS = 4000
 _ASK_SECONDS = 0.15
 _MOST_BY_MEANING = 40
 _LOST_CONTEXT = frozenset(("resume", "clear", "compact", "fork"))
@@ -461,10 +460,10 @@ class Injection:
         if lines:
             self.text = f"{self.text}{title}{lines}".lstrip()
 
-    def add_evidence(self, exchanges: list[StoredExchange]) -> None:
+    def add_evidence(self, exchanges: list[StoredExchange], text: str) -> None:
         """Add the section that quotes these exchanges."""
         if exchanges:
-            self.text = f"{self.text}\n{evidence.write_exchanges(exchanges)}".lstrip()
+            self.text = f"{self.text}\n{text}".lstrip()
             self.exchanges += exchanges
 
     def add_team(self, title: str, rules: Sequence[StoredRule], room: int) -> None:
@@ -632,14 +631,15 @@ def _choose_rules(
         return Injection()
     try:
         with ReadOnlyRules(data_dir, line["project"]) as rules:
-            choice = EvidenceChoice(call.host, call.session, settings, rules)
+            evidence = _open_evidence(call, settings, rules)
             if is_start:
                 is_lost = call.text("source") in _LOST_CONTEXT
                 sessions = [call.session, *journal.list_parents(data_dir, call.session)] if is_lost else []
                 host_rules = read_host_rules(call.cwd, call.host, with_agents=reads_agents_md())
                 playbook = build_playbook(rules, settings, sessions, host_rules, call.host, shown_ids)
                 if call.name == "SessionStart":
-                    choice.add_at_start(playbook, shown_ids)
+                    if evidence is not None:
+                        evidence.add_at_start(playbook, shown_ids)
                     return playbook
                 shown_ids = {rule.id for rule in playbook.rules}
             is_first = is_first_prompt(call, shown_ids)
@@ -648,16 +648,16 @@ def _choose_rules(
             if is_start:
                 reminder.text = f"{playbook.text}\n{reminder.text}".strip("\n")
                 reminder.rules = playbook.rules + reminder.rules
-            if is_first:
+            if is_first and evidence is not None:
                 prompt = line["data"].get("prompt", "")
-                choice.add_at_prompt(reminder, prompt, shown_ids, answer, is_start=is_start)
+                evidence.add_at_prompt(reminder, prompt, shown_ids, answer, is_start=is_start)
             return reminder
     except UnreadableStoreError as error:
         log_problem(data_dir, call.name, str(error))
         return Injection()
 
 
-_ROOM = "room:"
+ROOM = "room:"
 """Marks, among the ids of what was shown, how many characters the start of the session left for the first prompt."""
 _PROMPTED = "prompted"
 """Marks that the first prompt had its turn."""
@@ -673,60 +673,21 @@ def _mark_room(
 ) -> list[str]:
     """Return what to note about the room for evidence: what is left of it, or that the first prompt had it."""
     if call.name == "SessionStart":
-        return [f"{_ROOM}{max(0, _count_start_room(settings) - len(injection.text))}"]
+        return [f"{ROOM}{max(0, count_start_room(settings) - len(injection.text))}"]
     return [_PROMPTED] if is_start or is_first_prompt(call, shown_ids) else []
 
 
-def _count_start_room(settings: Mapping[str, Any]) -> int:
+def count_start_room(settings: Mapping[str, Any]) -> int:
     return int(min(MOST_CHARS, settings["playbook_tokens"] * CHARS_A_TOKEN))
 
 
-class EvidenceChoice:
-    """Adds exchanges of earlier sessions to what a session starts with, and to its first prompt."""
+def _open_evidence(call: HookCall, settings: Mapping[str, Any], rules: ReadOnlyRules) -> EvidenceChoice | None:
+    """Return what chooses excerpts; None if the person wants none, or there are none."""
+    if settings["evidence"] != "on" or not rules.exchange_scopes:
+        return None
+    from .evidence import EvidenceChoice
 
-    def __init__(self, host: str, session: str, settings: Mapping[str, Any], rules: ReadOnlyRules) -> None:
-        self._host = host
-        self._session = session
-        self._settings = settings
-        self._rules = rules
-        self._is_on = settings["evidence"] == "on" and bool(rules.exchange_scopes)
-
-    def _is_allowed(self, recorded_host: str) -> bool:
-        return may_share(recorded_host, self._host, self._settings["evidence_providers"])
-
-    def _list_candidates(self) -> list[StoredExchange]:
-        exchanges = evidence.list_newest_exchanges(self._rules, self._is_allowed)
-        return [exchange for exchange in exchanges if exchange.session != self._session]
-
-    def add_at_start(self, playbook: Injection, shown_ids: Container[str] = ()) -> None:
-        """Add the likeliest exchanges in a part of the room; in all of it where no prompt can be answered."""
-        if not self._is_on:
-            return
-        room = _count_start_room(self._settings)
-        if can_show(self._host, "UserPromptSubmit"):
-            room = min(room, len(playbook.text) + int(evidence.START_SHARE * room))
-        covered = {turn for rule in playbook.rules for turn in rule.turns}
-        left = room - len(playbook.text) - 1
-        candidates = [exchange for exchange in self._list_candidates() if exchange.likely >= evidence.LEAST_LIKELY]
-        playbook.add_evidence(evidence.choose_exchanges(candidates, left, shown_ids, covered))
-
-    def add_at_prompt(
-        self, reminder: Injection, prompt: str, shown_ids: set[str], answer: Mapping[str, Any], *, is_start: bool
-    ) -> None:
-        """Add the exchanges that the first prompt is about, in what the start left and the prompt's own room."""
-        if not self._is_on:
-            return
-        left = [int(mark.removeprefix(_ROOM)) for mark in shown_ids if mark.startswith(_ROOM)]
-        room = _count_start_room(self._settings) if is_start else sum(left)
-        room += self._settings["prompt_tokens"] * CHARS_A_TOKEN
-        matching = evidence.find_matching_exchanges(self._rules, prompt[:_PROMPT_CHARS], self._is_allowed)
-        cosines = {str(id): float(cosine) for id, cosine in answer.get("exchanges") or []}
-        others = [exchange for exchange in matching if exchange.session != self._session]
-        candidates = evidence.join_similarities(self._list_candidates(), others, cosines)
-        covered = {turn for rule in reminder.rules for turn in rule.turns}
-        covered |= evidence.list_covered_turns(self._rules, shown_ids)
-        left_room = min(room, MOST_CHARS) - len(reminder.text) - 1
-        reminder.add_evidence(evidence.choose_exchanges(candidates, left_room, shown_ids, covered))
+    return EvidenceChoice(call.host, call.session, settings, rules)
 
 
 def _ask_for_meaning(
@@ -736,7 +697,7 @@ def _ask_for_meaning(
     if not os.path.exists(data_dir.worker):
         return {}
     scope = {"project": line["project"], "session": line["session"]}
-    request = {"op": "recall", **scope, "text": line["data"].get("prompt", "")[:_PROMPT_CHARS], "limit": 4 * AT_ONCE}
+    request = {"op": "recall", **scope, "text": line["data"].get("prompt", "")[:PROMPT_CHARS], "limit": 4 * AT_ONCE}
     if rules.exchange_scopes:
         request["evidence"] = _MOST_BY_MEANING
     return journal.ask_worker(data_dir, request, _ASK_SECONDS) or {}
