@@ -218,3 +218,15 @@ def test_the_agreed_stand_apart_with_the_words_that_accepted_them(host: Host, te
     assert "Use tabs" in stated
     assert "pgtest.New(t)` (user: “yes, exactly like that”)" in done
     assert "pgtest" not in stated
+
+
+def test_an_old_exchange_is_found_by_meaning(host: Host, evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = evidence.add("the totals belong in the footer", likely=0.0)
+    for topic in TOPICS:
+        evidence.add(f"something about the {topic}", likely=0.0)
+    monkeypatch.setattr("alma.hooks.evidence.NEWEST", 3)
+    Path(host.place.worker).write_text("{}")
+    answer = {"ok": True, "rules": [], "exchanges": [[old, 0.9]]}
+    monkeypatch.setattr("alma.hooks.journal.ask_worker", lambda *arguments: answer)
+    start(host)
+    assert "the totals belong in the footer" in host.send("UserPromptSubmit", "s1", prompt="sum up each bill")

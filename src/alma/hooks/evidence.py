@@ -26,6 +26,8 @@ NEWEST = 300
 _HITS = 60
 _QUERY_WORDS = 16
 _WITH_WORD = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?"
+_SHORTEST = 40
+"""An entry has more characters than that."""
 MOST_SHOWN = 12
 """How many exchanges are shown at once."""
 START_SHARE = 0.25
@@ -163,6 +165,19 @@ def find_matching_exchanges(
     return sorted(found, key=lambda exchange: -exchange.shared)
 
 
+def get_exchanges(rules: ReadOnlyRules, ids: Iterable[str], is_allowed: Callable[[str], bool]) -> list[StoredExchange]:
+    """Return the exchanges with these ids, as far as they may be shown here."""
+    wanted = [*ids]
+    if not wanted or not rules.exchange_scopes:
+        return []
+    ids_places, scopes_places = (", ".join("?" * len(values)) for values in (wanted, rules.exchange_scopes))
+    select = (
+        "SELECT id, created_at, session, body FROM record"
+        f" WHERE id IN ({ids_places}) AND scope IN ({scopes_places}) AND status = 'active'"
+    )
+    return _decode(rules.fetch(select, (*wanted, *rules.exchange_scopes)), is_allowed)
+
+
 def join_similarities(
     exchanges: Iterable[StoredExchange], matching: Iterable[StoredExchange], cosines: Mapping[str, float]
 ) -> list[StoredExchange]:
@@ -213,8 +228,10 @@ def choose_exchanges(
     chosen: list[StoredExchange] = []
     size = len(TITLE)
     for candidate in candidates:
+        if room - size < _SHORTEST:
+            break
         # Most do not fit once the room is nearly full. To find that out, it need not be written.
-        if size + len(candidate.text("person")) + len(candidate.text("then")) > room:
+        if size + len(candidate.body.get("person", "")) + len(candidate.body.get("then", "")) > room:
             continue
         fitting = sorted([*chosen, candidate], key=lambda exchange: (exchange.created_at, exchange.place))
         written_size = len(write_exchanges(fitting))
@@ -271,8 +288,11 @@ class EvidenceChoice:
         room += self._settings["prompt_tokens"] * CHARS_A_TOKEN
         matching = find_matching_exchanges(self._rules, prompt[:PROMPT_CHARS], self._is_allowed)
         cosines = {str(id): float(cosine) for id, cosine in answer.get("exchanges") or []}
+        newest = self._list_candidates()
+        known = {exchange.id for exchange in (*newest, *matching)}
+        matching += get_exchanges(self._rules, cosines.keys() - known, self._is_allowed)
         others = [exchange for exchange in matching if exchange.session != self._session]
-        candidates = join_similarities(self._list_candidates(), others, cosines)
+        candidates = join_similarities(newest, others, cosines)
         covered = {turn for rule in reminder.rules for turn in rule.turns}
         covered |= list_covered_turns(self._rules, shown_ids)
         left_room = min(room, MOST_CHARS) - len(reminder.text) - 1
