@@ -8,6 +8,7 @@ order of time.
 from __future__ import annotations
 
 import json
+import math
 import time
 
 from .hosts import can_show
@@ -136,8 +137,6 @@ def find_matching_exchanges(
 ) -> list[StoredExchange]:
     """Return the exchanges that share telling words with a prompt, best first, with which share of them they have."""
     # Loaded here: at the start of a session nobody has prompted yet.
-    import math
-
     from ..text import COMMON, STOP, words
 
     listed = [word for word in dict.fromkeys(words(prompt)) if word not in STOP and len(word) > 1]
