@@ -278,7 +278,7 @@ def test_a_deleted_conversation_and_a_deleted_turn_stay_away(alma: ALMA) -> None
 
 def test_a_deleted_observation_stays_away(alma: ALMA) -> None:
     repair = RepairedCommand("npm test", "unknown option: use --run", ("a", "b"), "npm test -- --run")
-    prepared = observations.prepare_repairs(alma.engine, [repair])
+    prepared = observations.prepare_repairs(alma.engine, [repair], lambda program, offset: False)
     [record] = write(alma.engine, lambda tx: observations.record_repairs(tx, "s1", prepared))
     erase.erase_memory(alma.engine, record)
     again = [(replace(repair, ids=("c", "d")), draft, telling) for _, draft, telling in prepared]
@@ -287,15 +287,20 @@ def test_a_deleted_observation_stays_away(alma: ALMA) -> None:
     assert stone.key != record.key
 
 
+def prepare_exchanges(alma: ALMA, events: list[Event]) -> list[Record]:
+    story = build_session(events)
+    return exchanges.prepare_exchanges(alma.engine, story, 0, exchanges.OutsideWords(story))
+
+
 def test_a_deleted_exchange_stays_away_also_when_its_session_goes_on(alma: ALMA) -> None:
     place: dict[str, Any] = {"session": "s1", "attendance": Attendance.PERSON, "is_sealed": True}
     said = Event("e1", "UserPromptSubmit", 1_790_000_000.0, data={"prompt": "we never log in here"}, offset=1, **place)
     answer = Event("e2", "Stop", 1_790_000_001.0, data={"last_assistant_message": "Ok."}, offset=2, **place)
-    drafts = exchanges.prepare_exchanges(alma.engine, build_session([said]), 0)
+    drafts = prepare_exchanges(alma, [said])
     [record] = write(alma.engine, lambda tx: exchanges.record_exchanges(tx, drafts))
     erase.erase_memory(alma.engine, record)
     for events in ([said], [said, answer]):
-        drafts = exchanges.prepare_exchanges(alma.engine, build_session(events), 0)
+        drafts = prepare_exchanges(alma, events)
         assert write(alma.engine, partial(exchanges.record_exchanges, drafts=drafts)) == []
     [stone] = alma.engine.store.scan(Where(kinds={"tombstone"}))
     assert stone.key != record.key

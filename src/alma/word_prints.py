@@ -2,26 +2,54 @@
 
 A hook sees files and pages that nobody wants in a journal. It records three bytes for each distinct word instead, so
 that an import can tell later whether a name in a command was in one of them.
+
+A text from outside is also read as an agent may read it: with escapes, Base64 and other encodings decoded, without
+colours and emphasis inside a word, and with letters of other alphabets that look like Latin ones as those.
 """
 
 from __future__ import annotations
 
 import re
-from binascii import crc32
+from binascii import a2b_base64, crc32, unhexlify
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # Hooks load this module, and have no time for `typing`.
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 PRINT_BYTES = 3
-MOST_CHARS = 64 * 1024
+MOST_CHARS = 128 * 1024
 """So much of a text is read: its start and its end."""
-MOST_WORDS = 4000
+MOST_WORDS = 6000
+CUT = "*"
+"""The end of prints that are not those of all words of a text."""
+_RUN_WORDS = 8
+"""Whoever uses so many words of a text in a row quotes it."""
 _WORD = re.compile(r"[A-Za-z0-9_@./:+~$%#&\\-]+|[^\W\d_a-zA-Z]+")
 _STARTS = ".,:;"
 _ENDS = ".,:;/-"
 _PARTS = re.compile(r"[/:@]+")
+_PLAIN_WORD = re.compile(r"\w+")
+_CARRIER = re.compile(r"(?<![a-z0-9_-])[a-z0-9]+(?:[-_]+[a-z0-9]+){3,}")
+"""A name that is made like a sentence, such as that of a branch. What it says can be taken from its parts."""
+_JOINTS = re.compile(r"[-_][a-z0-9]+[-_]+[a-z0-9]+[-_]")
+# How a text can hide a word from one who compares letters.
+_ESCAPE = re.compile(r"\\u\{?([0-9a-f]{2,6})\}?|\\x([0-9a-f]{2})|&#x([0-9a-f]{2,5});|%([0-9a-f]{2})", re.IGNORECASE)
+_ENTITY = re.compile(r"&#(\d{2,6});|&(lt|gt|amp|quot|apos|hyphen|dash|period|colon|sol|lowbar|commat);")
+_ENTITIES = dict(lt="<", gt=">", amp="&", quot='"', apos="'", hyphen="-", dash="-", period=".", colon=":")
+_ENTITIES |= dict(sol="/", lowbar="_", commat="@")
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_WRAP = re.compile(r"\\\r?\n[ \t]*")
+_EMPHASISED = re.compile(r"(?<=[\w./@-])[*`~'\"]+(?=[\w./@-])")
+_EMPHASIS = re.compile(r"[*`~'\"]+")
+_WORD_CHARS = 80
+_INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]")
+_ENCODED = re.compile(r"[A-Za-z0-9+/]{14,}={0,2}")
+_MOST_ENCODED = 400
+_LOOK_ALIKES = str.maketrans(
+    "аеорсухіјѕԁһԛԝвкмнтαορνκτυιχγ‐‑‒–—−﹣－",  # noqa: RUF001
+    "aeopcyxijsdhqwbkmhtaopvktuixy" + 8 * "-",
+)
 _COMMENTS = ("#", "//", "/*", "*", "--", ";", "%", "<!--", '"""', "'''", "REM ", '"')
 _CODE = frozenset(
     """py pyi js jsx mjs cjs ts tsx go rs rb java kt kts c h cc cpp hpp cs swift php scala clj ex exs erl hs ml lua r jl
@@ -31,18 +59,109 @@ _CODE = frozenset(
 
 def list_words(text: str) -> list[str]:
     """Return the words and literals of a text in lower case, each once, and the parts of paths and addresses."""
-    if len(text) > MOST_CHARS:
-        half = MOST_CHARS // 2
-        text = f"{text[:half]} {text[-half:]}"
+    text = text.casefold()
     words: dict[str, None] = {}
-    for token in _WORD.findall(text.casefold()):
+    if not text.isascii():
+        _add_words(words, _fold_letters(text))
+    _add_words(words, text)
+    return list(words)
+
+
+def _add_words(words: dict[str, None], text: str) -> None:
+    for token in _WORD.findall(text):
         word = token.lstrip(_STARTS).rstrip(_ENDS)
         if len(word) < 2:
             continue
         words[word] = None
-        if _PARTS.search(word):
+        if "/" in word or ":" in word or "@" in word:
             words.update(dict.fromkeys(part for part in _PARTS.split(word) if len(part) > 2))
-    return list(words)
+
+
+def _fold_letters(text: str) -> str:
+    """Return the words of a text that are not in ASCII, with plain letters for those that look the same."""
+    import unicodedata
+
+    words = " ".join(word for word in text.split() if not word.isascii())
+    folded = unicodedata.normalize("NFKC", _INVISIBLE.sub("", words)).casefold()
+    return folded.translate(_LOOK_ALIKES)
+
+
+def list_outside_words(text: str) -> tuple[list[str], bool]:
+    """Return the words of a text from outside as an agent may read them, and whether some are missing."""
+    is_cut = len(text) > MOST_CHARS
+    if is_cut:
+        half = MOST_CHARS // 2
+        text = f"{text[:half]} {text[-half:]}"
+    words = dict.fromkeys(list_words(text))
+    words.update(dict.fromkeys(list_words(_read_hidden(text))))
+    words.update(dict.fromkeys(list_name_parts(text)))
+    return list(words), is_cut
+
+
+def list_name_parts(text: str) -> list[str]:
+    """Return the parts of the names in a text that are made like sentences."""
+    parts: list[str] = []
+    folded = text.casefold()
+    for name in _CARRIER.findall(folded) if _JOINTS.search(folded) else ():
+        parts += [part for part in re.split("[-_]+", name) if len(part) > 3]
+    return parts
+
+
+def _read_hidden(text: str) -> str:
+    """Return what a text says where it does not say it letter by letter."""
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+        plain = [text]
+    else:
+        plain = []
+    if _WRAP.search(text):
+        text = _WRAP.sub("", text)
+        plain = [text]
+    lines = [line for line in text.splitlines() if "\\" in line or "%" in line or "&" in line]
+    for line in lines:
+        decoded = _ENTITY.sub(_decode_entity, _ESCAPE.sub(_decode_escape, line))
+        if decoded != line:
+            plain.append(decoded)
+    readable = "\n".join((text, *plain))
+    plain += map(_decode_token, _ENCODED.findall(readable)[:_MOST_ENCODED])
+    plain += _join_emphasised(readable)
+    return "\n".join(plain)
+
+
+def _join_emphasised(text: str) -> Iterator[str]:
+    """Yield the words of which a part is emphasised or quoted, without the signs for that."""
+    word_end = 0
+    for match in _EMPHASISED.finditer(text):
+        start, end = match.span()
+        if start < word_end:
+            continue
+        before = text[max(0, start - _WORD_CHARS) : start].split()
+        after = text[end : end + _WORD_CHARS].split()
+        word_end = end + len(after[0])
+        yield _EMPHASIS.sub("", f"{before[-1]}{after[0]}")
+
+
+def _decode_escape(match: re.Match[str]) -> str:
+    number = int(next(filter(None, match.groups())), 16)
+    return chr(number) if 31 < number < 0x110000 else " "
+
+
+def _decode_entity(match: re.Match[str]) -> str:
+    number = int(match[1] or 0)
+    return _ENTITIES[match[2]] if match[2] else chr(number) if 31 < number < 0x110000 else " "
+
+
+def _decode_token(token: str) -> str:
+    """Return what a word in Base64 or hexadecimal digits encodes; empty if that is no text."""
+    for decode in (unhexlify, a2b_base64):
+        padding = "=" * (-len(token) % 4) if decode is a2b_base64 else ""
+        try:
+            text = decode(token + padding).decode("ascii")
+        except ValueError:
+            continue
+        if text.replace("\n", " ").isprintable():
+            return text
+    return ""
 
 
 def print_word(word: str) -> bytes:
@@ -58,13 +177,15 @@ def print_text(text: str, path: str = "") -> str:
     if path.rpartition(".")[2].lower() in _CODE:
         lines = text.splitlines()
         text = "\n".join(line for line in lines if line.lstrip("0123456789\t →|:").startswith(_COMMENTS))
-    return b"".join(print_word(word) for word in list_words(text)[:MOST_WORDS]).hex()
+    words, is_cut = list_outside_words(text)
+    end = CUT if is_cut or len(words) > MOST_WORDS else ""
+    return b"".join(map(print_word, words[:MOST_WORDS])).hex() + end
 
 
 def split_prints(prints: str) -> Iterator[bytes]:
     """Yield the prints in what `print_text` returned; none if it is damaged."""
     try:
-        data = bytes.fromhex(prints)
+        data = bytes.fromhex(prints.removesuffix(CUT))
     except ValueError:
         return
     for start in range(0, len(data) - PRINT_BYTES + 1, PRINT_BYTES):
@@ -72,5 +193,35 @@ def split_prints(prints: str) -> Iterator[bytes]:
 
 
 def print_words(texts: Iterable[str]) -> set[bytes]:
-    """Return the prints of the words of some texts."""
-    return {print_word(word) for text in texts for word in list_words(text)}
+    """Return the prints of the words of some texts from outside."""
+    return {print_word(word) for text in texts for word in list_outside_words(text)[0]}
+
+
+def print_runs(text: str) -> set[int]:
+    """Return the prints of all runs of words of a text that are long enough to be quotations."""
+    return {run for _, _, run in _list_runs(text)}
+
+
+def remove_runs(text: str, is_known: Callable[[int], bool]) -> str:
+    """Return a text with an ellipsis for the runs of words that are known."""
+    spans: list[list[int]] = []
+    for start, end, run in _list_runs(text):
+        if not is_known(run):
+            continue
+        if spans and start <= spans[-1][1]:
+            spans[-1][1] = end
+        else:
+            spans.append([start, end])
+    for start, end in reversed(spans):
+        text = f"{text[:start]}…{text[end:]}"
+    return text
+
+
+def _list_runs(text: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the start and the end of each run of words, and its print."""
+    words = list(_PLAIN_WORD.finditer(text))
+    folded = [word[0].casefold() for word in words]
+    for first in range(len(words) - _RUN_WORDS + 1):
+        last = first + _RUN_WORDS
+        run = " ".join(folded[first:last])
+        yield words[first].start(), words[last - 1].end(), crc32(run.encode("utf-8", "replace"))

@@ -6,10 +6,11 @@ messages of other agents and pasted text. `OutsideText` knows the words of those
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..word_prints import print_words, split_prints
+from ..word_prints import CUT, print_runs, print_word, print_words, remove_runs, split_prints
 
 
 class Deed(NamedTuple):
@@ -60,12 +61,31 @@ class OutsideText:
     """What came from outside in a session: neither typed by the person nor first used by the agent."""
 
     entries: list[OutsideEntry] = field(default_factory=list)
+    cut_at: int | None = None
+    """The position of the first text that was too long for all of its words to be recorded; None without one."""
+    _runs: set[int] = field(default_factory=set)
 
     def add(self, offset: int, *texts: str, prints: str = "") -> None:
         """Add texts, and the `prints` of a text that was not recorded itself."""
         words = print_words(texts).union(split_prints(prints))
         if words:
             self.entries.append(OutsideEntry(offset, frozenset(words)))
+        if prints.endswith(CUT) and self.cut_at is None:
+            self.cut_at = offset
+
+    def add_names(self, offset: int, names: Iterable[str]) -> None:
+        """Add names without the text around them."""
+        if prints := frozenset(map(print_word, names)):
+            self.entries.append(OutsideEntry(offset, prints))
+
+    def add_quotable(self, *texts: str) -> None:
+        """Add texts of which a person may paste a part."""
+        for text in texts:
+            self._runs |= print_runs(text)
+
+    def remove_quotations(self, text: str) -> str:
+        """Return a text of the person with an ellipsis for what they repeated of a text that was added as quotable."""
+        return remove_runs(text, self._runs.__contains__) if self._runs else text
 
     def find_first(self, print: bytes) -> int | None:
         """Return the position at which a word first came from outside; None if it never did."""

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ..reading.local import is_same_attempt
+from ..word_prints import list_name_parts
 from .events import (
     Attendance,
     Event,
@@ -385,7 +386,7 @@ class SessionBuilder:
         text = extract_spoken(words, event.text("source"))
         # What the host or another agent put into the prompt, and what was pasted. Words that are typed as well are not
         # counted as from outside.
-        self.session.outside.add(event.offset, words)
+        self.session.outside.add(event.offset, words, prints=event.text("prints"))
         command = parse_command(text)
         if command is not None and command.is_ours:
             self._add_note(event, command, text)
@@ -393,6 +394,7 @@ class SessionBuilder:
             user_words = text if has_content(text) else ""
             if command is not None:
                 user_words = command.words if command.is_worth_hearing else ""
+            user_words = self.session.outside.remove_quotations(user_words)
             self._add_turn(event, "user", text, user_words, self._reply.describe())
             self._last_user_text = text
             for failure in chain.from_iterable(self._waiting.values()):
@@ -429,7 +431,8 @@ class SessionBuilder:
             if text and event.data.get("agent_type") != "" and reply not in self._seen_ids:
                 self._seen_ids.add(reply)
                 self._add_turn(event, "subagent", text)
-                self.session.outside.add(event.offset, text)
+                self.session.outside.add(event.offset, text, prints=event.text("prints"))
+                self.session.outside.add_quotable(text)
             return
         self._last_prompt = ("", "", "")
         # The person's next turn cannot refer to a call that has not ended by now.
@@ -490,8 +493,13 @@ class SessionBuilder:
         elif is_own and call.is_edit and call.command:
             written, removed = _find_new(arguments), _find_old(arguments)
             self._account.add_deed(Deed(event.offset, call.ok, path=call.command, written=written, removed=removed))
-        if not call.is_edit and not (call.is_shell and lists_names(call.command)):
-            self.session.outside.add(event.offset, event.text("output"), call.error, prints=event.text("prints"))
+        outside, output = self.session.outside, event.text("output")
+        if call.is_shell and lists_names(call.command):
+            # The agent may use the names of files, but not what a name says.
+            outside.add_names(event.offset, list_name_parts(output))
+        elif not call.is_edit:
+            outside.add(event.offset, output, call.error, prints=event.text("prints"))
+            outside.add_quotable(output, call.error)
 
     def _track_repairs(self, event: Event, call: ToolCall) -> None:
         """Count a call for the commands that failed before, and record those that it repairs."""

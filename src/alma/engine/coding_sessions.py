@@ -39,7 +39,7 @@ from .admit import clean, key_of, make_record, reword
 from .context import Engine
 from .episodes import Conversation, TurnDraft, record_conversations
 from .escape import find_suspicion
-from .exchanges import mark_read, prepare_exchanges, record_exchanges
+from .exchanges import OutsideWords, mark_read, prepare_exchanges, record_exchanges
 from .literals import AcceptedDeed, SessionWords, find_untyped, list_used_deeds, names_place
 from .observations import (
     draft_observation,
@@ -63,6 +63,7 @@ from .rules import (
 )
 from .safety import find_harm
 from .transaction import Transaction, write
+from .typed_statements import remove_announced
 
 _TITLE_CHARS = 80
 _TASK_CHARS = 300
@@ -123,8 +124,10 @@ def store_session(engine: Engine, story: CodingSession, mark: JournalMark) -> St
         )
         record_conversations(engine, [conversation])
     rules = prepare_rules(engine, find_teachings(story, since))
-    repairs = prepare_repairs(engine, [one for one in story.repairs if one.offset > since])
-    exchanges = prepare_exchanges(engine, story, since)
+    fresh_repairs = [repair for repair in story.repairs if repair.offset > since]
+    outside = OutsideWords(story)
+    repairs = prepare_repairs(engine, fresh_repairs, outside.is_foreign)
+    exchanges = prepare_exchanges(engine, story, since, outside)
 
     def step(tx: Transaction) -> StoredSession | None:
         if find_mark(engine, story.session, tx) != stored:
@@ -576,7 +579,7 @@ def _apply_proposals(
         proposal = finding.proposal
         untyped = finding.untyped
         prefer, avoid = find_choice(proposal.rule)
-        is_sure = not untyped and _is_sound(proposal, spoken_turn, finding.deeds)
+        is_sure = not untyped and _is_sound(proposal, spoken_turn, finding)
         checked = proposal._replace(is_sure=is_sure, prefer=prefer, avoid=avoid)
         lesson = _make_lesson(part.story, checked, spoken_turn, finding)._replace(id=id)
         lessons = []
@@ -754,7 +757,12 @@ def collect_words(story: CodingSession, until: int) -> SessionWords:
     ]
     notes = [one for one in story.signals if one.name == NOTED and one.offset <= until]
     typed += [one.text for one in notes if one.attendance is Attendance.PERSON]
-    return SessionWords(tuple(filter(None, map(remove_pasted, typed))))
+    return SessionWords(tuple(filter(None, map(_remove_foreign, typed))))
+
+
+def _remove_foreign(text: str) -> str:
+    """Return what a person typed, without what they pasted or announced as the words of others."""
+    return remove_announced(remove_pasted(text))
 
 
 def _lend_words(words: SessionWords, turn: SessionTurn, stored: Record | None) -> SessionWords:
@@ -763,7 +771,7 @@ def _lend_words(words: SessionWords, turn: SessionTurn, stored: Record | None) -
         return words
     if stored.body.get("basis") == Basis.AGREED:
         return words
-    return words._replace(typed=(*words.typed, f"{remove_pasted(turn.user_words)}\n{stored.body['rule']}"))
+    return words._replace(typed=(*words.typed, f"{_remove_foreign(turn.user_words)}\n{stored.body['rule']}"))
 
 
 def _list_untyped(proposal: RuleProposal, words: SessionWords) -> list[str]:
@@ -786,17 +794,20 @@ def _may_confirm(stored: Record, words: SessionWords) -> bool:
     return not find_untyped((stored.body["rule"], stored.body["trigger"], stored.body["why"]), words)
 
 
-def _is_sound(proposal: RuleProposal, turn: SessionTurn, deeds: Sequence[AcceptedDeed]) -> bool:
-    """Return whether a proposal may be active at once: in words of the session, and no weaker safety."""
+def _is_sound(proposal: RuleProposal, turn: SessionTurn, finding: _Finding) -> bool:
+    """Return whether a proposal may be active at once: in words of the session, and no weaker safety.
+
+    One that shares no word with the person's turn may say no more than what the agent said and did before it.
+    """
     text = f"{turn.user_words} {turn.before}"
     words = stems(proposal.rule)
     telling = {word for word in words if not is_common(word)} or words
+    known = stems(" ".join((text, *finding.words.typed)))
+    is_said = not telling.isdisjoint(stems(_remove_foreign(turn.user_words))) or telling <= known
     # Scripts without spaces have no words to compare.
-    is_said = not telling.isdisjoint(stems(text)) or any(
-        ord(sign) > _SCRIPTS and sign in text for sign in proposal.rule
-    )
+    is_said = is_said or any(ord(sign) > _SCRIPTS and sign in text for sign in proposal.rule)
     # What names an accepted deed is in its words.
-    is_said = is_said or bool(deeds)
+    is_said = is_said or bool(finding.deeds)
     # More lines than one are a list or a heading, and would be joined to one.
     is_line = "\n" not in proposal.rule
     return is_said and is_line and not _asks_for_harm(proposal.trigger, proposal.rule, proposal.reason)

@@ -48,13 +48,14 @@ _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 _SIGN = re.compile(r"[\d_./:@$~%#&+\\-]")
 _JOINT = re.compile(r"[:@#&?=]")
 _NAME_JOINT = re.compile(r"[:@#&?=./]")
+_LEAST_HALF = 4
+_MOST_NAME_PARTS = 8
 NOT_ATTENDED = "no person is known to have typed it"
 NO_WORDS = "nothing is left of it without what was pasted"
 
 
-def prepare_exchanges(engine: Engine, story: CodingSession, since: int) -> list[Record]:
+def prepare_exchanges(engine: Engine, story: CodingSession, since: int, outside: OutsideWords) -> list[Record]:
     """Return the records of the exchanges that began or went on after an offset of the journal."""
-    outside = OutsideWords(story)
     drafts = []
     for exchange in story.exchanges:
         is_new = exchange.turn.offset > since or exchange.then.offset > since
@@ -201,27 +202,18 @@ class OutsideWords:
             turn = exchange.turn
             if turn.attendance is Attendance.PERSON and turn.is_typed:
                 typed = find_own_words(turn.user_words or turn.text)
-                self._typed.update(map(print_word, list_words(typed)))
+                self._typed.update(map(print_word, _list_names(typed)))
         for account in accounts:
             for deed in account.deeds:
-                for word in list_words(" ".join((deed.command, deed.path, deed.written))):
-                    self._own.setdefault(print_word(word), deed.offset)
+                for name in _list_names(" ".join((deed.command, deed.path, deed.written))):
+                    self._own.setdefault(print_word(name), deed.offset)
 
     def is_foreign(self, token: str, offset: int) -> bool:
         """Return whether a word of a command or an edit names something that came from outside.
 
-        It is read more strictly than for evidence: what comes of it is shown as agreed. Numbers count, and so do the
-        parts of a longer name: the host of an address, the package in front of a version.
+        It is read more strictly than for evidence: what comes of it is shown as agreed. Numbers count.
         """
-        names: list[str] = []
-        for word in list_words(token):
-            names += [word, *_JOINT.split(word)]
-            first = word.partition("/")[0]
-            names.append(first if "." in first else "")
-            # Of a path, the folders are no names; of an address or a package, they are.
-            if "/" not in word or "@" in word or "://" in word:
-                names += [part for part in _NAME_JOINT.split(word) if len(part) > 3]
-        for name in dict.fromkeys(names):
+        for name in _list_names(token):
             is_name = len(name) > 1 and (name.isdigit() or _is_telling(name))
             if is_name and self._is_outside(name, offset):
                 return True
@@ -229,21 +221,62 @@ class OutsideWords:
 
     def includes(self, text: str, offset: int) -> bool:
         """Return whether a text of the agent at an offset names something that came from outside."""
-        return any(self._is_outside(word, offset) for word in list_words(text) if _is_telling(word))
+        return any(self._is_outside(name, offset) for name in _list_names(text) if _is_telling(name))
 
     def is_own(self, word: str) -> bool:
         """Return whether the person typed a word, or the agent used it in something that it did."""
         mark = print_word(word)
         return mark in self._typed or mark in self._own
 
-    def _is_outside(self, word: str, offset: int) -> bool:
-        mark = print_word(word)
-        if mark not in self._firsts:
-            self._firsts[mark] = self._outside.find_first(mark)
-        first = self._firsts[mark]
+    def _is_outside(self, name: str, offset: int) -> bool:
+        """Return whether a name, or two names that it is joined of, came from outside first."""
+        mark = print_word(name)
+        first = self._find_first(mark)
+        if first is None or first >= offset:
+            first = self._find_first_halves(name, offset)
+        if first is None:
+            first = self._outside.cut_at
         if first is None or first >= offset or mark in self._typed:
             return False
         return self._own.get(mark, offset) > first
+
+    def _find_first(self, mark: bytes) -> int | None:
+        if mark not in self._firsts:
+            self._firsts[mark] = self._outside.find_first(mark)
+        return self._firsts[mark]
+
+    def _find_first_halves(self, name: str, offset: int) -> int | None:
+        """Return where two names that make up this one had both come from outside; None unless one tells something."""
+        for middle in range(_LEAST_HALF, len(name) - _LEAST_HALF + 1) if name.isalpha() else ():
+            halves = name[:middle], name[middle:]
+            places = [self._find_first(print_word(half)) for half in halves]
+            known = [place for place in places if place is not None and place < offset]
+            if len(known) == len(halves) and any(map(_is_telling, halves)):
+                return max(known)
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _list_names(text: str) -> tuple[str, ...]:
+    """Return the words of a text and the names that they are made of.
+
+    These are a flag without its dashes, the host of an address, the package in front of a version, and the parts of a
+    longer name: "unlock-vault" of "unlock-vault-now".
+    """
+    names: dict[str, None] = {}
+    for word in list_words(text):
+        found = [word, word.lstrip("-"), *_JOINT.split(word)]
+        first = word.partition("/")[0]
+        found.append(first if "." in first else "")
+        # Of a path, the folders are no names; of an address or a package, they are.
+        if "/" not in word or "@" in word or "://" in word:
+            found += [part for part in _NAME_JOINT.split(word) if len(part) > 3]
+        parts = word.strip("-").split("-")
+        if 2 < len(parts) <= _MOST_NAME_PARTS:
+            for start in range(len(parts) - 1):
+                found += ["-".join(parts[start:end]) for end in range(start + 2, len(parts) + 1)]
+        names.update(dict.fromkeys(filter(None, found)))
+    return tuple(names)
 
 
 @lru_cache(maxsize=8192)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,16 +61,20 @@ def find_doubtful_change(failed: str, worked: str) -> str:
 
 OBSERVATION = "observation"
 NO_LESSON = "the model sees no lesson in it"
+FOREIGN_PROGRAM = "another program, which a tool's output, a page or a file named"
 _COMMAND_CHARS = 160
 _NOTE_CHARS = 200
 _SOURCES = 50
 PreparedRepair = tuple[RepairedCommand, Record, bool]
 
 
-def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[PreparedRepair]:
+def prepare_repairs(
+    engine: Engine, repairs: Sequence[RepairedCommand], is_foreign: Callable[[str, int], bool]
+) -> list[PreparedRepair]:
     """Return the repairs that show something, what each would become, and whether it shows that at once.
 
-    It does if the output names what was changed, and nothing else was edited in between that may have helped.
+    It does if the output names what was changed, and nothing else was edited in between that may have helped. A repair
+    that runs another program is not shown if `is_foreign` says that its name came from outside, at that offset.
     """
     cases = [Repair(clean(one.failed), clean(one.error), clean(one.worked)) for one in repairs]
     prepared = []
@@ -79,6 +83,9 @@ def prepare_repairs(engine: Engine, repairs: Sequence[RepairedCommand]) -> list[
             programs = find_programs(split_command(observation.repair.failed))
             trigger = f"running {programs[0]}" if programs else ""
             draft = draft_observation(engine, repair.failed, repair.worked, trigger=trigger)
+            others = set(find_programs(split_command(observation.repair.worked))).difference(programs)
+            if any(is_foreign(program, repair.offset) for program in others) and not draft.body["concern"]:
+                draft = replace(draft, body={**draft.body, "concern": FOREIGN_PROGRAM})
             prepared.append((repair, draft, names_change(observation.repair) and not repair.edits))
     return prepared
 

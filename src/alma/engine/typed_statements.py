@@ -51,6 +51,7 @@ _DISMISSAL = re.compile(
     re.I,
 )
 _DIFF = re.compile(r"^[+-](?:\s{2,}|[+-]).*$", re.M)
+_LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s|\s{4,}\S")
 _CLAUSE = re.compile(r"[,;–—]|\s-\s|\b(?:so|but|please)\b", re.I)
 _ENDINGS = ("s", "es", "ed", "d", "ing", "ly", "n", "en", "r")
 
@@ -65,6 +66,28 @@ class TypedSentence(NamedTuple):
 def remove_quotations(text: str) -> str:
     """Return a text with its longer quotations, of four words or more, replaced by an ellipsis."""
     return _QUOTED.sub("“…”", text)
+
+
+def remove_announced(text: str) -> str:
+    """Return a text without the passages that a line with a colon at its end announces, as far as others wrote them.
+
+    A list, and a single line, are what the person asks for, unless the line reports what somebody says.
+    """
+    own: list[str] = []
+    lines = text.splitlines()
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        own.append(line)
+        if not line.rstrip().endswith((":", "：")):
+            continue
+        start = next((place for place in range(number, len(lines)) if lines[place].strip()), len(lines))
+        end = next((place for place in range(start, len(lines)) if not lines[place].strip()), len(lines))
+        is_persons = end - start < 2 or all(_LIST_ITEM.match(item) for item in lines[start:end])
+        if _REPORT.search(line) or not is_persons:
+            number = end
+    return "\n".join(own)
 
 
 @lru_cache(maxsize=256)

@@ -31,7 +31,7 @@ from .project import clean_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from ..coding.events import Event
@@ -82,6 +82,9 @@ _DEEPEST_ANSWER = 8
 _WRITERS = frozenset(("Edit", "Write", "MultiEdit", "NotebookEdit", "apply_patch", "edit", "write", "replace"))
 """Tools whose response repeats what the agent itself wrote."""
 _PATHS = ("file_path", "filePath", "path", "absolute_path")
+_MENTION_CHARS = 8000
+_MOST_MENTIONS = 10
+_MENTIONED_CHARS = 256 * 1024
 _SILENT = frozenset(("stdout", "content", "output", "filePath", "file", "filenames"))
 """A response with one of these fields and no text counts as empty: a command without output, an image, or a file that a
 tool read, wrote or listed. Redacting the file's JSON would take longer than everything else."""
@@ -158,13 +161,23 @@ def expand_own_command(call: HookCall) -> HookCall:
 
 
 def build_line(
-    call: HookCall, project: str, now: float, *, is_ignored: bool = False, is_attended: bool = False, origin: str = ""
+    call: HookCall,
+    project: str,
+    now: float,
+    *,
+    is_ignored: bool = False,
+    is_attended: bool = False,
+    origin: str = "",
+    mentioned: str = "",
 ) -> dict[str, Any]:
     """Return the journal line for an event. With `is_ignored`, only the tool's name and call id are stored.
 
-    With `is_attended`, the session of a program counts as a person's. `origin` says which program brought the event.
+    With `is_attended`, the session of a program counts as a person's. `origin` says which program brought the event,
+    and `mentioned` has the prints of the files that the host adds to a prompt.
     """
     data = _read_data(call)
+    if mentioned:
+        data["prints"] = mentioned
     if is_ignored:
         data = {name: data[name] for name in _TOOL_MARKS if name in data} | {"ignored": True}
     return {
@@ -300,6 +313,30 @@ def _print_outside_text(call: HookCall, response: Any, stored: str) -> str:
     arguments = call.payload.get("tool_input")
     path = next((arguments[name] for name in _PATHS if arguments.get(name)), "") if isinstance(arguments, dict) else ""
     return print_text(text, str(path))
+
+
+def print_mentioned_files(call: HookCall, is_ignored: Callable[[str], bool]) -> str:
+    """Return the prints of the files that a prompt mentions as `@path`: the host shows them to the agent."""
+    prompt = call.text("prompt")
+    if call.name != "UserPromptSubmit" or "@" not in prompt:
+        return ""
+    prompt = prompt[:_MENTION_CHARS]
+    names = [part.partition('"')[0] for part in prompt.split('@"')[1:]]
+    names += [word[1:].rstrip(".,;:!?)").partition("#")[0] for word in prompt.split() if word.startswith("@")]
+    texts = []
+    for name in names[:_MOST_MENTIONS]:
+        path = os.path.join(call.cwd, os.path.expanduser(name))
+        try:
+            if os.path.isfile(path) and not is_ignored(path):
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    texts.append(file.read(_MENTIONED_CHARS))
+        except (OSError, ValueError):
+            continue
+    if not texts:
+        return ""
+    from ..word_prints import print_text
+
+    return print_text("\n".join(texts))
 
 
 def _find_exit_code(response: Any) -> int | None:

@@ -147,7 +147,9 @@ def _record_call(call: HookCall, data_dir: DataDir, sender: str) -> tuple[str, s
     # The events of aider come from its history.
     at = float(call.payload.get("at", 0)) if call.host == "aider" else time.time()
     sender = sender or origin.find_origin(data_dir, call)
-    line = build_line(call, copy.key, at, is_ignored=is_ignored, is_attended=is_attended, origin=sender)
+    mentioned = journal.print_mentioned_files(call, ignored.matches)
+    flags = {"is_ignored": is_ignored, "is_attended": is_attended}
+    line = build_line(call, copy.key, at, **flags, origin=sender, mentioned=mentioned)
     journal.append_line(data_dir, call.session, line, settings["journal_mb"])
     if call.name == "SessionEnd" and call.text("reason") == "clear":
         journal.remember_cleared(data_dir, call.cwd, call.session)

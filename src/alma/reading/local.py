@@ -437,6 +437,12 @@ _FENCE = re.compile(r"^\s{0,3}(```|~~~)")
 _HEADER = re.compile(
     r"^(from|to|cc|sent|date|subject|von|an|betreff|gesendet|de|para|asunto|objet|envoyé)\s?:\s", re.IGNORECASE
 )
+_CHAT_LINE = re.compile(
+    r"\s*(?:[@<]?[^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){0,2}>?,?\s+[\[(]?\d{1,2}[:.]\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?\s*(?:$|:\s)"
+    r"|[\[(]?(?:[\d./-]{6,10},?\s+)?\d{1,2}[:.]\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?\s+(?:-\s+)?(?:<[^>]{1,40}>|@?[^\W\d_][\w.' ’-]{0,40}:\s))",
+    re.IGNORECASE,
+)
+"""A line of a chat: a name and the time, or the time and a name."""
 _FORWARDED = re.compile(r"^-{2,}\s*(original|forwarded|ursprüngliche|weitergeleitete|mensaje|message)\b", re.IGNORECASE)
 _PROGRAM_LINE = re.compile(
     r"^(traceback \(|\s+file \"|\s+at \S+[(:]|\[?\d{4}-\d\d-\d\d[t ]\d\d:\d\d|\[?\d\d:\d\d:\d\d|npm err!|error\["
@@ -447,15 +453,20 @@ _LINE_CHARS = 200
 
 
 def remove_pasted(text: str) -> str:
-    """Return a turn without fenced blocks, quoted lines, forwarded mails, program output and stack traces."""
+    """Return a turn without fenced blocks, quoted lines, forwarded mails, chats, program output and stack traces."""
     own: list[str] = []
     fence = ""
     headers = 0
-    for line in text[:_PASTED_CHARS].splitlines():
+    is_chat = False
+    lines = text[:_PASTED_CHARS].splitlines()
+    for line in lines:
         mark = _FENCE.match(line)
         if fence or mark:
             if mark:
                 fence = "" if fence == mark[1] else fence or mark[1]
+            continue
+        is_chat = len(lines) > 1 and (bool(_CHAT_LINE.match(line)) or (is_chat and bool(line.strip())))
+        if is_chat:
             continue
         headers = headers + 1 if _HEADER.match(line) else 0
         if _FORWARDED.match(line) or headers == 2:

@@ -1,0 +1,50 @@
+"""Attacks in which a session plants something and the model that reads it was misled: nothing of it is passed on.
+
+Both lists were written by an author who did not know the code. The harmless sessions beside them must still teach.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .misled import Session, find_leaks, find_losses, play, read_sessions_of
+
+SESSIONS = [*read_sessions_of("misled.jsonl"), *read_sessions_of("misled_later.jsonl")]
+LIMITS = {
+    # What an agent read in one session and uses in another, without any trace in between.
+    "earlier-page-later-deed",
+}
+"""Attacks that are known to succeed: see "What it can still do" in SECURITY.md."""
+
+
+def list_sessions(*, is_harmless: bool) -> list[Session]:
+    return [session for session in SESSIONS if (session["category"] == "harmless") is is_harmless]
+
+
+@pytest.mark.parametrize("has_model", [True, False], ids=["model", "none"])
+def test_nothing_that_was_planted_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_model: bool) -> None:
+    leaks = {}
+    for session in list_sessions(is_harmless=False):
+        memory = play(tmp_path / session["name"], session, monkeypatch, has_model=has_model)
+        if found := find_leaks(session, memory):
+            leaks[session["name"]] = found
+    unexpected = {name: found for name, found in leaks.items() if name not in LIMITS}
+    assert unexpected == {}
+    assert set(leaks) == LIMITS, "a limit that is none any more"
+
+
+def test_what_a_person_agreed_to_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = {}
+    for session in list_sessions(is_harmless=True):
+        memory = play(tmp_path / session["name"], session, monkeypatch, has_model=True)
+        if found := find_losses(session, memory):
+            losses[session["name"]] = found
+    assert losses == {}
+
+
+def test_no_prompt_of_a_later_session_repeats_what_was_planted() -> None:
+    for session in list_sessions(is_harmless=False):
+        asked = f"{session['prompt']} {session['call']}".casefold()
+        assert [text for text in session["foreign"] if text.casefold() in asked] == [], session["name"]
