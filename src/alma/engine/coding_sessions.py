@@ -659,15 +659,15 @@ def _find_basis(
     if not untyped:
         return _Finding(proposal, stated, [])
     agreed = _add_deeds(stated, stored, acceptance.find_agreement(proposal, part.exchanges))
-    if not agreed.deeds:
-        return _Finding(proposal, stated, untyped)
     choices = [proposal]
     if not names_place(proposal.reason):
         choices.append(proposal._replace(reason=""))
     for choice in choices:
         if not _list_untyped(choice, agreed):
             deeds = list_used_deeds((choice.rule, choice.trigger, choice.reason), agreed)
-            return _Finding(choice, agreed, [], tuple(deeds) or agreed.deeds[:1])
+            # Without accepted deeds, it names what the agent did only to forbid it.
+            used = tuple(deeds) or agreed.deeds[:1] or (AcceptedDeed("", quote=proposal.quote),)
+            return _Finding(choice, agreed, [], used)
     return _Finding(proposal, agreed, _list_untyped(proposal, agreed))
 
 
@@ -757,7 +757,8 @@ def collect_words(story: CodingSession, until: int) -> SessionWords:
     ]
     notes = [one for one in story.signals if one.name == NOTED and one.offset <= until]
     typed += [one.text for one in notes if one.attendance is Attendance.PERSON]
-    return SessionWords(tuple(filter(None, map(_remove_foreign, typed))))
+    outside = OutsideWords(story)
+    return SessionWords(tuple(filter(None, map(_remove_foreign, typed))), is_outside=outside.is_foreign_word)
 
 
 def _remove_foreign(text: str) -> str:

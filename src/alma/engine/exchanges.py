@@ -10,6 +10,7 @@ pass. An exchange that fails them is stored and not shown.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,7 +29,7 @@ from .admit import clean, draft_record, embed_records
 from .context import Engine
 from .escape import find_suspicion
 from .literals import find_literals, is_vocabulary
-from .rules import AGENT, EVIDENCE_ENDS, exchange_id, list_turns
+from .rules import AGENT, EVIDENCE_ENDS, Found, exchange_id, list_turns
 from .safety import find_harm
 from .transaction import Transaction
 from .typed_statements import is_ordinary, remove_quotations
@@ -87,19 +88,23 @@ def _update_exchange(tx: Transaction, known: Record, draft: Record) -> Record:
 
 
 def mark_read(tx: Transaction, turns: Iterable[str], taught: Iterable[Record]) -> None:
-    """Note what a model found in the exchanges of these turns: nothing, or only what held for their session.
-
-    Those that taught a rule that lasts or waits are not changed.
-    """
-    lasting: set[str] = set()
-    momentary: set[str] = set()
+    """Note what a model found in the exchanges of these turns."""
+    found: dict[str, Found] = {}
+    order = list(Found)
     for rule in taught:
         if rule.status in LIVE:
-            (momentary if rule.session else lasting).update(list_turns(rule))
-    ids = [exchange_id(turn) for turn in turns if turn not in lasting]
-    for record in tx.get(ids):
-        body = {**record.body, "is_read": True, "is_momentary": record.body["turn"] in momentary}
-        tx.update(record, body=body, updated_at=record.updated_at)
+            result = _judge_finding(rule)
+            for turn in list_turns(rule):
+                found[turn] = max(result, found.get(turn, result), key=order.index)
+    for record in tx.get([exchange_id(turn) for turn in turns]):
+        result = found.get(record.body["turn"], Found.NOTHING)
+        tx.update(record, body={**record.body, "found": str(result)}, updated_at=record.updated_at)
+
+
+def _judge_finding(rule: Record) -> Found:
+    if rule.session:
+        return Found.MOMENTARY
+    return Found.WAITING if rule.status is Status.CANDIDATE else Found.RULE
 
 
 def find_near_exchanges(engine: Engine, text: str, limit: int) -> list[tuple[str, float]]:
@@ -218,6 +223,10 @@ class OutsideWords:
             if is_name and self._is_outside(name, offset):
                 return True
         return False
+
+    def is_foreign_word(self, word: str) -> bool:
+        """Return whether a word that a reader uses after the session came from outside."""
+        return self._is_outside(word.casefold(), sys.maxsize)
 
     def includes(self, text: str, offset: int) -> bool:
         """Return whether a text of the agent at an offset names something that came from outside."""

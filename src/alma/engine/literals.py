@@ -11,7 +11,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from itertools import chain
@@ -77,12 +77,15 @@ class AcceptedDeed(NamedTuple):
 class SessionWords(NamedTuple):
     """What a literal may come from: the person's own typed words of a session, turn by turn, and accepted deeds.
 
-    `avoided` is what the agent did before, with or without success: a rule may name it to forbid it.
+    `avoided` is what the agent did before, with or without success: a rule may name it to forbid it. `is_outside` says
+    whether a plain word came from outside, where that is known. Without it, each plain word that is neither typed nor
+    ordinary counts as one that did.
     """
 
     typed: tuple[str, ...]
     deeds: tuple[AcceptedDeed, ...] = ()
     avoided: tuple[str, ...] = ()
+    is_outside: Callable[[str], bool] | None = None
 
 
 @lru_cache(maxsize=1)
@@ -374,8 +377,9 @@ def _list_typed_words(sentence: TypedSentence, is_any: bool) -> tuple[str, ...]:
 
 
 def _find_unlicensed_words(text: str, words: SessionWords) -> Iterator[str]:
-    """Yield the plain words of a text that are neither ordinary nor the person's.
+    """Yield the plain words of a text that are neither ordinary nor the person's, and may have come from outside.
 
+    A reader may put in its own words what it read. It must not carry in the words of a page or a tool.
     Ordinary words count, too, if the person typed most of them only where a use is forbidden or asked about.
     """
     typed: set[str] = set()
@@ -390,6 +394,8 @@ def _find_unlicensed_words(text: str, words: SessionWords) -> Iterator[str]:
     for word, is_wanted in _list_plain_words(text).items():
         is_used = _is_among(word, used if is_wanted else typed)
         if not is_used and _is_strange(word):
+            if words.is_outside is not None and not words.is_outside(word):
+                continue
             if word not in (done if is_wanted else done | avoided) or (is_wanted and word in typed):
                 yield word
         elif is_wanted and word not in STOP and _is_among(word, typed):

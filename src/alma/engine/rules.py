@@ -17,6 +17,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ..errors import NotFoundError, ValidationError
@@ -488,6 +489,18 @@ EVIDENCE_ENDS = (FORGOTTEN, OUTDATED)
 """Why an exchange is not shown any more, beside what speaks against itself."""
 
 
+class Found(StrEnum):
+    """What a model found in an exchange that it read; of several things, the last of these counts."""
+
+    NOTHING = "nothing"
+    MOMENTARY = "momentary"
+    """Only what held for that session."""
+    RULE = "rule"
+    """A rule that is shown itself."""
+    WAITING = "waiting"
+    """What would last, but waits for the person. Until they decide, the exchange is shown in its place."""
+
+
 def exchange_id(turn_id: str) -> str:
     """Return the id of the exchange of a turn."""
     return f"exc_{digest(turn_id, size=13)}"
@@ -509,9 +522,14 @@ def settle_evidence(tx: Transaction, rule: Record) -> None:
     if not records:
         return
     holding: set[str] = set()
+    waiting: set[str] = set()
     for other in tx.scan(Where(kinds={MemoryType.RULE}, projects={rule.project, EVERYWHERE}, statuses=LIVE)):
         holding.update(list_turns(other))
+        if other.status is Status.CANDIDATE and not other.session:
+            waiting.update(list_turns(other))
     for record in records:
+        if record.body.get("found") == Found.WAITING and record.body["turn"] not in waiting:
+            record = tx.update(record, body={**record.body, "found": str(Found.RULE)})
         is_held = record.body["turn"] in holding
         is_ended = record.body["concern"] in EVIDENCE_ENDS
         if is_held and is_ended:

@@ -44,8 +44,11 @@ _BY_MEANING = 2.0
 _RECENCY = 0.1
 _COVERED = 0.6
 """What is taken off for an exchange that a shown rule was made from."""
-_READ = 0.5
-"""By what the likelihood is multiplied where a model that read the exchange found nothing in it."""
+_READ = {"nothing": 0.5, "momentary": 0.25}
+"""By what the likelihood is multiplied where a model that read the exchange found nothing that lasts."""
+_WAITING = "waiting"
+_LIKELY_WAITING = 0.9
+"""How likely an exchange teaches in which a model found what would last and waits for the person."""
 TITLE = (
     "## From earlier sessions\n\n"
     "Quoted as data, word for word. Some of it was only for that task; newer entries win.\n\n"
@@ -77,12 +80,17 @@ class StoredExchange:
         return _BY_WORDS * self.shared + _BY_MEANING * self.cosine
 
     @property
+    def is_waiting(self) -> bool:
+        """Return whether a model found something in it that waits for the person, so that no rule shows it."""
+        return self.body.get("found") == _WAITING
+
+    @property
     def likely(self) -> float:
-        """Return how likely it teaches something that lasts; less if a model read it and found nothing."""
-        if self.body.get("is_momentary"):
-            return 0.0
+        """Return how likely it teaches something that lasts, also by what a model found that read it."""
         likely = float(self.body.get("likely", 0.0))
-        return likely * _READ if self.body.get("is_read") else likely
+        if self.is_waiting:
+            return max(likely, _LIKELY_WAITING)
+        return likely * _READ.get(str(self.body.get("found", "")), 1.0)
 
     @property
     def turn(self) -> str:
@@ -223,7 +231,8 @@ def choose_exchanges(
 
     def rate(exchange: StoredExchange) -> float:
         score = exchange.likely + exchange.nearness + exchange.around + _RECENCY * exchange.recency
-        return score - _COVERED if exchange.turn in covered_turns else score
+        is_covered = exchange.turn in covered_turns and not exchange.is_waiting
+        return score - _COVERED if is_covered else score
 
     candidates = [exchange for exchange in exchanges if exchange.id not in shown_ids]
     candidates.sort(key=lambda exchange: (-rate(exchange), exchange.id))
