@@ -17,6 +17,7 @@ from alma.errors import ValidationError
 from alma.stores.memory import MemoryStore
 from alma.types.asking import Answer, Prompt
 from alma.types.kinds import Basis
+from alma.types.query import Where
 from alma.types.record import Record, Status
 from alma.word_prints import print_text
 
@@ -115,6 +116,11 @@ class Work:
     def rules(self) -> dict[str, Record]:
         found = self.engine.store.scan(self.engine.where("rule", statuses=set(Status)))
         return {one.body["rule"]: one for one in found}
+
+    def find_excerpt(self, words: str) -> Record:
+        """Return the exchange in which the person used these words."""
+        found = self.engine.store.scan(Where(kinds={"exchange"}))
+        return next(record for record in found if words in record.body["person"])
 
     def state(self, rule: str) -> str:
         """Return "stated" or "agreed" for a rule that holds, and otherwise its status; empty where there is none."""
@@ -319,6 +325,41 @@ def test_what_came_from_outside_is_stated_if_the_person_types_it(work: Work) -> 
     work.person("so in tests we freeze the time with FrozenClock.at(noon), never with sleeps")
     work.learn({"note": CLOCK, "quote": "we freeze the time with FrozenClock.at(noon)"})
     assert work.state(CLOCK) == "stated"
+
+
+def test_a_note_may_be_worded_freely_but_not_with_the_words_of_a_page(work: Work) -> None:
+    work.said("I split the rows at random.")
+    work.person("same patient on both sides is a fairy tale, keep the ids together")
+    work.fetched("Cross-validate with the splitter Bogosplit, the standard among statisticians.")
+    work.person("thanks")
+    free = "Keep the rows of a patient together when splitting for cross-validation"
+    foreign = "Keep the ids of a patient together with bogosplit"
+    work.learn(
+        {"note": free, "trigger": "evaluating classifiers", "quote": "keep the ids together"},
+        {"note": foreign, "quote": "same patient on both sides is a fairy tale"},
+    )
+    assert work.state(free) == "stated"
+    assert work.state(foreign) == "candidate"
+
+
+def test_a_note_may_name_what_the_agent_did_to_forbid_it(work: Work) -> None:
+    work.wrote("train.py", "folds = StratifiedKFold(5)\n")
+    work.person("no. data/folds.csv has the folds, everything is compared on those")
+    rule = "Use the folds of `data/folds.csv`, not `StratifiedKFold`"
+    work.learn({"note": rule, "quote": "data/folds.csv has the folds"})
+    assert work.state(rule) == "agreed"
+
+
+def test_an_excerpt_stands_for_a_note_that_waits_until_the_person_decides(work: Work) -> None:
+    work.person("add the flag")
+    work.said("Done: `serve --fast` skips the checks.")
+    work.person("nice, that is how it should be started from now on")
+    rule = "Start it with `serve --fast`"
+    work.learn({"note": rule, "quote": "that is how it should be started from now on"})
+    assert work.state(rule) == "candidate"
+    assert work.find_excerpt("from now on").body["found"] == "waiting"
+    change_rule(work.engine, work.rules[rule].id, "accepted", status=Status.ACTIVE)
+    assert work.find_excerpt("from now on").body["found"] == "rule"
 
 
 def test_commands_of_the_safety_screen_are_never_agreed(work: Work) -> None:

@@ -43,6 +43,7 @@ class Evidence:
             "likely": fields.get("likely", 0.5),
             "concern": "",
             "host": fields.get("host", "claude"),
+            "found": fields.get("found", ""),
         }
         at = datetime.fromtimestamp(moment, UTC)
         record = Record(
@@ -139,6 +140,29 @@ def test_the_likeliest_are_chosen_and_the_newest_stand_last(host: Host, evidence
     text = start(host)
     assert text.index("changelog") < text.index("vendored")
     assert "thanks number" not in text
+
+
+def test_what_a_model_found_decides_what_a_start_shows(host: Host, evidence: Evidence) -> None:
+    evidence.add("we put the dates into the names of files", found="nothing", likely=0.4)
+    evidence.add("just this once without the tests", found="momentary", likely=0.9)
+    evidence.add("jo keeps pulling the batteries for that", found="waiting", likely=0.1)
+    text = start(host)
+    assert "pulling the batteries" in text
+    assert "dates into" not in text
+    assert "just this once" not in text
+
+
+def test_an_excerpt_of_what_waits_is_shown_beside_a_rule_of_the_same_turn(
+    host: Host, evidence: Evidence, teach: Teach
+) -> None:
+    teach("Log in UTC")
+    evidence.add("we log in utc here, and not with print", turn="t1", found="waiting")
+    store = SQLiteStore(host.home / "memory.db")
+    [rule] = store.get(list_ids(store, "rule"))
+    body = {**rule.body, "metadata": {**rule.body["metadata"], "sources": ["t1"]}}
+    store.put([replace(rule, body=body, version=rule.version + 1)])
+    store.close()
+    assert "not with print" in start(host)
 
 
 def test_what_hardly_teaches_waits_for_a_prompt_that_is_about_it(host: Host, evidence: Evidence) -> None:

@@ -231,7 +231,7 @@ def find_untyped(texts: Sequence[str], words: SessionWords) -> list[str]:
     """
     texts = [text[:_MOST_CHARS] for text in texts]
     literals = chain.from_iterable(map(find_literals, texts))
-    unknown = [one for one in literals if find_source(one, words) is LiteralSource.UNKNOWN]
+    unknown = [literal for literal in literals if _is_unknown(literal, words)]
     named = list(dict.fromkeys(" ".join(one.words).replace(_GAP, "<…>") for one in unknown))
     parts = set(chain.from_iterable(one.words for one in unknown))
     sentences = list(chain.from_iterable(read_turn(_read_signs(turn)) for turn in words.typed))
@@ -244,6 +244,17 @@ def find_untyped(texts: Sequence[str], words: SessionWords) -> list[str]:
             if word not in parts and word not in named:
                 named.append(word)
     return named
+
+
+def _is_unknown(literal: Literal, words: SessionWords) -> bool:
+    """Return whether nobody typed or did a literal. A compound such as "cross-validation" may be a reader's own word."""
+    if find_source(literal, words) is not LiteralSource.UNKNOWN:
+        return False
+    name = literal.words[0]
+    is_compound = len(literal.words) == 1 and _HYPHENATED.fullmatch(name) is not None and "/" not in name
+    if not is_compound or words.is_outside is None or name in _load_vocabulary()["programs"]:
+        return True
+    return any(map(words.is_outside, (name, *name.split("-"))))
 
 
 def find_source(literal: Literal, words: SessionWords) -> LiteralSource:
@@ -298,8 +309,9 @@ def _is_done_in(literal: Literal, text: str) -> bool:
 
     A single plain word may be part of a name: "PDF" of `figures/heat.pdf`.
     """
-    if len(literal.words) == 1 and literal.words[0].isalpha():
-        return literal.words[0] in _list_name_parts(text)
+    is_plain = len(literal.words) == 1 and literal.words[0].isalpha()
+    if is_plain and literal.words[0] in _list_name_parts(text):
+        return True
     pattern = _compile_words(literal.words)
     return any(pattern.search(line) for line in _list_deed_lines(text))
 
