@@ -342,6 +342,15 @@ def test_a_note_may_be_worded_freely_but_not_with_the_words_of_a_page(work: Work
     assert work.state(foreign) == "candidate"
 
 
+def test_an_occasion_in_the_words_of_a_page_is_left_out(work: Work) -> None:
+    work.fetched("Tables in Excelsior open with semicolons.")
+    work.person("semicolons in every csv please, everything is in one column")
+    rule = "Separate csv files with semicolons"
+    work.learn({"note": rule, "trigger": "files for Excelsior", "quote": "semicolons in every csv please"})
+    assert work.state(rule) == "stated"
+    assert work.rules[rule].body["trigger"] == ""
+
+
 def test_a_note_may_name_what_the_agent_did_to_forbid_it(work: Work) -> None:
     work.wrote("train.py", "folds = StratifiedKFold(5)\n")
     work.person("no. data/folds.csv has the folds, everything is compared on those")

@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ from .context import Engine
 from .episodes import Conversation, TurnDraft, record_conversations
 from .escape import find_suspicion
 from .exchanges import OutsideWords, mark_read, prepare_exchanges, record_exchanges
-from .literals import AcceptedDeed, SessionWords, find_untyped, list_used_deeds, names_place
+from .literals import AcceptedDeed, SessionWords, find_literals, find_untyped, list_used_deeds, names_place
 from .observations import (
     draft_observation,
     explain_observation,
@@ -648,20 +648,14 @@ def _find_basis(
     stored: Record | None,
     acceptance: AcceptanceReader,
 ) -> _Finding:
-    """Return what a proposal rests on. A reason in strange words is left out: it must not hold back the rule."""
+    """Return what a proposal rests on. A reason or an occasion in strange words is left out: neither holds it back."""
     turn = part.exchanges[proposal.turn].turn
     stated = _lend_words(words, turn, stored)
-    untyped = _list_untyped(proposal, stated)
-    if untyped and proposal.reason and not names_place(proposal.reason):
-        shorter = proposal._replace(reason="")
-        if not _list_untyped(shorter, stated):
-            return _Finding(shorter, stated, [])
-    if not untyped:
-        return _Finding(proposal, stated, [])
+    choices = [proposal, *_shorten_proposal(proposal)]
+    for choice in choices:
+        if not _list_untyped(choice, stated):
+            return _Finding(choice, stated, [])
     agreed = _add_deeds(stated, stored, acceptance.find_agreement(proposal, part.exchanges))
-    choices = [proposal]
-    if not names_place(proposal.reason):
-        choices.append(proposal._replace(reason=""))
     for choice in choices:
         if not _list_untyped(choice, agreed):
             deeds = list_used_deeds((choice.rule, choice.trigger, choice.reason), agreed)
@@ -669,6 +663,20 @@ def _find_basis(
             used = tuple(deeds) or agreed.deeds[:1] or (AcceptedDeed("", quote=proposal.quote),)
             return _Finding(choice, agreed, [], used)
     return _Finding(proposal, agreed, _list_untyped(proposal, agreed))
+
+
+def _shorten_proposal(proposal: RuleProposal) -> Iterator[RuleProposal]:
+    """Yield a proposal without its reason, and without its occasion too.
+
+    A reason that names a place is not left out, nor an occasion that names anything.
+    """
+    if names_place(proposal.reason):
+        return
+    without_reason = proposal._replace(reason="")
+    if proposal.reason:
+        yield without_reason
+    if proposal.trigger and not find_literals(proposal.trigger):
+        yield without_reason._replace(trigger="")
 
 
 def _add_deeds(words: SessionWords, stored: Record | None, agreement: Agreement) -> SessionWords:
@@ -758,7 +766,8 @@ def collect_words(story: CodingSession, until: int) -> SessionWords:
     notes = [one for one in story.signals if one.name == NOTED and one.offset <= until]
     typed += [one.text for one in notes if one.attendance is Attendance.PERSON]
     outside = OutsideWords(story)
-    return SessionWords(tuple(filter(None, map(_remove_foreign, typed))), is_outside=outside.is_foreign_word)
+    own = tuple(filter(None, map(_remove_foreign, typed)))
+    return SessionWords(own, is_outside=outside.is_foreign_word, is_spoken=outside.is_spoken)
 
 
 def _remove_foreign(text: str) -> str:

@@ -200,6 +200,7 @@ class OutsideWords:
         self._outside = story.outside
         self._typed: set[bytes] = set()
         self._own: dict[bytes, int] = {}
+        self._spoken: set[bytes] = set()
         self._firsts: dict[bytes, int | None] = {}
         accounts: list[Account] = []
         for exchange in story.exchanges:
@@ -209,6 +210,8 @@ class OutsideWords:
                 typed = find_own_words(turn.user_words or turn.text)
                 self._typed.update(map(print_word, _list_names(typed)))
         for account in accounts:
+            for message in account.messages:
+                self._spoken.update(map(print_word, _list_names(message)))
             for deed in account.deeds:
                 for name in _list_names(" ".join((deed.command, deed.path, deed.written))):
                     self._own.setdefault(print_word(name), deed.offset)
@@ -227,6 +230,10 @@ class OutsideWords:
     def is_foreign_word(self, word: str) -> bool:
         """Return whether a word that a reader uses after the session came from outside."""
         return self._is_outside(word.casefold(), sys.maxsize)
+
+    def is_spoken(self, word: str) -> bool:
+        """Return whether the agent used a word in a message."""
+        return print_word(word.casefold()) in self._spoken
 
     def includes(self, text: str, offset: int) -> bool:
         """Return whether a text of the agent at an offset names something that came from outside."""

@@ -79,13 +79,14 @@ class SessionWords(NamedTuple):
 
     `avoided` is what the agent did before, with or without success: a rule may name it to forbid it. `is_outside` says
     whether a plain word came from outside, where that is known. Without it, each plain word that is neither typed nor
-    ordinary counts as one that did.
+    ordinary counts as one that did. `is_spoken` says whether a word stands in a message of the agent.
     """
 
     typed: tuple[str, ...]
     deeds: tuple[AcceptedDeed, ...] = ()
     avoided: tuple[str, ...] = ()
     is_outside: Callable[[str], bool] | None = None
+    is_spoken: Callable[[str], bool] | None = None
 
 
 @lru_cache(maxsize=1)
@@ -253,6 +254,8 @@ def _is_unknown(literal: Literal, words: SessionWords) -> bool:
     name = literal.words[0]
     is_compound = len(literal.words) == 1 and _HYPHENATED.fullmatch(name) is not None and "/" not in name
     if not is_compound or words.is_outside is None or name in _load_vocabulary()["programs"]:
+        return True
+    if words.is_spoken is None or words.is_spoken(name):
         return True
     return any(map(words.is_outside, (name, *name.split("-"))))
 
