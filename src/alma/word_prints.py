@@ -36,8 +36,8 @@ _JOINTS = re.compile(r"[-_][a-z0-9]+[-_]+[a-z0-9]+[-_]")
 # How a text can hide a word from one who compares letters.
 _ESCAPE = re.compile(r"\\u\{?([0-9a-f]{2,6})\}?|\\x([0-9a-f]{2})|&#x([0-9a-f]{2,5});|%([0-9a-f]{2})", re.IGNORECASE)
 _ENTITY = re.compile(r"&#(\d{2,6});|&(lt|gt|amp|quot|apos|hyphen|dash|period|colon|sol|lowbar|commat);")
-_ENTITIES = dict(lt="<", gt=">", amp="&", quot='"', apos="'", hyphen="-", dash="-", period=".", colon=":")
-_ENTITIES |= dict(sol="/", lowbar="_", commat="@")
+_ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "hyphen": "-", "dash": "-", "period": "."}
+_ENTITIES |= {"colon": ":", "sol": "/", "lowbar": "_", "commat": "@"}
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _WRAP = re.compile(r"\\\r?\n[ \t]*")
 _EMPHASISED = re.compile(r"(?<=[\w./@-])[*`~'\"]+(?=[\w./@-])")
@@ -47,7 +47,7 @@ _INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\uf
 _ENCODED = re.compile(r"[A-Za-z0-9+/]{14,}={0,2}")
 _MOST_ENCODED = 400
 _LOOK_ALIKES = str.maketrans(
-    "аеорсухіјѕԁһԛԝвкмнтαορνκτυιχγ‐‑‒–—−﹣－",  # noqa: RUF001
+    "аеорсухіјѕԁһԛԝвкмнтαορνκτυιχγ‐‑‒–—−﹣－",
     "aeopcyxijsdhqwbkmhtaopvktuixy" + 8 * "-",
 )
 _COMMENTS = ("#", "//", "/*", "*", "--", ";", "%", "<!--", '"""', "'''", "REM ", '"')
