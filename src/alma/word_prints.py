@@ -10,6 +10,7 @@ colours and emphasis inside a word, and with letters of other alphabets that loo
 from __future__ import annotations
 
 import re
+import unicodedata
 from binascii import a2b_base64, crc32, unhexlify
 
 TYPE_CHECKING = False
@@ -79,8 +80,6 @@ def _add_words(words: dict[str, None], text: str) -> None:
 
 def _fold_letters(text: str) -> str:
     """Return the words of a text that are not in ASCII, with plain letters for those that look the same."""
-    import unicodedata
-
     words = " ".join(word for word in text.split() if not word.isascii())
     folded = unicodedata.normalize("NFKC", _INVISIBLE.sub("", words)).casefold()
     return folded.translate(_LOOK_ALIKES)

@@ -310,11 +310,16 @@ def _print_outside_text(call: HookCall, response: Any, stored: str) -> str:
         text = _join_texts(response)
         if text == stored:
             return ""
-    from ..word_prints import print_text
-
     arguments = call.payload.get("tool_input")
     path = next((arguments[name] for name in _PATHS if arguments.get(name)), "") if isinstance(arguments, dict) else ""
-    return print_text(text, str(path))
+    return _print_text(text, str(path))
+
+
+def _print_text(text: str, path: str = "") -> str:
+    # Most calls have nothing to print.
+    from ..word_prints import print_text
+
+    return print_text(text, path)
 
 
 def _print_cut_text(call: HookCall, data: Mapping[str, Any]) -> str:
@@ -323,9 +328,7 @@ def _print_cut_text(call: HookCall, data: Mapping[str, Any]) -> str:
     text = call.text(name) if name else ""
     if len(text) <= len(str(data.get(name, ""))):
         return ""
-    from ..word_prints import print_text
-
-    return print_text(text)
+    return _print_text(text)
 
 
 def print_mentioned_files(call: HookCall, is_ignored: Callable[[str], bool]) -> str:
@@ -347,9 +350,7 @@ def print_mentioned_files(call: HookCall, is_ignored: Callable[[str], bool]) -> 
             continue
     if not texts:
         return ""
-    from ..word_prints import print_text
-
-    return print_text("\n".join(texts))
+    return _print_text("\n".join(texts))
 
 
 def _find_exit_code(response: Any) -> int | None:
