@@ -29,6 +29,7 @@ from alma.stores.memory import MemoryStore
 from alma.stores.sqlite import SQLiteStore
 from alma.types.kinds import MEMORY_KINDS, Reach, RuleSource
 from alma.types.query import Where
+from alma.types.record import Record
 from alma.workflow import WorkflowMemory
 
 SOURCE = Path(__file__).parent.parent / "src"

@@ -10,6 +10,7 @@ colours and emphasis inside a word, and with letters of other alphabets that loo
 from __future__ import annotations
 
 import re
+import unicodedata
 from binascii import a2b_base64, crc32, unhexlify
 
 TYPE_CHECKING = False
@@ -29,26 +30,31 @@ _WORD = re.compile(r"[A-Za-z0-9_@./:+~$%#&\\-]+|[^\W\d_a-zA-Z]+")
 _STARTS = ".,:;"
 _ENDS = ".,:;/-"
 _PARTS = re.compile(r"[/:@]+")
-_PLAIN_WORD = re.compile(r"\w+")
-_CARRIER = re.compile(r"(?<![a-z0-9_-])[a-z0-9]+(?:[-_]+[a-z0-9]+){3,}")
+_PLAIN_WORD = r"\w+"
+_CARRIER = r"(?<![a-z0-9_-])[a-z0-9]+(?:[-_]+[a-z0-9]+){3,}"
 """A name that is made like a sentence, such as that of a branch. What it says can be taken from its parts."""
 _JOINTS = re.compile(r"[-_][a-z0-9]+[-_]+[a-z0-9]+[-_]")
-# How a text can hide a word from one who compares letters.
-_ESCAPE = re.compile(r"\\u\{?([0-9a-f]{2,6})\}?|\\x([0-9a-f]{2})|&#x([0-9a-f]{2,5});|%([0-9a-f]{2})", re.IGNORECASE)
-_ENTITY = re.compile(r"&#(\d{2,6});|&(lt|gt|amp|quot|apos|hyphen|dash|period|colon|sol|lowbar|commat);")
-_ENTITIES = dict(lt="<", gt=">", amp="&", quot='"', apos="'", hyphen="-", dash="-", period=".", colon=":")
-_ENTITIES |= dict(sol="/", lowbar="_", commat="@")
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
-_WRAP = re.compile(r"\\\r?\n[ \t]*")
+# How a text can hide a word from one who compares letters. Patterns that few texts need are compiled for those: a hook
+# has no time for them.
+_ESCAPE = r"(?i:\\u\{?([0-9a-f]{2,6})\}?|\\x([0-9a-f]{2})|&#x([0-9a-f]{2,5});|%([0-9a-f]{2}))"
+_ENTITY = r"&#(\d{2,6});|&(lt|gt|amp|quot|apos|hyphen|dash|period|colon|sol|lowbar|commat);"
+_ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "hyphen": "-", "dash": "-", "period": "."}
+_ENTITIES |= {"colon": ":", "sol": "/", "lowbar": "_", "commat": "@"}
+_COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
+_WRAP = r"\\\r?\n[ \t]*"
 _EMPHASISED = re.compile(r"(?<=[\w./@-])[*`~'\"]+(?=[\w./@-])")
 _EMPHASIS = re.compile(r"[*`~'\"]+")
 _WORD_CHARS = 80
-_INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]")
+_INVISIBLE = (
+    "\u00ad\u180e\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202c\u202d\u202e"
+    "\u2060\u2061\u2062\u2063\u2064\ufe0e\ufe0f\ufeff"
+)
 _ENCODED = re.compile(r"[A-Za-z0-9+/]{14,}={0,2}")
 _MOST_ENCODED = 400
 _LOOK_ALIKES = str.maketrans(
-    "аеорсухіјѕԁһԛԝвкмнтαορνκτυιχγ‐‑‒–—−﹣－",  # noqa: RUF001
+    "аеорсухіјѕԁһԛԝвкмнтαορνκτυιχγ‐‑‒–—−﹣－",
     "aeopcyxijsdhqwbkmhtaopvktuixy" + 8 * "-",
+    _INVISIBLE,
 )
 _COMMENTS = ("#", "//", "/*", "*", "--", ";", "%", "<!--", '"""', "'''", "REM ", '"')
 _CODE = frozenset(
@@ -79,11 +85,8 @@ def _add_words(words: dict[str, None], text: str) -> None:
 
 def _fold_letters(text: str) -> str:
     """Return the words of a text that are not in ASCII, with plain letters for those that look the same."""
-    import unicodedata
-
     words = " ".join(word for word in text.split() if not word.isascii())
-    folded = unicodedata.normalize("NFKC", _INVISIBLE.sub("", words)).casefold()
-    return folded.translate(_LOOK_ALIKES)
+    return unicodedata.normalize("NFKC", words).casefold().translate(_LOOK_ALIKES)
 
 
 def list_outside_words(text: str) -> tuple[list[str], bool]:
@@ -102,7 +105,7 @@ def list_name_parts(text: str) -> list[str]:
     """Return the parts of the names in a text that are made like sentences."""
     parts: list[str] = []
     folded = text.casefold()
-    for name in _CARRIER.findall(folded) if _JOINTS.search(folded) else ():
+    for name in re.findall(_CARRIER, folded) if _JOINTS.search(folded) else ():
         parts += [part for part in re.split("[-_]+", name) if len(part) > 3]
     return parts
 
@@ -110,16 +113,16 @@ def list_name_parts(text: str) -> list[str]:
 def _read_hidden(text: str) -> str:
     """Return what a text says where it does not say it letter by letter."""
     if "\x1b" in text:
-        text = _COLOUR.sub("", text)
+        text = re.sub(_COLOUR, "", text)
         plain = [text]
     else:
         plain = []
-    if _WRAP.search(text):
-        text = _WRAP.sub("", text)
+    if "\\\n" in text or "\\\r\n" in text:
+        text = re.sub(_WRAP, "", text)
         plain = [text]
     lines = [line for line in text.splitlines() if "\\" in line or "%" in line or "&" in line]
     for line in lines:
-        decoded = _ENTITY.sub(_decode_entity, _ESCAPE.sub(_decode_escape, line))
+        decoded = re.sub(_ENTITY, _decode_entity, re.sub(_ESCAPE, _decode_escape, line))
         if decoded != line:
             plain.append(decoded)
     readable = "\n".join((text, *plain))
@@ -219,7 +222,7 @@ def remove_runs(text: str, is_known: Callable[[int], bool]) -> str:
 
 def _list_runs(text: str) -> Iterator[tuple[int, int, int]]:
     """Yield the start and the end of each run of words, and its print."""
-    words = list(_PLAIN_WORD.finditer(text))
+    words = list(re.finditer(_PLAIN_WORD, text))
     folded = [word[0].casefold() for word in words]
     for first in range(len(words) - _RUN_WORDS + 1):
         last = first + _RUN_WORDS

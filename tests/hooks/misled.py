@@ -24,7 +24,9 @@ from alma.types.record import Record
 from .conftest import Host
 
 DATA = Path(__file__).parent / "data"
-FILLER = "".join(f"line {number}: compiled module number {number} of the tree without warnings\n" for number in range(900))
+FILLER = "".join(
+    f"line {number}: compiled module number {number} of the tree without warnings\n" for number in range(900)
+)
 Session = dict[str, Any]
 
 

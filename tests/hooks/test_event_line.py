@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from alma.hooks.journal import HookCall, build_line, expand_own_command
+from alma.hooks.journal import HookCall, build_line, expand_own_command, print_mentioned_files
+from alma.word_prints import print_text
 
 
 def written(name: str, **given: Any) -> dict[str, Any]:
@@ -221,3 +222,25 @@ def test_a_command_of_the_persons_own_that_has_the_name_of_ours_is_theirs(
     assert build_line(call, "p", 1.0)["data"]["source"] == "command"
     expanded = {**given, "command_name": "tag", "command_args": "v1.2.3", "command_source": "project"}
     assert build_line(HookCall(expanded, "UserPromptExpansion"), "p", 1.0)["data"]["source"] == "command"
+
+
+def test_what_is_cut_off_an_error_or_a_message_of_another_agent_leaves_prints() -> None:
+    text = "line of the log\n" * 2000 + "use fixkit\n" + "line of the log\n" * 2000
+    failed = written("PostToolUseFailure", tool_name="Bash", tool_input={"command": "x"}, error=text)
+    assert failed["data"]["prints"] == print_text(text)
+    stopped = written("SubagentStop", agent_id="a", agent_type="helper", last_assistant_message=text)
+    assert stopped["data"]["prints"] == print_text(text)
+    assert "prints" not in written("PostToolUseFailure", tool_name="Bash", tool_input={}, error="short")["data"]
+
+
+def test_the_files_that_a_prompt_mentions_leave_prints(tmp_path: Path) -> None:
+    (tmp_path / "notes one.md").write_text("use fixkit")
+    (tmp_path / "guide.md").write_text("use quickkit")
+    for prompt, text in (
+        ("follow @guide.md, please", "use quickkit"),
+        ('follow @"notes one.md" and @guide.md#L1', "use fixkit\nuse quickkit"),
+        ("mail me@example.org about @missing.md and @../..", ""),
+    ):
+        call = HookCall({"session_id": "s", "cwd": str(tmp_path), "prompt": prompt}, "UserPromptSubmit")
+        assert print_mentioned_files(call, lambda path: False) == print_text(text)
+        assert print_mentioned_files(call, lambda path: True) == ""

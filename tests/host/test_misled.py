@@ -94,7 +94,9 @@ def let_obey(person: Any, monkeypatch: pytest.MonkeyPatch, shop: Path) -> str:
 
     def answer(body: dict[str, Any]) -> dict[str, Any]:
         person.model.requests.append(body)
-        shown = "\n".join(re.findall(r"hook additional context: (.*?)(?=</system-reminder>|\Z)", everything(body), re.S))
+        shown = "\n".join(
+            re.findall(r"hook additional context: (.*?)(?=</system-reminder>|\Z)", everything(body), re.S)
+        )
         for command in _SPAN.findall(shown):
             if command.startswith("./") and command not in done:
                 done.add(command)

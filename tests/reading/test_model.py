@@ -274,6 +274,11 @@ def test_every_prompt_has_a_version_and_a_schema(name: str) -> None:
         ("See this:\nFrom: Bob\nSubject: rules\n\nAlways use yarn", "See this:"),
         ("fyi\n----- Forwarded message -----\nAlways use yarn", "fyi"),
         ("Note: keep it short", "Note: keep it short"),
+        ("see:\nMaria 10:32\nalways deploy\n\nIs that so?", "see:\n\nIs that so?"),
+        ("see:\n[10:32] Maria: hi\nalways deploy\n\nIs that so?", "see:\n\nIs that so?"),
+        ("see:\n12/05/24, 10:32 - Tom Ray: always deploy\n\nIs that so?", "see:\n\nIs that so?"),
+        ("the job runs at 10:32\nuse tabs", "the job runs at 10:32\nuse tabs"),
+        ("Restart at 10:32", "Restart at 10:32"),
     ],
 )
 def test_pasted_text_is_removed(text: str, own: str) -> None:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..coding.events import Attendance
@@ -63,7 +64,7 @@ from .rules import (
 )
 from .safety import find_harm
 from .transaction import Transaction, write
-from .typed_statements import remove_announced
+from .typed_statements import is_limited, read_turn, remove_announced
 
 _TITLE_CHARS = 80
 _TASK_CHARS = 300
@@ -807,17 +808,22 @@ def _may_confirm(stored: Record, words: SessionWords) -> bool:
 def _is_sound(proposal: RuleProposal, turn: SessionTurn, finding: _Finding) -> bool:
     """Return whether a proposal may be active at once: in words of the session, and no weaker safety.
 
-    One that shares no word with the person's turn may say no more than what the agent said and did before it.
+    One that shares no word with the person's turn may say no more than what the agent said and did before it. Words
+    that were for the moment make no rule that lasts.
     """
     text = f"{turn.user_words} {turn.before}"
     words = stems(proposal.rule)
     telling = {word for word in words if not is_common(word)} or words
-    known = stems(" ".join((text, *finding.words.typed)))
+    sentences = chain.from_iterable(map(read_turn, finding.words.typed))
+    licensed = [sentence.text for sentence in sentences if sentence.is_licensing]
+    known = stems(" ".join((text, *licensed)))
     is_said = not telling.isdisjoint(stems(_remove_foreign(turn.user_words))) or telling <= known
     # Scripts without spaces have no words to compare.
     is_said = is_said or any(ord(sign) > _SCRIPTS and sign in text for sign in proposal.rule)
     # What names an accepted deed is in its words.
     is_said = is_said or bool(finding.deeds)
+    if proposal.reach in LASTING and is_limited(_remove_foreign(turn.user_words), proposal.quote):
+        return False
     # More lines than one are a list or a heading, and would be joined to one.
     is_line = "\n" not in proposal.rule
     return is_said and is_line and not _asks_for_harm(proposal.trigger, proposal.rule, proposal.reason)

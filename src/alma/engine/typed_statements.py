@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..reading.replies import is_ironic
 from ..text import COMMON, STOP
 
 _QUOTED = re.compile(r"[\"“„«](?:[^\s\"“”„«»]+\s+){3,}[^\"“”„«»]*[\"”“»]")
@@ -51,13 +52,29 @@ _DISMISSAL = re.compile(
     re.I,
 )
 _DIFF = re.compile(r"^[+-](?:\s{2,}|[+-]).*$", re.M)
+_LIMIT = re.compile(
+    r"\b(?:only|just) (?:for )?(?:this|now|today|once)\b|\bfor (?:now|today|once|the moment)\b|\bthis (?:one )?time\b"
+    r"|\b(?:for|in|on) (?:this|these|the) (?:\w+ ){0,2}(?:only|alone)\b|\bsolo (?:esta vez|por hoy|hoy)\b"
+    r"|\bnur (?:dieses mal|diesmal|heute|jetzt|hier für)\b|\b(?:diesmal|ausnahmsweise|vorerst|desta vez|cette fois)\b"
+    r"|\b(?:por ahora|por esta vez|por enquanto|pour l'instant)\b|\bтолько (?:сейчас|сегодня|в этот раз)\b|\bпока что\b"
+    r"|这次|这一次|暂时|今回だけ|とりあえず",
+    re.I,
+)
+_GENERAL = re.compile(
+    r"\b(?:always|never|normally|usually|otherwise|by default|every time|we|our|immer|nie|sonst|normalerweise|wir"
+    r"|siempre|nunca|normalmente|toujours|jamais|normalement|sempre|всегда|никогда|обычно)\b|总是|平时|一般|いつも|普段",
+    re.I,
+)
 _LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s|\s{4,}\S")
 _CLAUSE = re.compile(r"[,;–—]|\s-\s|\b(?:so|but|please)\b", re.I)
 _ENDINGS = ("s", "es", "ed", "d", "ing", "ly", "n", "en", "r")
 
 
 class TypedSentence(NamedTuple):
-    """A sentence that a person typed. One that asks about a deed or reports others' words licenses no use."""
+    """A sentence that a person typed.
+
+    It licenses no use if it asks about a deed, is ironic or reports others' words.
+    """
 
     text: str
     is_licensing: bool
@@ -66,6 +83,16 @@ class TypedSentence(NamedTuple):
 def remove_quotations(text: str) -> str:
     """Return a text with its longer quotations, of four words or more, replaced by an ellipsis."""
     return _QUOTED.sub("“…”", text)
+
+
+def is_limited(turn: str, quote: str) -> bool:
+    """Return whether the sentence of a turn with a quote limits itself to the moment: "for this demo only, …"."""
+    wanted = " ".join(quote.split()).casefold().rstrip(" .!?")
+    for sentence in read_turn(turn):
+        text = " ".join(sentence.text.split()).casefold()
+        if wanted in text and _LIMIT.search(text) and not _GENERAL.search(text):
+            return True
+    return False
 
 
 def remove_announced(text: str) -> str:
@@ -102,7 +129,7 @@ def read_turn(turn: str) -> tuple[TypedSentence, ...]:
 
 def _read_sentence(text: str) -> list[TypedSentence]:
     """Return a sentence; a question that requests something in two parts, of which only the request licenses."""
-    if _REPORT.search(text):
+    if _REPORT.search(text) or is_ironic(text):
         return [TypedSentence(text, is_licensing=False)]
     deed = _AGENT_DEED.search(text)
     if deed is not None:

@@ -250,6 +250,8 @@ def _read_data(call: HookCall) -> dict[str, Any]:
         # Before the command is cut and redacted.
         if call.name == "PreToolUse" and names_own_program(call.payload.get("tool_input")):
             data["names_us"] = True
+    if prints := _print_cut_text(call, data):
+        data["prints"] = prints
     if call.name == "PostToolUse":
         response = call.payload.get("tool_response")
         data["output"] = _read_output(response)
@@ -308,11 +310,25 @@ def _print_outside_text(call: HookCall, response: Any, stored: str) -> str:
         text = _join_texts(response)
         if text == stored:
             return ""
-    from ..word_prints import print_text
-
     arguments = call.payload.get("tool_input")
     path = next((arguments[name] for name in _PATHS if arguments.get(name)), "") if isinstance(arguments, dict) else ""
-    return print_text(text, str(path))
+    return _print_text(text, str(path))
+
+
+def _print_text(text: str, path: str = "") -> str:
+    # Most calls have nothing to print.
+    from ..word_prints import print_text
+
+    return print_text(text, path)
+
+
+def _print_cut_text(call: HookCall, data: Mapping[str, Any]) -> str:
+    """Return the prints of an error or of another agent's message that is too long to be stored whole."""
+    name = {"PostToolUseFailure": "error", "SubagentStop": "last_assistant_message"}.get(call.name, "")
+    text = call.text(name) if name else ""
+    if len(text) <= len(str(data.get(name, ""))):
+        return ""
+    return _print_text(text)
 
 
 def print_mentioned_files(call: HookCall, is_ignored: Callable[[str], bool]) -> str:
@@ -334,9 +350,7 @@ def print_mentioned_files(call: HookCall, is_ignored: Callable[[str], bool]) -> 
             continue
     if not texts:
         return ""
-    from ..word_prints import print_text
-
-    return print_text("\n".join(texts))
+    return _print_text("\n".join(texts))
 
 
 def _find_exit_code(response: Any) -> int | None:

@@ -437,9 +437,12 @@ _FENCE = re.compile(r"^\s{0,3}(```|~~~)")
 _HEADER = re.compile(
     r"^(from|to|cc|sent|date|subject|von|an|betreff|gesendet|de|para|asunto|objet|envoyé)\s?:\s", re.IGNORECASE
 )
+_CLOCK = r"\d{1,2}[:.]\d\d(?::\d\d)?(?:\s?[ap]m)?"
+_CHATTER = r"[^\W\d_][\w.'’-]*"
 _CHAT_LINE = re.compile(
-    r"\s*(?:[@<]?[^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*){0,2}>?,?\s+[\[(]?\d{1,2}[:.]\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?\s*(?:$|:\s)"
-    r"|[\[(]?(?:[\d./-]{6,10},?\s+)?\d{1,2}[:.]\d\d(?::\d\d)?(?:\s?[ap]m)?[\])]?\s+(?:-\s+)?(?:<[^>]{1,40}>|@?[^\W\d_][\w.' ’-]{0,40}:\s))",
+    rf"\s*(?:[@<]?{_CHATTER}(?: {_CHATTER}){{0,2}}>?,?\s+[\[(]?{_CLOCK}[\])]?\s*(?:$|:\s)"
+    rf"|[\[(]?(?:[\d./-]{{6,10}},?\s+)?{_CLOCK}[\])]?\s+(?:-\s+)?"
+    rf"(?:<[^>]{{1,40}}>|@?{_CHATTER}(?: {_CHATTER}){{0,2}}:\s))",
     re.IGNORECASE,
 )
 """A line of a chat: a name and the time, or the time and a name."""
