@@ -41,7 +41,7 @@ FEATURES = {
     "workflow",
 }
 # What every layer may use: it imports nothing else of alma.
-BASE = {"errors", "forks", "text", "word_prints", "files", "processes", "people"}
+BASE = {"errors", "forks", "text", "word_prints", "hand_ins", "files", "processes", "people"}
 # What a module declares its operations with.
 DECLARING = {"operations", "words"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -59,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What git tracks.
     "tracked": set(),
     "word_prints": set(),
+    "hand_ins": set(),
     "trust_register": {"errors", "files", "processes", "tracked"},
     "ignore": set(),
     "stores": {"forks", "files", "retry", "trust_register", "ports", "types", "errors"},
