@@ -600,8 +600,21 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
             details["exchanges"] = exchange_ids
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": details}
         journal.append_line(data_dir, call.session, event, settings["journal_mb"])
-    is_noticed = is_start and call.host == "claude"
-    return format_answer(call.host, call.name, injection.text, _take_notice(data_dir, settings) if is_noticed else "")
+    notices = []
+    if is_start and call.host == "claude":
+        notices = [_take_notice(data_dir, settings), _take_offer(call, data_dir, line, settings)]
+    return format_answer(call.host, call.name, injection.text, "\n".join(filter(None, notices)))
+
+
+def _take_offer(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return the offer to let this agent read what no reader has read, at most once a day; empty for none."""
+    # Only at a person's terminal, where the host shows it to them.
+    is_shown = line.get("entry") == "cli" and call.text("source") != "compact"
+    if not is_shown or settings["learn_offer"] != "on" or not os.path.exists(data_dir.unread):
+        return ""
+    from .offers import take_offer
+
+    return take_offer(data_dir, line["project"], call.host, settings)
 
 
 def _take_notice(data_dir: DataDir, settings: Mapping[str, Any]) -> str:
@@ -684,9 +697,7 @@ def count_start_room(settings: Mapping[str, Any]) -> int:
     return int(min(MOST_CHARS, settings["playbook_tokens"] * CHARS_A_TOKEN))
 
 
-def _open_evidence(
-    host: str, session: str, settings: Mapping[str, Any], rules: ReadOnlyRules
-) -> EvidenceChoice | None:
+def _open_evidence(host: str, session: str, settings: Mapping[str, Any], rules: ReadOnlyRules) -> EvidenceChoice | None:
     """Return what chooses excerpts; None if the person wants none, or there are none."""
     if settings["evidence"] != "on" or not rules.exchange_scopes:
         return None
