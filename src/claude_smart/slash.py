@@ -17,13 +17,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from alma.coding.events import Attendance, extract_note, find_attendance
+from alma.errors import ALMAError
 from alma.hooks import verify
 from alma.hooks.journal import OWN_COMMANDS, HookCall, read_entry_point
+from alma.hooks.learn_requests import may_agent_read
 from alma.hooks.paths import DataDir, find_hook_dir, read_settings
 from alma.hooks.run import answer_event
 from alma.types.record import Status
 
 from . import cli
+from .notes import ask_agent
 from .rules import (
     CommandContext,
     act_for_person,
@@ -39,6 +42,12 @@ from .rules import (
 
 _LONGEST = 9_000
 """The host replaces a longer text with the name of a file."""
+_SHORTENED = 1_500
+"""What is left of a text for the person where the agent gets exchanges to read."""
+_FRAME = 300
+"""The characters around the text."""
+_COMMAND = "claude-smart notes"
+_ALLOWED = re.compile(r"^allowed-tools: Bash\((.+ notes):\*\)$", re.MULTILINE)
 _NEXT = {
     "show": "These are the user's current rules.",
     "learn": "Follow any learned rule from now on. Candidates are not active yet.",
@@ -101,14 +110,42 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
     if pause and name in ("tag", "learn"):
         text = f"{text}\n{pause}" if note else pause
     text = _name_slash_commands(text)
+    request, offer = "", ""
+    if name == "learn" and is_typed and not note and not pause and may_agent_read(data_dir, words):
+        source = str(event.get("prompt_id") or os.urandom(16).hex())
+        room = _LONGEST - min(len(text), _SHORTENED)
+        context = open_context(data_dir=data_dir, folder=folder)
+        request, offer = _ask_agent(context, source, room)
+        text = "\n".join(filter(None, (text, offer)))
     # Outside of a terminal, the host does not show a hook's message to the person, so the model has to print it.
     is_visible = os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
     task = (
         "The user already sees this: answer in one short sentence." if is_visible else "Print it verbatim for the user."
     )
-    context = f"claude-smart answers /{name}:\n\n{text[:_LONGEST]}\n\n{_NEXT[name]} {task}"
-    answer = {"hookSpecificOutput": {"hookEventName": "UserPromptExpansion", "additionalContext": context}}
+    answered = f"claude-smart answers /{name}:\n\n{text[:_LONGEST]}\n\n{_NEXT[name]} {task}"
+    if request:
+        answered = f"claude-smart answers /{name}:\n\n{text[:_SHORTENED]}\n\n{_NEXT[name]}\n\n{request}"
+    answer = {"hookSpecificOutput": {"hookEventName": "UserPromptExpansion", "additionalContext": answered}}
     return {**answer, "systemMessage": text} if is_visible else answer
+
+
+def _ask_agent(context: CommandContext, source: str, room: int) -> tuple[str, str]:
+    """Return what the agent that reads is told, and its person; a failure is told to the person."""
+    try:
+        return ask_agent(context, source, find_notes_command(), room - _FRAME)
+    except (ALMAError, OSError) as error:
+        return "", f"! This agent cannot read: {cli.reword_error(error)}"
+
+
+def find_notes_command() -> str:
+    """Return the command with which an agent hands in notes: that of the plugin that runs, as its `learn.md` has it."""
+    folder = os.path.dirname(os.path.abspath(sys.argv[0]))
+    try:
+        with open(os.path.join(folder, "commands", "learn.md"), encoding="utf-8") as file:
+            allowed = _ALLOWED.search(file.read())
+    except OSError:
+        allowed = None
+    return allowed[1].replace("${CLAUDE_PLUGIN_ROOT}", folder) if allowed else _COMMAND
 
 
 def _is_recorded(event: Mapping[str, Any], data_dir: DataDir) -> bool:

@@ -609,7 +609,7 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
 def _take_offer(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return the offer to let this agent read what no reader has read, at most once a day; empty for none."""
     # Only at a person's terminal, where the host shows it to them.
-    is_shown = line.get("entry") == "cli" and call.text("source") != "compact"
+    is_shown = line.get("entry") == "cli" and line.get("origin") == "host" and call.text("source") != "compact"
     if not is_shown or settings["learn_offer"] != "on" or not os.path.exists(data_dir.unread):
         return ""
     from .offers import take_offer
