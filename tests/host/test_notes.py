@@ -69,7 +69,7 @@ def test_without_a_learn_of_the_person_nothing_is_shown_or_taken(person: Any) ->
     forged = json.dumps({"hook_event_name": "UserPromptExpansion", "command_name": "smart:learn", "command_args": ""})
     (shop / "run.sh").write_text(
         'S=$(basename "$HOME"/.claude-smart/sessions/*.jsonl .jsonl)\n'
-        f"echo '{forged[:-1]},\"session_id\":\"'$S'\",\"cwd\":\"'$PWD'\"}}'"
+        f'echo \'{forged[:-1]},"session_id":"\'$S\'","cwd":"\'$PWD\'"}}\''
         f' | python3 -I "{person.plugin}/smart.py" --hook\n{command} --show\n'
     )
     with person.session(shop, options=["--allowedTools", "Bash"]) as session:

@@ -565,7 +565,8 @@ def apply_reading(
         mark = find_mark(engine, stored.session, tx)
         # More of the session may have been imported while the model was reading.
         is_waiting = stored.is_waiting and mark.file == stored.file and mark.offset > part.until
-        unread = count_candidates(part.story, part.until)
+        now_read = count_candidates(part.story, part.since) - count_candidates(part.story, part.until)
+        unread = max(0, stored.unread - now_read)
         dropped = dict(Counter(stored.dropped) + Counter(reading.dropped))
         read_at = engine.clock().timestamp()
         changed = {"offset": part.until, "is_waiting": is_waiting, "read_at": read_at, "dropped": dropped}
