@@ -73,7 +73,7 @@ COMMANDS = {
 _ALL = " ".join(COMMANDS)
 _ERASING = ("forget", "clear-all", "edit", "review", "restore")
 """After these, files in which agents read rules may contain one that is gone."""
-_WITHOUT_PROJECT = ("install", "uninstall", "update", "project", "usage", "config")
+_WITHOUT_PROJECT = ("install", "uninstall", "update", "project", "usage", "config", "notes", "mcp")
 _RULE = "an id, the end of one (4 characters or more), or words of the rule"
 OPTIONS = (
     (_ALL, "--json", "print the result as JSON"),

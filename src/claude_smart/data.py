@@ -339,7 +339,8 @@ _SETTINGS = {
     " anthropic, openai, google",
     "notices": "off: do not report at the next prompt what was learned",
     "learn_offer": "off: do not offer /learn at the start of a session",
-    "reader": "what reads your corrections: a coding agent such as claude, codex or gemini, or provider",
+    "reader": "what reads your corrections: a coding agent such as claude, codex or gemini, provider, or agent (the one"
+    " in front of you, after /learn)",
 }
 """What each setting does."""
 

@@ -10,6 +10,7 @@ from alma.coding.events import Event
 from alma.errors import ConfigError
 from alma.hand_ins import END
 from alma.hooks import journal
+from alma.hooks.drain import ProjectMemories
 from alma.hooks.learn_requests import (
     MOST_BYTES,
     HandInReport,
@@ -52,7 +53,7 @@ _SHOWN_BY_COMMAND = "The exchanges are too long for here. Show them first, with 
 def notes(args: Namespace, context: CommandContext) -> Answer:
     """Show the exchanges of an open request, or hand in the notes of an agent."""
     content = b"" if args.show else _read_notes(args.file)
-    with context.memory() as memory:
+    with ProjectMemories(context.data_dir) as memory:
         request = None
         if args.show:
             request = find_request(context.data_dir, memory)
@@ -114,7 +115,7 @@ def ask_agent(context: CommandContext, source: str, command: str, room: int) -> 
     `source` is the id of the person's command, `command` the one that hands in notes, and `room` the most characters
     for the agent. Exchanges that do not fit there are shown by the command.
     """
-    with context.memory() as memory:
+    with ProjectMemories(context.data_dir) as memory:
         request = open_request(context.data_dir, memory, context.project, context.session, host="claude", source=source)
         if request is None:
             return "", ""

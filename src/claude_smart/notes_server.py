@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from alma import __version__
 from alma.errors import ALMAError
+from alma.hooks.drain import ProjectMemories
 from alma.hooks.learn_requests import find_request, hand_in, parse_notes, read_material, write_question
 from alma.mcp import name_missing_extra
 from alma.reading.model import load_prompt
@@ -100,13 +101,13 @@ def answer_call(context: CommandContext, name: str, arguments: Mapping[str, Any]
     """Return the answer to a call of a tool, and whether it failed."""
     try:
         if name == SHOW:
-            with context.memory() as memory:
+            with ProjectMemories(context.data_dir) as memory:
                 request = find_request(context.data_dir, memory)
                 return write_question(read_material(context.data_dir, memory, request)), False
         if name == HAND_IN:
             notes = parse_notes(json.dumps(arguments).encode())
             printed = io.StringIO()
-            with context.memory() as memory:
+            with ProjectMemories(context.data_dir) as memory:
                 report = hand_in(context.data_dir, memory, notes)
             with contextlib.redirect_stdout(printed):
                 report_hand_in(context, report)

@@ -45,13 +45,13 @@ class Agent:
         self._typed = 0
         self.record("s1")
 
-    def record(self, session: str, process: str = "") -> None:
+    def record(self, session: str, process: str = "", host: str = "claude") -> None:
         """Record a session's host, as the hook does at its start; by default the process that runs the tests."""
         own = read_process(os.getpid())
         assert own is not None
         place = self.person.place
         os.makedirs(place.agents, exist_ok=True)
-        fields = {"process": process or own.identity, "host": "claude", "session": session}
+        fields = {"process": process or own.identity, "host": host, "session": session}
         fields["journal"] = place.journal_file(session)
         Path(place.agent_file(session)).write_text(json.dumps(fields))
 

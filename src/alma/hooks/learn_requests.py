@@ -56,8 +56,10 @@ from .verify import JournalJudge
 VALID_SECONDS = 1800.0
 """A request that is older is over."""
 MOST_BYTES = 256 * 1024
-MOST_CHARS = 20_000
+MOST_CHARS = 17_000
 """So many characters of exchanges are shown at once. A host cuts the output of a command at 30,000."""
+_KNOWN_CHARS = 3_000
+"""So many characters of the notes that are known."""
 _MOST_EXCHANGES = 25
 _TAG = "learn_request"
 _FORM = "notes"
@@ -225,8 +227,11 @@ def _list_unread(
     """Return the sessions of a project that are not read to their end: the present one, then the newest."""
     setting = read_settings(data_dir)["evidence_providers"]
     found = []
+    moved: dict[str, str] = {}
     for progress in reversed(list_progress(memory.engine(EVERYWHERE))):
-        is_here = (find_moved(data_dir, progress.project) or EVERYWHERE) == project
+        if progress.project not in moved:
+            moved[progress.project] = find_moved(data_dir, progress.project) or EVERYWHERE
+        is_here = moved[progress.project] == project
         if is_here and progress.unread and may_share(progress.host, host, setting):
             found.append(progress)
     found.sort(key=lambda progress: progress.session != session)
@@ -293,7 +298,13 @@ def _find_known(engine: Engine, parts: Sequence[SessionPart]) -> list[StoredText
     shared = [stored for stored in parts[0].rules if all(stored in part.rules for part in parts)]
     records = engine.store.get([stored.id for stored in shared])
     active = {record.id for record in records if record.status is Status.ACTIVE}
-    return [stored for stored in shared if stored.id in active]
+    known = []
+    room = _KNOWN_CHARS
+    for stored in shared:
+        if stored.id in active and len(stored.text) <= room:
+            known.append(stored)
+            room -= len(stored.text)
+    return known
 
 
 # -- finding
