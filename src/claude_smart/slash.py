@@ -44,8 +44,8 @@ _LONGEST = 9_000
 """The host replaces a longer text with the name of a file."""
 _SHORTENED = 1_500
 """What is left of a text for the person where the agent gets exchanges to read."""
-_FRAME = 300
-"""The characters around the text."""
+_FRAME = 500
+"""The characters around the text, and of what the person is told about the reading."""
 _COMMAND = "claude-smart notes"
 _ALLOWED = re.compile(r"^allowed-tools: Bash\((.+ notes):\*\)$", re.MULTILINE)
 _NEXT = {
@@ -110,29 +110,39 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
     if pause and name in ("tag", "learn"):
         text = f"{text}\n{pause}" if note else pause
     text = _name_slash_commands(text)
-    request, offer = "", ""
+    request = ""
     if name == "learn" and is_typed and not note and not pause and may_agent_read(data_dir, words):
-        source = str(event.get("prompt_id") or os.urandom(16).hex())
-        room = _LONGEST - min(len(text), _SHORTENED)
-        context = open_context(data_dir=data_dir, folder=folder)
-        request, offer = _ask_agent(context, source, room)
+        request, offer = _ask_agent(open_context(data_dir=data_dir, folder=folder), event, len(text))
         text = "\n".join(filter(None, (text, offer)))
+    return _write_answer(name, text, request)
+
+
+def _write_answer(name: str, text: str, request: str) -> dict[str, Any]:
+    """Return the JSON of an answer: a text for the person, and what the agent is asked to do, if anything."""
     # Outside of a terminal, the host does not show a hook's message to the person, so the model has to print it.
     is_visible = os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
-    task = (
-        "The user already sees this: answer in one short sentence." if is_visible else "Print it verbatim for the user."
-    )
-    answered = f"claude-smart answers /{name}:\n\n{text[:_LONGEST]}\n\n{_NEXT[name]} {task}"
     if request:
-        answered = f"claude-smart answers /{name}:\n\n{text[:_SHORTENED]}\n\n{_NEXT[name]}\n\n{request}"
-    answer = {"hookSpecificOutput": {"hookEventName": "UserPromptExpansion", "additionalContext": answered}}
+        task = "The user already sees this." if is_visible else "Print it for the user first."
+        end = f"{task}\n\n{request}"
+        text_for_model = text[:_SHORTENED]
+    else:
+        short = "The user already sees this: answer in one short sentence."
+        end = short if is_visible else "Print it verbatim for the user."
+        text_for_model = text[:_LONGEST]
+    context = f"claude-smart answers /{name}:\n\n{text_for_model}\n\n{_NEXT[name]} {end}"
+    answer = {"hookSpecificOutput": {"hookEventName": "UserPromptExpansion", "additionalContext": context}}
     return {**answer, "systemMessage": text} if is_visible else answer
 
 
-def _ask_agent(context: CommandContext, source: str, room: int) -> tuple[str, str]:
-    """Return what the agent that reads is told, and its person; a failure is told to the person."""
+def _ask_agent(context: CommandContext, event: Mapping[str, Any], used: int) -> tuple[str, str]:
+    """Return what the agent that reads is asked to do, and what its person is told; a failure is told to the person.
+
+    `used` is how many characters the rest of the answer has.
+    """
+    source = str(event.get("prompt_id") or os.urandom(16).hex())
+    room = _LONGEST - min(used, _SHORTENED) - _FRAME
     try:
-        return ask_agent(context, source, find_notes_command(), room - _FRAME)
+        return ask_agent(context, source, find_notes_command(), room)
     except (ALMAError, OSError) as error:
         return "", f"! This agent cannot read: {cli.reword_error(error)}"
 

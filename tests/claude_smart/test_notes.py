@@ -279,6 +279,26 @@ def test_what_reads_like_an_instruction_is_not_shown_to_an_agent_with_tools(pers
     assert list_unread(person) == {"s1": 0}, "it is not offered for ever"
 
 
+def test_what_the_person_deleted_is_not_shown(person: Person, agent: Agent) -> None:
+    person.talks("s1", TAUGHT, "tests live in spec, as everyone knows", "hm, we never push on fridays here")
+    person.types("learn")
+    excerpts = {one["person"]: one["id"] for one in person.types("show", "--evidence", "--json").json["evidence"]}
+    person.types("forget", excerpts[TAUGHT])
+    agent.is_asked()
+    shown = [one["person"] for one in agent.material()["exchanges"]]
+    assert shown == ["tests live in spec, as everyone knows", "hm, we never push on fridays here"]
+
+
+def test_a_rule_of_all_projects_cannot_be_replaced_from_one(person: Person, agent: Agent) -> None:
+    person.types("tag", "--everywhere", "Indent with spaces")
+    [rule] = person.rules()
+    person.talks("s1", TAUGHT)
+    agent.is_asked()
+    assert agent.material()["known"] == []
+    agent.hands_in({**NOTE, "known": rule["id"], "relation": "replaces"})
+    assert ("Indent with spaces", "active") in list_rules(person)
+
+
 # -- what is no door
 
 

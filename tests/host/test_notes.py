@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from typing import Any
 
 import pytest
+
+from claude_smart import install as installer
 
 pytestmark = pytest.mark.system
 
@@ -81,4 +85,25 @@ def test_without_a_learn_of_the_person_nothing_is_shown_or_taken(person: Any) ->
         handed = {"when": "go on", "bash": f"{command} <<'NOTES'\n{NOTES}NOTES"}
         assert "no /learn of the user is open here" in session.says("go on", handed, {"text": "ok"}).last_shown
     assert person.rules(shop) == []
+    assert person.complaints() == []
+
+
+def test_the_installed_plugin_needs_no_leave_for_its_own_interpreter(person: Any) -> None:
+    person.plugin = None
+    person.home = person.home.parent / "my home"
+    person.home.mkdir()
+    person.set(programs="on", embedding="off")
+    # No `python3` is on the path.
+    person.more["PATH"] = f"{person.home}:/usr/bin:/bin"
+    installer.plan_install(installer.find_setup(person.environ)).apply()
+    shop = person.project("shop")
+    with person.session(shop) as session:
+        session.says(TAUGHT, {"text": "I indented it with tabs."})
+        said = session.says("/learn", {"text": "One moment."})
+        command = find_command(said.shown)
+        assert command.startswith(f'"{os.path.abspath(sys.executable)}" -I "')
+        note = NOTES.replace("n = 1", "n = 0")
+        handed = {"when": "/learn", "bash": f"{command} <<'NOTES'\n{note}NOTES"}
+        said = session.says("/learn", handed, {"text": "I noted it."})
+        assert "- Learned: Indent with tabs" in said.last_shown
     assert person.complaints() == []

@@ -34,7 +34,7 @@ from ..engine.coding_sessions import (
 )
 from ..engine.context import Engine
 from ..engine.escape import find_suspicion
-from ..engine.rules import Taught
+from ..engine.rules import EVIDENCE_ENDS, Taught, exchange_id
 from ..engine.transaction import Transaction, write
 from ..errors import BusyError, ModelOutputError, ValidationError
 from ..files import try_lock
@@ -247,15 +247,30 @@ def _read_unread(data_dir: DataDir, engine: Engine, progress: ReadingProgress) -
 
 
 def _collect_unread(engine: Engine, content: Journal, progress: ReadingProgress) -> SessionPart:
-    """Return what is unread of a session, without what reads like an instruction: the agent has tools."""
+    """Return what is unread of a session, as far as it may be shown to an agent with tools."""
     until = find_mark(engine, progress.session).offset
     own = [turn for turn in content.story.user_turns if progress.offset < turn.offset <= until and is_persons(turn)]
     first = next((number for number, turn in enumerate(own) if is_candidate(turn)), 0)
     if len(own) > first + _MOST_EXCHANGES:
         until = own[first + _MOST_EXCHANGES].offset
     part = collect_part(engine, content.story, progress.offset, until)
-    kept = [exchange for exchange in part.exchanges if not find_suspicion(exchange.turn.user_words)]
-    return part._replace(exchanges=kept)
+    return part._replace(exchanges=_drop_hidden(engine, part.exchanges))
+
+
+def _drop_hidden(engine: Engine, exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Return exchanges without those that read like an instruction, and those that the person deleted.
+
+    They are deleted alone, or with the rule that they taught.
+    """
+    records = engine.store.get([exchange_id(exchange.turn.id) for exchange in exchanges])
+    stored = {record.id: record for record in records}
+    kept = []
+    for exchange in exchanges:
+        record = stored.get(exchange_id(exchange.turn.id))
+        is_deleted = record is None or record.body["concern"] in EVIDENCE_ENDS
+        if not is_deleted and not find_suspicion(exchange.turn.user_words):
+            kept.append(exchange)
+    return kept
 
 
 def _cut_part(part: SessionPart, room: int, places: int, *, is_first: bool) -> SessionPart:
@@ -294,10 +309,14 @@ def _count_chars(exchange: SpokenExchange) -> int:
 
 
 def _find_known(engine: Engine, parts: Sequence[SessionPart]) -> list[StoredText]:
-    """Return the rules that hold and that all parts may name. A candidate waits for a person, so none is listed."""
+    """Return the rules of the project that hold and that all parts may name.
+
+    A candidate waits for a person, and a rule of all projects is not this project's to replace, so none is listed.
+    """
     shared = [stored for stored in parts[0].rules if all(stored in part.rules for part in parts)]
     records = engine.store.get([stored.id for stored in shared])
-    active = {record.id for record in records if record.status is Status.ACTIVE}
+    own = [record for record in records if record.project == engine.project]
+    active = {record.id for record in own if record.status is Status.ACTIVE}
     known = []
     room = _KNOWN_CHARS
     for stored in shared:
