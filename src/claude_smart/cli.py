@@ -32,6 +32,11 @@ COMMANDS = {
         "list the rules, candidates and observations of this project, or show one with its history",
     ),
     "learn": ("rules.learn", "learn from recorded sessions now; with a note, the same as tag"),
+    "notes": (
+        "notes.notes",
+        "for an agent, after its user typed /learn: show the exchanges to read, or hand in notes on standard input",
+    ),
+    "mcp": ("notes_server.serve", "run an MCP server with the tools that show these exchanges and hand in notes"),
     "tag": ("rules.tag", "store a note as a rule, verbatim; without a note, store your last message"),
     "review": ("rules.review", "accept or reject candidates; at a terminal, one at a time"),
     "edit": ("rules.edit", "change the text, trigger, reason or reach of a rule"),
@@ -68,7 +73,7 @@ COMMANDS = {
 _ALL = " ".join(COMMANDS)
 _ERASING = ("forget", "clear-all", "edit", "review", "restore")
 """After these, files in which agents read rules may contain one that is gone."""
-_WITHOUT_PROJECT = ("install", "uninstall", "update", "project", "usage", "config")
+_WITHOUT_PROJECT = ("install", "uninstall", "update", "project", "usage", "config", "notes", "mcp")
 _RULE = "an id, the end of one (4 characters or more), or words of the rule"
 OPTIONS = (
     (_ALL, "--json", "print the result as JSON"),
@@ -112,6 +117,9 @@ OPTIONS = (
     ("show", "--session ID", "include the rules of this session"),
     ("learn tag", "note:NOTE*", "the rule in your words; put -- before a note that contains options"),
     ("learn tag", "--everywhere", "make the rule apply in all projects"),
+    ("learn", "--here", "in a session, as /learn --here: let its agent read, although a model may"),
+    ("notes", "--show", "show the exchanges that the user asked to read"),
+    ("notes", "--file FILE", "read the notes from a file (default: standard input); JSON or TOML"),
     ("learn", "--from-history", "propose rules from existing Claude Code transcripts"),
     ("learn", "--folder DIR", "the Claude folder (default: ~/.claude, or the recorded CLAUDE_CONFIG_DIR)"),
     ("learn", "--days N", "read only transcripts changed in the last N days"),

@@ -338,7 +338,8 @@ _SETTINGS = {
     " anthropic, openai, google",
     "notices": "off: do not report at the next prompt what was learned",
     "learn_offer": "off: do not offer /learn at the start of a session",
-    "reader": "what reads your corrections: a coding agent such as claude, codex or gemini, or provider",
+    "reader": "what reads your corrections: a coding agent such as claude, codex or gemini, provider, or agent (the one"
+    " in front of you, after /learn)",
 }
 """What each setting does."""
 
@@ -512,7 +513,9 @@ def clear_all(args: Namespace, context: CommandContext) -> Answer:
             if args.everywhere:
                 # The journal folder may contain files of other programs; they stay.
                 store = [data_dir.db + ending for ending in ("", "-wal", "-shm", "-journal")]
-                erased = _remove_files([*store, data_dir.cleared, data_dir.team, *list_own_files(data_dir)])
+                erased = _remove_files(
+                    [*store, data_dir.cleared, data_dir.team, data_dir.unread, *list_own_files(data_dir)]
+                )
             else:
                 erased = _erase_project(context)
             projects.forget_copies(data_dir, "" if args.everywhere else context.project)
@@ -531,6 +534,7 @@ def _erase_project(context: CommandContext) -> int:
             return 0
         store = memory.alma.engine.store
         erased = store.delete([record.id for record in store.scan(Where(projects={context.project}))])
+        drains.write_unread(context.data_dir, memory.alma.engine)
         memory.alma.vacuum()
         return erased
 

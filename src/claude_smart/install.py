@@ -537,6 +537,8 @@ def _collect_files(setup: Setup, receipt: Mapping[str, Any]) -> dict[Path, bytes
         python = setup.base_python if " -S " in hook["command"] else setup.python
         hook["command"] = f'"{python}"' + hook["command"].removeprefix("python3")
     files["plugin/hooks/hooks.json"] = _to_json(hooks)
+    learn = files["plugin/commands/learn.md"]
+    files["plugin/commands/learn.md"] = learn.replace(b"Bash(python3 -I", f'Bash("{setup.python}" -I'.encode())
     # Claude Code may copy the plugin elsewhere, so the hook finds the data folder by this file.
     files["plugin/runtime.json"] = _to_json(setup.runtime)
     digest = hashlib.sha256(b"\0".join(name.encode() + b"\0" + files[name] for name in sorted(files))).hexdigest()[:8]

@@ -666,6 +666,8 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     """Import recorded sessions, store a note, or propose rules from old transcripts."""
     if args.from_history:
         return _learn_from_history(args, context)
+    if args.here:
+        raise ValidationError("type /learn --here in a session: then the agent that you talk to there reads")
     if args.note:
         return tag(args, context)
     repository = str(find_repository(Path(context.folder)))
@@ -756,6 +758,11 @@ def _report_learned(context: CommandContext, lessons: Sequence[core.Taught]) -> 
         {"verb": one.verb, "rule": one.record and rule_to_dict(one.record), "replaced": list(one.replaced)}
         for one in lessons
     ]
+
+
+def report_lessons(context: CommandContext, lessons: Sequence[core.Taught]) -> list[Answer]:
+    """Print what was learned, as `learn` does; return it as JSON values."""
+    return _report_learned(context, lessons)
 
 
 def read_last_change(context: CommandContext, record: Record) -> Answer:

@@ -17,13 +17,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from alma.coding.events import Attendance, extract_note, find_attendance
+from alma.errors import ALMAError
 from alma.hooks import verify
 from alma.hooks.journal import OWN_COMMANDS, HookCall, read_entry_point
+from alma.hooks.learn_requests import may_agent_read
 from alma.hooks.paths import DataDir, find_hook_dir, read_settings
 from alma.hooks.run import answer_event
 from alma.types.record import Status
 
 from . import cli
+from .notes import ask_agent
 from .rules import (
     CommandContext,
     act_for_person,
@@ -39,6 +42,12 @@ from .rules import (
 
 _LONGEST = 9_000
 """The host replaces a longer text with the name of a file."""
+_SHORTENED = 1_500
+"""What is left of a text for the person where the agent gets exchanges to read."""
+_FRAME = 500
+"""The characters around the text, and of what the person is told about the reading."""
+_COMMAND = "claude-smart notes"
+_ALLOWED = re.compile(r"^allowed-tools: Bash\((.+ notes):\*\)$", re.MULTILINE)
 _NEXT = {
     "show": "These are the user's current rules.",
     "learn": "Follow any learned rule from now on. Candidates are not active yet.",
@@ -101,14 +110,52 @@ def answer_command(event: Mapping[str, Any], raw: bytes, data_dir: DataDir) -> d
     if pause and name in ("tag", "learn"):
         text = f"{text}\n{pause}" if note else pause
     text = _name_slash_commands(text)
+    request = ""
+    if name == "learn" and is_typed and not note and not pause and may_agent_read(data_dir, words):
+        request, offer = _ask_agent(open_context(data_dir=data_dir, folder=folder), event, len(text))
+        text = "\n".join(filter(None, (text, offer)))
+    return _write_answer(name, text, request)
+
+
+def _write_answer(name: str, text: str, request: str) -> dict[str, Any]:
+    """Return the JSON of an answer: a text for the person, and what the agent is asked to do, if anything."""
     # Outside of a terminal, the host does not show a hook's message to the person, so the model has to print it.
     is_visible = os.environ.get("CLAUDE_CODE_ENTRYPOINT") == "cli"
-    task = (
-        "The user already sees this: answer in one short sentence." if is_visible else "Print it verbatim for the user."
-    )
-    context = f"claude-smart answers /{name}:\n\n{text[:_LONGEST]}\n\n{_NEXT[name]} {task}"
+    if request:
+        task = "The user already sees this." if is_visible else "Print it for the user first."
+        end = f"{task}\n\n{request}"
+        text_for_model = text[:_SHORTENED]
+    else:
+        short = "The user already sees this: answer in one short sentence."
+        end = short if is_visible else "Print it verbatim for the user."
+        text_for_model = text[:_LONGEST]
+    context = f"claude-smart answers /{name}:\n\n{text_for_model}\n\n{_NEXT[name]} {end}"
     answer = {"hookSpecificOutput": {"hookEventName": "UserPromptExpansion", "additionalContext": context}}
     return {**answer, "systemMessage": text} if is_visible else answer
+
+
+def _ask_agent(context: CommandContext, event: Mapping[str, Any], used: int) -> tuple[str, str]:
+    """Return what the agent that reads is asked to do, and what its person is told; a failure is told to the person.
+
+    `used` is how many characters the rest of the answer has.
+    """
+    source = str(event.get("prompt_id") or os.urandom(16).hex())
+    room = _LONGEST - min(used, _SHORTENED) - _FRAME
+    try:
+        return ask_agent(context, source, find_notes_command(), room)
+    except (ALMAError, OSError) as error:
+        return "", f"! This agent cannot read: {cli.reword_error(error)}"
+
+
+def find_notes_command() -> str:
+    """Return the command with which an agent hands in notes: that of the plugin that runs, as its `learn.md` has it."""
+    folder = os.path.dirname(os.path.abspath(sys.argv[0]))
+    try:
+        with open(os.path.join(folder, "commands", "learn.md"), encoding="utf-8") as file:
+            allowed = _ALLOWED.search(file.read())
+    except OSError:
+        allowed = None
+    return allowed[1].replace("${CLAUDE_PLUGIN_ROOT}", folder) if allowed else _COMMAND
 
 
 def _is_recorded(event: Mapping[str, Any], data_dir: DataDir) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
+from ..hand_ins import begins_hand_in
 from ..reading.local import is_same_attempt
 from ..word_prints import list_name_parts
 from .events import (
@@ -467,6 +468,10 @@ class SessionBuilder:
             self._add_refusal(event)
             return
         call, proposed = read_call(event), self._close_call(event)
+        if call.is_shell and begins_hand_in(call.command):
+            # It may quote anything, so it vouches for nothing.
+            self.session.outside.add(event.offset, event.text("output"), call.error, prints=event.text("prints"))
+            return
         self._track_repairs(event, call)
         self._add_deed(event, proposed, call)
         if (call.is_shell or call.is_edit) and call.command:
@@ -567,6 +572,8 @@ class SessionBuilder:
         return Attendance.UNKNOWN if is_doubted else self._attendance
 
     def _add_shown(self, event: Event) -> None:
+        # What an agent was shown of other sessions is not its own.
+        self.session.outside.add(event.offset, prints=event.text("prints"))
         rules = event.data.get("rules")
         ids = tuple(rule for rule in rules if isinstance(rule, str)) if isinstance(rules, list) else ()
         self.session.shown_rules.append(

@@ -330,7 +330,8 @@ class ReadingProgress:
     """How far the model has read a session, and what became of the last attempt.
 
     While `is_waiting`, the journal `file` has turns beyond `offset` that a model may read. `answers` holds what the
-    model answered already, by the digest of the prompt, until that is applied.
+    model answered already, by the digest of the prompt, until that is applied. What no model may read counts as
+    `unread` too: a person may still show it to the agent in front of them.
     """
 
     session: str
@@ -348,6 +349,10 @@ class ReadingProgress:
     read_at: float = 0.0
     answers: Mapping[str, Any] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    unread: int = 0
+    """How many turns beyond `offset` may teach something."""
+    host: str = ""
+    """The coding agent of the session."""
 
 
 _NO_ATTEMPT: dict[str, Any] = {"tries": 0, "outages": 0, "next_try": 0.0, "error": "", "failed_at": 0.0, "answers": {}}
@@ -384,25 +389,38 @@ def change_progress(engine: Engine, session: str, **changes: Any) -> None:
     write(engine, step)
 
 
-def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *, is_allowed: bool) -> None:
+def queue_session(engine: Engine, story: CodingSession, file: str, since: int, *, is_allowed: bool) -> bool:
     """Note that a session has turns beyond `since` for a model to read; without leave, that it has none.
 
-    What was recorded while no model was allowed is never read later.
+    What was recorded while no model was allowed is never read later by one. It is counted, because a person may show
+    it to the agent in front of them. Return whether that count changed.
     """
 
-    def step(tx: Transaction) -> None:
+    def step(tx: Transaction) -> bool:
         record = tx.find(progress_id(story.session))
         stored = _decode(record) if record else ReadingProgress(session=story.session, project=engine.project)
         is_same = stored.file == file
-        start = max(since, stored.offset) if is_same else since
+        changes: dict[str, Any] = {}
+        offset = stored.offset if is_same else since
+        start = max(since, offset)
         if is_same and stored.is_waiting:
             if not is_allowed or stored.has_ended != story.ended:
-                _change(tx, stored, is_waiting=is_allowed, has_ended=story.ended)
-        elif is_allowed and any(one.offset > start and is_candidate(one) for one in story.user_turns):
-            queued = {"project": engine.project, "file": file, "offset": start, "has_ended": story.ended}
-            _change(tx, stored, **_NO_ATTEMPT, **queued, is_waiting=True)
+                changes = {"is_waiting": is_allowed, "has_ended": story.ended}
+        elif is_allowed and count_candidates(story, start):
+            offset = start
+            changes = {**_NO_ATTEMPT, "project": engine.project, "has_ended": story.ended, "is_waiting": True}
+        unread = count_candidates(story, offset)
+        is_changed = unread != (stored.unread if is_same else 0)
+        if changes or is_changed:
+            _change(tx, stored, **{"file": file, "offset": offset, "unread": unread, "host": story.host, **changes})
+        return is_changed
 
-    write(engine, step)
+    return write(engine, step)
+
+
+def count_candidates(story: CodingSession, since: int) -> int:
+    """Return how many turns of the person beyond an offset may teach something."""
+    return sum(turn.offset > since and is_candidate(turn) for turn in story.user_turns)
 
 
 # -- what a model reads
@@ -434,6 +452,8 @@ class CheckedProposals(NamedTuple):
     dropped: Mapping[str, int]
     # What repaired commands show, by the id of their observation; empty when they show nothing.
     notes: Mapping[str, str] = {}
+    # Whether a turn without a proposal teaches nothing.
+    is_complete: bool = True
 
 
 def is_candidate(turn: SessionTurn) -> bool:
@@ -490,11 +510,16 @@ def read_part(model: Model, part: SessionPart) -> CheckedProposals:
     reader = ModelReader(model)
     proposals = []
     for proposal in reader.find_notes(describe_part(part.exchanges, part.since), part.rules):
-        if any(map(find_suspicion, (proposal.rule, proposal.trigger, proposal.reason))):
+        if reads_like_attack(proposal):
             reader.dropped[READS_LIKE_AN_ATTACK] += 1
         else:
             proposals.append(proposal)
     return CheckedProposals(proposals, dict(reader.dropped))
+
+
+def reads_like_attack(proposal: RuleProposal) -> bool:
+    """Return whether a text of a proposal reads like an instruction to the model."""
+    return any(map(find_suspicion, (proposal.rule, proposal.trigger, proposal.reason)))
 
 
 def read_repairs(model: Model, part: SessionPart) -> dict[str, str]:
@@ -543,10 +568,13 @@ def apply_reading(
                 explain_observation(tx, one, reading.notes[one.id])
         mark = find_mark(engine, stored.session, tx)
         # More of the session may have been imported while the model was reading.
-        is_waiting = mark.file == stored.file and mark.offset > part.until
+        is_waiting = stored.is_waiting and mark.file == stored.file and mark.offset > part.until
+        now_read = count_candidates(part.story, part.since) - count_candidates(part.story, part.until)
+        unread = max(0, stored.unread - now_read)
         dropped = dict(Counter(stored.dropped) + Counter(reading.dropped))
         read_at = engine.clock().timestamp()
-        _change(tx, stored, **_NO_ATTEMPT, offset=part.until, is_waiting=is_waiting, read_at=read_at, dropped=dropped)
+        changed = {"offset": part.until, "is_waiting": is_waiting, "read_at": read_at, "dropped": dropped}
+        _change(tx, stored, **_NO_ATTEMPT, **changed, unread=unread)
         return changes
 
     return write(engine, step)
@@ -614,7 +642,7 @@ def _apply_proposals(
         if own is not None and fresh is not None and fresh.status is Status.ACTIVE and fresh.id != own.id:
             tx.supersede(own, fresh, f"the model read the same words as: {fresh.body['rule']}")
     # Only a complete reading says that a turn taught nothing. A person can restore these rules.
-    for turn, own in local.items() if not reading.dropped else ():
+    for turn, own in local.items() if reading.is_complete and not reading.dropped else ():
         if turn not in proposed and own.status is Status.CANDIDATE and not tx.is_changed(own.id):
             tx.add_history(own, "doubted", "by the model: it is no rule")
             archived.append(tx.update(own, status=Status.ARCHIVED))

@@ -7,6 +7,7 @@ reports, are first added to the journal from the host's transcript, so that each
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections import Counter
@@ -45,7 +46,7 @@ from ..engine.retrieve.pipeline import find_rules
 from ..engine.rules import Taught
 from ..engine.transaction import Transaction, write
 from ..errors import ALMAError, ModelError, ModelOutputError, ModelUnavailableError, OverBudgetError
-from ..files import try_lock
+from ..files import try_lock, write_atomic
 from ..memory import ALMA
 from ..models import registry
 from ..models.budget import NOTHING, Budgeted, meter
@@ -125,6 +126,8 @@ class DrainReport:
     """Whether another process was draining. That process checks for new requests before it ends."""
     waiting: int = 0
     """How many sessions have a prompt that the host has not written into its transcript yet."""
+    has_new_unread: bool = False
+    """Whether the number of turns that no reader has read changed."""
 
 
 def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: float = 0.0) -> DrainReport:
@@ -154,7 +157,26 @@ def drain(data_dir: DataDir, *, memory: ProjectMemories | None = None, wait: flo
                 report.turns += session.turns
                 report.taught += session.taught
                 report.observed += session.observed
+        if report.has_new_unread:
+            write_unread(data_dir, everywhere)
     return report
+
+
+_MOST_PROJECTS = 200
+
+
+def write_unread(data_dir: DataDir, engine: Engine) -> None:
+    """Leave for the hooks how many turns of each project no reader has read, by the agent that recorded them."""
+    counts: dict[str, Counter[str]] = {}
+    moved: dict[str, str] = {}
+    # Newest first: the file is small, because hooks read it.
+    for progress in reversed(list_progress(engine)):
+        if progress.project not in moved:
+            moved[progress.project] = find_moved(data_dir, progress.project)
+        project = moved[progress.project]
+        if progress.unread and (project in counts or len(counts) < _MOST_PROJECTS):
+            counts.setdefault(project, Counter())[progress.host] += progress.unread
+    write_atomic(data_dir.unread, json.dumps(counts))
 
 
 class Journal(NamedTuple):
@@ -172,8 +194,11 @@ class Journal(NamedTuple):
     """Whether a prompt after the last event is not in the transcript yet."""
 
 
-def read_journal(data_dir: DataDir, path: str) -> Journal | None:
-    """Return a journal as far as it is known who caused its events; None if the file is missing or has no events."""
+def read_journal(data_dir: DataDir, path: str, until: int | None = None) -> Journal | None:
+    """Return a journal as far as it is known who caused its events; None if the file is missing or has no events.
+
+    With `until`, the session is what it was up to this position.
+    """
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -184,6 +209,8 @@ def read_journal(data_dir: DataDir, path: str) -> Journal | None:
     if not judge.events:
         return None
     events, size = judge.judge()
+    if until is not None:
+        events = [event for event in events if event.offset <= until]
     name = next((event.id for event in judge.events if event.name == "Journal"), "")
     event_ids = {event.id for event in judge.events}
     return Journal(name, size, event_ids, build_session(events), judge.transcripts, size < len(data))
@@ -220,7 +247,8 @@ def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str, report
         return None
     # Queue first: after the import, nothing would show that the model has not read the session.
     is_allowed = is_model_allowed(data_dir)
-    coding_sessions.queue_session(engine, content.story, content.file, mark.offset, is_allowed=is_allowed)
+    if coding_sessions.queue_session(engine, content.story, content.file, mark.offset, is_allowed=is_allowed):
+        report.has_new_unread = True
     until = JournalMark(content.file, content.size, transcript)
     return store_session(engine, replace(content.story, project=project), until)
 
@@ -315,6 +343,8 @@ def read_sessions(
             tried.add(due.session)
             if not _read_session(data_dir, memory, due, report, timeout, is_urgent):
                 break
+        if report.sessions:
+            write_unread(data_dir, engine)
     return report
 
 
@@ -547,6 +577,7 @@ def remove_expired(data_dir: DataDir, memory: ProjectMemories) -> None:
         age = now - os.path.getmtime(path)
         if age > days * _DAY or (total > _JOURNALS_BYTES and age > _DAY):
             _remove_journal(data_dir, engine, path)
+    write_unread(data_dir, engine)
     # Expired turns, exchanges, conversations and retrieval records. The rules learned from them stay.
     before = engine.clock() - timedelta(days=settings["episode_days"])
     expired = Where(kinds={"turn", "exchange", "episode", "retrieval"}, created_to=before)

@@ -600,8 +600,21 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
             details["exchanges"] = exchange_ids
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": details}
         journal.append_line(data_dir, call.session, event, settings["journal_mb"])
-    is_noticed = is_start and call.host == "claude"
-    return format_answer(call.host, call.name, injection.text, _take_notice(data_dir, settings) if is_noticed else "")
+    notices = []
+    if is_start and call.host == "claude":
+        notices = [_take_notice(data_dir, settings), _take_offer(call, data_dir, line, settings)]
+    return format_answer(call.host, call.name, injection.text, "\n".join(filter(None, notices)))
+
+
+def _take_offer(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return the offer to let this agent read what no reader has read, at most once a day; empty for none."""
+    # Only at a person's terminal, where the host shows it to them.
+    is_shown = line.get("entry") == "cli" and line.get("origin") == "host" and call.text("source") != "compact"
+    if not is_shown or settings["learn_offer"] != "on" or not os.path.exists(data_dir.unread):
+        return ""
+    from .offers import take_offer
+
+    return take_offer(data_dir, line["project"], call.host, settings)
 
 
 def _take_notice(data_dir: DataDir, settings: Mapping[str, Any]) -> str:

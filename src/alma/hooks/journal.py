@@ -278,7 +278,10 @@ def cut_prompt(text: str) -> str:
 
 
 def names_own_program(arguments: Any) -> bool:
-    """Return whether the arguments of a shell tool name a program, a folder or a file of ours."""
+    """Return whether the arguments of a shell tool name a program, a folder or a file of ours.
+
+    The command that hands in notes does not count; it does nothing else.
+    """
     names = ("command", "cmd", "commands", "script")
     values = [arguments.get(name) for name in names] if isinstance(arguments, dict) else [arguments]
     command = next(filter(None, values), None)
@@ -286,7 +289,9 @@ def names_own_program(arguments: Any) -> bool:
         return False
     text = command if isinstance(command, str) else " ".join(map(str, command))
     if any(name in text for name in _OWN_PROGRAMS):
-        return True
+        from ..hand_ins import is_hand_in
+
+        return not (isinstance(command, str) and is_hand_in(command))
     # A folder may be called `alma` too; a program is the last part of a path, or a module.
     words = "".join(char if char not in "\"'`();|&<>=" else " " for char in text).split() if "alma" in text else ()
     return any(f"{word.rpartition('/')[2]}.".startswith("alma.") for word in words)

@@ -55,6 +55,10 @@ class DataDir:
         """What was sent to a team's server, and since when it is away."""
         self.key = os.path.join(home, "journal.key")
         """What the lines of journals are sealed with."""
+        self.unread = os.path.join(home, "unread.json")
+        """How many turns of each project no reader has read."""
+        self.offers = os.path.join(home, "offers.json")
+        """When each project was last offered to let the agent read them."""
         self.agents = os.path.join(home, "agents")
         """One file for each session: the process of its host."""
 
@@ -457,8 +461,18 @@ def _is_variable(pair: tuple[object, object]) -> bool:
 
 
 def is_model_allowed(data_dir: DataDir) -> bool:
-    """Return whether a model may read sessions. CLAUDE_SMART_USE_LOCAL_CLI=0 forbids it; no variable allows it."""
-    return os.environ.get("CLAUDE_SMART_USE_LOCAL_CLI") != "0" and read_settings(data_dir)["model"] == "on"
+    """Return whether a model may read sessions. CLAUDE_SMART_USE_LOCAL_CLI=0 forbids it; no variable allows it.
+
+    With the reader `agent`, no model is called: the agent in front of the person reads when they type /learn.
+    """
+    if os.environ.get("CLAUDE_SMART_USE_LOCAL_CLI") == "0":
+        return False
+    settings = read_settings(data_dir)
+    return bool(settings["model"] == "on" and settings["reader"] != AGENT_READER)
+
+
+AGENT_READER = "agent"
+"""The value of the setting `reader` for the agent in front of the person."""
 
 
 # -- the environment of the worker, of the dashboard and of the program that reads. A hook has whatever the host and the

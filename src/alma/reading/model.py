@@ -111,7 +111,7 @@ class ModelReader(Reader):
 
     def find_notes(self, exchanges: Sequence[SpokenExchange], known: Sequence[StoredText] = ()) -> list[RuleProposal]:
         """Return the notes that the exchanges teach; those without a quote in the person's words are dropped."""
-        listed = [{"id": stored.id, "note": stored.text} for stored in known[:_MAX_KNOWN]]
+        listed = describe_known(known)
         items: list[Mapping[str, Any]] = []
         for batch in _batch_exchanges(exchanges):
             items += self._ask("notes", {"known": listed, "exchanges": batch})["notes"]
@@ -266,6 +266,11 @@ class ModelReader(Reader):
 
 
 # -- notes
+
+
+def describe_known(known: Sequence[StoredText]) -> list[dict[str, str]]:
+    """Return the notes that exist already as a model is shown them."""
+    return [{"id": stored.id, "note": stored.text} for stored in known[:_MAX_KNOWN]]
 
 
 def describe_exchanges(exchanges: Sequence[SpokenExchange], start: int = 0, end: int | None = None) -> list[Any]:

@@ -1,0 +1,116 @@
+"""The MCP server for agents without slash commands of ours: a person types /learn there as well."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.persons import person_command
+
+from mcp import Client, StdioServerParameters, stdio_client
+
+from .conftest import Person
+from .test_notes import NOTE, TAUGHT, Agent, list_rules, write_line
+
+pytestmark = pytest.mark.system
+SECONDS = 60
+
+
+def connect(person: Person, work: Callable[[Client], Awaitable[Any]]) -> Any:
+    """Talk to the server as the host that runs the tests does."""
+    command, *arguments = [*person_command("claude-smart"), "mcp"]
+
+    async def run() -> Any:
+        server = StdioServerParameters(command=command, args=arguments, cwd=person.folder, env=dict(os.environ))
+        async with Client(stdio_client(server), mode="legacy") as client:
+            return await asyncio.wait_for(work(client), SECONDS)
+
+    return asyncio.run(run())
+
+
+def call(person: Person, name: str, **arguments: Any) -> tuple[str, bool]:
+    async def work(client: Client) -> tuple[str, bool]:
+        result = await client.call_tool(name, arguments)
+        [content] = result.content
+        return str(getattr(content, "text", "")), bool(result.is_error)
+
+    answer: tuple[str, bool] = connect(person, work)
+    return answer
+
+
+@pytest.fixture
+def codex(person: Person, monkeypatch: pytest.MonkeyPatch) -> Agent:
+    """An agent of another host than Claude Code, which reports a slash command as a prompt."""
+    agent = Agent(person, monkeypatch)
+    agent.record("c1", host="codex")
+    write_line(person, "c1", "UserPromptSubmit", host="codex", data={"prompt": TAUGHT, "prompt_id": "p1"})
+    return agent
+
+
+def type_learn(person: Person, words: str = "", **fields: Any) -> None:
+    data = {"command_name": "learn", "command_args": words, "prompt": f"/learn {words}".strip()}
+    write_line(person, "c1", "UserPromptExpansion", host="codex", data=data, **fields)
+
+
+def test_the_tools_work_after_learn_and_once(person: Person, codex: Agent) -> None:
+    assert call(person, "show_unread_exchanges")[1], "nobody asked yet"
+    type_learn(person)
+    text, is_error = call(person, "show_unread_exchanges")
+    assert not is_error, text
+    assert TAUGHT in text
+    text, is_error = call(person, "hand_in_notes", notes=[NOTE])
+    assert not is_error, text
+    assert text.startswith("1 exchange read, 1 note kept.\n- Learned: Indent with tabs")
+    assert list_rules(person) == [("Indent with tabs", "active")]
+    for name, arguments in (("show_unread_exchanges", {}), ("hand_in_notes", {"notes": [NOTE]})):
+        text, is_error = call(person, name, **arguments)
+        assert is_error
+        assert text.startswith("no /learn of the user is open here")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"origin": "other"}, {"origin": "command"}, {"entry": "headless"}, {"words": "use pnpm instead of npm"}],
+    ids=["by a program", "in a command", "headless", "a note"],
+)
+def test_what_is_no_learn_of_a_person_opens_nothing(person: Person, codex: Agent, fields: dict[str, Any]) -> None:
+    type_learn(person, **fields)
+    text, is_error = call(person, "show_unread_exchanges")
+    assert is_error
+    assert TAUGHT not in text
+
+
+def test_a_learn_that_the_person_has_typed_past_opens_nothing(person: Person, codex: Agent) -> None:
+    type_learn(person)
+    write_line(person, "c1", "UserPromptSubmit", host="codex", data={"prompt": "go on", "prompt_id": "p2"})
+    assert call(person, "show_unread_exchanges")[1]
+
+
+def test_the_tools_say_when_they_may_be_called_and_take_the_notes_of_the_schema(person: Person) -> None:
+    async def work(client: Client) -> Any:
+        return (await client.list_tools()).tools
+
+    tools = {tool.name: tool for tool in connect(person, work)}
+    assert set(tools) == {"show_unread_exchanges", "hand_in_notes"}
+    assert all("After the user typed /learn" in tool.description for tool in tools.values())
+    schema = tools["hand_in_notes"].input_schema
+    assert set(schema["properties"]["notes"]["items"]["required"]) == {"n", "note", "scope", "quote"}
+
+
+def test_bad_notes_are_refused_with_the_reason(person: Person, codex: Agent) -> None:
+    type_learn(person)
+    text, is_error = call(person, "hand_in_notes", notes=[{"n": 0}])
+    assert is_error
+    assert "'note' is missing" in text
+    assert not call(person, "hand_in_notes", notes=[NOTE])[1]
+
+
+def test_without_the_sdk_the_install_command_is_named(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp_types", None)
+    message = person.fails("mcp")
+    assert "requires the package `mcp`" in message
+    assert "pip install" in message
