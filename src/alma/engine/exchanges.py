@@ -29,7 +29,7 @@ from .admit import clean, draft_record, embed_records
 from .context import Engine
 from .escape import find_suspicion
 from .literals import find_literals, is_vocabulary
-from .rules import AGENT, EVIDENCE_ENDS, Found, exchange_id, list_turns
+from .rules import AGENT, EVIDENCE_ENDS, ReaderFinding, exchange_id, list_turns
 from .safety import find_harm
 from .transaction import Transaction
 from .typed_statements import is_ordinary, remove_quotations
@@ -89,22 +89,22 @@ def _update_exchange(tx: Transaction, known: Record, draft: Record) -> Record:
 
 def mark_read(tx: Transaction, turns: Iterable[str], taught: Iterable[Record]) -> None:
     """Note what a model found in the exchanges of these turns."""
-    found: dict[str, Found] = {}
-    order = list(Found)
+    found: dict[str, ReaderFinding] = {}
+    order = list(ReaderFinding)
     for rule in taught:
         if rule.status in LIVE:
             result = _judge_finding(rule)
             for turn in list_turns(rule):
                 found[turn] = max(result, found.get(turn, result), key=order.index)
     for record in tx.get([exchange_id(turn) for turn in turns]):
-        result = found.get(record.body["turn"], Found.NOTHING)
+        result = found.get(record.body["turn"], ReaderFinding.NOTHING)
         tx.update(record, body={**record.body, "found": str(result)}, updated_at=record.updated_at)
 
 
-def _judge_finding(rule: Record) -> Found:
+def _judge_finding(rule: Record) -> ReaderFinding:
     if rule.session:
-        return Found.MOMENTARY
-    return Found.WAITING if rule.status is Status.CANDIDATE else Found.RULE
+        return ReaderFinding.MOMENTARY
+    return ReaderFinding.WAITING if rule.status is Status.CANDIDATE else ReaderFinding.RULE
 
 
 def find_near_exchanges(engine: Engine, text: str, limit: int) -> list[tuple[str, float]]:

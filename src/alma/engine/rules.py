@@ -489,7 +489,7 @@ EVIDENCE_ENDS = (FORGOTTEN, OUTDATED)
 """Why an exchange is not shown any more, beside what speaks against itself."""
 
 
-class Found(StrEnum):
+class ReaderFinding(StrEnum):
     """What a model found in an exchange that it read; of several things, the last of these counts."""
 
     NOTHING = "nothing"
@@ -528,8 +528,8 @@ def settle_evidence(tx: Transaction, rule: Record) -> None:
         if other.status is Status.CANDIDATE and not other.session:
             waiting.update(list_turns(other))
     for record in records:
-        if record.body.get("found") == Found.WAITING and record.body["turn"] not in waiting:
-            record = tx.update(record, body={**record.body, "found": str(Found.RULE)})
+        if record.body.get("found") == ReaderFinding.WAITING and record.body["turn"] not in waiting:
+            record = tx.update(record, body={**record.body, "found": str(ReaderFinding.RULE)})
         is_held = record.body["turn"] in holding
         is_ended = record.body["concern"] in EVIDENCE_ENDS
         if is_held and is_ended:
