@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ for line in sys.stdin:
 """
 """An MCP server of the person's, which records what it is asked."""
 
+QUESTION = r"\A(?!.*(short title|title generator)).*Task:"
+"""What the first request says; some agents also ask for a title."""
 Call = tuple[str, dict[str, Any]]
 
 
@@ -45,9 +47,6 @@ class Setup:
     shell: Call
     others: tuple[Call, ...]
     server: Call
-    variables: tuple[str, ...] = ()
-    """Variables of the agent that are recorded for it."""
-    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 def hook(event: str) -> dict[str, Any]:
@@ -129,7 +128,6 @@ SETUPS = {
             ("extensionmanager__manage_extensions", {"action": "enable", "extension_name": "developer"}),
         ),
         ("trap__spring", {}),
-        ("GOOSE_PROVIDER", "GOOSE_MODEL", "OPENAI_HOST", "OPENAI_API_KEY", "GOOSE_DISABLE_KEYRING"),
     ),
     "opencode": Setup(
         {
@@ -189,5 +187,5 @@ def write_script(home: Path, *calls: Call, text: str) -> list[dict[str, object]]
     replies: list[dict[str, object]] = []
     for tool, arguments in calls:
         filled = json.loads(json.dumps(arguments).replace("HOME", str(home)))
-        replies.append({"when": "Task:" if not replies else "", "tool": tool, "arguments": filled})
+        replies.append({"when": "" if replies else QUESTION, "tool": tool, "arguments": filled})
     return [*replies, {"when": "", "text": text}]

@@ -370,6 +370,9 @@ DEFAULTS: dict[str, Any] = {
     "notices": "on",
     "learn_offer": "on",
     "reader": "claude",
+    "reader_provider": "none",
+    "reader_url": "default",
+    "reader_key": "none",
 }
 CHOICES = {
     "model": ("on", "off"),
@@ -380,6 +383,8 @@ CHOICES = {
     "evidence": ("off",),
     "notices": ("off",),
     "learn_offer": ("off",),
+    "reader": ("codex", "copilot", "gemini", "goose", "opencode", "qwen", "provider"),
+    "reader_provider": ("anthropic", "openai", "ollama"),
 }
 """`ask`, the default of `model`, means off until the person decides."""
 PATHS = ("home", "state_dir", "program", "host_program")
@@ -441,14 +446,22 @@ def check_setting(name: str, value: object) -> str:
     elif name == "environment":
         expected = "an object of texts"
         is_valid = isinstance(value, dict) and all(map(_is_variable, value.items()))
+    elif name == "reader_key":
+        expected = "the name of a variable such as OPENAI_API_KEY, or none"
+        is_valid = value == "none" or (isinstance(value, str) and value.isidentifier() and value.isupper())
+    elif name == "reader_url":
+        expected = "default or a URL such as http://localhost:1234/v1, without a user or a password"
+        is_valid = isinstance(value, str) and (value == "default" or _is_plain_url(value))
     elif name == "server":
         expected = "off or a URL such as https://memory.example.org, without a user or a password"
-        is_valid = isinstance(value, str) and (
-            value == "off" or (value.startswith(("https://", "http://")) and value.isprintable() and "@" not in value)
-        )
+        is_valid = isinstance(value, str) and (value == "off" or _is_plain_url(value))
     else:
         expected, is_valid = "a non-empty text", isinstance(value, str) and bool(value)
     return "" if is_valid else f"{name} must be {expected}, not {str(value)[:40]!r}"
+
+
+def _is_plain_url(value: str) -> bool:
+    return value.startswith(("https://", "http://")) and value.isprintable() and "@" not in value
 
 
 def _is_variable(pair: tuple[object, object]) -> bool:

@@ -20,8 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import yaml
-
 from .. import jsonc, toml
 from ..errors import ConfigError, ModelOutputError, ModelUnavailableError
 from ..types.asking import Prompt
@@ -89,6 +87,8 @@ class ReaderProgram:
     """Variables that say which service answers."""
     secrets: Sequence[str] = ()
     """Variables that log in."""
+    has_own_login: bool = False
+    """Whether the first file of the login makes the variables unnecessary."""
     model: str = ""
     """The model that is asked where none is named; empty for the one that the person chose."""
     model_option: str = "--model"
@@ -221,11 +221,25 @@ def _read_goose(output: bytes, errors: bytes) -> Reply:
     return Reply(text, "", "", *tokens)
 
 
-# -- what goose may be set to: some of its providers are coding agents of their own, with tools
+# -- whether an agent can be used as it is set up
 
+
+def _check_codex(settings: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    """Without a login it would wait for the network until the time is up."""
+    has_key = any(environ.get(name) for name in PROGRAMS["codex"].secrets)
+    has_file = os.path.exists(PROGRAMS["codex"].login[0].locate(environ))
+    if has_key or has_file or settings.get("model_provider", "openai") != "openai":
+        return ""
+    return (
+        "Codex is not logged in; run: codex login. A login in the system's keyring cannot be used: set "
+        'cli_auth_credentials_store = "file" in its config.toml first'
+    )
+
+
+# Some providers of goose are coding agents of their own, with tools.
 _GOOSE_PROVIDERS = frozenset(
-    """anthropic aws_bedrock azure_openai databricks gcp_vertex_ai github_copilot google groq litellm ollama openai
-    openrouter sagemaker_tgi snowflake tetrate venice xai deepseek mistral""".split()
+    """anthropic aws_bedrock azure_openai databricks deepseek gcp_vertex_ai github_copilot google groq litellm mistral
+    ollama openai openrouter sagemaker_tgi snowflake tetrate venice xai""".split()
 )
 
 
@@ -297,6 +311,8 @@ PROGRAMS: Mapping[str, ReaderProgram] = {
         {"system.md": SYSTEM},
         ("CODEX_HOME", "OPENAI_BASE_URL", "CODEX_CA_CERTIFICATE"),
         ("OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"),
+        has_own_login=True,
+        check=_check_codex,
     ),
     "copilot": ReaderProgram(
         "Copilot CLI",
@@ -361,6 +377,7 @@ PROGRAMS: Mapping[str, ReaderProgram] = {
             *("GOOGLE_GENAI_USE_GCA", "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_PROJECT_ID"),
         ),
         ("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_ACCESS_TOKEN"),
+        has_own_login=True,
         model="gemini-2.5-flash",
     ),
     "goose": ReaderProgram(
@@ -464,6 +481,7 @@ PROGRAMS: Mapping[str, ReaderProgram] = {
         {},
         ("QWEN_HOME", "OPENAI_BASE_URL", "OPENAI_MODEL", "QWEN_MODEL"),
         ("OPENAI_API_KEY", "DASHSCOPE_API_KEY", "BAILIAN_CODING_PLAN_API_KEY"),
+        has_own_login=True,
     ),
 }
 """The coding agents that can read, by the names of the hosts."""
@@ -516,6 +534,24 @@ class ReaderModel(ProgramModel):
         return str(reply["text"])
 
 
+# -- what an installation records
+
+
+def list_secrets(name: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the variables with which an agent logs in; empty if it has a login of its own in its files."""
+    program = PROGRAMS[name]
+    if program.has_own_login and os.path.isfile(program.login[0].locate(environ)):
+        return []
+    secrets = list(program.secrets)
+    if name == "codex":
+        # Services of the person's own name the variable with their key.
+        with suppress(ModelUnavailableError):
+            services = _read_kept(program, environ).get("model_providers")
+            entries = services.values() if isinstance(services, dict) else ()
+            secrets += filter(None, (_to_text(_find(entry, "env_key")) for entry in entries))
+    return secrets
+
+
 # -- the private folder
 
 
@@ -557,7 +593,7 @@ def _read_kept(program: ReaderProgram, environ: Mapping[str, str]) -> dict[str, 
             values = _parse_settings(path, file.read())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError, ConfigError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, ConfigError) as error:
         problem = f"the settings of {program.title} cannot be read ({path}: {type(error).__name__})"
         raise ModelUnavailableError(problem, NOTHING) from error
     kept: dict[str, Any] = {}
@@ -576,7 +612,12 @@ def _parse_settings(path: str, text: str) -> Any:
     if path.endswith(".toml"):
         return tomllib.loads(text)
     if path.endswith(".yaml"):
-        return yaml.safe_load(text)
+        import yaml
+
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{path} is not valid YAML") from error
     return jsonc.load(text if text.strip() else "{}", path)
 
 
