@@ -96,7 +96,7 @@ OPTIONS = (
     (
         "install",
         "--model",
-        "let a model read your corrections (`claude -p` or another reader, within a daily limit of calls); asks if omitted",
+        "let a model read your corrections (such as `claude -p`, within a daily limit of calls); asks if omitted",
     ),
     (
         "install",

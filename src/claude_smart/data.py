@@ -26,11 +26,10 @@ from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, ModelUnavailableError, NotFoundError, ValidationError, unknown
 from alma.files import lock_file, write_atomic
 from alma.hooks import drain as drains
+from alma.hooks import journal, team
 from alma.hooks import project as projects
-from alma.hooks import team
 from alma.hooks.hosts import HOSTS
 from alma.hooks.inject import read_playbook
-from alma.hooks.journal import ask_worker
 from alma.hooks.paths import CHOICES, DEFAULTS, LARGEST, SENT, DataDir, check_setting, list_own_files, read_settings
 from alma.hooks.privacy import remove_private
 from alma.hooks.providers import find_foreign, find_provider, name_provider
@@ -160,7 +159,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
 
     data_dir, paused = context.data_dir, read_paused(context.data_dir)
     files = list_own_files(data_dir, ".jsonl")
-    worker = ask_worker(data_dir, {"op": "status"}, 0.5)
+    worker = journal.ask_worker(data_dir, {"op": "status"}, 0.5)
     counts: Counter[str] = Counter()
     receipt = read_receipt(find_setup(os.environ, data_dir))
     with context.memory_if_any() as memory:

@@ -31,8 +31,8 @@ from alma.engine.transaction import Transaction, write
 from alma.errors import ConfigError, NotFoundError, ValidationError
 from alma.files import decode_settings, lock_file, read_content
 from alma.hooks import drain as drains
+from alma.hooks import journal
 from alma.hooks.inject import read_playbook
-from alma.hooks.journal import ask_worker
 from alma.hooks.paths import (
     DataDir,
     NoHomeError,
@@ -216,7 +216,7 @@ def ask_yes(question: str) -> bool:
 
 def stop_worker(data_dir: DataDir) -> None:
     """Stop the worker, which would write to files that are about to be removed, and wait until it has ended."""
-    if ask_worker(data_dir, {"op": "stop"}, 1.0) is not None:
+    if journal.ask_worker(data_dir, {"op": "stop"}, 1.0) is not None:
         deadline = time.monotonic() + _STOP_SECONDS
         while os.path.exists(data_dir.worker) and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -138,6 +138,13 @@ def test_the_likeliest_are_chosen_and_the_newest_stand_last(host: Host, evidence
     evidence.add("never touch the vendored files", likely=0.8)
     text = start(host)
     assert text.index("changelog") < text.index("vendored")
+    assert "thanks number" not in text
+
+
+def test_what_hardly_teaches_waits_for_a_prompt_that_is_about_it(host: Host, evidence: Evidence) -> None:
+    evidence.add("is the dialog of the export closed by escape now", "Yes, by escape.", likely=0.1)
+    assert start(host) == ""
+    assert "closed by escape" in host.send("UserPromptSubmit", prompt="the export dialog again", prompt_id="p1")
 
 
 def test_the_session_itself_is_not_quoted(host: Host, evidence: Evidence) -> None:

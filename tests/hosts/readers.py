@@ -33,8 +33,8 @@ for line in sys.stdin:
 """
 """An MCP server of the person's, which records what it is asked."""
 
-QUESTION = r"\A(?!.*(short title|title generator)).*Task:"
-"""What the first request says; some agents also ask for a title."""
+QUESTION = r"\A(?!.*(short title|title generator))"
+"""Matches all requests except those for a title, which some agents make beside the question."""
 Call = tuple[str, dict[str, Any]]
 
 
@@ -187,5 +187,5 @@ def write_script(home: Path, *calls: Call, text: str) -> list[dict[str, object]]
     replies: list[dict[str, object]] = []
     for tool, arguments in calls:
         filled = json.loads(json.dumps(arguments).replace("HOME", str(home)))
-        replies.append({"when": "" if replies else QUESTION, "tool": tool, "arguments": filled})
-    return [*replies, {"when": "", "text": text}]
+        replies.append({"when": QUESTION, "tool": tool, "arguments": filled})
+    return [*replies, {"when": QUESTION, "text": text}]

@@ -64,7 +64,8 @@ def test_a_misled_model_is_refused_the_shell_files_and_mcp_servers(name: str, op
     answer = ask(desk, name, script, f"marker-of-the-question, see @{desk.home}/secret.txt and @../secret.txt")
     assert answer.get("value") == {"ok": True}, answer
     asked = json.dumps(answer["requests"])
-    assert [tool for tool, _ in calls if f'"{tool}"' not in asked] == [], "each was tried"
+    untried = [tool for tool, _ in calls if f'"{tool}"' not in asked and f"'{tool}'" not in asked]
+    assert untried == []
     assert list_marks(desk.home) == [], "a command ran, a file was written, or a hook or a server was started"
     assert (desk.home / "secret.txt").read_text() == f"{SECRET}\n"
     assert [text for text in (SECRET, MEMORY, SERVER) if text in asked] == []

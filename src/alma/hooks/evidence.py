@@ -8,6 +8,7 @@ order of time.
 from __future__ import annotations
 
 import json
+import math
 import time
 
 from .hosts import can_show
@@ -35,6 +36,9 @@ START_SHARE = 0.25
 LEAST_LIKELY = 0.05
 """At the start of a session, an exchange that teaches with less likelihood is not shown. A prompt may still be about
 it. `tools/fit_teaching.py` prints what this costs."""
+LIKELY = 0.25
+"""Where the first prompt gets the rest of the room, an exchange is shown at the start only if it teaches with at least
+this likelihood: before anybody asked, what is left is better kept for what the prompt is about."""
 _BY_WORDS = 2.5
 _BY_MEANING = 2.0
 _RECENCY = 0.1
@@ -136,8 +140,6 @@ def find_matching_exchanges(
 ) -> list[StoredExchange]:
     """Return the exchanges that share telling words with a prompt, best first, with which share of them they have."""
     # Loaded here: at the start of a session nobody has prompted yet.
-    import math
-
     from ..text import COMMON, STOP, words
 
     listed = [word for word in dict.fromkeys(words(prompt)) if word not in STOP and len(word) > 1]
@@ -272,11 +274,13 @@ class EvidenceChoice:
     def add_at_start(self, playbook: Injection, shown_ids: Container[str] = ()) -> None:
         """Add the likeliest exchanges in a part of the room; in all of it where no prompt can be answered."""
         room = count_start_room(self._settings)
+        least_likely = LEAST_LIKELY
         if can_show(self._host, "UserPromptSubmit"):
             room = min(room, len(playbook.text) + int(START_SHARE * room))
+            least_likely = LIKELY
         covered = {turn for rule in playbook.rules for turn in rule.turns}
         left = room - len(playbook.text) - 1
-        candidates = [exchange for exchange in self._list_candidates() if exchange.likely >= LEAST_LIKELY]
+        candidates = [exchange for exchange in self._list_candidates() if exchange.likely >= least_likely]
         _add_chosen(playbook, choose_exchanges(candidates, left, shown_ids, covered))
 
     def add_at_prompt(

@@ -10,6 +10,7 @@ Any other form, or a turn that rejects what the assistant did, gives a candidate
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -118,8 +119,6 @@ class _Language:
 
 @lru_cache(maxsize=1)
 def _load_languages() -> tuple[Mapping[str, re.Pattern[str]], tuple[_Language, ...]]:
-    import tomllib
-
     loaded = tomllib.loads(Path(__file__).with_name("rule_forms.toml").read_text(encoding="utf-8"))
     shared = {name: re.compile(pattern) for name, pattern in loaded.pop("shared").items()}
     return shared, tuple(_Language(data) for data in loaded.values())

@@ -8,6 +8,7 @@ measured on tests/reading/data/replies.jsonl, of which one half was held back.
 from __future__ import annotations
 
 import re
+import tomllib
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -40,8 +41,6 @@ class ReplyKind(StrEnum):
 
 @lru_cache(maxsize=1)
 def _load_forms() -> dict[str, re.Pattern[str]]:
-    import tomllib
-
     loaded = tomllib.loads(Path(__file__).with_name("replies.toml").read_text(encoding="utf-8"))
     opener = loaded.pop("opener")
     forms = {}
