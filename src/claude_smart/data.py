@@ -227,7 +227,7 @@ def describe_sent(data_dir: DataDir) -> list[str]:
 
 def describe_foreign(settings: Mapping[str, Any], hosts: Iterable[str]) -> list[str]:
     """Return that sessions in these agents go to another provider than their own; empty if they do not."""
-    reader, address = settings["reader"], find_address(settings)
+    reader, address, hosts = settings["reader"], find_address(settings), list(hosts)
     if reader == PROVIDER:
         usual = {"api.anthropic.com": "anthropic", "api.openai.com": "openai"}
         provider, recipient = usual.get(address, address), address
@@ -238,7 +238,9 @@ def describe_foreign(settings: Mapping[str, Any], hosts: Iterable[str]) -> list[
     if not foreign:
         return []
     names = " and ".join(filter(None, [", ".join(foreign[:-1]), foreign[-1]]))
-    return [f"Your sessions in {names} go there, too: to {recipient}, another provider than that agent's own"]
+    is_certain = all(name_provider(find_provider(host)) for host in hosts if HOSTS[host] in foreign)
+    another = "another provider than that agent's own" if is_certain else "perhaps another provider than you use there"
+    return [f"Your sessions in {names} go there, too: to {recipient}, {another}"]
 
 
 def describe_reading(state: Mapping[str, Any]) -> list[str]:
@@ -399,7 +401,7 @@ def config(args: Namespace, context: CommandContext) -> Answer:
         context.print_lines(*(f"Ignored: {name}. Adopt it: {fix}" for name, fix in ignored.items()))
     else:
         context.print_lines(str(shown[name]) if value is None else f"{name} is now {shown[name]}")
-        if name == "reader" and value is not None:
+        if value is not None and (name == "reader" or (name.startswith("reader_") and settings["reader"] == PROVIDER)):
             context.print_lines(*_describe_reader_change(context.data_dir))
         if (name, value) == ("model", "on"):
             context.print_lines(*describe_sent(context.data_dir))
@@ -429,10 +431,11 @@ def _complete_settings(data_dir: DataDir, changes: Mapping[str, Any]) -> dict[st
     settings = {**read_settings(data_dir), **changes}
     reader = settings["reader"]
     if "reader" in changes:
-        record = record_environment(os.environ, is_read=True, reader=reader)
+        record = record_environment(os.environ, is_read=settings["model"] == "on", reader=reader)
         if reader != PROVIDER and "program" not in record:
             raise ConfigError(f"the program of {name_reader(settings)} is not on the PATH; install it first")
-        return {**record, **changes}
+        # Each reader has models of its own.
+        return {"model_name": DEFAULTS["model_name"], **record, **changes}
     if "reader_key" in changes:
         _store_key(data_dir, changes["reader_key"])
     is_recorded = bool(settings["environment"])

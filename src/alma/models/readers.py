@@ -91,7 +91,6 @@ class ReaderProgram:
     """Whether the first file of the login makes the variables unnecessary."""
     model: str = ""
     """The model that is asked where none is named; empty for the one that the person chose."""
-    model_option: str = "--model"
     check: Callable[[Mapping[str, Any], Mapping[str, str]], str] = lambda settings, environ: ""
     """Returns why it cannot be used with these settings; empty if it can."""
 
@@ -508,11 +507,7 @@ class ReaderModel(ProgramModel):
             empty = os.path.join(folder, "empty")
             os.mkdir(empty)
             write_private_files(self.program, folder, self._environ)
-            chosen = [self.program.model_option, self._model] if self._model else []
-            options = [option.replace("{folder}", folder) for option in self.program.arguments]
-            # Some programs read what follows their options as a prompt, and a lone `-` as their standard input.
-            command = [program, options[0], *chosen, *options[1:]] if not options[0].startswith("-") else []
-            command = command or [program, *chosen, *options]
+            command = [program, *build_arguments(self.program, folder, self._model)]
             environ = {**self._environ, DISABLE: "1"}
             for name, value in self.program.environ.items():
                 environ[name] = value.replace("{folder}", folder)
@@ -532,6 +527,15 @@ class ReaderModel(ProgramModel):
     def read(self, reply: Mapping[str, Any]) -> str:
         """Return the text of a reply."""
         return str(reply["text"])
+
+
+def build_arguments(program: ReaderProgram, folder: str, model: str) -> list[str]:
+    """Return the arguments of a call. The model is named first, but after the name of a command such as `exec`."""
+    arguments = [argument.replace("{folder}", folder) for argument in program.arguments]
+    start = 0 if arguments[0].startswith("-") else 1
+    if model:
+        arguments[start:start] = ["--model", model]
+    return arguments
 
 
 # -- what an installation records
