@@ -171,8 +171,10 @@ def record_environment(environ: Mapping[str, str], *, is_read: bool, reader: str
 def choose_reader(hosts: Iterable[str], environ: Mapping[str, str]) -> str:
     """Return what can read on this machine: Claude if it is there, otherwise the first coding agent that can.
 
-    Those in `hosts` come first. If there is none, it is Claude.
+    Those in `hosts` come first. If there is none, or if an agent runs this command, it is Claude.
     """
+    if people.find_agent():
+        return CLAUDE
     path = _clean_path(environ.get("PATH", ""))
     names = [CLAUDE, *(host for host in hosts if host in PROGRAMS), *PROGRAMS]
     return next((name for name in names if find_program(name, path)), CLAUDE)

@@ -239,7 +239,9 @@ def describe_next_step(args: Namespace, data_dir: DataDir, hosts: Sequence[str])
         return hint if os.path.exists(data_dir.db) else ""
     if CLAUDE not in hosts:
         return "New sessions are recorded from now on."
-    if read_settings(data_dir)["program"] != DEFAULTS["program"] or shutil.which("claude"):
+    settings = read_settings(data_dir)
+    is_recorded = settings["reader"] == CLAUDE and settings["program"] != DEFAULTS["program"]
+    if is_recorded or shutil.which("claude"):
         return "Restart Claude Code; new sessions are recorded from then on."
     return "Claude Code was not found on the PATH; it will load the plugin when it starts."
 

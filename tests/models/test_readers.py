@@ -37,7 +37,8 @@ for base, _, names in os.walk(os.path.dirname(os.getcwd())):
     for name in names:
         path = os.path.join(base, name)
         kind = "link to " + os.readlink(path) if os.path.islink(path) else oct(stat.S_IMODE(os.stat(path).st_mode))
-        files[os.path.relpath(path, os.path.dirname(os.getcwd()))] = (kind, open(path).read() if os.path.exists(path) else None)
+        content = open(path).read() if os.path.exists(path) else None
+        files[os.path.relpath(path, os.path.dirname(os.getcwd()))] = (kind, content)
 with open({log!r}, "w") as file:
     json.dump(dict(args=sys.argv[1:], given=sys.stdin.read(), env=dict(os.environ), cwd=os.getcwd(),
                    here=os.listdir(), files=files), file)

@@ -449,6 +449,8 @@ def check_setting(name: str, value: object) -> str:
     elif name == "reader_key":
         expected = "the name of a variable such as OPENAI_API_KEY, or none"
         is_valid = value == "none" or (isinstance(value, str) and value.isidentifier() and value.isupper())
+        # It may be the key itself, which no message repeats.
+        value = value if is_valid else "***"
     elif name == "reader_url":
         expected = "default or a URL such as http://localhost:1234/v1, without a user or a password"
         is_valid = isinstance(value, str) and (value == "default" or _is_plain_url(value))
