@@ -11,6 +11,7 @@ the tests run the real agents. `UNUSABLE` lists the others, with what was seen.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import tempfile
@@ -40,7 +41,7 @@ _NOTHING = "none-at-all"
 """The name of a tool, a server and a file that do not exist: an empty list would allow all."""
 
 
-class Reply(NamedTuple):
+class ReaderReply(NamedTuple):
     """What a program printed, in one form for all."""
 
     text: str = ""
@@ -73,7 +74,7 @@ class ReaderProgram:
     title: str
     binary: str
     arguments: Sequence[str]
-    read: Callable[[bytes, bytes], Reply]
+    read: Callable[[bytes, bytes], ReaderReply]
     """Reads its standard output and its errors."""
     settings: PersonFile
     kept: Sequence[Sequence[str]]
@@ -141,7 +142,7 @@ def _to_count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def _read_codex(output: bytes, errors: bytes) -> Reply:
+def _read_codex(output: bytes, errors: bytes) -> ReaderReply:
     text, error = "", ""
     tokens: tuple[int | None, int] = (None, 0)
     for event in _read_lines(output):
@@ -154,22 +155,22 @@ def _read_codex(output: bytes, errors: bytes) -> Reply:
             # A failed try that was repeated is reported before.
             usage, error = event.get("usage"), ""
             tokens = (_to_count(_find(usage, "input_tokens")), _to_count(_find(usage, "output_tokens")))
-    return Reply(text, error, "", *tokens)
+    return ReaderReply(text, error, "", *tokens)
 
 
-def _read_gemini(output: bytes, errors: bytes) -> Reply:
+def _read_gemini(output: bytes, errors: bytes) -> ReaderReply:
     value = _read_value(output) or _read_value(errors)
     models = _find(value, "stats", "models")
     model, used = next(iter(models.items()), ("", {})) if isinstance(models, dict) else ("", {})
     tokens_in = _to_count(_find(used, "tokens", "prompt")) if used else None
     answer, error = _to_text(_find(value, "response")), _to_text(_find(value, "error", "message"))
-    return Reply(answer, error, model, tokens_in, _to_count(_find(used, "tokens", "candidates")))
+    return ReaderReply(answer, error, model, tokens_in, _to_count(_find(used, "tokens", "candidates")))
 
 
-def _read_qwen(output: bytes, errors: bytes) -> Reply:
+def _read_qwen(output: bytes, errors: bytes) -> ReaderReply:
     events = _read_value(output)
     if not isinstance(events, list):
-        return Reply(error=_to_text(_find(_read_value(errors), "error", "message")))
+        return ReaderReply(error=_to_text(_find(_read_value(errors), "error", "message")))
     by_type = {_find(event, "type"): event for event in events}
     result, last = by_type.get("result"), by_type.get("assistant")
     text, error = _to_text(_find(result, "result")), _to_text(_find(result, "error", "message"))
@@ -178,20 +179,20 @@ def _read_qwen(output: bytes, errors: bytes) -> Reply:
     usage = _find(result, "usage")
     tokens_in = _to_count(_find(usage, "input_tokens")) if usage else None
     model = _to_text(_find(last, "message", "model"))
-    return Reply(text, error, model, tokens_in, _to_count(_find(usage, "output_tokens")))
+    return ReaderReply(text, error, model, tokens_in, _to_count(_find(usage, "output_tokens")))
 
 
-def _read_copilot(output: bytes, errors: bytes) -> Reply:
+def _read_copilot(output: bytes, errors: bytes) -> ReaderReply:
     text, error, model = "", "", ""
     for event in _read_lines(output):
         if event.get("type") == "assistant.message":
             text, model = _to_text(_find(event, "data", "content")), _to_text(_find(event, "data", "model"))
         elif event.get("type") in ("session.error", "error"):
             error = _to_text(_find(event, "data", "message"))
-    return Reply(text, "" if text else error, model)
+    return ReaderReply(text, "" if text else error, model)
 
 
-def _read_opencode(output: bytes, errors: bytes) -> Reply:
+def _read_opencode(output: bytes, errors: bytes) -> ReaderReply:
     text, error = "", ""
     tokens_in, tokens_out = None, 0
     for event in _read_lines(output):
@@ -202,10 +203,10 @@ def _read_opencode(output: bytes, errors: bytes) -> Reply:
         elif event.get("type") == "step_finish":
             tokens_in = (tokens_in or 0) + _to_count(_find(event, "part", "tokens", "input"))
             tokens_out += _to_count(_find(event, "part", "tokens", "output"))
-    return Reply(text, error, "", tokens_in, tokens_out)
+    return ReaderReply(text, error, "", tokens_in, tokens_out)
 
 
-def _read_goose(output: bytes, errors: bytes) -> Reply:
+def _read_goose(output: bytes, errors: bytes) -> ReaderReply:
     value = _read_value(output)
     messages = _find(value, "messages")
     said = [one for one in messages if _find(one, "role") == "assistant"] if isinstance(messages, list) else []
@@ -216,8 +217,8 @@ def _read_goose(output: bytes, errors: bytes) -> Reply:
     tokens = (_to_count(tokens_in), _to_count(_find(value, "metadata", "output_tokens"))) if tokens_in else (None, 0)
     if "Ran into this error" in text:
         # It says so in the words of the model.
-        return Reply("", text, "", *tokens)
-    return Reply(text, "", "", *tokens)
+        return ReaderReply("", text, "", *tokens)
+    return ReaderReply(text, "", "", *tokens)
 
 
 # -- whether an agent can be used as it is set up
@@ -616,8 +617,7 @@ def _parse_settings(path: str, text: str) -> Any:
     if path.endswith(".toml"):
         return tomllib.loads(text)
     if path.endswith(".yaml"):
-        import yaml
-
+        yaml: Any = importlib.import_module("yaml")
         try:
             return yaml.safe_load(text)
         except yaml.YAMLError as error:

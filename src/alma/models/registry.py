@@ -26,6 +26,7 @@ from .budget import Budget
 from .claude_cli import CHEAPEST, PATH_VARIABLE, TIMEOUT_VARIABLE, ClaudeCLI
 from .client import RETRIES, Client, check
 from .program import TIMEOUT as PROGRAM_TIMEOUT
+from .readers import ReaderModel
 
 # An upper bound where no prices are configured: Claude Code reports the cost of a call only afterwards.
 DEAREST = Prices(15.0, 75.0)
@@ -82,8 +83,6 @@ def _connect(settings: ModelSettings, environ: Environ) -> Model | None:
             )
         host = settings.provider.removesuffix("-cli")
         if host in READERS:
-            from .readers import ReaderModel
-
             return ReaderModel(host, environ, model=settings.model or "", path=settings.path or "", timeout=timeout)
         path = settings.path or environ.get(PATH_VARIABLE, "")
         return ClaudeCLI(environ, model=settings.model or CHEAPEST, path=path, timeout=timeout)
