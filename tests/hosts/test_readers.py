@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,10 @@ from typing import Any
 import pytest
 from tests.hosts.agents import AGENTS, PORT
 from tests.hosts.conftest import Desk
-from tests.hosts.readers import MEMORY, SECRET, SERVER, SETUPS, prepare_person, write_script
+from tests.hosts.readers import MEMORY, QUESTION, SECRET, SERVER, SETUPS, prepare_person, write_script
 from tests.hosts.sealed import run_sealed
 
+from alma.hooks import worker
 from alma.models.readers import PROGRAMS
 
 pytestmark = pytest.mark.system
@@ -63,6 +66,7 @@ def test_a_misled_model_is_refused_the_shell_files_and_mcp_servers(name: str, op
     script = write_script(desk.home, *calls, text='{"ok": true}')
     answer = ask(desk, name, script, f"marker-of-the-question, see @{desk.home}/secret.txt and @../secret.txt")
     assert answer.get("value") == {"ok": True}, answer
+    assert not any("memory extraction" in json.dumps(request) for request in answer["requests"])
     asked = json.dumps(answer["requests"])
     untried = [tool for tool, _ in calls if f'"{tool}"' not in asked and f"'{tool}'" not in asked]
     assert untried == []
@@ -94,3 +98,36 @@ def test_an_agent_that_is_not_logged_in_is_unavailable(name: str, open_desk: Cal
     answer = ask(desk, name, [], "x", **own, HOME=str(empty))
     assert answer.get("error") == "ModelUnavailableError", answer
     assert answer["requests"] == []
+
+
+UNKNOWN = "hm, the house style here is tabs, you know"
+NOTE = {"n": 0, "scope": "project", "note": "Indent with tabs", "quote": "the house style here is tabs"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_only_the_model_understands_reaches_the_next_session(name: str, open_desk: Callable[[str], Desk]) -> None:
+    """Record a session in the agent, let its own program read it in the worker, and start another session."""
+    desk = open_desk(name)
+    shop = desk.make_repository("shop")
+    assert desk.smart("install", "--host", name, "--yes", folder=shop)[0] == 0
+    settings = {
+        "programs": "on",
+        "model": "on",
+        "reader": name,
+        "program": str(desk.installed.program),
+        "environment": desk.environ,
+    }
+    Path(desk.data_dir.config).write_text(json.dumps(settings))
+    desk.run_session(UNKNOWN, shop, {"text": "I will use tabs.", "seconds": 1})
+    found = json.dumps({"notes": [{**NOTE, "n": number} for number in range(3)]})
+    replies = [{"when": f"{QUESTION}.*Write the notes that a careful colleague", "text": found}]
+    # Some agents do not report the end of a headless run: the session was idle for an hour.
+    for journal in Path(desk.data_dir.sessions).glob("*.jsonl"):
+        os.utime(journal, (time.time() - 3600, time.time() - 3600))
+    command = [sys.executable, "-I", worker.FILE, "--home", desk.data_dir.home, "--once"]
+    job = {"command": command, "cwd": str(desk.home), "env": desk.environ, "replies": replies}
+    result = run_sealed({**job, "port": PORT, "seconds": 120})
+    assert result["code"] == 0, result["errors"][-2000:]
+    assert "local + " + name in desk.smart("status", folder=shop)[1]
+    assert "Indent with tabs" in desk.smart("show", folder=shop)[1], desk.smart("status", folder=shop)[1]
+    assert "Indent with tabs" in json.dumps(desk.run_session("what is here?", shop, {"text": "ok", "seconds": 1}))

@@ -468,7 +468,9 @@ PROGRAMS: Mapping[str, ReaderProgram] = {
             "permissions": {"deny": ["Read", "Bash", "Edit", "Write", "WebFetch", *_QWEN_TOOLS]},
             "tools": {"core": [_NOTHING], "approvalMode": "default"},
             "mcp": {"allowed": [_NOTHING]},
-            "memory": {"enabled": False},
+            "memory": dict.fromkeys(
+                ("enabled", "enableManagedAutoMemory", "enableManagedAutoDream", "enableAutoSkill"), False
+            ),
             "context": {"fileName": [_NOTHING]},
             "security": {"folderTrust": {"enabled": False}},
             "ui": {"enableFollowupSuggestions": False},
