@@ -148,7 +148,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "migration": BELOW_APP | {"app"},
     "doctor": BELOW_APP | {"app", "upkeep"},
     "testing": {"ports", "types", "errors", "stores", "graph"},
-    "models": {"engine", "ports", "types", "errors", "files", "retry"},
+    "models": {"engine", "ports", "types", "errors", "files", "retry", "jsonc", "toml"},
     # Adapters for coding agents. Their hot path reads the store's file itself: it has no time to open a memory.
     "hooks": {
         *("ignore", "opening", "app", "coding", "config", "memory", "engine", "models", "ports", "types", "errors"),

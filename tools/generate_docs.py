@@ -85,6 +85,22 @@ def hosts() -> str:
     return "\n".join(rows) + "\n"
 
 
+def readers() -> str:
+    """Return every coding agent that can read corrections or cannot, with what was seen."""
+    from alma.hooks.hosts import HOSTS
+    from alma.models.readers import PROGRAMS, UNUSABLE
+
+    rows = ["| agent | `reader` | called as | usable |", "|---|---|---|---|"]
+    rows.append("| Claude Code | `claude` | `claude -p` | yes |")
+    for name, program in PROGRAMS.items():
+        command = program.binary
+        if not program.arguments[0].startswith("-"):
+            command += f" {program.arguments[0]}"
+        rows.append(f"| {program.title} | `{name}` | `{command}` | yes |")
+    rows += [f"| {HOSTS[name]} | | | no: {reason} |" for name, reason in UNUSABLE.items()]
+    return "\n".join(rows) + "\n"
+
+
 def _subparsers(parser: argparse.ArgumentParser, before: str = "") -> list[tuple[str, argparse.ArgumentParser]]:
     found = []
     for action in parser._actions:
@@ -294,6 +310,7 @@ def stores() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "hosts": hosts,
+    "readers": readers,
     "commands": commands,
     "smart_commands": smart_commands,
     "smart_settings": smart_settings,

@@ -185,9 +185,11 @@ def _check_model(config: Config) -> Iterator[Finding]:
     except ALMAError as error:
         yield FAILED, str(error), "add the missing setting, or set model: {provider: none}"
         return
-    program = settings.path or os.environ.get(PATH_VARIABLE) or "claude"
-    if settings.provider == "claude-cli" and not shutil.which(os.path.expanduser(program)):
-        yield WARNING, f"{program} not found; the built-in rules are used instead", "install Claude Code"
+    name = settings.provider.removesuffix("-cli")
+    program = settings.path or (os.environ.get(PATH_VARIABLE) if name == "claude" else "") or name
+    if settings.provider.endswith("-cli") and not shutil.which(os.path.expanduser(program)):
+        title = "Claude Code" if name == "claude" else name
+        yield WARNING, f"{program} not found; the built-in rules are used instead", f"install {title}"
     else:
         yield OK, f"{model.name if model is not None else settings.provider} (not called)"
 

@@ -59,6 +59,11 @@ def drop(text: str, path: Sequence[str]) -> str:
     return text
 
 
+def format_members(values: Mapping[str, Any]) -> str:
+    """Return the text of a TOML file with these values: one line for each, and tables inline."""
+    return "".join(f"{_format_key(key)} = {_format_value(value)}\n" for key, value in values.items())
+
+
 def _format_key(key: str) -> str:
     return key if _BARE.fullmatch(key) else json.dumps(key, ensure_ascii=False)
 

@@ -101,7 +101,7 @@ OPTIONS = (
     (
         "install",
         "--model",
-        "let Claude read your corrections (`claude -p`, within a daily limit of calls); asks if omitted",
+        "let a model read your corrections (such as `claude -p`, within a daily limit of calls); asks if omitted",
     ),
     (
         "install",

@@ -23,15 +23,29 @@ from alma.engine.observations import OBSERVATION
 from alma.engine.rules import AGENT, Teaching, teach
 from alma.engine.team import list_copies, replace_copies
 from alma.engine.transaction import Transaction, write
-from alma.errors import ConfigError, NotFoundError, ValidationError, unknown
+from alma.errors import ConfigError, ModelUnavailableError, NotFoundError, ValidationError, unknown
 from alma.files import lock_file, write_atomic
 from alma.hooks import drain as drains
 from alma.hooks import journal, team
 from alma.hooks import project as projects
+from alma.hooks.hosts import HOSTS
 from alma.hooks.inject import read_playbook
-from alma.hooks.paths import DEFAULTS, LARGEST, SENT, DataDir, check_setting, list_own_files, read_settings
+from alma.hooks.paths import (
+    AGENT_READER,
+    CHOICES,
+    DEFAULTS,
+    LARGEST,
+    SENT,
+    DataDir,
+    check_setting,
+    list_own_files,
+    read_settings,
+)
 from alma.hooks.privacy import remove_private
+from alma.hooks.providers import find_foreign, find_provider, name_provider
+from alma.hooks.reader import KEY_FILE, PROVIDER, choose_model, connect_reader, find_address, name_reader
 from alma.models.budget import meter
+from alma.models.readers import UNUSABLE
 from alma.rulefiles.exchange import IN_ALL_PROJECTS
 from alma.text import digest
 from alma.types.kinds import EVERYWHERE, LASTING, MemoryType, Reach, RuleSource
@@ -202,7 +216,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         ("worker", answer["worker"]),
         *(("" if place else "agents", describe_capture(*one)) for place, one in enumerate(answer["hosts"].items())),
         *zip(("reader", "", "", ""), describe_reading(state), strict=False),
-        ("", "" if state["reader"] == "local" else _describe_sent()),
+        *(("", line) for line in ([] if state["reader"] in ("local", AGENT_READER) else describe_sent(data_dir))),
         *zip(("server", "", "", "", ""), describe_sharing(sharing), strict=False),
         *(("ignored", f"{name}; adopt it: {fix}") for name, fix in answer["ignored"].items()),
     )
@@ -210,18 +224,44 @@ def status(args: Namespace, context: CommandContext) -> Answer:
     return answer
 
 
-def _describe_sent() -> str:
-    """Return what the model receives, on one line."""
-    return f"Claude receives, with secrets redacted: {'; '.join(SENT)}"
+def describe_sent(data_dir: DataDir) -> list[str]:
+    """Return what the model receives, and whose sessions would go to another provider, one line each."""
+    # Loaded here: it imports this module.
+    from .install import find_setup, list_installed
+
+    settings = read_settings(data_dir)
+    hosts = list_installed(find_setup(os.environ, data_dir))
+    line = f"{name_reader(settings)} receives, with secrets redacted: {'; '.join(SENT)}"
+    return [line, *describe_foreign(settings, hosts)]
+
+
+def describe_foreign(settings: Mapping[str, Any], hosts: Iterable[str]) -> list[str]:
+    """Return that sessions in these agents go to another provider than their own; empty if they do not."""
+    reader, address, hosts = settings["reader"], find_address(settings), list(hosts)
+    if reader == PROVIDER:
+        usual = {"api.anthropic.com": "anthropic", "api.openai.com": "openai"}
+        provider, recipient = usual.get(address, address), address
+    else:
+        provider = find_provider(reader)
+        recipient = name_provider(provider) or f"the provider that you configured in {HOSTS[reader]}"
+    foreign = [HOSTS[host] for host in find_foreign(provider, hosts)]
+    if not foreign:
+        return []
+    names = " and ".join(filter(None, [", ".join(foreign[:-1]), foreign[-1]]))
+    is_certain = all(name_provider(find_provider(host)) for host in hosts if HOSTS[host] in foreign)
+    another = "another provider than that agent's own" if is_certain else "perhaps another provider than you use there"
+    return [f"Your sessions in {names} go there, too: to {recipient}, {another}"]
 
 
 def describe_reading(state: Mapping[str, Any]) -> list[str]:
     """Return the readers with the calls of today, the dropped proposals, and the last error, one line each."""
+    if state["reader"] == AGENT_READER:
+        return ["local; the agent in front of you reads when you type /learn"]
     if state["reader"] == "local":
-        return ["local only (let Claude read your corrections too: claude-smart config model on)"]
+        return [f"local only (let {state['title']} read your corrections too: claude-smart config model on)"]
     calls = f"{state['calls_today']} of {count_noun(state['daily_calls'], 'call')} today"
     waiting = f"{count_noun(state['sessions_read'], 'session')} read, {state['sessions_waiting']} waiting"
-    lines = [f"local + claude ({state['model']}), {calls}, {waiting}"]
+    lines = [f"{state['reader']} ({state['model']}), {calls}, {waiting}"]
     if state["dropped"]:
         lines.append(f"proposals dropped by the checks: {drains.describe_dropped(state['dropped'])}")
     if state["error"]:
@@ -270,7 +310,8 @@ def usage(args: Namespace, context: CommandContext) -> Answer:
     settings = read_settings(context.data_dir)
     most = count_noun(settings["daily_calls"], "call")
     state = "off" if settings["model"] == DEFAULTS["model"] else settings["model"]
-    context.print_lines(f"model: {state} ({settings['model_name']}), at most {most} a day")
+    model = choose_model(settings) or "its own default"
+    context.print_lines(f"model: {state} ({settings['reader']}: {model}), at most {most} a day")
     context.print_lines(*(map(str, days) if days else ["No model calls so far."]))
     return {"model": settings["model"], "daily_calls": settings["daily_calls"], "days": [asdict(day) for day in days]}
 
@@ -311,8 +352,8 @@ def pause(args: Namespace, context: CommandContext) -> Answer:
 
 
 _SETTINGS = {
-    "model": "let Claude read your corrections: on, off, or ask, which is off until you decide",
-    "model_name": "the model that reads them: a name that `claude --model` accepts",
+    "model": "let a model read your corrections: on, off, or ask, which is off until you decide",
+    "model_name": "the model that reads them: a name that the reader accepts",
     "daily_calls": "maximum model calls per day",
     "playbook_tokens": "maximum tokens added at the start of a session",
     "prompt_tokens": "maximum tokens added to a prompt or command",
@@ -327,7 +368,7 @@ _SETTINGS = {
     "server_insecure": "on: send the token without TLS to a server that is not on this machine",
     "home": "the data folder, used from the next installation on",
     "state_dir": "the folder of the journals",
-    "program": "the path of the program `claude` that reads your corrections",
+    "program": "the path of the program that reads your corrections",
     "program_timeout": "seconds until a model call is given up",
     "host_program": "the path of a program that counts as a coding agent, such as one of your own or of a test",
     "embedding": "off: search by keywords only",
@@ -338,8 +379,11 @@ _SETTINGS = {
     " anthropic, openai, google",
     "notices": "off: do not report at the next prompt what was learned",
     "learn_offer": "off: do not offer /learn at the start of a session",
-    "reader": "what reads your corrections: a coding agent such as claude, codex or gemini, provider, or agent (the one"
-    " in front of you, after /learn)",
+    "reader": f"what reads your corrections: {', '.join((DEFAULTS['reader'], *CHOICES['reader']))}; agent is the one"
+    " in front of you, after /learn",
+    "reader_provider": "for the reader `provider`: anthropic, openai (or a compatible server), or ollama",
+    "reader_url": "for the reader `provider`: the address, where it is not the usual one",
+    "reader_key": "for the reader `provider`: the variable that holds the key; the key itself is copied into a file",
 }
 """What each setting does."""
 
@@ -352,10 +396,10 @@ def config(args: Namespace, context: CommandContext) -> Answer:
     if args.adopt:
         return _adopt_variables(context)
     if value is not None:
-        new = _read_setting(name, value)
+        new = _read_setting(context.data_dir, name, value)
         if not _is_narrower(name, new, read_settings(context.data_dir)[name]):
             require_person(f"`claude-smart config {name} {value}`")
-        if problem := check_setting(name, new):
+        if problem := _find_unusable(name, new) or check_setting(name, new):
             raise ConfigError(problem)
         change_settings(context.data_dir, _complete_settings(context.data_dir, {name: new}))
     settings = read_settings(context.data_dir)
@@ -370,8 +414,10 @@ def config(args: Namespace, context: CommandContext) -> Answer:
         context.print_lines(*(f"Ignored: {name}. Adopt it: {fix}" for name, fix in ignored.items()))
     else:
         context.print_lines(str(shown[name]) if value is None else f"{name} is now {shown[name]}")
-        if (name, value) == ("model", "on"):
-            context.print_lines(_describe_sent())
+        if value is not None and (name == "reader" or (name.startswith("reader_") and settings["reader"] == PROVIDER)):
+            context.print_lines(*_describe_reader_change(context.data_dir))
+        if (name, value) == ("model", "on") and settings["reader"] != AGENT_READER:
+            context.print_lines(*describe_sent(context.data_dir))
         if name == "server" and value is not None:
             _set_up_server(context, value)
         if name == "home" and value is not None:
@@ -379,10 +425,13 @@ def config(args: Namespace, context: CommandContext) -> Answer:
     return {**settings, "environment": sorted(settings["environment"])}
 
 
-def _read_setting(name: str, value: str) -> object:
+def _read_setting(data_dir: DataDir, name: str, value: str) -> object:
     """Return the value of a setting that was typed."""
+    settings = read_settings(data_dir)
     if name == "environment" and value in ("record", "none"):
-        return record_environment(os.environ, is_read=True).get("environment", {}) if value == "record" else {}
+        if value == "none":
+            return {}
+        return record_environment(os.environ, is_read=True, reader=settings["reader"]).get("environment", {})
     if name == "program" and value != DEFAULTS[name]:
         return os.path.abspath(shutil.which(os.path.expanduser(value)) or os.path.expanduser(value))
     with suppress(ValueError):
@@ -391,10 +440,60 @@ def _read_setting(name: str, value: str) -> object:
 
 
 def _complete_settings(data_dir: DataDir, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes, with what is recorded of this terminal if Claude may read from now on."""
-    is_recorded = bool(read_settings(data_dir)["environment"])
-    record = record_environment(os.environ, is_read=True) if changes.get("model") == "on" and not is_recorded else {}
+    """Return the changes, with what is recorded of this terminal if a model may read from now on, or another one."""
+    settings = {**read_settings(data_dir), **changes}
+    reader = settings["reader"]
+    if changes.get("reader") == AGENT_READER:
+        return dict(changes)
+    if "reader" in changes:
+        record = record_environment(os.environ, is_read=settings["model"] == "on", reader=reader)
+        if reader != PROVIDER and "program" not in record:
+            raise ConfigError(f"the program of {name_reader(settings)} is not on the PATH; install it first")
+        # Each reader has models of its own.
+        return {"model_name": DEFAULTS["model_name"], **record, **changes}
+    if "reader_key" in changes:
+        _store_key(data_dir, changes["reader_key"])
+    is_recorded = bool(settings["environment"])
+    is_allowed = changes.get("model") == "on" and not is_recorded
+    record = record_environment(os.environ, is_read=True, reader=reader) if is_allowed else {}
     return {**record, **changes}
+
+
+def _find_unusable(name: str, value: object) -> str:
+    """Return why a coding agent cannot be the reader; empty for all others."""
+    if name != "reader" or value not in UNUSABLE:
+        return ""
+    usable = ", ".join((DEFAULTS["reader"], *CHOICES["reader"]))
+    return f"{HOSTS[str(value)]} cannot read: {UNUSABLE[str(value)]}. Usable: {usable}"
+
+
+def _store_key(data_dir: DataDir, variable: str) -> None:
+    """Copy the key of a service from this terminal into a file that only its owner can read, or remove it."""
+    path = os.path.join(data_dir.home, KEY_FILE)
+    if variable == DEFAULTS["reader_key"]:
+        _remove_files([path])
+        return
+    key = os.environ.get(variable, "").strip()
+    if not key and os.isatty(0):
+        key = getpass(f"{variable} is not set here. Key (it is not shown): ").strip()
+    if not key:
+        raise ConfigError(f"{variable} is not set in this terminal; set it to the key, and run this again")
+    data_dir.create_folders()
+    write_text(path, f"{key}\n")
+
+
+def _describe_reader_change(data_dir: DataDir) -> list[str]:
+    """Return what a person has to know after choosing a reader."""
+    settings = read_settings(data_dir)
+    if settings["reader"] == AGENT_READER:
+        return ["No model is called. The agent in front of you reads when you type /learn"]
+    if settings["model"] != "on":
+        return ["It reads nothing until you allow it: claude-smart config model on"]
+    try:
+        connect_reader(data_dir)
+    except ModelUnavailableError as error:
+        return [f"It cannot read yet: {error}", *describe_sent(data_dir)]
+    return [*describe_sent(data_dir), "Try it: claude-smart doctor"]
 
 
 def change_settings(data_dir: DataDir, changes: Mapping[str, Any]) -> None:
@@ -423,7 +522,7 @@ def _adopt_variables(context: CommandContext) -> Answer:
         if problem := check_setting(name, value):
             raise ConfigError(problem)
     if values.get("model") == "on":
-        context.print_lines(_describe_sent())
+        context.print_lines(*describe_sent(context.data_dir))
     if not ask_yes("Adopt them into your settings? [y/N] "):
         context.exit_code = 1
         return {"adopted": {}}

@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,10 @@ from alma import people
 from alma.errors import ConfigError, PersonRequiredError, ValidationError, unknown
 from alma.files import read_content
 from alma.hooks.paths import DEFAULTS, PATHS, DataDir, check_setting, find_user_home, read_settings, read_text
+from alma.hooks.reader import CLAUDE
 from alma.hooks.team import TOKEN_FILE
+from alma.models import readers
+from alma.models.readers import PROGRAMS
 from alma.trust_register import find_tracked_files
 
 TOKEN_VARIABLE = "CLAUDE_SMART_TOKEN"
@@ -44,21 +47,24 @@ _VALUES = {
 }
 """Variables that hold the value of a setting. Of two for one setting, the first counts."""
 _PLACES = ("PATH", "HOME", "USERPROFILE", "TMPDIR", "TEMP", "TMP", "APPDATA", "LOCALAPPDATA")
-_LOGIN = """
-    ANTHROPIC_BASE_URL ANTHROPIC_MODEL ANTHROPIC_SMALL_FAST_MODEL ANTHROPIC_DEFAULT_HAIKU_MODEL
-    ANTHROPIC_BEDROCK_BASE_URL ANTHROPIC_VERTEX_BASE_URL ANTHROPIC_VERTEX_PROJECT_ID
-    CLAUDE_CODE_USE_BEDROCK CLAUDE_CODE_USE_VERTEX CLAUDE_CODE_SKIP_BEDROCK_AUTH CLAUDE_CODE_SKIP_VERTEX_AUTH
+_NETWORK = """
     CLAUDE_CONFIG_DIR CODEX_HOME XDG_CONFIG_HOME XDG_CACHE_HOME
     AWS_REGION AWS_DEFAULT_REGION AWS_PROFILE AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE
     CLOUD_ML_REGION GOOGLE_APPLICATION_CREDENTIALS GOOGLE_CLOUD_PROJECT
     HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
     SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS
 """.split()
-_SECRETS = """
+_CLAUDE = """
+    ANTHROPIC_BASE_URL ANTHROPIC_MODEL ANTHROPIC_SMALL_FAST_MODEL ANTHROPIC_DEFAULT_HAIKU_MODEL
+    ANTHROPIC_BEDROCK_BASE_URL ANTHROPIC_VERTEX_BASE_URL ANTHROPIC_VERTEX_PROJECT_ID
+    CLAUDE_CODE_USE_BEDROCK CLAUDE_CODE_USE_VERTEX CLAUDE_CODE_SKIP_BEDROCK_AUTH CLAUDE_CODE_SKIP_VERTEX_AUTH
+""".split()
+_CLAUDE_SECRETS = """
     ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN ANTHROPIC_CUSTOM_HEADERS CLAUDE_CODE_OAUTH_TOKEN
+""".split()
+_CLOUD_SECRETS = """
     AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_BEARER_TOKEN_BEDROCK
 """.split()
-"""Recorded only if Claude reads and has no login of its own in its files."""
 
 
 class Adoption(NamedTuple):
@@ -108,9 +114,10 @@ def list_ignored(data_dir: DataDir, environ: Mapping[str, str]) -> dict[str, str
         ignored[TOKEN_VARIABLE] = ADOPT
     settings = read_settings(data_dir)
     # Without a reader and a server, nothing would use them.
-    names = [] if settings["model"] != "on" and settings["server"] == "off" else [*_LOGIN]
-    if settings["model"] == "on" and not is_logged_in(environ):
-        names += _SECRETS
+    is_used = settings["model"] == "on" or settings["server"] != "off"
+    names = list_variables(settings["reader"]) if is_used else []
+    if settings["model"] == "on":
+        names += list_secrets(settings["reader"], environ)
     recorded = settings["environment"]
     others = [name for name in names if environ.get(name) and environ[name] != recorded.get(name)]
     return ignored | dict.fromkeys(others, RECORD)
@@ -133,20 +140,44 @@ def describe_home(environ: Mapping[str, str]) -> str:
 # -- what an installation records
 
 
-def record_environment(environ: Mapping[str, str], *, is_read: bool) -> dict[str, Any]:
+def list_variables(reader: str) -> list[str]:
+    """Return the variables that say how a reader reaches its service, without those that log in."""
+    if reader == CLAUDE:
+        return [*_CLAUDE, *_NETWORK]
+    return [*_NETWORK, *(PROGRAMS[reader].variables if reader in PROGRAMS else ())]
+
+
+def list_secrets(reader: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the variables with which a reader logs in; empty if it has a login of its own in its files."""
+    if reader == CLAUDE:
+        return [] if is_logged_in(environ) else [*_CLAUDE_SECRETS, *_CLOUD_SECRETS]
+    return readers.list_secrets(reader, environ) if reader in PROGRAMS else []
+
+
+def record_environment(environ: Mapping[str, str], *, is_read: bool, reader: str = CLAUDE) -> dict[str, Any]:
     """Return the settings `program` and `environment` for this terminal; empty if an agent runs this command.
 
-    `is_read` says whether Claude may read corrections; without that, no secret is recorded.
+    `is_read` says whether the reader may read corrections; without that, no secret is recorded.
     """
     if people.find_agent():
         return {}
     path = _clean_path(environ.get("PATH", ""))
-    names = [*_PLACES, *_LOGIN]
-    if is_read and not is_logged_in(environ):
-        names += _SECRETS
+    names = [*_PLACES, *list_variables(reader), *(list_secrets(reader, environ) if is_read else ())]
     values = {name: environ[name] for name in names if environ.get(name)} | {"PATH": path}
-    program = find_claude(path)
+    program = find_program(reader, path)
     return {"environment": values, **({"program": program} if program else {})}
+
+
+def choose_reader(hosts: Iterable[str], environ: Mapping[str, str]) -> str:
+    """Return what can read on this machine: Claude if it is there, otherwise the first coding agent that can.
+
+    Those in `hosts` come first. If there is none, or if an agent runs this command, it is Claude.
+    """
+    if people.find_agent():
+        return CLAUDE
+    path = _clean_path(environ.get("PATH", ""))
+    names = [CLAUDE, *(host for host in hosts if host in PROGRAMS), *PROGRAMS]
+    return next((name for name in names if find_program(name, path)), CLAUDE)
 
 
 def _clean_path(path: str) -> str:
@@ -157,9 +188,11 @@ def _clean_path(path: str) -> str:
     return os.pathsep.join(one for one in folders if not top or not Path(one).is_relative_to(top))
 
 
-def find_claude(path: str) -> str:
-    """Return where `claude` is on a PATH; empty if it is not there, or if it comes with a repository."""
-    program = shutil.which("claude", path=path) or ""
+def find_program(reader: str, path: str) -> str:
+    """Return where the reader's program is on a PATH; empty if it is not there, or if it comes with a repository."""
+    if reader not in (CLAUDE, *PROGRAMS):
+        return ""
+    program = shutil.which(CLAUDE if reader == CLAUDE else PROGRAMS[reader].binary, path=path) or ""
     return "" if not os.path.isabs(program) or find_tracked_files([Path(program)]) else program
 
 
@@ -170,14 +203,18 @@ def is_logged_in(environ: Mapping[str, str]) -> bool:
     return os.path.isfile(os.path.join(folder, ".credentials.json")) or '"oauthAccount"' in state
 
 
-def describe_record(settings: Mapping[str, Any]) -> list[str]:
+def describe_record(settings: Mapping[str, Any], reader: str = CLAUDE) -> list[str]:
     """Return what was recorded, without the values of variables."""
     if "environment" not in settings:
         return []
     names = ", ".join(settings["environment"])
-    program = settings.get("program", DEFAULTS["program"])
-    found = program if program != DEFAULTS["program"] else "not found; later: claude-smart config program PATH"
-    return [f"variables for the worker and the reader: {names}", f"the program `claude`: {found}"]
+    lines = [f"variables for the worker and the reader: {names}"]
+    if reader == CLAUDE or reader in PROGRAMS:
+        program = settings.get("program", DEFAULTS["program"])
+        found = program if program != DEFAULTS["program"] else "not found; later: claude-smart config program PATH"
+        binary = CLAUDE if reader == CLAUDE else PROGRAMS[reader].binary
+        lines.append(f"the program `{binary}`: {found}")
+    return lines
 
 
 # -- a file of settings, for installations without a terminal

@@ -30,14 +30,17 @@ from alma.errors import (
     ConfigError,
     CorruptStoreError,
     ModelError,
+    ModelOutputError,
     NewerStoreError,
+    OverBudgetError,
     StorageError,
     ValidationError,
 )
 from alma.files import FileChange, apply_changes, read_content, resolve_link, write_atomic
-from alma.hooks.drain import SPENT, describe_reader, drain, find_program
+from alma.hooks.drain import SPENT, describe_reader, drain
 from alma.hooks.hosts import HOSTS
 from alma.hooks.paths import (
+    AGENT_READER,
     DEFAULTS,
     SENT,
     USUAL_FOLDER,
@@ -53,19 +56,22 @@ from alma.hooks.paths import (
     read_text,
 )
 from alma.hooks.project import ID_FILE, read_copies, read_id
+from alma.hooks.reader import KEY_FILE, name_command, name_reader, try_reader
 from alma.hooks.team import TOKEN_FILE, describe_team, find_server
 from alma.rulefiles.block import BLOCK_MARK
 from alma.rulefiles.targets import find_repository, find_rule_files
 from alma.text import map_texts
 from alma.trust_register import remove_folder
+from alma.types.kinds import EVERYWHERE
 from alma.types.record import Status
 from alma.types.times import now, to_iso
 
 from .cli import reword_error
 from .dashboard import stop_dashboard
-from .data import describe_reading, describe_sharing, find_pending, store_token
+from .data import describe_foreign, describe_reading, describe_sharing, find_pending, store_token
 from .environment import (
     TOKEN_SETTING,
+    choose_reader,
     describe_home,
     describe_record,
     find_adoptions,
@@ -110,18 +116,19 @@ _DATA_FILES = (
     "memory.db* hooks.log config.json paused.json cleared.json usage.json tidied model-notice projects/*.json "
     "worker.json worker.sock worker.lock* drain.lock* reading.lock* team.json* server-token goose-context.md "
     "aider.json agents/*.json journal.key http-token* .http-tokens.json.lock http-server.json dashboard.log "
-    "dashboard.yaml"
+    f"dashboard.yaml {KEY_FILE}"
 )
 _SHOWN_LINES = 40
+_TRY_SECONDS = 60.0
 _CONFIG = "config.json"
 _MODEL_QUESTION = """\
-Claude can read your corrections. It finds many that the local reader misses.
-  What is sent to `claude -p` on your own account, with secrets redacted:
+{title} can read your corrections. It finds many that the local reader misses.
+  What is sent to {command} on your own account, with secrets redacted:
 {sent}
   How often: usually one call per session, at most {calls} a day. `claude-smart usage` lists the calls.
-  Turn it off at any time: claude-smart config model off
+  Turn it off at any time: claude-smart config model off. Another reader: claude-smart config reader NAME
 Without it, claude-smart learns only from explicit corrections.
-Let Claude read your corrections? Enter means yes. [Y/n] """
+Let {title} read your corrections? Enter means yes. [Y/n] """
 _TEXTS = {
     "install": (
         "Install claude-smart in {hosts}. These changes will be made:",
@@ -162,6 +169,12 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     allowed = args.model if args.command == "install" else None
     is_undecided = {**read_settings(setup.data_dir), **chosen}["model"] == DEFAULTS["model"]
     is_open = args.command == "install" and allowed is None and is_asked and is_undecided and not find_objection()
+    if args.command == "install" and is_undecided and "reader" not in chosen:
+        reader = choose_reader(hosts, os.environ)
+        if reader != read_settings(setup.data_dir)["reader"] == DEFAULTS["reader"]:
+            chosen["reader"] = reader
+    # The agent in front of the person reads only when they type /learn: there is nothing to ask.
+    is_open = is_open and {**read_settings(setup.data_dir), **chosen}["reader"] != AGENT_READER
     if allowed is not None or is_open:
         # Both answers to the question change the same file, so the plan lists it before the question.
         chosen["model"] = "off" if allowed is False else "on"
@@ -183,7 +196,8 @@ def install(args: Namespace, context: CommandContext) -> Answer:
         title.format(hosts=names), *(f"  {line}" for line in plan.describe(Path(context.data_dir.home)))
     )
     if args.command != "uninstall":
-        record = describe_record(collect_record(args, setup, chosen))
+        reader = {**read_settings(setup.data_dir), **chosen}["reader"]
+        record = describe_record(collect_record(args, setup, chosen), reader)
         context.print_lines(*(f"  record {line}" for line in record))
     if blocks:
         context.print_lines(
@@ -191,7 +205,9 @@ def install(args: Namespace, context: CommandContext) -> Answer:
             *(f"  {path}: claude-smart export {shlex.quote(path.name)} --remove" for path in blocks),
         )
     if is_open:
-        chosen["model"] = "on" if _ask_about_model(setup.data_dir) else "off"
+        recorded_hosts = dict.fromkeys((*list_installed(setup), *hosts))
+        settings = {**read_settings(setup.data_dir), **chosen}
+        chosen["model"] = "on" if _ask_about_model(settings, recorded_hosts) else "off"
     if not (args.yes or is_asked) or args.dry_run or (is_asked and not ask_yes("\nGo ahead? [y/N] ")):
         if not is_asked and not args.dry_run:
             context.print_lines("\nNothing was changed, because there is no terminal to ask. Pass --yes to confirm.")
@@ -226,7 +242,9 @@ def describe_next_step(args: Namespace, data_dir: DataDir, hosts: Sequence[str])
         return hint if os.path.exists(data_dir.db) else ""
     if CLAUDE not in hosts:
         return "New sessions are recorded from now on."
-    if read_settings(data_dir)["program"] != DEFAULTS["program"] or shutil.which("claude"):
+    settings = read_settings(data_dir)
+    is_recorded = settings["reader"] == CLAUDE and settings["program"] != DEFAULTS["program"]
+    if is_recorded or shutil.which("claude"):
         return "Restart Claude Code; new sessions are recorded from then on."
     return "Claude Code was not found on the PATH; it will load the plugin when it starts."
 
@@ -271,7 +289,8 @@ def collect_record(args: Namespace, setup: Setup, chosen: Mapping[str, Any]) -> 
     current = read_settings(setup.data_dir)
     if args.command == "update" and current["environment"]:
         return {}
-    record = record_environment(os.environ, is_read={**current, **chosen}["model"] == "on")
+    settings = {**current, **chosen}
+    record = record_environment(os.environ, is_read=settings["model"] == "on", reader=settings["reader"])
     if record and "environment" in chosen:
         record["environment"] |= chosen["environment"]
     return {**record, **{name: value for name, value in chosen.items() if name in record and name != "environment"}}
@@ -332,11 +351,16 @@ def read_receipt(setup: Setup) -> dict[str, Any]:
     return receipt if not old or os.path.isdir(old) else map_texts(receipt, move_path)
 
 
-def _ask_about_model(data_dir: DataDir) -> bool:
-    """Ask whether a model may read corrections; the default is yes."""
-    calls = count_noun(read_settings(data_dir)["daily_calls"], "call")
-    answer = input("\n" + _MODEL_QUESTION.format(calls=calls, sent="\n".join(f"  - {one}" for one in SENT)))
-    return answer.strip().lower() in ("", "y", "yes")
+def _ask_about_model(settings: Mapping[str, Any], hosts: Iterable[str]) -> bool:
+    """Ask whether a model may read corrections in these agents; the default is yes."""
+    lines = [f"  - {one}" for one in SENT] + [f"  {line}." for line in describe_foreign(settings, hosts)]
+    question = _MODEL_QUESTION.format(
+        title=name_reader(settings),
+        command=name_command(settings),
+        sent="\n".join(lines),
+        calls=count_noun(settings["daily_calls"], "call"),
+    )
+    return input(f"\n{question}").strip().lower() in ("", "y", "yes")
 
 
 # -- the plan
@@ -882,21 +906,28 @@ def _check_journals(context: CommandContext) -> Finding:
 
 
 def _check_reader(context: CommandContext) -> Finding:
-    """Report the reader, and why Claude could not read waiting sessions."""
+    """Report the reader and why it could not read waiting sessions, or try it."""
     with context.memory_if_any() as memory:
         state = describe_reader(context.data_dir, memory)
     line = "; ".join(describe_reading(state))
-    if state["reader"] == "local":
+    if state["reader"] in ("local", AGENT_READER):
         return OK, line
     if state["error"] == SPENT:
         return OK, line, "raise the limit: claude-smart config daily_calls N"
     if state["error"]:
         return FAILED, line, "retry now: claude-smart learn"
+    timeout = min(_TRY_SECONDS, read_settings(context.data_dir)["program_timeout"])
     try:
-        find_program(context.data_dir)
+        with context.memory() as memory:
+            answered = try_reader(context.data_dir, memory.engine(EVERYWHERE), timeout)
+    except OverBudgetError:
+        return OK, f"{line}; not tried, because {SPENT}", "raise the limit: claude-smart config daily_calls N"
+    except ModelOutputError as error:
+        return OK, f"{line}; it answers, but not the test question ({error})"
     except ModelError as error:
-        return FAILED, f"{line}; {error}", "install Claude Code, or: claude-smart config model off"
-    return OK, line
+        fix = f"log in to {state['title']} or install it, choose another: claude-smart config reader NAME"
+        return FAILED, f"{line}; {error}", f"{fix}, or: claude-smart config model off"
+    return OK, f"{line}; a test question was answered by {answered}"
 
 
 def _check_server(context: CommandContext) -> Finding:

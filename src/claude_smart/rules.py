@@ -33,9 +33,18 @@ from alma.files import decode_settings, lock_file, read_content
 from alma.hooks import drain as drains
 from alma.hooks import journal
 from alma.hooks.inject import read_playbook
-from alma.hooks.paths import DataDir, NoHomeError, build_environment, find_data_dir, is_model_allowed, list_own_files
+from alma.hooks.paths import (
+    DataDir,
+    NoHomeError,
+    build_environment,
+    find_data_dir,
+    is_model_allowed,
+    list_own_files,
+    read_settings,
+)
 from alma.hooks.privacy import IgnoreRules, remove_private
 from alma.hooks.project import WorkingCopy, clean_path, find_copy, locate_project, read_copies
+from alma.hooks.reader import name_reader
 from alma.hooks.team import sync_team
 from alma.reading.local_rules import find_choice, word_rule
 from alma.rulefiles.targets import find_repository
@@ -678,10 +687,10 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     if not is_run_by_agent():
         with drains.ProjectMemories(context.data_dir) as memory:
             away = sync_team(context.data_dir, memory, context.project)
-    reading = drains.ReadingReport()
+    reading = drains.ReadingReport(title=name_reader(read_settings(context.data_dir)))
     is_read = is_model_allowed(context.data_dir) and os.path.exists(context.data_dir.db)
     if is_read:
-        # Claude reads this session; outside of a session, all that are waiting.
+        # The model reads this session; outside of a session, all that are waiting.
         timeout = _READING_SECONDS if context.session else None
         with context.memory() as memory:
             reading = drains.read_sessions(
@@ -711,7 +720,10 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     is_nothing_new = not report.busy and not any(one.record for one in lessons) and not reading.refined
     recent = _list_recent(context) if is_nothing_new else []
     if is_nothing_new and not recent and (report.sessions or is_read):
-        hint = "Only explicit corrections are recognized. Let Claude find the others: claude-smart config model on"
+        hint = (
+            f"Only explicit corrections are recognized. Let {reading.title} find the others: "
+            "claude-smart config model on"
+        )
         context.print_lines("No rules found." if is_read else f"No rules found.\n{hint}")
     if report.waiting:
         context.print_lines("A prompt is not in the agent's transcript yet; it is imported in a moment.")
@@ -797,7 +809,7 @@ def _describe_age(age: timedelta) -> str:
 
 
 def _report_reading(context: CommandContext, reading: drains.ReadingReport, printed_ids: set[str]) -> None:
-    """Print what Claude did with rules that were not printed yet, or why it did nothing."""
+    """Print what the model did with rules that were not printed yet, or why it did nothing."""
     for one in reading.refined:
         if one.id not in printed_ids:
             context.print_lines(f"- Reworded: {plain_line(one)} [{short_id(one.id)}]")
@@ -805,15 +817,16 @@ def _report_reading(context: CommandContext, reading: drains.ReadingReport, prin
         restore_hint = f"Undo: claude-smart restore {short_id(one.id)}"
         context.print_lines(f"- Archived, not a rule after all: {plain_line(one)}\n{INDENT}{restore_hint}")
     if reading.turns:
-        context.print_lines(f"Claude read {count_noun(reading.turns, 'turn')}.")
+        context.print_lines(f"{reading.title} read {count_noun(reading.turns, 'turn')}.")
     if reading.dropped:
         context.print_lines(f"Proposals dropped by the checks: {drains.describe_dropped(reading.dropped)}.")
     if reading.problem:
         context.print_lines(
-            f"Claude could not read the session: {reading.problem}. It will be retried; rules found locally are stored."
+            f"{reading.title} could not read the session: {reading.problem}. It will be retried; "
+            "rules found locally are stored."
         )
     elif not reading.sessions:
-        context.print_lines("Claude had nothing to read: no new turn looks like a correction.")
+        context.print_lines(f"{reading.title} had nothing to read: no new turn looks like a correction.")
 
 
 def tag(args: Namespace, context: CommandContext) -> Answer:

@@ -1,6 +1,7 @@
 """A scripted model on loopback, in the wire protocols of the coding agents. Standard library only: it runs sealed.
 
     {"when": "run the tests", "shell": "npm test"}   call the agent's shell tool
+    {"when": "", "tool": "write_file", "arguments": {…}}   call a tool by its name, also one that was not offered
     {"text": "All tests pass.", "seconds": 1}         end the turn, after a second
 
 A request gets the first unused reply whose `when` matches what was said since the model last spoke. A reply without
@@ -66,6 +67,8 @@ class ScriptedModel:
         time.sleep(float(reply.get("seconds", 0)))
         if "shell" in reply and shell:
             return Turn(number, "", shell, SHELLS[shell](reply["shell"]))
+        if "tool" in reply:
+            return Turn(number, "", reply["tool"], reply["arguments"])
         return Turn(number, reply.get("text", "ok"), "", {})
 
 

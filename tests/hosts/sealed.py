@@ -1,6 +1,7 @@
 """Run a program in a network namespace that has only loopback, with a scripted model on it.
 
-The job comes as JSON on standard input: `command`, `cwd`, `env`, `replies`, `port`, `seconds`. The result goes to
+The job comes as JSON on standard input: `command`, `cwd`, `env`, `replies`, `port`, `seconds` and, where the program
+has one, `input`. The result goes to
 standard output as JSON: `code`, `output`, `errors`, `requests` (what the model was asked) and `names` (the host names
 that the program tried to look up; no lookup is answered). Started by `run_sealed`, under `unshare`.
 """
@@ -84,12 +85,18 @@ def main() -> None:
     names: set[str] = set()
     _answer_lookups(names)
     model = ScriptedModel(job["replies"], job["port"])
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+    with (
+        tempfile.TemporaryFile("w+") as source,
+        tempfile.TemporaryFile("w+") as output,
+        tempfile.TemporaryFile("w+") as errors,
+    ):
+        source.write(job.get("input", ""))
+        source.seek(0)
         child = subprocess.Popen(
             job["command"],
             cwd=job["cwd"],
             env=job["env"],
-            stdin=subprocess.DEVNULL,
+            stdin=source if "input" in job else subprocess.DEVNULL,
             stdout=output,
             stderr=errors,
             start_new_session=True,

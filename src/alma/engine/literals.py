@@ -248,7 +248,7 @@ def find_untyped(texts: Sequence[str], words: SessionWords) -> list[str]:
 
 
 def _is_unknown(literal: Literal, words: SessionWords) -> bool:
-    """Return whether nobody typed or did a literal. A compound such as "cross-validation" may be a reader's own word."""
+    """Return whether nobody typed or did a literal. A compound ("cross-validation") may be a reader's own word."""
     if find_source(literal, words) is not LiteralSource.UNKNOWN:
         return False
     name = literal.words[0]

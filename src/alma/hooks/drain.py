@@ -48,8 +48,7 @@ from ..engine.transaction import Transaction, write
 from ..errors import ALMAError, ModelError, ModelOutputError, ModelUnavailableError, OverBudgetError
 from ..files import try_lock, write_atomic
 from ..memory import ALMA
-from ..models import registry
-from ..models.budget import NOTHING, Budgeted, meter
+from ..models.budget import Budgeted, meter
 from ..models.registry import digest_prompt
 from ..opening import Closeable
 from ..people import is_own_file
@@ -60,8 +59,9 @@ from ..types.query import Where, split_batches
 from ..types.record import LIVE, Record, Status
 from . import journal
 from .origin import OTHER, TRANSCRIPT, remove_dead_records
-from .paths import DataDir, build_environment, describe_error, is_model_allowed, list_own_files, read_settings
+from .paths import AGENT_READER, DataDir, describe_error, is_model_allowed, list_own_files, read_settings
 from .project import find_moved, read_copies
+from .reader import choose_model, connect_reader, name_reader
 from .verify import JournalJudge
 
 DONE = ".done"
@@ -305,6 +305,8 @@ class ReadingReport:
     dropped: Counter[str] = field(default_factory=Counter)
     problem: str = ""
     """Why some sessions were not read; empty if none is left."""
+    title: str = "Claude"
+    """What people call the reader."""
 
 
 def read_sessions(
@@ -315,13 +317,13 @@ def read_sessions(
     is_urgent: bool = False,
     timeout: float | None = None,
 ) -> ReadingReport:
-    """Let Claude read the waiting sessions that are due, or only `session`.
+    """Let the model read the waiting sessions that are due, or only `session`.
 
     Set `is_urgent` if a person waits for the result: open sessions and earlier failures then cause no delay, and a
     failure counts against no session. `timeout` is the limit for one call in seconds; if it is set, repaired commands
     are not explained.
     """
-    report = ReadingReport()
+    report = ReadingReport(title=name_reader(read_settings(data_dir)))
     if not is_model_allowed(data_dir):
         return report
     lock = try_lock(os.path.join(data_dir.home, "reading.lock"), 5.0 if is_urgent else 0.0)
@@ -333,7 +335,7 @@ def read_sessions(
         now = engine.clock().timestamp()
         tried: set[str] = set()
         while is_model_allowed(data_dir):
-            # Listed again each time: other sessions may end while Claude reads. Those that failed come last.
+            # Listed again each time: other sessions may end while the model reads. Those that failed come last.
             listed = sorted(list_progress(engine), key=lambda one: (one.tries, one.failed_at))
             waiting = (one for one in listed if one.session not in tried and one.is_waiting)
             selected = (one for one in waiting if session in ("", one.session))
@@ -399,15 +401,10 @@ def _ask_model(
 ) -> CheckedProposals:
     if not part.exchanges:
         return CheckedProposals([], {})
-    # Check first: a call that cannot start must not count towards the budget.
-    program = find_program(data_dir)
-    settings = read_settings(data_dir)
-    seconds = settings["program_timeout"] if timeout is None else timeout
-    options = {"model": settings["model_name"], "path": program, "timeout": seconds}
-    claude = registry.create("claude-cli", options, build_environment(data_dir))
-    assert claude is not None
-    limits = BudgetLimits(calls=settings["daily_calls"])
-    model = _StoringModel(Budgeted(claude, replace(engine, project=EVERYWHERE), limits), engine, progress)
+    # Connect first: a call that cannot start must not count towards the budget.
+    reader = connect_reader(data_dir, timeout)
+    limits = BudgetLimits(calls=read_settings(data_dir)["daily_calls"])
+    model = _StoringModel(Budgeted(reader, replace(engine, project=EVERYWHERE), limits), engine, progress)
     reading = coding_sessions.read_part(model, part)
     if reading.dropped and not reading.proposals:
         raise ModelOutputError(f"nothing in the answer passed the checks: {describe_dropped(reading.dropped)}")
@@ -418,17 +415,6 @@ def _ask_model(
             # Explaining repaired commands is worth one call, but no retry.
             return reading
     return reading
-
-
-def find_program(data_dir: DataDir) -> str:
-    """Return the path of the program `claude` that was recorded. Raise ModelUnavailableError if it is missing."""
-    program: str = read_settings(data_dir)["program"]
-    advice = "record where it is: claude-smart config program PATH"
-    if not os.path.isabs(program):
-        raise ModelUnavailableError(f"the program `claude` is not recorded; {advice}", NOTHING)
-    if not os.path.isfile(program) or not os.access(program, os.X_OK):
-        raise ModelUnavailableError(f"the recorded program {program} is not there; {advice}", NOTHING)
-    return program
 
 
 def choose_embedder(data_dir: DataDir) -> str:
@@ -505,9 +491,11 @@ def describe_reader(data_dir: DataDir, memory: ProjectMemories | None) -> dict[s
     failures = [one for one in sessions if one.error and one.failed_at >= last_read]
     failure = max(failures, key=lambda one: one.failed_at, default=None)
     next_try = datetime.fromtimestamp(failure.next_try, UTC).isoformat() if failure and failure.is_waiting else None
+    reader = f"local + {settings['reader']}" if is_model_allowed(data_dir) else "local"
     return {
-        "reader": "local + claude" if is_model_allowed(data_dir) else "local",
-        "model": settings["model_name"],
+        "reader": AGENT_READER if settings["reader"] == AGENT_READER else reader,
+        "title": name_reader(settings),
+        "model": choose_model(settings) or "its own default",
         "calls_today": _count_calls(memory.engine(EVERYWHERE)) if memory is not None else 0,
         "daily_calls": settings["daily_calls"],
         "sessions_waiting": sum(one.is_waiting for one in sessions),

@@ -374,7 +374,12 @@ DEFAULTS: dict[str, Any] = {
     "notices": "on",
     "learn_offer": "on",
     "reader": "claude",
+    "reader_provider": "none",
+    "reader_url": "default",
+    "reader_key": "none",
 }
+AGENT_READER = "agent"
+"""The value of the setting `reader` for the agent in front of the person."""
 CHOICES = {
     "model": ("on", "off"),
     "programs": ("on",),
@@ -384,6 +389,8 @@ CHOICES = {
     "evidence": ("off",),
     "notices": ("off",),
     "learn_offer": ("off",),
+    "reader": ("codex", "copilot", "gemini", "goose", "opencode", "qwen", "provider", AGENT_READER),
+    "reader_provider": ("anthropic", "openai", "ollama"),
 }
 """`ask`, the default of `model`, means off until the person decides."""
 PATHS = ("home", "state_dir", "program", "host_program")
@@ -445,14 +452,24 @@ def check_setting(name: str, value: object) -> str:
     elif name == "environment":
         expected = "an object of texts"
         is_valid = isinstance(value, dict) and all(map(_is_variable, value.items()))
+    elif name == "reader_key":
+        expected = "the name of a variable such as OPENAI_API_KEY, or none"
+        is_valid = value == "none" or (isinstance(value, str) and value.isidentifier() and value.isupper())
+        # It may be the key itself, which no message repeats.
+        value = value if is_valid else "***"
+    elif name == "reader_url":
+        expected = "default or a URL such as http://localhost:1234/v1, without a user or a password"
+        is_valid = isinstance(value, str) and (value == "default" or _is_plain_url(value))
     elif name == "server":
         expected = "off or a URL such as https://memory.example.org, without a user or a password"
-        is_valid = isinstance(value, str) and (
-            value == "off" or (value.startswith(("https://", "http://")) and value.isprintable() and "@" not in value)
-        )
+        is_valid = isinstance(value, str) and (value == "off" or _is_plain_url(value))
     else:
         expected, is_valid = "a non-empty text", isinstance(value, str) and bool(value)
     return "" if is_valid else f"{name} must be {expected}, not {str(value)[:40]!r}"
+
+
+def _is_plain_url(value: str) -> bool:
+    return value.startswith(("https://", "http://")) and value.isprintable() and "@" not in value
 
 
 def _is_variable(pair: tuple[object, object]) -> bool:
@@ -469,10 +486,6 @@ def is_model_allowed(data_dir: DataDir) -> bool:
         return False
     settings = read_settings(data_dir)
     return bool(settings["model"] == "on" and settings["reader"] != AGENT_READER)
-
-
-AGENT_READER = "agent"
-"""The value of the setting `reader` for the agent in front of the person."""
 
 
 # -- the environment of the worker, of the dashboard and of the program that reads. A hook has whatever the host and the

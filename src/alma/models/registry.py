@@ -12,11 +12,21 @@ from typing import Any
 from ..engine.context import Engine
 from ..errors import ConfigError, ModelUnavailableError, unknown
 from ..ports import Model
-from ..types.asking import LONGEST_TIMEOUT, PROVIDERS, Answer, ModelSettings, Prices, Prompt, describe_unfit_option
+from ..types.asking import (
+    LONGEST_TIMEOUT,
+    PROVIDERS,
+    READERS,
+    Answer,
+    ModelSettings,
+    Prices,
+    Prompt,
+    describe_unfit_option,
+)
 from .budget import Budget
 from .claude_cli import CHEAPEST, PATH_VARIABLE, TIMEOUT_VARIABLE, ClaudeCLI
-from .claude_cli import TIMEOUT as CLAUDE_TIMEOUT
 from .client import RETRIES, Client, check
+from .program import TIMEOUT as PROGRAM_TIMEOUT
+from .readers import ReaderModel
 
 # An upper bound where no prices are configured: Claude Code reports the cost of a call only afterwards.
 DEAREST = Prices(15.0, 75.0)
@@ -61,8 +71,8 @@ def _connect(settings: ModelSettings, environ: Environ) -> Model | None:
         return None
     if settings.provider == "recorded":
         return Recorded(*(Path(name) if name else None for name in (settings.path, settings.dump)))
-    if settings.provider == "claude-cli":
-        value = settings.timeout or environ.get(TIMEOUT_VARIABLE) or CLAUDE_TIMEOUT
+    if settings.provider.endswith("-cli"):
+        value = settings.timeout or environ.get(TIMEOUT_VARIABLE) or PROGRAM_TIMEOUT
         try:
             timeout = float(value)
         except ValueError:
@@ -71,6 +81,9 @@ def _connect(settings: ModelSettings, environ: Environ) -> Model | None:
             raise ConfigError(
                 f"{TIMEOUT_VARIABLE} must be a number of seconds from 1 to {LONGEST_TIMEOUT:g}, not {value!r}"
             )
+        host = settings.provider.removesuffix("-cli")
+        if host in READERS:
+            return ReaderModel(host, environ, model=settings.model or "", path=settings.path or "", timeout=timeout)
         path = settings.path or environ.get(PATH_VARIABLE, "")
         return ClaudeCLI(environ, model=settings.model or CHEAPEST, path=path, timeout=timeout)
     from .services import SERVICES

@@ -44,15 +44,19 @@ _HTTP = (
     "model", "base_url", "api_key_env", "allow_http", "structured", "prices",
     "timeout", "connect_timeout", "read_timeout", "retries",
 )  # fmt: skip
+_PROGRAM = ("model", "path", "timeout", "prices")
+READERS = ("codex", "copilot", "gemini", "goose", "opencode", "qwen")
+"""The coding agents besides Claude Code whose program can be asked; `alma.models.readers` says how."""
 # Every provider with the settings that mean something to it.
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "none": (),
-    "claude-cli": ("model", "path", "timeout", "prices"),
+    "claude-cli": _PROGRAM,
     "anthropic": _HTTP,
     "openai": _HTTP,
     "azure": (*_HTTP, "api_version"),
     "litellm": ("model", "base_url", "api_key_env", "allow_http", "structured", "prices", "timeout", "retries"),
     "recorded": ("path", "dump"),
+    **{f"{name}-cli": _PROGRAM for name in READERS},
 }
 STRUCTURED = ("auto", "json_schema", "tool", "json_object", "text")
 LONGEST_TIMEOUT = 3600.0
@@ -153,7 +157,7 @@ class ModelSettings:
         for name in sorted(optional - set(PROVIDERS[self.provider])):
             if getattr(self, name) not in (None, False, "auto"):
                 raise ConfigError(describe_unfit_option(self.provider, name))
-        needs_model = self.provider not in ("none", "recorded", "claude-cli")
+        needs_model = self.provider not in ("none", "recorded") and not self.provider.endswith("-cli")
         if needs_model and not self.model:
             raise ConfigError(f"the model's `model` is missing; set it to the name of a model of {self.provider}")
         if needs_model and self.budget.cost is not None and self.prices is None:
