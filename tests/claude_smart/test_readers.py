@@ -81,7 +81,18 @@ def find_step(person: Person) -> dict[str, Any]:
 
 
 def test_the_settings_know_the_programs_that_can_read() -> None:
-    assert (*PROGRAMS, "provider") == CHOICES["reader"]
+    assert (*PROGRAMS, "provider", "agent") == CHOICES["reader"]
+
+
+def test_the_agent_in_front_of_the_person_may_be_the_reader(person: Person, path: Path, answers: Any) -> None:
+    answers()
+    said = person.types("config", "reader", "agent")
+    assert "reads when you type /learn" in said.out
+    assert "reads when you type /learn" in person.types("status").out
+    assert person.types("config", "model", "on").code == 0
+    person.talks("s1", "write the parser", UNKNOWN)
+    assert person.types("learn").code == 0
+    assert "No model calls so far" in person.types("usage").out
 
 
 def test_codex_reads_with_its_own_login_and_is_named(person: Person, path: Path, answers: Any) -> None:
