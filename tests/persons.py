@@ -88,6 +88,12 @@ def write_hook(folder: str, hook: str) -> str:
     return str(path)
 
 
+not_below_an_agent = pytest.mark.skipif(
+    bool(people.find_variable(people.read_environ(os.getpid()))),
+    reason="an agent runs the tests, which an installed hook sees in the environment of this process",
+)
+
+
 def hide_agents(patch: pytest.MonkeyPatch) -> None:
     """Remove the variables of an agent that runs the tests."""
     names = [name for name in os.environ if name.startswith("CLAUDE_CODE_")]

@@ -224,8 +224,6 @@ def test_a_command_that_a_waiting_script_runs_is_not_a_persons(monkeypatch: pyte
         "the first shell of a container": [CONTAINER],
         "a shell in the first shell of a container": [run("bash", 990, 1, PTS_1), CONTAINER],
         "cron": [run("sh", 990, 980), run("cron", 980, 1), INIT],
-        "a task of an editor": [run("sh", 990, 980), run("code", 980, 970), run("sh", 970, 1), INIT],
-        "a task of an editor on another machine": [run("sh", 990, 980), run("node", 980, 970), run("sh", 970, 1), INIT],
     }
     failures = []
     for title, lineage in (refused | accepted).items():
@@ -238,6 +236,31 @@ def test_a_command_that_a_waiting_script_runs_is_not_a_persons(monkeypatch: pyte
         record(tmp_path, "7:7", begin(now - 20), end(now - 10))
         failures += [] if people.find_agent() == "" else [(title, "no session before")]
     assert failures == []
+
+
+def test_without_a_terminal_any_program_that_lost_its_parent_may_be_what_an_agent_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Such a command can only be one that passes `--yes`, which gives consent for a whole machine."""
+    now = time.time()
+    record(tmp_path, "7:7", begin(now - 60), end(now - 50), end(now - 45, "SessionEnd"))
+
+    def find_reason(*processes: Process, owns: bool = True) -> str:
+        run_below(monkeypatch, *processes)
+        monkeypatch.setattr("alma.processes.is_own_process", lambda process: owns)
+        return people.find_agent()
+
+    shell = Process(990, 980, "9", ("sh",), began=now - 30)
+    make = Process(980, 1, "9", ("make", "-f", "x"), began=now - 30)
+    copy = Process(980, 970, "9", ("copy-of-sh",), began=now - 30)
+    detached = Process(970, 1, "9", ("sh",), began=now - 30)
+    assert "a program (make)" in find_reason(shell, make, INIT)
+    assert "a program (sh)" in find_reason(shell, copy, detached, INIT)
+    # A service of the system, such as cron; a login; what has run for longer; a container.
+    assert find_reason(shell, make, INIT, owns=False) == ""
+    assert find_reason(shell, Process(980, 1, "9", ("sshd",), began=now - 30), INIT) == ""
+    assert find_reason(shell, Process(980, 1, "9", ("runner",), began=now - 90), INIT) == ""
+    assert find_reason(Process(990, 0, "9", ("sh",), began=now - 30)) == ""
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,7 @@ def find_agent(*, folders: Iterable[str] = ()) -> str:
         or find_left_behind(lineage, records)
         or _find_detached(lineage)
         or find_waiting_script(lineage, records)
+        or _find_waiting_program(lineage, records)
         or _find_announced(records)
     )
 
@@ -420,15 +421,38 @@ def find_waiting_script(lineage: Sequence[Process], records: Iterable[AgentRecor
     The script may have waited until no command and no agent ran, so all sessions of the last day count.
     """
     script = _find_outermost(lineage) if sys.platform == "linux" else None
-    if script is None or not _is_script(script) or not script.began:
+    if script is None or not _is_script(script):
         return ""
-    for record in records:
+    title = _find_earlier_session(script, records)
+    deed = "opened its terminal" if lineage[0].terminal else "runs it, was detached and started"
+    return f"a script ({script.name}) {deed} after a session of {title} had begun" if title else ""
+
+
+def _find_waiting_program(lineage: Sequence[Process], records: Iterable[AgentRecord]) -> str:
+    """Return which agent's session may have left the program behind that runs a command without a terminal.
+
+    Nobody sees what such a command asks, so any program of this user counts, whatever is between it and the command.
+    """
+    if sys.platform != "linux" or lineage[0].terminal:
+        return ""
+    for process in lineage:
+        if not _is_adopted(process, lineage):
+            continue
+        if _is_terminal_program(process) or not processes.is_own_process(process):
+            return ""
+        title = _find_earlier_session(process, records)
+        deed = "runs it, has lost its parent and started"
+        return f"a program ({process.name}) {deed} after a session of {title} had begun" if title else ""
+    return ""
+
+
+def _find_earlier_session(process: Process, records: Iterable[AgentRecord]) -> str:
+    """Return what agent had a session in the last day that began before a process; empty if none had."""
+    for record in records if process.began else ():
         changed = max(record.written, _get_change_time(record.journal))
         started = _read_start(record.journal) or record.written
-        if time.time() - changed < _DAY and started <= script.began:
-            title = AGENTS.get(record.host, ("an agent",))[0]
-            deed = "opened its terminal" if lineage[0].terminal else "runs it, was detached and started"
-            return f"a script ({script.name}) {deed} after a session of {title} had begun"
+        if time.time() - changed < _DAY and started <= process.began:
+            return AGENTS.get(record.host, ("an agent",))[0]
     return ""
 
 

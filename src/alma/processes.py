@@ -206,6 +206,11 @@ def name_system_program(process: Process) -> str:
     return get_base_name(path) if is_from_system else ""
 
 
+def is_own_process(process: Process) -> bool:
+    """Return whether this user runs a process on Linux."""
+    return _read_user(process.pid) == os.getuid()
+
+
 def _read_user(pid: int) -> int:
     """Return the id of the user who runs a process on Linux; -1 if it is not known."""
     user = read_process_file(pid, "status").partition(b"\nUid:")[2].split(None, 1)[:1]

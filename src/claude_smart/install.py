@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from alma import __version__, jsonc
+from alma import __version__, jsonc, people
 from alma.doctor import FAILED, OK, Finding, check_integrity, check_modes, check_space
 from alma.errors import (
     ALMAError,
@@ -833,6 +833,11 @@ def _run_chain(scratch: str) -> Iterator[str]:
     yield "4 of 4 turns, each once"
 
     rules = [one.record for one in report.taught if one.record and one.record.status is Status.ACTIVE]
+    if not rules and (reason := people.find_agent()):
+        # The session is then one that an agent drives, and teaches nothing, as it should.
+        yield f"not tested, because {reason}"
+        yield "not tested; run this in a terminal of yours"
+        return
     if not rules:
         raise ValueError(f"no rule was learned from {_CORRECTION!r}")
     yield str(rules[0].body["line"])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.persons import not_below_an_agent
 
 from .conftest import Person
 
@@ -20,6 +24,7 @@ def looked(person: Person) -> dict[str, dict[str, Any]]:
     return {step["name"]: step for step in person.types("doctor", "--json").json["steps"]}
 
 
+@not_below_an_agent
 def test_the_chain_is_proved_and_leaves_nothing(
     person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -34,6 +39,18 @@ def test_the_chain_is_proved_and_leaves_nothing(
     # A process that a hook had started would make the folder again.
     time.sleep(1.0)
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the environment of a process is known on Linux only")
+def test_run_by_an_agent_it_does_not_report_as_a_fault_that_no_rule_is_learned(tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CLAUDECODE": "1"}
+    command = [sys.executable, "-m", "claude_smart", "doctor", "--json"]
+    done = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, timeout=120, check=False)
+    found = {step["name"]: step for step in json.loads(done.stdout)["steps"]}
+    step = found["a rule is learned"]
+    assert step["ok"]
+    assert step["detail"].startswith("not tested, because Claude Code runs this command")
+    assert found["the next session sees the rule"]["ok"]
 
 
 def test_a_damaged_store_stops_nothing(person: Person) -> None:

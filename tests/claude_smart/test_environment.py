@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.persons import act_as_agent
+from tests.persons import act_as_agent, not_below_an_agent
 
 from alma.hooks.journal import ask_worker
 from alma.hooks.paths import DataDir, NoHomeError, build_environment, find_data_dir, find_hook_dir, read_settings
@@ -193,6 +193,7 @@ def install(home: Path, settings: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("name", [*OURS, *RECORDABLE, *OTHERS])
+@not_below_an_agent
 def test_a_variable_of_a_repository_runs_and_redirects_nothing(name: str, desk: Desk, trap: Trap) -> None:
     desk.environ[name] = trap.read(name)
     desk.work(trap.folder)

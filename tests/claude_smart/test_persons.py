@@ -229,13 +229,18 @@ def test_a_script_that_waits_and_then_plays_a_session_teaches_nothing(tmp_path: 
     assert [status for rule, status in statuses.items() if "pnpm" in rule] == ["active"]
 
 
-def test_a_script_that_waits_provisions_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_script_that_waits_provisions_nothing(tmp_path: Path, is_renamed: bool) -> None:
     stage = Stage(tmp_path, "claude")
     settings = tmp_path / "settings.json"
     settings.write_text(json.dumps({"programs": "on"}))
     settings.chmod(0o600)
     output = tmp_path / "output"
-    stage.wait_after(f"{stage.command('install', '--yes', '--settings', str(settings))} >{output} 2>&1")
+    script = tmp_path / "provision.sh"
+    script.write_text(f"{stage.command('install', '--yes', '--settings', str(settings))} >{output} 2>&1\n")
+    shutil.copy("/bin/sh", tmp_path / "copy-of-sh")
+    shell = tmp_path / "copy-of-sh" if is_renamed else "sh"
+    stage.wait_after(f"{shell} {script}")
     # Another agent may run beside the tests, which is a reason too.
     assert "is for a person to decide" in output.read_text()
     assert not Path(stage.place.config).exists()

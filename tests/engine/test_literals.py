@@ -31,6 +31,11 @@ from alma.reading.local import remove_pasted
         ("Set `MY_VAR`", "set my_var"),
         ("以后使用 pnpm", "请用pnpm"),
         ("Verwende pnpm statt npm", "nimm pnpm statt npm"),
+        ("Use yarn", "don't forget to use yarn"),
+        ("Push to main after the review", "push after the review, not before. to main"),
+        ("Never push to main", "push to a branch, not main"),
+        ("Use pnpm", "npm is bad so use pnpm"),
+        ("Never use tabs", "tabs are bad"),
     ],
 )
 def test_what_the_person_typed_is_theirs_in_other_marks(text: str, typed: str) -> None:
@@ -113,6 +118,20 @@ def test_a_long_turn_is_read_in_linear_time(words: str) -> None:
         ("Kommentare schreiben", "bitte keine Kommentare schreiben"),
         ("Pousse sur main", "ne pousse pas sur main"),
         ("Haz commits en main", "no hagas commits en main"),
+        ("Run setup.sh", "who runs setup.sh"),
+        ("Use yarn", "did yarn break this"),
+        ("Use yarn", "ugh, yarn again?!"),
+        ("Use yarn", "we migrated off yarn"),
+        ("Use yarn", "stay clear of yarn"),
+        ("Use yarn", "forget yarn"),
+        ("Use yarn", "what on earth is yarn"),
+        ("Use yarn", "i removed yarn yesterday"),
+        ("Use yarn", "uninstall yarn"),
+        ("Use tabs", "tabs are bad, use spaces"),
+        ("Use yarn", "yarn is history"),
+        ("Use http for the api", "use https for the api"),
+        ("Push to production after each fix", "push to staging after each fix"),
+        ("Push to main", "push to a branch, not main"),
     ],
 )
 def test_what_turns_the_persons_words_round_is_named(text: str, typed: str) -> None:

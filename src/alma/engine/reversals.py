@@ -32,8 +32,14 @@ _OBJECTION = re.compile(
 _CONTRAST = re.compile(
     r"\b(?:instead of|rather than|as opposed to|in place of|other than|rid of|no longer|sick of|tired of|less|fewer"
     r"|anstelle von|statt|anstatt|au lieu d[e'’]|plutôt que|en vez de|en lugar de|invece di|em vez de"
-    r"|ao invés de|out of|hands off|off limits|away from|moved off|used to (?:use|be|have|do|run)"
+    r"|ao invés de|out of|hands off|off limits|away from|clear of"
+    r"|enough (?:of|with)|(?:moved?|migrated?|switched|came|got) off|used to (?:use|be|have|do|run)"
     r"|leave(?=\s[^,;.]{1,60}\salone\b))(?!\w)",
+    re.I,
+)
+_VERDICT = re.compile(
+    r"\b(?:is|are|was|were|looks?|seems?)\s+(?:(?:so|really|just|always|a|all)\s+)*(?:bad|wrong|terrible|awful|horrible|evil"
+    r"|ugly|forbidden|banned|deprecated|obsolete|outdated|mistakes?|garbage|off limits)\b|\bsucks?\b",
     re.I,
 )
 _PROPOSAL = re.compile(
@@ -88,6 +94,7 @@ def find_reversals(text: str, typed: Iterable[TypedSentence]) -> list[str]:
     for statement in statements:
         turned += _find_turned_words(statement, known)
     turned += _find_exchanged_words(statements, known)
+    turned += _find_banned_words(statements, known)
     turned += _find_substitutes(text, [sentence.text for sentence in sentences])
     own = [list(_list_relations(sentence.text)) for sentence in sentences]
     for relation in _list_relations(text):
@@ -127,11 +134,13 @@ def _list_signs(text: str) -> list[str]:
 
 def is_left_behind(text: str, position: int) -> bool:
     """Return whether a statement gives up what stands at a position: "npm" in "replace npm with pnpm"."""
-    for match in _LEFT_BEHIND.finditer(text):
-        group = str(match.lastgroup)
-        if match.start(group) <= position < match.end(group):
-            return True
-    return False
+    return any(start <= position < end for start, end in _list_left_behind(text))
+
+
+@lru_cache(maxsize=64)
+def _list_left_behind(text: str) -> tuple[tuple[int, int], ...]:
+    """Return from where to where a statement names what it gives up."""
+    return tuple(match.span(str(match.lastgroup)) for match in _LEFT_BEHIND.finditer(text))
 
 
 def is_surely_negated(text: str) -> bool:
@@ -175,7 +184,12 @@ def _read_statements(text: str, is_licensing: bool = True) -> Iterator[_ReadStat
     for statement in split_statements(text):
         given_up = " ".join(match[str(match.lastgroup)] for match in _LEFT_BEHIND.finditer(statement.text))
         kept = _LEFT_BEHIND.sub(" ", statement.text) if given_up else statement.text
-        parts = [(part, is_negated(part)) for part in _split_contrast(kept)]
+        verdict = _VERDICT.search(kept)
+        rest = kept[verdict.end() :] if verdict else kept
+        parts = [(part, is_negated(part)) for part in _split_contrast(rest)]
+        if verdict:
+            # "Tabs are bad" says no to tabs, not to what follows.
+            parts.append((kept[: verdict.end()], not is_negated(kept[: verdict.start()])))
         if given_up:
             parts.append((given_up, not is_negated(statement.text)))
         for part, is_no in parts:
@@ -241,6 +255,13 @@ def _find_exchanged_words(statements: Sequence[_ReadStatement], known: Sequence[
     return [*asked_for, *ruled_out] if asked_for and ruled_out else []
 
 
+def _find_banned_words(statements: Sequence[_ReadStatement], known: Sequence[_ReadStatement]) -> list[str]:
+    """Return what a rule wants although the person only said no to it, and to nothing else: "…, not main"."""
+    wanted = frozenset().union(*(other.bases for other in known if not other.is_negated and other.is_licensing))
+    banned = frozenset().union(*(other.bases for other in known if other.is_negated and len(other.words) == 1))
+    return _list_among((read for read in statements if not read.is_negated), banned - wanted)
+
+
 def _list_among(statements: Iterable[_ReadStatement], bases: frozenset[str]) -> list[str]:
     """Return the words of statements that are inflections of these words."""
     words = chain.from_iterable(statement.words for statement in statements)
@@ -248,22 +269,26 @@ def _list_among(statements: Iterable[_ReadStatement], bases: frozenset[str]) -> 
 
 
 class _Slot(NamedTuple):
-    """A telling word and its neighbours, one of which is telling as well."""
+    """A telling word and the words around it, one of which is telling as well."""
 
     word: str
-    before: str
-    after: str
+    around: tuple[str, ...]
 
 
 def _list_slots(text: str) -> Iterator[_Slot]:
+    """Yield the words of a text with both neighbours, and with the three words on each side."""
     for statement in split_statements(text):
-        words = ["", *_list_words(statement.text), ""]
-        telling = frozenset(_list_telling(words)) - {""}
-        for before, word, after in zip(words, words[1:], words[2:], strict=False):
+        words = _list_words(statement.text)
+        telling = frozenset(_list_telling(words))
+        padded = ["", "", "", *words, "", "", ""]
+        for place, word in enumerate(words, 3):
             # A run of signs without spaces is no word, and the first word is often a verb, of which there are many.
-            is_word = word in telling and _LATIN.match(word) is not None
-            if is_word and before and (before in telling or after in telling):
-                yield _Slot(word, before, after)
+            if word not in telling or not _LATIN.match(word) or place == 3:
+                continue
+            for reach in (1, 3):
+                around = (*padded[place - reach : place], *padded[place + 1 : place + reach + 1])
+                if not telling.isdisjoint(around):
+                    yield _Slot(word, around)
 
 
 def _find_substitutes(text: str, typed: Sequence[str]) -> list[str]:
@@ -273,12 +298,12 @@ def _find_substitutes(text: str, typed: Sequence[str]) -> list[str]:
     """
     own_bases = _join_bases(chain.from_iterable(map(_list_words, typed)))
     bases = _join_bases(_list_words(text))
-    places: set[tuple[str, str]] = set()
+    places: set[tuple[str, ...]] = set()
     for slot in chain.from_iterable(map(_list_slots, typed)):
         if list_bases(slot.word).isdisjoint(bases):
-            places.add((slot.before, slot.after))
+            places.add(slot.around)
     foreign = (slot for slot in _list_slots(text) if list_bases(slot.word).isdisjoint(own_bases))
-    return [slot.word for slot in foreign if (slot.before, slot.after) in places]
+    return [slot.word for slot in foreign if slot.around in places]
 
 
 # -- relations

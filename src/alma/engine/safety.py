@@ -18,6 +18,9 @@ from typing import NamedTuple
 from .escape import find_suspicion, fold_letters, read_patterns, remove_unseen
 
 _MOST_CHARS = 1000
+_MOST_PLAIN_CHARS = 2 * _MOST_CHARS
+"""Of a text in plain characters: some signs stand for many."""
+_TOO_LONG = "too long to check"
 _LEAD_WORDS = 4
 _MARKS = "`\"“”„‘’«»「」『』‹›[]'"
 _TAG = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]{0,12}(?:\s[^<>]{0,80})?/?>")
@@ -29,6 +32,7 @@ _BRACES = re.compile(r"\{([^{}\s]{1,200},[^{}\s]{0,200})\}")
 _DASH = re.compile(r"(?<!\S)[–—―](?=(\w?)(\w?))")
 WIDE_EDGE = re.compile(r"(?<=[\u2e80-\uffef])(?=[!-~])|(?<=[!-~])(?=[\u2e80-\uffef])")
 _WIDE_STOPS = str.maketrans({"，": ", ", "；": "; ", "：": ": ", "！": "! ", "？": "? ", "。": ". ", "、": ", "})
+_WIDE_WORD = re.compile(r"\S*[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]\S*")
 _LATIN = re.compile("[A-Za-z0-9\u00c0-\u024f]")
 _LISTED_CODE = re.compile(r"\s*`[^`\n]{1,400}`[\s.]*")
 _CODE = re.compile(r"`[^`\n]{1,400}`")
@@ -138,6 +142,8 @@ def _read_letters(text: str) -> str:
     visible = remove_unseen(html.unescape(text))
     if visible.isascii():
         return visible
+    # Where letters are wide, signs are wide letters as well: a colon there ends no statement.
+    visible = _WIDE_WORD.sub(lambda word: unicodedata.normalize("NFKC", word[0]), visible)
     visible = unicodedata.normalize("NFKC", visible.translate(_WIDE_STOPS))
     visible = _DASH.sub(lambda dash: "-" if dash[1] and not dash[2] else "--" if dash[1] else dash[0], visible)
     tokens = re.split(r"(\s+)", visible)
@@ -277,8 +283,11 @@ def _find_last_stop(text: str, stops: str, position: int) -> int:
 def find_weakening(command: str) -> str:
     """Return how a command line weakens safety, in two or three words; empty when it does not seem to."""
     if len(command) > _MOST_CHARS:
-        return "too long to check"
-    for reading in _list_readings(_read_letters(command)):
+        return _TOO_LONG
+    plain = _read_letters(command)
+    if len(plain) > _MOST_PLAIN_CHARS:
+        return _TOO_LONG
+    for reading in _list_readings(plain):
         for finding in _find_harms(reading, _load_commands()):
             return finding.reason
     return ""
@@ -290,8 +299,10 @@ def find_harm(rule: str) -> str:
     A rule that only forbids it does none.
     """
     if len(rule) > _MOST_CHARS:
-        return "too long to check"
+        return _TOO_LONG
     plain = _read_letters(rule)
+    if len(plain) > _MOST_PLAIN_CHARS:
+        return _TOO_LONG
     patterns = [*_load_commands(), *_load_practices()]
     known = set()
     is_list = False

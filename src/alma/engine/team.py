@@ -50,7 +50,9 @@ _SPEAKS_FOR_USER = re.compile(
     r"(?:user|owner|nutzer|benutzer|utilisateur|usuario|utente)s?\b"
     r"|\brules?\s+(?:\w+\s+){0,2}?(?:above|before|earlier|previously)\b|\b(?:above|earlier|previous|own)\s+rules?\b"
     r"|\b(?:as|like)\s+(?:you|i)\s+(?:told|said|stated|asked|agreed|wanted)\b|\bi\W+(?:am\W+)?the\s+user\b"
-    r"|\bmy\s+(?:own\s+)?(?:preference|wish|rule)",
+    r"|\bmy\s+(?:own\s+)?(?:preference|wish|rule)"
+    r"|\b(?:user|nutzer|benutzer|utilisateur|usuario|utente)\W+(?:(?:has|have|already)\W+)*(?:wants?|wishes|prefers|agreed"
+    r"|told|said|quiere|prefiere|vuole|preferisce|veut|souhaite|prefere|mochte|wunscht)\b",
     re.I,
 )
 _ABOUT = ("content", "screen", "server", "shared_by")

@@ -21,12 +21,13 @@ _REQUEST = re.compile(
 )
 _DEED = re.compile(
     r"\W*(?:(?:hm+|so|wait|and|but|hey|ok|no)\W+)*(?:why\s+(?:did|do|does|is|are|was|were|have|has)\b"
-    r"|what\s+(?:does|did|is|was|are|if)\b|(?:is|are)\s+(?!in\b|at\b|on\b|under\b|now\b|supposed\b|meant\b)\w"
+    r"|what\s+(?:on\s+earth\s+|the\s+h\w+\s+)?(?:does|did|is|was|are|if)\b|(?:is|are)\s+(?!in\b|at\b|on\b|under\b|now\b|supposed\b|meant\b)\w"
     r"|(?:should|would|could|do|does|don'?t)\s+(?:we|i|you|they|it)\b|which\s+(?:one|of)\b"
-    r"|where\s+did\b|who\s+(?:told|ran)\b|how\s+(?:come|did)\b|did\s+(?:you|it|we)\b"
+    r"|where\s+did\b|who\s+(?!ever\b)\w|how\s+(?:come|did|does)\b|(?:did|does)\s+(?!not\b)\w|(?:was|were)\s+\w"
     r"|have\s+you\b)",
     re.I,
 )
+_ASKING_END = re.compile(r"[?？][!?！？]*\s*$")
 _REPORT = re.compile(
     r"(?<!\bi )(?<!\bwe )\b(?:says|said|told|tells|thinks|suggests|recommends|wrote|writes|claims|printed"
     r"|according to)\b"
@@ -40,14 +41,17 @@ _AGENT_DEED = re.compile(
     r"|\bi\s+(?:just\s+)?(?:saw|noticed|read|found)\b",
     re.I,
 )
-_REJECTION = re.compile(r"\b(?:no|without|rid\s+of|drop|ditch|remove|avoid)\s+(?:the\s+|any\s+|all\s+)?\W{0,3}$", re.I)
+_REJECTION = re.compile(
+    r"\b(?:no|without|rid\s+of|drop(?:ped)?|ditch(?:ed)?|removed?|uninstall(?:ed)?|avoid)\s+(?:the\s+|any\s+|all\s+)?\W{0,3}$",
+    re.I,
+)
 _DISMISSAL = re.compile(
     r"[\W_]*(?:(?:'s|is|are|was|were|must|should|can|will|would|seems?|looks?|ist|sind|est|es)\s+)?"
     r"(?:(?:just|so|really|simply|way|been|to|bitte|please|be|a)\s+)*"
     r"(?:(?:not|never|nicht|pas)\b|(?:is|are|was|were|ca|wo|should|must)n['’]t\b|(?:does|did|do)(?:n['’]t| not)\s+work"
     r"|too\s+\w|zu\s+\w+\W*$|trop\s+\w|demasiado\s+\w|off\s+limits"
     r"|(?:wrong|bad|dead|gone|broken?|breaks|deprecated|obsolete|outdated|banned|forbidden|slow|flaky|terrible|awful"
-    r"|removed|died|fail(?:s|ed)?|crash(?:es|ed)?|sucks?|mistake|raus|weg|kaputt|verboten|tabu|interdit|prohibido)\b"
+    r"|removed|died|fail(?:s|ed)?|crash(?:es|ed)?|sucks?|mistake|history|suspicious|dangerous|malware|garbage|raus|weg|kaputt|verboten|tabu|interdit|prohibido)\b"
     r"|(?:out|go)\W*$)",
     re.I,
 )
@@ -67,6 +71,8 @@ _GENERAL = re.compile(
 )
 _LIST_ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s|\s{4,}\S")
 _CLAUSE = re.compile(r"[,;–—]|\s-\s|\b(?:so|but|please)\b", re.I)
+_UNINFLECTED = frozenset(("https",))
+"""Words that only look like an inflection of another one."""
 _ENDINGS = ("s", "es", "ed", "d", "ing", "ly", "n", "en", "r")
 
 
@@ -139,7 +145,7 @@ def _read_sentence(text: str) -> list[TypedSentence]:
             return [TypedSentence(text, is_licensing=False)]
         complaint, wish = text[: following.start()], text[following.end() :]
         return [TypedSentence(complaint, is_licensing=False), *_read_sentence(wish)]
-    is_asking = text.rstrip().endswith(("?", "？")) or _DEED.match(text) is not None
+    is_asking = _ASKING_END.search(text) is not None or _DEED.match(text) is not None
     if not is_asking:
         return [TypedSentence(text, is_licensing=True)]
     request = _REQUEST.search(text)
@@ -183,6 +189,8 @@ def is_inflected(first: str, second: str) -> bool:
 def list_bases(word: str) -> frozenset[str]:
     """Return a word and what it may be an inflection of."""
     bases = {word}
+    if word in _UNINFLECTED:
+        return frozenset(bases)
     for ending in _ENDINGS:
         root = word.removesuffix(ending)
         if root == word or len(root) < 3:

@@ -349,7 +349,7 @@ def check_notes(
                 RuleProposal(
                     turn=turn,
                     rule=text,
-                    reach=Reach(item["scope"]),
+                    reach=_read_scope(item),
                     quote=item["quote"].strip(),
                     is_correction=turn > 0 or bool(exchanges[turn].did_before),
                     trigger=item.get("trigger", "").strip(),
@@ -361,6 +361,12 @@ def check_notes(
                 ),
             )
     return list(proposals.values())
+
+
+def _read_scope(item: Mapping[str, Any]) -> Reach:
+    """Return how far a note reaches: not beyond its case if the model can name no other task that needs it."""
+    reach = Reach(item["scope"])
+    return Reach.ONCE if reach is Reach.PROJECT and not item.get("elsewhere", "-").strip() else reach
 
 
 def _find_quoted(quote: str, n: int, texts: Sequence[str]) -> int | None:
