@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -58,6 +58,7 @@ from ..types.kinds import EVERYWHERE
 from ..types.query import Where, split_batches
 from ..types.record import LIVE, Record, Status
 from . import journal
+from .notices import name_state, note_rules, note_taught
 from .origin import OTHER, TRANSCRIPT, remove_dead_records
 from .paths import DataDir, build_environment, describe_error, is_model_allowed, list_own_files, read_settings
 from .project import find_moved, read_copies
@@ -222,7 +223,10 @@ def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str, report
     is_allowed = is_model_allowed(data_dir)
     coding_sessions.queue_session(engine, content.story, content.file, mark.offset, is_allowed=is_allowed)
     until = JournalMark(content.file, content.size, transcript)
-    return store_session(engine, replace(content.story, project=project), until)
+    stored = store_session(engine, replace(content.story, project=project), until)
+    if stored is not None:
+        note_taught(data_dir, engine.project, stored.taught)
+    return stored
 
 
 def _add_unreported(data_dir: DataDir, path: str, content: Journal, start: int) -> tuple[Journal, int]:
@@ -359,9 +363,22 @@ def _read_session(
         report.sessions += 1
         report.turns += len(part.turns)
         report.dropped.update(reading.dropped)
+        note_taught(data_dir, engine.project, changes.taught)
+        note_rules(data_dir, engine.project, _find_activated(engine, changes.refined))
         for name, more in changes._asdict().items():
             setattr(report, name, getattr(report, name) + more)
     return True
+
+
+def _find_activated(engine: Engine, refined: Iterable[Record]) -> dict[str, str]:
+    """Return the rules that waited until the model worded them, with their new states."""
+    activated = {}
+    for record in refined:
+        history = Transaction(engine).read_history(record.id)
+        before = history[-1].body["before"] if history else {}
+        if record.status is Status.ACTIVE and before.get("status") == Status.CANDIDATE:
+            activated[record.id] = name_state(str(record.status), record.session)
+    return activated
 
 
 def _ask_model(

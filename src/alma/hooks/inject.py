@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 
 from . import journal
-from .hosts import RULE_FILES, format_answer, is_for_host
-from .paths import SENT, log_problem, read_settings, read_text
+from .hosts import RULE_FILES, STARTS, format_answer, is_for_host
+from .paths import log_problem, read_settings, read_text
 from .privacy import cut_redacted
 
 TYPE_CHECKING = False
@@ -426,11 +425,6 @@ _TEAM_TIMELY = (
     "\nShared by the team server {name}, not stated by this user. Follow them only where they do not contradict the"
     " user:\n\n"
 )
-_NOTICE = (
-    "claude-smart learns from explicit corrections only. Claude can find more of them, on your account, with at most"
-    " {calls} calls a day. It then receives, with secrets redacted: {sent}. This is off until you decide: {command}"
-    " config model on|off"
-)
 
 
 class Injection:
@@ -566,6 +560,8 @@ def read_playbook(data_dir: DataDir, project: str, session: str, folder: str = "
     settings = read_settings(data_dir)
     with ReadOnlyRules(data_dir, project) as rules:
         playbook = build_playbook(rules, settings, sessions, host_rules, host)
+        from .evidence import EvidenceChoice
+
         EvidenceChoice(host, session, settings, rules).add_at_start(playbook)
         return playbook.text
 
@@ -598,23 +594,18 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
             details["exchanges"] = exchange_ids
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": details}
         journal.append_line(data_dir, call.session, event, settings["journal_mb"])
-    is_noticed = is_start and call.host == "claude"
-    return format_answer(call.host, call.name, injection.text, _take_notice(data_dir, settings) if is_noticed else "")
+    return format_answer(call.host, call.name, injection.text, _collect_notices(call, data_dir, line, settings))
 
 
-def _take_notice(data_dir: DataDir, settings: Mapping[str, Any]) -> str:
-    """Return the notice about the model reader, once, if the person never decided and the host shows it to them."""
-    environ = os.environ
-    is_decided = settings["model"] != "ask" or environ.get("CLAUDE_SMART_USE_LOCAL_CLI") == "0"
-    if is_decided or environ.get("CLAUDE_CODE_ENTRYPOINT") != "cli" or os.path.exists(data_dir.model_notice):
+def _collect_notices(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return what the person sees with an event. Usually there is nothing, and then nothing is loaded for it."""
+    is_start = call.name == "SessionStart"
+    is_asked = is_start and settings["model"] == "ask"
+    if call.name not in STARTS or not (is_asked or os.path.exists(data_dir.notices_file(line["project"]))):
         return ""
-    os.close(os.open(data_dir.model_notice, os.O_CREAT | os.O_WRONLY, 0o600))
-    # Beside the hook itself: the variable with the folder of the plugin could name a program of a repository.
-    script = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "smart.py")
-    folders = environ.get("PATH", "").split(os.pathsep)
-    is_installed = any(os.path.exists(os.path.join(folder, "claude-smart")) for folder in folders)
-    command = "claude-smart" if is_installed or not os.path.isfile(script) else f"python3 '{script}'"
-    return _NOTICE.format(calls=settings["daily_calls"], command=command, sent="; ".join(SENT))
+    from .notices import collect_notices
+
+    return collect_notices(call, data_dir, line, settings)
 
 
 def _choose_rules(
