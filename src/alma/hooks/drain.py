@@ -73,6 +73,7 @@ LONGEST_OUTAGE = 4 * 3600.0
 MOST_TRIES = 3
 """After so many failed attempts, a session is tried once a day."""
 SPENT = "the daily budget is used up"
+_WARMING = "warm up"
 _HEADER_BYTES = 64 * 1024
 _TRANSCRIPT_BYTES = 64 * 1024 * 1024
 _JOURNALS_BYTES = 256 * 1024 * 1024
@@ -258,6 +259,15 @@ def recall_rules(
 ) -> list[tuple[str, str]]:
     """Return the ids and lines of the rules that are closest in meaning to a text, best first."""
     return [(one.id, one.body["line"]) for one in find_rules(memory.engine(project), session, text, limit)]
+
+
+def warm_up(data_dir: DataDir, memory: ProjectMemories) -> None:
+    """Load the models that find rules by meaning, which takes longer than a prompt waits for an answer."""
+    if os.path.exists(data_dir.db):
+        engine = memory.engine(EVERYWHERE)
+        engine.encode([(_WARMING,)])
+        if engine.calibration is not None:
+            engine.read_pairs([(_WARMING, _WARMING)])
 
 
 def recall_exchanges(memory: ProjectMemories, project: str, text: str, limit: int) -> list[tuple[str, float]]:

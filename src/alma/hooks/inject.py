@@ -395,6 +395,8 @@ _TEXT = 290
 PROMPT_CHARS = 4000
 _ASK_SECONDS = 0.15
 _MOST_BY_MEANING = 40
+_MOST_MEANT = 3
+"""How many rules are shown at once that share a meaning with a prompt, and no words."""
 _LOST_CONTEXT = frozenset(("resume", "clear", "compact", "fork"))
 _PLAYBOOK = (
     "# Rules the user stated\n\n"
@@ -718,7 +720,7 @@ def _find_relevant(
     if len(relevant) < AT_ONCE and recalled:
         shown_ids = shown_ids | {rule.id for rule in (*relevant, *of_team)}
         ids = [str(one[0]) for one in recalled if isinstance(one, list) and one]
-        relevant += [rule for rule in rules.get(ids) if rule.id not in shown_ids]
+        relevant += [rule for rule in rules.get(ids) if rule.id not in shown_ids][:_MOST_MEANT]
         of_team += [rule for rule in rules.of_team.get(ids) if rule.id not in shown_ids]
     if of_team:
         of_team = drop_contrary(of_team, [*rules.list_newest(), *rules.list_of_sessions([line["session"]])])
