@@ -35,7 +35,7 @@ from alma.hooks import drain as drains
 from alma.hooks.evidence import LEAST_LIKELY
 from alma.hooks.inject import normalise_item, read_host_rules, read_playbook, reads_agents_md
 from alma.hooks.journal import ask_worker
-from alma.hooks.notices import drop_noted
+from alma.hooks.news import drop_noted
 from alma.hooks.paths import (
     DataDir,
     NoHomeError,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from alma.hooks.drain import ProjectMemories, drain
-from alma.hooks.notices import note_rules, note_taught
+from alma.hooks.news import note_rules, note_taught
 from alma.types.query import Where
 from claude_smart.cli import main
 

@@ -66,6 +66,12 @@ def run_due_upkeep(place, memory, should_stop=None):
 
 def recall_rules(memory, project, session, text, limit=5):
     return [("rul_1", text)]
+
+def recall_exchanges(memory, project, text, limit):
+    return []
+
+def warm_up(place, memory):
+    pass
 '''
 
 WAKE = """

@@ -58,7 +58,8 @@ from ..types.kinds import EVERYWHERE
 from ..types.query import Where, split_batches
 from ..types.record import LIVE, Record, Status
 from . import journal
-from .notices import name_state, note_rules, note_taught
+from .news import note_rules, note_taught
+from .notices import name_state
 from .origin import OTHER, TRANSCRIPT, remove_dead_records
 from .paths import DataDir, build_environment, describe_error, is_model_allowed, list_own_files, read_settings
 from .project import find_moved, read_copies

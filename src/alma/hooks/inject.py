@@ -562,9 +562,9 @@ def read_playbook(data_dir: DataDir, project: str, session: str, folder: str = "
     settings = read_settings(data_dir)
     with ReadOnlyRules(data_dir, project) as rules:
         playbook = build_playbook(rules, settings, sessions, host_rules, host)
-        from .evidence import EvidenceChoice
-
-        EvidenceChoice(host, session, settings, rules).add_at_start(playbook)
+        evidence = _open_evidence(host, session, settings, rules)
+        if evidence is not None:
+            evidence.add_at_start(playbook)
         return playbook.text
 
 
@@ -624,7 +624,7 @@ def _choose_rules(
         return Injection()
     try:
         with ReadOnlyRules(data_dir, line["project"]) as rules:
-            evidence = _open_evidence(call, settings, rules)
+            evidence = _open_evidence(call.host, call.session, settings, rules)
             if is_start:
                 is_lost = call.text("source") in _LOST_CONTEXT
                 sessions = [call.session, *journal.list_parents(data_dir, call.session)] if is_lost else []
@@ -671,16 +671,17 @@ def _mark_room(
 
 
 def count_start_room(settings: Mapping[str, Any]) -> int:
+    """Return how many characters the start of a session may have."""
     return int(min(MOST_CHARS, settings["playbook_tokens"] * CHARS_A_TOKEN))
 
 
-def _open_evidence(call: HookCall, settings: Mapping[str, Any], rules: ReadOnlyRules) -> EvidenceChoice | None:
+def _open_evidence(host: str, session: str, settings: Mapping[str, Any], rules: ReadOnlyRules) -> EvidenceChoice | None:
     """Return what chooses excerpts; None if the person wants none, or there are none."""
     if settings["evidence"] != "on" or not rules.exchange_scopes:
         return None
     from .evidence import EvidenceChoice
 
-    return EvidenceChoice(call.host, call.session, settings, rules)
+    return EvidenceChoice(host, session, settings, rules)
 
 
 def _ask_for_meaning(

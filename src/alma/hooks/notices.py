@@ -1,7 +1,7 @@
 """The lines for the person: what was learned, and what they may decide. Each is shown once, and never to the model.
 
-Whoever learns notes the ids of the rules (`note_taught`), in one file for each project. The next hook of a session in
-that project takes the file by renaming it, so that of two hooks only one shows it. The words come from the store at
+Whoever learns notes the ids of the rules (`alma.hooks.news`), in one file for each project. The next hook of a session
+in that project takes the file by renaming it, so that of two hooks only one shows it. The words come from the store at
 that moment: a rule that was forgotten, or that the person decided on in the meantime, is not announced.
 
 A further line for the person joins the others in `collect_notices`.
@@ -9,21 +9,19 @@ A further line for the person joins the others in `collect_notices`.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
 from .hosts import NOTICED
 from .inject import ReadOnlyRules, StoredRule, UnreadableStoreError, normalise_item, read_host_rules, reads_agents_md
 from .journal import OWN_COMMANDS
-from .paths import SENT, log_problem, read_object, read_settings, write_private
+from .paths import SENT, log_problem, read_object
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from ..engine.rules import Taught
     from .journal import HookCall
     from .paths import DataDir
 
@@ -43,12 +41,8 @@ _OTHERS = {
     _KEPT_BEFORE: "{} kept only for the session of then",
     _KNOWN: "{} already in your rule files",
 }
-_NEWS = ("made", "confirmed", "promoted")
-"""What was done with a rule that a person does not know of yet."""
 _NAME_CHARS = 70
-_MOST_NOTED = 100
 _LONGEST = 64 * 1024
-_PATIENCE = 5.0
 _MARKUP = {ord(sign): None for sign in "`*"} | {ord("'"): "’", ord("<"): "‹", ord(">"): "›"}
 _READER_NOTICE = (
     "claude-smart learns from explicit corrections only. Claude can find more of them, on your account, with at most"
@@ -178,39 +172,3 @@ def take_noted(data_dir: DataDir, project: str) -> dict[str, str]:
     noted = read_object(mine, _LONGEST)
     os.unlink(mine)
     return {id: state for id, state in noted.items() if isinstance(state, str)}
-
-
-def note_taught(data_dir: DataDir, project: str, taught: Iterable[Taught]) -> None:
-    """Note the rules that are new to a project, or newly in force there, for the next session to announce."""
-    noted = {}
-    for lesson in taught:
-        record = lesson.record
-        if record is not None and lesson.verb in _NEWS:
-            noted[record.id] = name_state(str(record.status), record.session)
-    note_rules(data_dir, project, noted)
-
-
-def note_rules(data_dir: DataDir, project: str, states: Mapping[str, str]) -> None:
-    """Note rules by id, each with its state; an empty state, or notices that are off, note nothing."""
-    new = {id: state for id, state in states.items() if state}
-    if new and read_settings(data_dir)["notices"] == "on":
-        _change_noted(data_dir, project, new, ())
-
-
-def drop_noted(data_dir: DataDir, project: str, ids: Collection[str]) -> None:
-    """Forget noted rules that the person has just been shown in another way."""
-    if ids and os.path.exists(data_dir.notices_file(project)):
-        _change_noted(data_dir, project, {}, ids)
-
-
-def _change_noted(data_dir: DataDir, project: str, new: Mapping[str, str], dropped: Collection[str]) -> None:
-    from ..files import lock_file
-
-    data_dir.create_folders()
-    # Hooks only take the file away. Whoever adds to it takes it as well, and must not meet another who does.
-    with lock_file(data_dir.notices_lock, _PATIENCE):
-        noted = {**take_noted(data_dir, project), **new}
-        kept = [id for id in noted if id not in dropped][-_MOST_NOTED:]
-        if kept:
-            content = json.dumps({id: noted[id] for id in kept})
-            write_private(data_dir.notices_file(project), content.encode())

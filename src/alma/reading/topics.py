@@ -7,6 +7,7 @@ words are in topics.toml. A text without any of them is about nothing, which mos
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from functools import lru_cache
 from pathlib import Path
@@ -62,8 +63,6 @@ def _fold_text(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _load_topics() -> _Topics:
-    import tomllib
-
     entries = tomllib.loads(Path(__file__).with_name("topics.toml").read_text(encoding="utf-8"))
     topics = _Topics({}, {}, {}, {}, frozenset(name for name, entry in entries.items() if entry.get("broad")))
     for name, entry in entries.items():

@@ -16,7 +16,7 @@ import pytest
 from alma.hooks.drain import ProjectMemories, drain
 from alma.hooks.evidence import TITLE
 from alma.hooks.hosts import HOSTS, find_entry, is_for_host
-from alma.hooks.notices import note_rules
+from alma.hooks.news import note_rules
 from alma.types.record import Status
 
 from ..conftest import PROJECT
