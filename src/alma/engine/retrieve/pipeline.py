@@ -180,7 +180,7 @@ def _rank_rules(engine: Engine, prompt: str, where: Where, limit: int) -> list[R
 def _weigh_shared_topics(engine: Engine, prompt: str, where: Where) -> dict[str, float]:
     """Return the ids of the newest rules that share a topic with a prompt, the most telling first, with the weight.
 
-    A topic weighs the less, the more of the rules are about it.
+    A topic weighs the less, the more of the rules are about it, and the more other topics a rule has.
     """
     asked = find_topics(prompt)
     topics: dict[str, dict[str, float]] = {}
@@ -191,7 +191,7 @@ def _weigh_shared_topics(engine: Engine, prompt: str, where: Where) -> dict[str,
     for id, names in topics.items():
         shared = [weight / (1.0 + math.log(counts[name])) for name, weight in names.items() if name in asked]
         if shared:
-            weights[id] = sum(shared)
+            weights[id] = sum(shared) * math.sqrt(len(shared) / len(names))
     best = sorted(weights, key=lambda id: (-weights[id], id))[:_RULE_POOL]
     return {id: weights[id] for id in best}
 

@@ -174,7 +174,7 @@ PROMPTED = RelevanceGate(floor=0.50, word_share=0.3, words_floor=0.34, probabili
 # A rule that shares topics with a prompt may be less near, and in a language that the embedder does not know the topics
 # must do alone. Chosen on the development half of tests/hooks/data/meaning.jsonl.
 TOPIC_LIFT = 0.32
-_ABOUT, _ABOUT_UNKNOWN = 0.39, 0.83
+_ABOUT, _ABOUT_UNKNOWN = 0.39, 0.6
 
 
 def is_about_topics(candidate: Candidate, weight: float) -> bool:
