@@ -175,7 +175,9 @@ def status(args: Namespace, context: CommandContext) -> Answer:
     with context.memory_if_any() as memory:
         if memory is not None:
             engine = memory.engine(context.project)
-            counts.update(str(one.status) if one.status in LIVE else "put_away" for one in find_own_rules(engine))
+            rules = find_own_rules(engine)
+            counts.update(str(one.status) if one.status in LIVE else "put_away" for one in rules)
+            counts["of_sessions"] = sum(one.status is Status.ACTIVE and bool(one.session) for one in rules)
             kinds = Where(kinds={"turn", "episode"}, projects={context.project})
             counts.update(one.kind for one in engine.store.scan(kinds))
         pending, state = len(find_pending(data_dir, memory)), drains.describe_reader(data_dir, memory)
@@ -205,10 +207,12 @@ def status(args: Namespace, context: CommandContext) -> Answer:
     if learning == "learning" and not answer["installed"]:
         learning = "not learning; install the plugin: claude-smart install"
     to_review = count_noun(counts["candidate"], "candidate")
+    lasting = counts["active"] - counts["of_sessions"]
+    momentary = f"{counts['of_sessions']} for one session only, " if counts["of_sessions"] else ""
     rows = (
         ("project", f"{context.project} ({learning})"),
         ("", answer["question"] and f"may be the same as {answer['question']}; decide: claude-smart project"),
-        ("rules", f"{counts['active']} active, {to_review} to review, {counts['put_away']} archived"),
+        ("rules", f"{lasting} active, {momentary}{to_review} to review, {counts['put_away']} archived"),
         ("turns", f"{counts['turn']} from {count_noun(counts['episode'], 'session')}"),
         ("journals", f"{len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} not imported yet"),
         ("home", describe_home(os.environ)),

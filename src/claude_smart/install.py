@@ -116,7 +116,7 @@ _DATA_FILES = (
     "memory.db* hooks.log config.json paused.json cleared.json usage.json tidied model-notice projects/*.json "
     "worker.json worker.sock worker.lock* drain.lock* reading.lock* team.json* server-token goose-context.md "
     "aider.json agents/*.json journal.key http-token* .http-tokens.json.lock http-server.json dashboard.log "
-    f"dashboard.yaml {KEY_FILE}"
+    f"dashboard.yaml notices* {KEY_FILE}"
 )
 _SHOWN_LINES = 40
 _TRY_SECONDS = 60.0

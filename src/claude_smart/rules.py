@@ -25,6 +25,7 @@ from alma.engine import rules as core
 from alma.engine.coding_sessions import find_mark, find_teachings
 from alma.engine.context import Engine
 from alma.engine.erase import erase_memory
+from alma.engine.exchanges import EXCHANGE
 from alma.engine.observations import OBSERVATION, accept_observation, count_times
 from alma.engine.rules import Teaching
 from alma.engine.transaction import Transaction, write
@@ -32,7 +33,9 @@ from alma.errors import ConfigError, NotFoundError, ValidationError
 from alma.files import decode_settings, lock_file, read_content
 from alma.hooks import drain as drains
 from alma.hooks import journal
-from alma.hooks.inject import read_playbook
+from alma.hooks.evidence import LEAST_LIKELY
+from alma.hooks.inject import normalise_item, read_host_rules, read_playbook, reads_agents_md
+from alma.hooks.news import drop_noted
 from alma.hooks.paths import (
     DataDir,
     NoHomeError,
@@ -664,6 +667,10 @@ _READING_SECONDS = 30.0
 """The host stops a slash command after a minute."""
 _RECENT = timedelta(hours=24)
 _MOST_RECENT = 5
+_NOT_ASKED = (
+    "{title} was not asked, because it is off. Only explicit corrections are recognized. Let {title} find the others:"
+    " claude-smart config model on"
+)
 _TITLES = {
     "repeated": "Active again",
     "confirmed": "Confirmed",
@@ -720,11 +727,14 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
     is_nothing_new = not report.busy and not any(one.record for one in lessons) and not reading.refined
     recent = _list_recent(context) if is_nothing_new else []
     if is_nothing_new and not recent and (report.sessions or is_read):
-        hint = (
-            f"Only explicit corrections are recognized. Let {reading.title} find the others: "
-            "claude-smart config model on"
-        )
-        context.print_lines("No rules found." if is_read else f"No rules found.\n{hint}")
+        context.print_lines("No rules found.")
+    if report.sessions and not is_read:
+        context.print_lines(_NOT_ASKED.format(title=name_reader(read_settings(context.data_dir))))
+    _report_excerpts(context)
+    if not is_run_by_agent():
+        printed_rules = [one.record for one in lessons if one.record] + reading.refined
+        printed_ids = [rule.id for rule in printed_rules] + [str(value["id"]) for value in recent]
+        drop_noted(context.data_dir, context.project, printed_ids)
     if report.waiting:
         context.print_lines("A prompt is not in the agent's transcript yet; it is imported in a moment.")
     for problem in [*report.problems, *([f"the team's server is away: {away}"] if away else [])]:
@@ -741,7 +751,11 @@ def learn(args: Namespace, context: CommandContext) -> Answer:
 
 
 def _report_learned(context: CommandContext, lessons: Sequence[core.Taught]) -> list[Answer]:
-    """Print each new rule as it is shown to the agent, its state, and how to undo it; return them as JSON values."""
+    """Print each new rule as it is shown to the agent, its state, and how to undo it; return them as JSON values.
+
+    "Learned" is only what the next session gets.
+    """
+    host_rules = read_host_rules(context.folder, with_agents=reads_agents_md(default=True)) if lessons else set()
     for one in lessons:
         if one.record is None:
             context.print_lines(f"- Not learned, because you erased this rule before: {one.teaching.rule}")
@@ -751,13 +765,23 @@ def _report_learned(context: CommandContext, lessons: Sequence[core.Taught]) -> 
         was_active = one.verb == "known" or before.get("status") == Status.ACTIVE
         if one.record.status is Status.ACTIVE and was_active and one.verb != "promoted":
             title, state = "Already a rule", describe_rule(one.record).partition("] ")[2]
+        elif one.record.status is Status.ACTIVE and one.record.session:
+            is_here = one.record.session == context.session
+            title = "Kept for this session" if is_here else f"Kept for session {one.record.session}"
+            keep, undo = f"edit {name} --reach project", f"forget {name}"
+            state = f"later sessions do not get it; keep it: claude-smart {keep}. Undo: claude-smart {undo}"
+        elif one.record.status is Status.ACTIVE and normalise_item(body["rule"]) in host_rules:
+            title = "Already in CLAUDE.md or AGENTS.md"
+            state = (
+                f"reach {body['reach']}, stored, and not shown to Claude Code twice. Undo: claude-smart forget {name}"
+            )
         elif one.record.status is Status.ACTIVE:
             title = _TITLES.get(one.verb, "Learned")
             is_wider = was_active and before.get("reach") in LASTING
             undo = f"edit {name} --reach {before['reach']}" if is_wider else f"forget {name}"
             state = f"reach {body['reach']}, active from now on. Undo: claude-smart {undo}"
         elif one.record.status is Status.CANDIDATE:
-            title = "Candidate"
+            title = "Waits for your review"
             how = f"`claude-smart review --accept {name}` or `claude-smart review --reject {name}`"
             state = f"reach {body['reach']}, not active yet; decide with {how}"
         else:
@@ -791,13 +815,33 @@ def _list_recent(context: CommandContext) -> list[Answer]:
         rules = find_own_rules(memory.engine(context.project), *LIVE) if memory else []
     recent = [one for one in reversed(rules) if one.created_at >= since][:_MOST_RECENT]
     if recent:
-        context.print_lines("No new rules. Learned here in the last 24 hours:")
+        context.print_lines("No new rules. From the last 24 hours:")
     for one in recent:
-        state = "" if one.status is Status.ACTIVE else "a candidate, not active yet, "
-        context.print_lines(
-            f"- {plain_line(one)}\n{INDENT}[{short_id(one.id)}] {state}learned {_describe_age(now() - one.created_at)}"
-        )
+        state = "waits for your review, said"
+        if one.status is Status.ACTIVE:
+            state = "kept for one session," if one.session else "learned"
+        age = _describe_age(now() - one.created_at)
+        context.print_lines(f"- {plain_line(one)}\n{INDENT}[{short_id(one.id)}] {state} {age}")
     return [rule_to_dict(one) for one in recent]
+
+
+def _report_excerpts(context: CommandContext) -> None:
+    """Print how many turns of the last day no rule was made of, and that later sessions are shown as excerpts."""
+    if read_settings(context.data_dir)["evidence"] != "on" or not os.path.exists(context.data_dir.db):
+        return
+    with context.engine() as engine:
+        where = Where(
+            kinds={EXCHANGE}, projects={engine.project}, statuses={Status.ACTIVE}, created_from=now() - _RECENT
+        )
+        covered = {turn for rule in find_own_rules(engine, *LIVE) for turn in core.list_turns(rule)}
+        excerpts = [
+            one
+            for one in engine.store.scan(where)
+            if one.body["likely"] >= LEAST_LIKELY and one.body["turn"] not in covered
+        ]
+    if excerpts:
+        kept = "1 turn is kept as an excerpt" if len(excerpts) == 1 else f"{len(excerpts)} turns are kept as excerpts"
+        context.print_lines(f"{kept}, which a later session may be shown: claude-smart show --evidence")
 
 
 def _describe_age(age: timedelta) -> str:
@@ -817,7 +861,9 @@ def _report_reading(context: CommandContext, reading: drains.ReadingReport, prin
         restore_hint = f"Undo: claude-smart restore {short_id(one.id)}"
         context.print_lines(f"- Archived, not a rule after all: {plain_line(one)}\n{INDENT}{restore_hint}")
     if reading.turns:
-        context.print_lines(f"{reading.title} read {count_noun(reading.turns, 'turn')}.")
+        is_empty = not (reading.taught or reading.refined or reading.archived or reading.dropped)
+        found = " and found no rule in them" if is_empty else ""
+        context.print_lines(f"{reading.title} read {count_noun(reading.turns, 'turn')}{found}.")
     if reading.dropped:
         context.print_lines(f"Proposals dropped by the checks: {drains.describe_dropped(reading.dropped)}.")
     if reading.problem:

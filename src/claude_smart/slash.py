@@ -19,6 +19,7 @@ from typing import Any
 from alma.coding.events import Attendance, extract_note, find_attendance
 from alma.errors import ALMAError
 from alma.hooks import verify
+from alma.hooks.inject import normalise_item, read_host_rules, reads_agents_md
 from alma.hooks.journal import OWN_COMMANDS, HookCall, read_entry_point
 from alma.hooks.learn_requests import may_agent_read
 from alma.hooks.paths import DataDir, find_hook_dir, read_settings
@@ -218,6 +219,8 @@ def _describe_stored(rule: str, context: CommandContext) -> str:
     if rule_to_dict(rules[-1])["repeats"] and read_last_change(context, rules[-1]).get("status") == Status.ACTIVE:
         return f"Already a rule: {line}\n    {description}"
     undo = f"Undo: claude-smart forget {short_id(rules[-1].id)}"
+    if normalise_item(rule) in read_host_rules(context.folder, with_agents=reads_agents_md(default=True)):
+        return f"Already in CLAUDE.md or AGENTS.md, and stored as a rule: {line}\n    {description}. {undo}"
     return f"Stored as a rule: {line}\n    {description}. {undo}"
 
 

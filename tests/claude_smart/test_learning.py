@@ -198,10 +198,38 @@ def test_learn_lists_what_was_learned_shortly_before(person: Person) -> None:
     [rule] = person.rules()
     before, heading, *rules = person.types("learn").out.splitlines()
     assert before == "No new turns since the last import."
-    assert heading == "No new rules. Learned here in the last 24 hours:"
+    assert heading == "No new rules. From the last 24 hours:"
     assert rules == [f"- {rules[0][2:]}", f"    [{rule['id'][-8:]}] learned just now"]
     assert "pnpm" in rules[0]
     assert [one["id"] for one in person.types("learn", "--json").json["recent"]] == [rule["id"]]
+
+
+def test_learn_says_learned_only_of_what_the_next_session_gets(person: Person) -> None:
+    Path("CLAUDE.md").write_text("- Use tabs\n")
+    said = person.types("tag", "Use tabs").out
+    assert said.startswith("- Already in CLAUDE.md or AGENTS.md: Use tabs\n")
+    assert "not shown to Claude Code twice" in said
+    person.talks("s1", "install the packages", "never run the tests in this session")
+    said = person.types("learn").out
+    [kept] = [rule for rule in person.rules("--all") if rule["session"]]
+    assert f"- Kept for session s1: {kept['rule']}" in said
+    assert (
+        "rules      1 active, 1 for one session only, 0 candidates to review, 0 archived" in person.types("status").out
+    )
+    assert f"later sessions do not get it; keep it: claude-smart edit {kept['id'][-8:]} --reach project" in said
+    person.talks("s2", "no, call it load")
+    said = person.types("learn").out
+    assert "- Waits for your review: " in said
+    assert "- Learned: " not in said
+
+
+def test_learn_says_why_no_model_was_asked_and_what_is_kept_as_an_excerpt(person: Person) -> None:
+    person.talks("s1", "install the packages", "hm, the house style here is rather tabs, you know")
+    said = person.types("learn").out
+    assert "Claude was not asked, because it is off." in said
+    assert "1 turn is kept as an excerpt, which a later session may be shown: claude-smart show --evidence\n" in said
+    person.types("config", "evidence", "off")
+    assert "excerpt" not in person.types("learn").out
 
 
 def test_learn_does_not_list_what_was_learned_long_ago(person: Person, monkeypatch: pytest.MonkeyPatch) -> None:

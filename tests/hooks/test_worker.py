@@ -69,6 +69,9 @@ def recall_rules(memory, project, session, text, limit=5):
 
 def recall_exchanges(memory, project, text, limit):
     return []
+
+def warm_up(place, memory):
+    pass
 '''
 
 WAKE = """

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 _SECONDS = 60
+_PAUSE = 0.5
 
 
 def wait_for(folder: Path, event: str) -> None:
@@ -26,10 +27,12 @@ def wait_for(folder: Path, event: str) -> None:
 
 
 def type_lines(terminal: int, folder: Path, prompt: str) -> None:
-    wait_for(folder, "SessionStart")
-    os.write(terminal, f"{prompt}\n".encode())
-    wait_for(folder, "Stop")
-    os.write(terminal, b"/exit\n")
+    for event, text in (("SessionStart", prompt), ("Stop", "/exit")):
+        wait_for(folder, event)
+        os.write(terminal, text.encode())
+        # A program may take a text that ends in a line for a pasted one, which is not sent yet.
+        time.sleep(_PAUSE)
+        os.write(terminal, b"\r")
 
 
 def main() -> None:

@@ -778,7 +778,7 @@ def _refine_rule(
         session="" if reach in LASTING else part.story.session,
         project=EVERYWHERE if reach is Reach.ALWAYS else local.project,
     )
-    tx.add_history(fresh, "refined", "by the model", {"rule": local.body["rule"]})
+    tx.add_history(fresh, "refined", "by the model", {"rule": local.body["rule"], "status": str(local.status)})
     if fresh.status is Status.ACTIVE and (not is_active or stored is not None):
         similar = [one for one in find_similar_rules(tx, fresh, tx.engine.project) if not tx.is_changed(one.id)]
         supersede_rules(tx, fresh, similar, [stored.id] if stored and not tx.is_changed(stored.id) else [])

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -58,6 +58,8 @@ from ..types.kinds import EVERYWHERE
 from ..types.query import Where, split_batches
 from ..types.record import LIVE, Record, Status
 from . import journal
+from .news import note_rules, note_taught
+from .notices import name_state
 from .origin import OTHER, TRANSCRIPT, remove_dead_records
 from .paths import AGENT_READER, DataDir, describe_error, is_model_allowed, list_own_files, read_settings
 from .project import find_moved, read_copies
@@ -73,6 +75,7 @@ LONGEST_OUTAGE = 4 * 3600.0
 MOST_TRIES = 3
 """After so many failed attempts, a session is tried once a day."""
 SPENT = "the daily budget is used up"
+_WARMING = "warm up"
 _HEADER_BYTES = 64 * 1024
 _TRANSCRIPT_BYTES = 64 * 1024 * 1024
 _JOURNALS_BYTES = 256 * 1024 * 1024
@@ -250,7 +253,10 @@ def _drain_journal(data_dir: DataDir, memory: ProjectMemories, path: str, report
     if coding_sessions.queue_session(engine, content.story, content.file, mark.offset, is_allowed=is_allowed):
         report.has_new_unread = True
     until = JournalMark(content.file, content.size, transcript)
-    return store_session(engine, replace(content.story, project=project), until)
+    stored = store_session(engine, replace(content.story, project=project), until)
+    if stored is not None:
+        note_taught(data_dir, engine.project, stored.taught)
+    return stored
 
 
 def _add_unreported(data_dir: DataDir, path: str, content: Journal, start: int) -> tuple[Journal, int]:
@@ -282,6 +288,15 @@ def recall_rules(
 ) -> list[tuple[str, str]]:
     """Return the ids and lines of the rules that are closest in meaning to a text, best first."""
     return [(one.id, one.body["line"]) for one in find_rules(memory.engine(project), session, text, limit)]
+
+
+def warm_up(data_dir: DataDir, memory: ProjectMemories) -> None:
+    """Load the models that find rules by meaning, which takes longer than a prompt waits for an answer."""
+    if os.path.exists(data_dir.db):
+        engine = memory.engine(EVERYWHERE)
+        engine.encode([(_WARMING,)])
+        if engine.calibration is not None:
+            engine.read_pairs([(_WARMING, _WARMING)])
 
 
 def recall_exchanges(memory: ProjectMemories, project: str, text: str, limit: int) -> list[tuple[str, float]]:
@@ -391,9 +406,22 @@ def _read_session(
         report.sessions += 1
         report.turns += len(part.turns)
         report.dropped.update(reading.dropped)
+        note_taught(data_dir, engine.project, changes.taught)
+        note_rules(data_dir, engine.project, _find_activated(engine, changes.refined))
         for name, more in changes._asdict().items():
             setattr(report, name, getattr(report, name) + more)
     return True
+
+
+def _find_activated(engine: Engine, refined: Iterable[Record]) -> dict[str, str]:
+    """Return the rules that waited until the model worded them, with their new states."""
+    activated = {}
+    for record in refined:
+        history = Transaction(engine).read_history(record.id)
+        before = history[-1].body["before"] if history else {}
+        if record.status is Status.ACTIVE and before.get("status") == Status.CANDIDATE:
+            activated[record.id] = name_state(str(record.status), record.session)
+    return activated
 
 
 def _ask_model(

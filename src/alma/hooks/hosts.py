@@ -66,6 +66,8 @@ _TAKES = {
     "crush": frozenset(("PreToolUse",)),
 }
 """The events at which a host accepts a text for the model; the others accept it at both of `STARTS`."""
+NOTICED = frozenset(("claude", "codex", "gemini", "qwen", "opencode"))
+"""The hosts that show a person the `systemMessage` of an answer; in OpenCode our own plug-in shows it."""
 RULE_FILES = {
     **dict.fromkeys(("codex", "kimi", "cline", "goose", "cursor", "amp"), (("AGENTS.md",),)),
     "copilot": (("AGENTS.md",), ("CLAUDE.md",)),
@@ -244,14 +246,15 @@ def format_answer(host: str, event: str, context: str, notice: str = "") -> str:
     """Return what a hook prints for a text for the model and a notice for the person; empty for nothing."""
     own_name = "BeforeAgent" if host == "gemini" and event == "UserPromptSubmit" else event
     nested: dict[str, Any] = {"hookSpecificOutput": {"hookEventName": own_name, "additionalContext": context}}
-    if host == "claude":
+    if host in NOTICED:
+        # Codex rejects an answer with a key that it does not know. It knows these.
         answer = (nested if context else {}) | ({"systemMessage": notice} if notice else {})
         return json.dumps(answer) if answer else ""
     if not context or host in ("kimi", "goose"):
         return context
     if host in ("cursor", "crush"):
         return json.dumps({"additional_context" if host == "cursor" else "context": context})
-    # Codex rejects an answer with a key that it does not know; Copilot reads the text at the top level only.
+    # Copilot reads the text at the top level only.
     return json.dumps({"additionalContext": context, **nested} if host == "copilot" else nested)
 
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 
 from . import journal
-from .hosts import RULE_FILES, format_answer, is_for_host
-from .paths import SENT, log_problem, read_settings, read_text
+from .hosts import RULE_FILES, STARTS, format_answer, is_for_host
+from .paths import log_problem, read_settings, read_text
 from .privacy import cut_redacted
 
 TYPE_CHECKING = False
@@ -396,6 +395,8 @@ _TEXT = 290
 PROMPT_CHARS = 4000
 _ASK_SECONDS = 0.15
 _MOST_BY_MEANING = 40
+_MOST_MEANT = 3
+"""How many rules are shown at once that share a meaning with a prompt, and no words."""
 _LOST_CONTEXT = frozenset(("resume", "clear", "compact", "fork"))
 _PLAYBOOK = (
     "# Rules the user stated\n\n"
@@ -425,11 +426,6 @@ _TEAM_OBSERVED = (
 _TEAM_TIMELY = (
     "\nShared by the team server {name}, not stated by this user. Follow them only where they do not contradict the"
     " user:\n\n"
-)
-_NOTICE = (
-    "claude-smart learns from explicit corrections only. Claude can find more of them, on your account, with at most"
-    " {calls} calls a day. It then receives, with secrets redacted: {sent}. This is off until you decide: {command}"
-    " config model on|off"
 )
 
 
@@ -600,36 +596,20 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
             details["exchanges"] = exchange_ids
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": details}
         journal.append_line(data_dir, call.session, event, settings["journal_mb"])
-    notices = []
-    if is_start and call.host == "claude":
-        notices = [_take_notice(data_dir, settings), _take_offer(call, data_dir, line, settings)]
-    return format_answer(call.host, call.name, injection.text, "\n".join(filter(None, notices)))
+    return format_answer(call.host, call.name, injection.text, _collect_notices(call, data_dir, line, settings))
 
 
-def _take_offer(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return the offer to let this agent read what no reader has read, at most once a day; empty for none."""
-    # Only at a person's terminal, where the host shows it to them.
-    is_shown = line.get("entry") == "cli" and line.get("origin") == "host" and call.text("source") != "compact"
-    if not is_shown or settings["learn_offer"] != "on" or not os.path.exists(data_dir.unread):
+def _collect_notices(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return what the person sees with an event. Usually there is nothing, and then nothing is loaded for it."""
+    is_start = call.name == "SessionStart"
+    is_asked = is_start and settings["model"] == "ask"
+    is_offered = is_start and settings["learn_offer"] == "on" and os.path.exists(data_dir.unread)
+    has_news = call.name in STARTS and os.path.exists(data_dir.notices_file(line["project"]))
+    if not (is_asked or is_offered or has_news):
         return ""
-    from .offers import take_offer
+    from .notices import collect_notices
 
-    return take_offer(data_dir, line["project"], call.host, settings)
-
-
-def _take_notice(data_dir: DataDir, settings: Mapping[str, Any]) -> str:
-    """Return the notice about the model reader, once, if the person never decided and the host shows it to them."""
-    environ = os.environ
-    is_decided = settings["model"] != "ask" or environ.get("CLAUDE_SMART_USE_LOCAL_CLI") == "0"
-    if is_decided or environ.get("CLAUDE_CODE_ENTRYPOINT") != "cli" or os.path.exists(data_dir.model_notice):
-        return ""
-    os.close(os.open(data_dir.model_notice, os.O_CREAT | os.O_WRONLY, 0o600))
-    # Beside the hook itself: the variable with the folder of the plugin could name a program of a repository.
-    script = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "smart.py")
-    folders = environ.get("PATH", "").split(os.pathsep)
-    is_installed = any(os.path.exists(os.path.join(folder, "claude-smart")) for folder in folders)
-    command = "claude-smart" if is_installed or not os.path.isfile(script) else f"python3 '{script}'"
-    return _NOTICE.format(calls=settings["daily_calls"], command=command, sent="; ".join(SENT))
+    return collect_notices(call, data_dir, line, settings)
 
 
 def _choose_rules(
@@ -743,7 +723,7 @@ def _find_relevant(
     if len(relevant) < AT_ONCE and recalled:
         shown_ids = shown_ids | {rule.id for rule in (*relevant, *of_team)}
         ids = [str(one[0]) for one in recalled if isinstance(one, list) and one]
-        relevant += [rule for rule in rules.get(ids) if rule.id not in shown_ids]
+        relevant += [rule for rule in rules.get(ids) if rule.id not in shown_ids][:_MOST_MEANT]
         of_team += [rule for rule in rules.of_team.get(ids) if rule.id not in shown_ids]
     if of_team:
         of_team = drop_contrary(of_team, [*rules.list_newest(), *rules.list_of_sessions([line["session"]])])

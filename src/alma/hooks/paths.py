@@ -39,6 +39,7 @@ class DataDir:
         self.config = os.path.join(home, "config.json")
         self.model_notice = os.path.join(home, "model-notice")
         """This file exists once the person has seen the notice about the model reader."""
+        self.notices_lock = os.path.join(home, "notices.lock")
         self.paused = os.path.join(home, "paused.json")
         self.worker = os.path.join(home, "worker.json")
         self.worker_lock = os.path.join(home, "worker.lock")
@@ -73,6 +74,10 @@ class DataDir:
     def shown_file(self, session: str) -> str:
         """Return the path of the file that lists the rules shown since the context was last empty."""
         return os.path.join(self.sessions, f"{file_name(session)}.shown")
+
+    def notices_file(self, project: str) -> str:
+        """Return the path of the file that lists what was learned in a project and not reported to the person yet."""
+        return os.path.join(self.home, f"notices-{digest(project)}.json")
 
     def create_folders(self) -> None:
         """Create the folders, readable by their owner only."""

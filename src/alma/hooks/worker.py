@@ -50,6 +50,7 @@ from .drain import (
     recall_rules,
     remove_expired_daily,
     run_due_upkeep,
+    warm_up,
 )
 from .paths import DataDir, build_environment, describe_error, log_problem, read_object, read_settings
 from .team import sync_team
@@ -198,7 +199,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._recalling = threading.Lock()
         self._drain_thread = threading.Thread(target=self._drain_when_due, daemon=True)
         # In threads of their own: a model or a server may take minutes, and drains go on meanwhile.
-        self._tasks = {name: threading.Thread() for name in ("team", "model", "upkeep")}
+        self._tasks = {name: threading.Thread() for name in ("team", "model", "upkeep", "warming")}
         self._next_round = time.monotonic() + ROUND_SECONDS
         self._used_at = time.monotonic()
         """The time of the last request by a hook. The worker's own drains do not count, or it would never be idle."""
@@ -212,6 +213,7 @@ class Worker(socketserver.ThreadingMixIn, socketserver.TCPServer):
             signal.signal(signal.SIGTERM, lambda number, frame: self.stop())
         self._request_drain()
         self._drain_thread.start()
+        self._start_task("warming", warm_up)
         try:
             while not self._is_over.is_set():
                 self.handle_request()

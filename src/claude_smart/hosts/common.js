@@ -3,11 +3,13 @@ import { spawnSync } from "node:child_process"
 
 const [program, ...options] = __COMMAND__
 
-/** Runs the hook for one event. Returns the text for the model; empty for none. */
-function send(event) {
+/** Runs the hook for one event. Returns the text for the model; empty for none. `tell` shows the person a line. */
+function send(event, tell) {
   const { stdout } = spawnSync(program, options, { input: JSON.stringify(event), encoding: "utf8", timeout: 6000 })
   try {
-    return JSON.parse(stdout).hookSpecificOutput.additionalContext ?? ""
+    const { hookSpecificOutput, systemMessage } = JSON.parse(stdout)
+    if (systemMessage) Promise.resolve(systemMessage).then(tell).catch(() => {})
+    return hookSpecificOutput?.additionalContext ?? ""
   } catch {
     return ""
   }

@@ -1,14 +1,15 @@
 
 const entry = process.argv.includes("run") ? "headless" : "cli"
 
-export const ClaudeSmart = async ({ directory }) => {
+export const ClaudeSmart = async ({ directory, client }) => {
+  const tell = (message) => client.tui.showToast({ body: { message, variant: "info", duration: 15000 } })
   const playbooks = new Map() // the text for the system prompt, by session
   const prompts = new Map() // the id of the last prompt, by session
   const replies = new Map()
   const subagents = new Set()
   const report = (session, name, fields) =>
     send({ entry: subagents.has(session) ? "agent" : entry, session_id: session, cwd: directory,
-      hook_event_name: name, prompt_id: prompts.get(session), ...fields })
+      hook_event_name: name, prompt_id: prompts.get(session), ...fields }, tell)
   const start = (session, source) => playbooks.set(session, report(session, "SessionStart", { source }))
   return {
     event: async ({ event: { type, properties } }) => {

@@ -16,7 +16,10 @@ import pytest
 from alma.hooks.drain import ProjectMemories, drain
 from alma.hooks.evidence import TITLE
 from alma.hooks.hosts import HOSTS, find_entry, is_for_host
+from alma.hooks.news import note_rules
 from alma.types.record import Status
+
+from ..conftest import PROJECT
 
 SAMPLES = Path(__file__).parent / "samples"
 CORRECTION = "No, never use npm here. Always use pnpm."
@@ -40,8 +43,8 @@ MARKS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def decided(home: Path) -> None:
-    """The person has decided about the model reader, so that no notice is shown."""
-    (home / "config.json").write_text(json.dumps({"model": "off"}))
+    """The person has decided about the model reader and wants no lines, so that only the model is shown something."""
+    (home / "config.json").write_text(json.dumps({"model": "off", "notices": "off"}))
 
 
 def build_payload(name: str, event: str, session: str, cwd: str, prompt: str = "") -> bytes:
@@ -361,3 +364,48 @@ def test_without_proc_one_call_of_ps_shows_it(
     monkeypatch.setattr(os.path, "isdir", lambda path: not str(path).startswith("/proc") and is_folder(path))
     assert find_entry("gemini", {}, {}) == entry
     assert [command.split()[0] for command in calls] == ["/bin/ps"]
+
+
+KEYS = {
+    "claude": {"hookSpecificOutput", "systemMessage"},
+    "codex": {"hookSpecificOutput", "systemMessage"},
+    "gemini": {"hookSpecificOutput", "systemMessage"},
+    "qwen": {"hookSpecificOutput", "systemMessage"},
+    "opencode": {"hookSpecificOutput", "systemMessage"},
+}
+"""The hosts that show a person a line, with all keys that an answer of ours has there."""
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_what_was_learned_is_said_to_the_person_in_every_host_that_can_show_it(
+    host: Any, name: str, teach: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alma.hooks.hosts._list_ancestors", list)
+    (host.home / "config.json").write_text(json.dumps({"model": "off"}))
+    id = teach("Use pnpm instead of npm")
+    note_rules(host.place, PROJECT, {id: "learned"})
+    send_raw(host, name, "SessionStart", "earlier")
+    note_rules(host.place, PROJECT, {id: "learned"})
+    answers = [send_raw(host, name, "UserPromptSubmit", "earlier", "install it with pnpm") for _ in range(2)]
+    line = "claude-smart: learned 'Use pnpm instead of npm' · undo: "
+    undo = "/forget" if name == "claude" else "claude-smart forget"
+    if name not in KEYS:
+        assert not any("claude-smart:" in answer for answer in answers), "nothing is shown, and nothing to the model"
+        assert Path(host.place.notices_file(PROJECT)).exists(), "another host says it"
+        return
+    first = json.loads(answers[0])
+    assert first["systemMessage"] == f"{line}{undo} {id[-8:]}"
+    assert {*first} <= KEYS[name]
+    assert "claude-smart:" not in json.dumps(first.get("hookSpecificOutput", {}))
+    assert "systemMessage" not in answers[1]
+
+
+def send_raw(host: Any, name: str, event: str, session: str, prompt: str = "") -> str:
+    """Return what the hook prints for a host, and for goose what its file has."""
+    goose_file = host.home / "goose-context.md"
+    host.environ = {key: host.environ[key] for key in ("PATH", "HOME")}
+    host.environ |= {"copilot": {"COPILOT_CLI": "1"}, "claude": {"CLAUDE_CODE_ENTRYPOINT": "cli"}}.get(name, {})
+    host.environ |= {"GOOSE_MOIM_MESSAGE_FILE": str(goose_file)} if name == "goose" else {}
+    payload = build_payload(name, event, session, str(host.cwd), prompt)
+    printed = host.deliver(payload, *(() if name in PLUGGED else (name,))).decode()
+    return str(printed + (goose_file.read_text() if goose_file.exists() else ""))

@@ -6,8 +6,9 @@ retrieved for a task, or names the first obstacle on its way.
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -16,6 +17,7 @@ from typing import Any
 from ...errors import BusyError, ReadOnlyError, StorageFullError
 from ...reading.port import Pair
 from ...reading.questions import find_names
+from ...reading.topics import find_topics
 from ...text import content_words, name_key, shorten, stem, stems, words
 from ...types.events import EventType
 from ...types.kinds import TEAM_AGENT, Heuristic, MemoryType, Similar, last_stated
@@ -35,14 +37,17 @@ from .conversations import add_conversations
 from .rank import (
     FIELDS,
     LEARNED,
+    MAX_READ,
     PROMPTED,
     STATED,
+    TOPIC_LIFT,
     Candidate,
     Lookalike,
     Scored,
     compare_records,
     find_leading,
     find_newest,
+    is_about_topics,
     is_stated,
     list_lookalikes,
     list_shared_words,
@@ -77,6 +82,11 @@ _MAX_REPLACED, _MAX_SUCCESSIONS = 8, 8
 _NOTE_CHARS = 500
 _RULE_POOL, _PROMPT_CHARS = 20, 2000
 _READABLE = 0.9
+_FEW_WORDS = 2
+_PROMPT_READ = 4
+"""How many rules are read together with a prompt, for which a hook waits."""
+_TOPIC_RULES = 400
+"""How many of the newest rules are compared with the topics of a prompt."""
 
 
 def retrieve(engine: Engine, request: Request) -> MemorySlice:
@@ -146,25 +156,62 @@ def find_rules(engine: Engine, session: str, prompt: str, limit: int) -> list[Re
 
 
 def _rank_rules(engine: Engine, prompt: str, where: Where, limit: int) -> list[Record]:
+    shared_topics = _weigh_shared_topics(engine, prompt, where)
+    if not shared_topics and len(content_words(prompt)) < _FEW_WORDS and not engine.knows(prompt):
+        # One word of an unknown language is compared in pieces, which many words share.
+        return []
     [vectors] = engine.encode([(prompt[:_PROMPT_CHARS],)])
-    pool = _find_pool(engine, prompt, vectors, where, _RULE_POOL)
-    # To a model of English all texts in other letters look alike: there, words must agree as well.
+    pool = _find_pool(engine, prompt, vectors, where, _RULE_POOL, list(shared_topics), _PROMPT_READ)
+    # To a model of English all texts in other letters look alike: there, words or topics must agree as well.
     is_readable = sum(map(str.isascii, prompt)) >= _READABLE * len(prompt)
-    scored = []
+    ranked = []
     for candidate, similarity in zip(pool, measure_similarity(pool), strict=True):
         is_known = candidate.is_known and is_readable and candidate.record.text.isascii()
         relevance = candidate.relevance if is_known else None
-        if PROMPTED.passes(candidate._replace(is_known=is_known, relevance=relevance)):
-            scored.append(score_candidate(candidate, similarity, prompt, engine.clock(), engine.settings))
-    scored.sort(key=lambda one: (-one.score, one.record.id))
-    return [one.record for one in share_places(scored, limit, _is_from_person)]
+        weight = shared_topics.get(candidate.record.id, 0.0)
+        judged = candidate._replace(is_known=is_known, relevance=relevance)
+        if PROMPTED.passes(judged) or is_about_topics(candidate, weight):
+            item = score_candidate(candidate, similarity, prompt, engine.clock(), engine.settings)
+            ranked.append(item._replace(score=item.score + TOPIC_LIFT * weight))
+    ranked.sort(key=lambda item: (-item.score, item.record.id))
+    return [item.record for item in share_places(ranked, limit, _is_from_person)]
 
 
-def _find_pool(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> list[Candidate]:
+def _weigh_shared_topics(engine: Engine, prompt: str, where: Where) -> dict[str, float]:
+    """Return the ids of the newest rules that share a topic with a prompt, the most telling first, with the weight.
+
+    A topic weighs the less, the more of the rules are about it, and the more other topics a rule has.
+    """
+    asked = find_topics(prompt)
+    topics: dict[str, dict[str, float]] = {}
+    for record in engine.store.scan(where, _TOPIC_RULES) if asked else ():
+        topics[record.id] = find_topics(record.text)
+    counts = Counter(name for names in topics.values() for name in names)
+    weights: dict[str, float] = {}
+    for id, names in topics.items():
+        shared = [weight / (1.0 + math.log(counts[name])) for name, weight in names.items() if name in asked]
+        if shared:
+            weights[id] = sum(shared) * math.sqrt(len(shared) / len(names))
+    best = sorted(weights, key=lambda id: (-weights[id], id))[:_RULE_POOL]
+    return {id: weights[id] for id in best}
+
+
+def _find_pool(
+    engine: Engine,
+    query: str,
+    vectors: Sequence[Vector],
+    where: Where,
+    limit: int,
+    ids: Sequence[str] = (),
+    most_read: int = MAX_READ,
+) -> list[Candidate]:
+    """Return the candidates that are nearest to a query by meaning and by words, and those with these ids."""
     with read_snapshot(engine.store):
-        records = list(find_hits(engine, query, vectors, where, limit).records.values())
+        found = find_hits(engine, query, vectors, where, limit).records
+        others = [id for id in ids if id not in found]
+        records = [*found.values(), *(engine.store.get(others) if others else ())]
         pool = compare_records(engine, query, records, find_closeness(engine, records, vectors))
-    return read_relevance(engine, query, pool)
+    return read_relevance(engine, query, pool, most_read)
 
 
 def _is_standing(context: RetrievalContext, record: Record) -> bool:

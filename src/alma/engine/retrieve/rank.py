@@ -169,9 +169,21 @@ _STRICTER = 10.0  # A strictness, which is added to a floor of cosines, multipli
 STATED = RelevanceGate(floor=0.25, word_share=0.3, words_floor=0.2, probability=0.026)
 # For lessons and outcomes, which belong to one sort of task.
 LEARNED = RelevanceGate(floor=0.42, word_share=0.2, words_floor=0.34)
-# For rules that are shown at a prompt, in front of a person. On the worlds of `benchmarks.worlds` it is as silent as a
-# plain cosine of 0.45, and right more often.
-PROMPTED = RelevanceGate(floor=0.50, word_share=0.3, words_floor=0.34, probability=0.2)
+# For rules that are shown at a prompt, in front of a person; `python -m benchmarks.rule_prompts` prints what it costs.
+PROMPTED = RelevanceGate(floor=0.50, word_share=0.3, words_floor=0.34, probability=0.25)
+# A rule that shares topics with a prompt may be less near, and in a language that the embedder does not know the topics
+# must do alone. Chosen on the development half of tests/hooks/data/meaning.jsonl.
+TOPIC_LIFT = 0.32
+_ABOUT, _ABOUT_UNKNOWN = 0.39, 0.6
+
+
+def is_about_topics(candidate: Candidate, weight: float) -> bool:
+    """Return whether a rule is about what a prompt is about; `weight` is how much the topics that they share tell."""
+    if not weight:
+        return False
+    if candidate.cosine is None or not candidate.is_known:
+        return weight >= _ABOUT_UNKNOWN
+    return candidate.cosine + PROMPTED.word_share * candidate.words + TOPIC_LIFT * weight >= _ABOUT
 
 
 class Prior(NamedTuple):
@@ -219,8 +231,8 @@ def is_stated(record: Record) -> bool:
     return is_general or record.kind not in (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME)
 
 
-def read_relevance(engine: Engine, query: str, pool: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates with their relevance, if the embedder reads pairs: it reads the most promising ones."""
+def read_relevance(engine: Engine, query: str, pool: Sequence[Candidate], most: int = MAX_READ) -> list[Candidate]:
+    """Return the candidates with their relevance, if the embedder reads pairs: it reads the `most` promising ones."""
     model = engine.calibration
     if model is None or len(query) > _MAX_READ_CHARS:
         return list(pool)
@@ -230,7 +242,7 @@ def read_relevance(engine: Engine, query: str, pool: Sequence[Candidate]) -> lis
     texts = {one.record.id: _list_texts(one) for one in pool}
     own = {one.record.id for one in pool if one.record.provenance.is_from_person}
     promising = sorted(relevance, key=lambda id: (-relevance[id], id))
-    promising = share_places(promising, MAX_READ, own.__contains__)
+    promising = share_places(promising, most, own.__contains__)
     pairs = [(id, (query, text)) for id in promising for text in texts[id]]
     scores: dict[str, float] = {}
     for (id, _), score in zip(pairs, engine.read_pairs([pair for _, pair in pairs]), strict=True):

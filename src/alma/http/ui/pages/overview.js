@@ -17,7 +17,7 @@ const LEARNED = ["rule", "heuristic", "anti_pattern", "domain_knowledge", "user_
 const Overview = () => {
   const state = useLoad(async (signal) => {
     const [now, rules, news, last] = await Promise.all([call("overview", {}, signal),
-      call("browse", { types: ["rule"], statuses: ["active"], limit: 1 }, signal), call("browse", { types: LEARNED, limit: 5 }, signal),
+      call("browse", { types: ["rule"], statuses: ["active"], limit: 1 }, signal), call("browse", { types: LEARNED, statuses: ["active"], limit: 5 }, signal),
       call("browse_sessions", { limit: 5 }, signal)]);
     return { ...now, rules: rules.count ?? 0, learned: news.items, sessions: last.items };
   }, []);

@@ -31,7 +31,7 @@ const Turn = ({ turn, isTarget }) => html`<li class="turn ${turn.speaker === "us
   ${turn.shown.length > 0 && html`<div class="beside"><span class="quiet">Shown to the agent here:</span><ul>${turn.shown.map((one) => html`<li>
     <a href=${linkTo(one.id)}><${Said} text=${one.text} cut=${200} brief />
     </a> <span class="quiet">${plain(one.where ?? "")}</span></li>`)}</ul></div>`}
-  ${turn.learned.length > 0 && html`<div class="beside"><span class="quiet">Learned from this:</span><ul>${turn.learned.map((one) => html`<li>
+  ${turn.learned.length > 0 && html`<div class="beside"><span class="quiet">Taken from this:</span><ul>${turn.learned.map((one) => html`<li>
     <${Status} status=${one.status} /> <a href=${linkTo(one.id)}><${Said} text=${one.text} cut=${200} brief /></a>
     </li>`)}</ul></div>`}</li>`;
 
