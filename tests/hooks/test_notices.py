@@ -27,7 +27,7 @@ def decided(home: Path) -> None:
 
 
 def set_up(home: Path, **settings: Any) -> None:
-    (home / "config.json").write_text(json.dumps({"model": "off", **settings}))
+    (home / "config.json").write_text(json.dumps({"model": "off", "learn_offer": "off", **settings}))
 
 
 def answer(host: Host, event: str = "UserPromptSubmit", session: str = "later", **given: Any) -> dict[str, Any]:
