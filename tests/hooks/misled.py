@@ -148,8 +148,8 @@ class Memory(NamedTuple):
 def use_model(patch: pytest.MonkeyPatch, model: Any) -> Iterator[None]:
     """Let this model read sessions, in this process."""
     with patch.context() as inner:
-        inner.setattr("alma.hooks.drain.registry.create", lambda *arguments: model)
-        inner.setattr("alma.hooks.drain.find_program", lambda data_dir: "claude")
+        inner.setattr("alma.hooks.reader.registry.create", lambda *arguments: model)
+        inner.setattr("alma.hooks.reader.find_program", lambda data_dir: "claude")
         yield
 
 

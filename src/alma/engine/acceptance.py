@@ -77,23 +77,27 @@ class AcceptanceReader:
         quotes += [(near, self._find_praise(near)) for near in (number, number + 1)]
         accepted: list[AcceptedDeed] = []
         earlier: list[str] = []
-        for place in self._list_places(number, proposal.deeds):
+        for place in self._list_places():
+            is_near = self._is_near(place, number, proposal.deeds)
             for deed in place.account.deeds[-_MOST_DEEDS:]:
                 text = self._read_deed(deed)
                 if place.number <= number:
                     earlier.append(text)
-                if deed.ok and text:
+                if deed.ok and text and is_near:
                     accepted += self._accept_deed(place, text, proposal, number, quotes)
         accepted += self._list_answered(number)
         return Agreement(tuple(accepted), tuple(filter(None, earlier)))
 
-    def _list_places(self, number: int, named: Sequence[Quote]) -> Iterator[_Place]:
-        """Yield the accounts around a turn, and those that have a deed which the note names."""
-        near = {number + step for step in _NEAR}
-        for place in range(-1, len(self._exchanges)):
-            account = self._exchanges[0].before if place < 0 else self._exchanges[place].then
-            if place in near or any(_has_deed(account, quote.text) for quote in named):
-                yield _Place(place, account)
+    def _list_places(self) -> Iterator[_Place]:
+        """Yield all accounts of the session, in order."""
+        for number in range(-1, len(self._exchanges)):
+            account = self._exchanges[0].before if number < 0 else self._exchanges[number].then
+            yield _Place(number, account)
+
+    def _is_near(self, place: _Place, number: int, named: Sequence[Quote]) -> bool:
+        """Return whether an account is around a turn, or has a deed that the note names."""
+        is_around = place.number - number in _NEAR
+        return is_around or any(_has_deed(place.account, quote.text) for quote in named)
 
     def _accept_deed(
         self, place: _Place, text: str, proposal: RuleProposal, number: int, quotes: Sequence[tuple[int, str]]

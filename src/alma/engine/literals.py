@@ -332,7 +332,8 @@ def _compile_words(words: tuple[str, ...]) -> re.Pattern[str]:
     for word in _split_values(words):
         name = r"[^\s/]{1,60}".join(map(re.escape, word.split(_GAP)))
         parts.append(r"\S{1,60}(?: \S{1,60}){0,2}" if word == _GAP else name)
-    start = r"(?<![\w.-])" if words[0][:1].isalnum() else r"(?<!\S)" if words[0].startswith("-") else r"(?<![-])"
+    # A name may be a part of a longer one: "ImageField" of `models.ImageField`.
+    start = r"(?<![\w-])" if words[0][:1].isalnum() else r"(?<!\S)" if words[0].startswith("-") else r"(?<![-])"
     return re.compile(start + " ".join(parts) + r"(?![\w-]|[.:@]\w)")
 
 
