@@ -66,8 +66,14 @@ _TAKES = {
     "crush": frozenset(("PreToolUse",)),
 }
 """The events at which a host accepts a text for the model; the others accept it at both of `STARTS`."""
-NOTICED = frozenset(("claude", "codex", "gemini", "qwen", "opencode"))
-"""The hosts that show a person the `systemMessage` of an answer; in OpenCode our own plug-in shows it."""
+NOTICED = {
+    **dict.fromkeys(("claude", "codex", "gemini", "opencode"), STARTS),
+    "qwen": frozenset(("Stop",)),
+}
+"""The events at which a host shows a person the `systemMessage` of an answer; in OpenCode our own plug-in shows it.
+
+Qwen Code accepts it everywhere, and writes it into a log for debugging except at the end of a turn.
+"""
 RULE_FILES = {
     **dict.fromkeys(("codex", "kimi", "cline", "goose", "cursor", "amp"), (("AGENTS.md",),)),
     "copilot": (("AGENTS.md",), ("CLAUDE.md",)),

@@ -14,7 +14,7 @@ import os
 import time
 
 from . import journal
-from .hosts import RULE_FILES, STARTS, format_answer, is_for_host
+from .hosts import NOTICED, RULE_FILES, format_answer, is_for_host
 from .paths import log_problem, read_settings, read_text
 from .privacy import cut_redacted
 
@@ -596,20 +596,21 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
             details["exchanges"] = exchange_ids
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": details}
         journal.append_line(data_dir, call.session, event, settings["journal_mb"])
-    return format_answer(call.host, call.name, injection.text, _collect_notices(call, data_dir, line, settings))
+    return format_answer(call.host, call.name, injection.text, collect_notices(call, data_dir, line, settings))
 
 
-def _collect_notices(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+def collect_notices(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return what the person sees with an event. Usually there is nothing, and then nothing is loaded for it."""
     is_start = call.name == "SessionStart"
     is_asked = is_start and settings["model"] == "ask"
     is_offered = is_start and settings["learn_offer"] == "on" and os.path.exists(data_dir.unread)
-    has_news = call.name in STARTS and os.path.exists(data_dir.notices_file(line["project"]))
-    if not (is_asked or is_offered or has_news):
+    has_place = call.name in NOTICED.get(call.host, ())
+    has_news = has_place and os.path.exists(data_dir.notices_file(line["project"]))
+    if not has_place or not (is_asked or is_offered or has_news):
         return ""
-    from .notices import collect_notices
+    from . import notices
 
-    return collect_notices(call, data_dir, line, settings)
+    return notices.collect_notices(call, data_dir, line, settings)
 
 
 def _choose_rules(

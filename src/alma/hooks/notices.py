@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .hosts import NOTICED
+from .hosts import find_entry
 from .inject import ReadOnlyRules, StoredRule, UnreadableStoreError, normalise_item, read_host_rules, reads_agents_md
 from .journal import OWN_COMMANDS
 from .paths import SENT, log_problem, read_object
@@ -54,8 +54,11 @@ _READER_NOTICE = (
 def collect_notices(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     """Return what the person sees with an event, a line each; empty if there is nothing, or nobody to see it."""
     # Only in a terminal. Elsewhere a host shows no messages of hooks, and what is waiting goes on waiting.
-    is_seen = line.get("entry") == "cli" and not call.agent_id and not call.is_from_machine
-    if call.host not in NOTICED or not is_seen:
+    entry = line.get("entry")
+    if entry is None and os.environ.get("CLAUDE_SMART_ATTENDED") != "0":
+        # The end of a turn does not record it.
+        entry = find_entry(call.host, call.payload, os.environ)
+    if entry != "cli" or call.agent_id or call.is_from_machine:
         return ""
     notices = [
         announce_rules(call, data_dir, line["project"], settings),

@@ -161,4 +161,8 @@ def _record_call(call: HookCall, data_dir: DataDir, sender: str) -> tuple[str, s
         from .inject import inject_rules
 
         text = inject_rules(call, data_dir, line, settings)
+    elif call.name == "Stop" and call.name in hosts.NOTICED.get(call.host, ()):
+        from .inject import collect_notices
+
+        text = hosts.format_answer(call.host, call.name, "", collect_notices(call, data_dir, line, settings))
     return text, call.name if call.name in _WAKING else ""

@@ -384,9 +384,13 @@ def test_what_was_learned_is_said_to_the_person_in_every_host_that_can_show_it(
     (host.home / "config.json").write_text(json.dumps({"model": "off"}))
     id = teach("Use pnpm instead of npm")
     note_rules(host.place, PROJECT, {id: "learned"})
-    send_raw(host, name, "SessionStart", "earlier")
-    note_rules(host.place, PROJECT, {id: "learned"})
-    answers = [send_raw(host, name, "UserPromptSubmit", "earlier", "install it with pnpm") for _ in range(2)]
+    if name == "qwen":
+        answers = [send_raw(host, name, "Stop", "earlier") for _ in range(2)]
+        assert "systemMessage" not in send_raw(host, name, "SessionStart", "later"), "it would be lost there"
+    else:
+        send_raw(host, name, "SessionStart", "earlier")
+        note_rules(host.place, PROJECT, {id: "learned"})
+        answers = [send_raw(host, name, "UserPromptSubmit", "earlier", "install it with pnpm") for _ in range(2)]
     line = "claude-smart: learned 'Use pnpm instead of npm' · undo: "
     undo = "/forget" if name == "claude" else "claude-smart forget"
     if name not in KEYS:
@@ -398,6 +402,14 @@ def test_what_was_learned_is_said_to_the_person_in_every_host_that_can_show_it(
     assert {*first} <= KEYS[name]
     assert "claude-smart:" not in json.dumps(first.get("hookSpecificOutput", {}))
     assert "systemMessage" not in answers[1]
+
+
+def test_what_waits_in_qwen_code_is_not_taken_where_nobody_sees_it(host: Any, teach: Any) -> None:
+    (host.home / "config.json").write_text(json.dumps({"model": "off"}))
+    note_rules(host.place, PROJECT, {teach("Use pnpm instead of npm"): "learned"})
+    for event, prompt in (("SessionStart", ""), ("UserPromptSubmit", "install it with pnpm")):
+        assert "systemMessage" not in send_raw(host, "qwen", event, "s1", prompt)
+    assert Path(host.place.notices_file(PROJECT)).exists()
 
 
 def send_raw(host: Any, name: str, event: str, session: str, prompt: str = "") -> str:
