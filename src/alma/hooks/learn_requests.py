@@ -46,7 +46,8 @@ from ..reading.port import RuleProposal, SpokenExchange, StoredText, Verdict
 from ..text import digest, shorten
 from ..types.kinds import EVERYWHERE, Reach
 from ..types.record import Record, Status
-from .drain import Journal, ProjectMemories, drain, read_journal, write_unread
+from . import drain as drains
+from .drain import Journal, ProjectMemories, drain, write_unread
 from .origin import PROMPTS
 from .paths import AGENT_READER, DataDir, is_model_allowed, read_settings
 from .project import find_moved
@@ -240,7 +241,7 @@ def _list_unread(
 
 def _read_unread(data_dir: DataDir, engine: Engine, progress: ReadingProgress) -> Journal | None:
     """Return the journal of a session with unread turns; None if it is gone."""
-    content = read_journal(data_dir, data_dir.journal_file(progress.session))
+    content = drains.read_journal(data_dir, data_dir.journal_file(progress.session))
     mark = find_mark(engine, progress.session)
     is_same = content is not None and content.file == progress.file == mark.file
     return content if is_same else None
@@ -370,14 +371,14 @@ def _decode(record: Record) -> LearnRequest:
 
 def _is_over(data_dir: DataDir, memory: ProjectMemories, request: LearnRequest) -> bool:
     age = memory.engine(EVERYWHERE).clock().timestamp() - request.opened_at
-    content = read_journal(data_dir, data_dir.journal_file(request.session))
+    content = drains.read_journal(data_dir, data_dir.journal_file(request.session))
     return not 0 <= age <= VALID_SECONDS or content is None or content.story.ended
 
 
 def _open_from_journal(data_dir: DataDir, memory: ProjectMemories, session: str) -> LearnRequest | None:
     """Open the request of a host without slash commands, if the last thing that its person typed is /learn."""
     path = data_dir.journal_file(session)
-    content = read_journal(data_dir, path)
+    content = drains.read_journal(data_dir, path)
     if content is None or content.story.host in ("", "claude") or content.story.ended:
         return None
     command = find_last_command(data_dir, path)
@@ -421,7 +422,7 @@ def read_material(data_dir: DataDir, memory: ProjectMemories, request: LearnRequ
             known.append(stored)
     parts = []
     for requested in request.parts:
-        content = read_journal(data_dir, data_dir.journal_file(requested.session), requested.end)
+        content = drains.read_journal(data_dir, data_dir.journal_file(requested.session), requested.end)
         if content is None or content.file != requested.file:
             continue
         exchanges = {exchange.turn.id: exchange for exchange in list_exchanges(content.story)}
