@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 from tests.hosts.agents import AGENTS, PORT, URL, Agent, InstalledAgent
 from tests.hosts.conftest import Desk
+from tests.hosts.readers import QUESTION
 from tests.hosts.screens import is_seen, read_screen
 from tests.hosts.sealed import run_sealed
 
@@ -144,7 +145,7 @@ CLAUDE = Agent(
     },
 )
 ARGUMENTS = {
-    "claude": ("--allowedTools", "Bash"),
+    "claude": ("--permission-mode", "default", "--allowedTools", "Bash"),
     "codex": ("--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust"),
     "goose": ("session",),
     "copilot": ("--allow-all",),
@@ -224,7 +225,7 @@ class Seat:
                 "command": [sys.executable, "-I", "-c", command],
                 "cwd": str(self.folder),
                 "env": self.desk.environ,
-                "replies": [{"when": "Write the notes that a careful colleague", "text": found}],
+                "replies": [{"when": f"{QUESTION}.*Write the notes that a careful colleague", "text": found}],
                 "port": PORT,
                 "seconds": _SECONDS,
             }
