@@ -61,7 +61,9 @@ class ScriptedModel:
             number, reply = len(self.requests), {"text": "ok"}
             for one in self._replies:
                 # A request for a title repeats the prompt, and cannot call anything.
-                if (shell or ("when" in one and "shell" not in one)) and re.search(one.get("when", ""), said, re.IGNORECASE | re.DOTALL):
+                if (shell or ("when" in one and "shell" not in one)) and re.search(
+                    one.get("when", ""), said, re.IGNORECASE | re.DOTALL
+                ):
                     self._replies.remove(one)
                     reply = one
                     break

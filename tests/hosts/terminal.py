@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import struct
 import sys
 import termios
@@ -20,8 +21,10 @@ from pathlib import Path
 
 _SECONDS = 60
 _STILL = 4.0
-_HEARD = 10.0
-_PAUSE = 0.5
+_HEARD = 30.0
+_ENDED = 5.0
+_KEYS = 0.1
+_PAUSE = 1.0
 _ROWS, _COLUMNS = 50, 200
 _ANSWERS = {
     b"\x1b[6n": b"\x1b[1;1R",
@@ -60,7 +63,7 @@ class Typist:
             wait_until(lambda place=place: self.count_events("Stop") > place)  # type: ignore[misc]
         while True:
             self.type_line("/exit")
-            time.sleep(_HEARD)
+            time.sleep(_ENDED)
 
     def type_prompt(self, prompt: str, place: int) -> None:
         """Type a prompt until it is in the journal: a program may ask something first, or be busy with its start."""
@@ -71,10 +74,13 @@ class Typist:
             os.write(self._terminal, _CLEAR)
 
     def type_line(self, text: str) -> None:
-        """Type a text and Enter."""
-        # A program may take a text that ends in a line for a pasted one, which is not sent yet.
+        """Type a text, word by word, and Enter."""
         time.sleep(_PAUSE)
-        os.write(self._terminal, text.encode())
+        for word in re.findall(r"\S+\s*", text):
+            # A program may take a question mark for a key of its own until it has drawn the words before it.
+            os.write(self._terminal, word.encode())
+            time.sleep(_KEYS)
+        # A program may take a text that ends in a line for a pasted one, which is not sent yet.
         time.sleep(_PAUSE)
         os.write(self._terminal, b"\r")
 

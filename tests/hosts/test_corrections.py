@@ -1,29 +1,32 @@
-"""Each kind of correction in each real agent, typed at its terminal, reaches the next session: with a reader or none."""
+"""A correction of each kind, typed in each real agent, reaches the next session, with and without a reader."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.hosts.agents import AGENTS, PORT, URL, Agent, InstalledAgent
+from tests.hosts.agents import PORT, URL, Agent, InstalledAgent
 from tests.hosts.conftest import Desk
 from tests.hosts.readers import QUESTION
 from tests.hosts.screens import is_seen, read_screen
 from tests.hosts.sealed import run_sealed
 
+from alma.hooks import worker
 from alma.hooks.hosts import NOTICED
 
 pytestmark = pytest.mark.system
 
 TERMINAL = Path(__file__).parent / "terminal.py"
-_SECONDS = 300
+_SECONDS = 500
 
 
 class Kind(NamedTuple):
@@ -56,7 +59,8 @@ KINDS = {
         (
             {
                 "when": "discount for students",
-                "shell": "mkdir -p src/controllers src/domain; echo 'STUDENTS = 0.1' > src/controllers/discount.py; echo made",
+                "shell": "mkdir -p src/controllers src/domain; echo 'STUDENTS = 0.1' > src/controllers/discount.py"
+                "; echo made",
             },
             {"when": "made", "text": "I added it."},
         ),
@@ -181,12 +185,13 @@ class Seat:
     desk: Desk
     folder: Path
 
-    def configure(self, program: str) -> None:
-        """Allow this agent's own program to read."""
+    def configure(self, daily_calls: int) -> None:
+        """Allow this agent's own program to read, so many times a day."""
         settings = {
             "model": "on",
             "reader": self.desk.name,
-            "program": program,
+            "program": str(self.desk.installed.program),
+            "daily_calls": daily_calls,
             "learn_offer": "off",
             "environment": self.desk.environ,
         }
@@ -207,6 +212,8 @@ class Seat:
             }
         )
         screen = read_screen(result["output"])
+        if dump := os.environ.get("DUMP"):
+            Path(f"{dump}.{self.desk.name}.{len(prompts)}.{time.time()}").write_text(screen)
         assert result["code"] == 0, screen[-3000:]
         return json.dumps(result["requests"], ensure_ascii=False), screen
 
@@ -214,18 +221,27 @@ class Seat:
         """Return what was recorded as typed by a person, oldest session first."""
         journals = sorted(Path(self.desk.data_dir.sessions).glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
         lines = [json.loads(line) for journal in journals for line in journal.read_text().splitlines()]
-        return [line["data"]["prompt"] for line in lines if (line["event"], line.get("entry")) == ("UserPromptSubmit", "cli")]
+        return [
+            line["data"]["prompt"]
+            for line in lines
+            if (line["event"], line.get("entry")) == ("UserPromptSubmit", "cli")
+        ]
 
     def read(self, notes: Sequence[dict[str, object]]) -> None:
         """Let the agent's own program read what was recorded; its model finds these notes."""
         found = json.dumps({"notes": notes})
-        command = "import sys; from claude_smart.cli import main; sys.exit(main(['learn']))"
+        # The sessions were idle for an hour.
+        for journal in Path(self.desk.data_dir.sessions).glob("*.jsonl"):
+            os.utime(journal, (time.time() - 3600, time.time() - 3600))
         result = run_sealed(
             {
-                "command": [sys.executable, "-I", "-c", command],
+                "command": [sys.executable, "-I", worker.FILE, "--home", self.desk.data_dir.home, "--once"],
                 "cwd": str(self.folder),
                 "env": self.desk.environ,
-                "replies": [{"when": f"{QUESTION}.*Write the notes that a careful colleague", "text": found}],
+                "replies": [
+                    {"when": f"{QUESTION}.*Write the notes.*discount for students", "text": found},
+                    {"when": f"{QUESTION}.*Write the notes", "text": '{"notes": []}'},
+                ],
                 "port": PORT,
                 "seconds": _SECONDS,
             }
@@ -234,7 +250,9 @@ class Seat:
 
 
 @pytest.fixture
-def open_seat(open_desk: Callable[[str], Desk], request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Seat]:
+def open_seat(
+    open_desk: Callable[[str], Desk], request: pytest.FixtureRequest, tmp_path: Path
+) -> Callable[[str], Seat]:
     """Return a function that installs an agent and claude-smart in it, for a person at a terminal."""
 
     def open_terminal(name: str) -> Seat:
@@ -262,8 +280,7 @@ def open_seat(open_desk: Callable[[str], Desk], request: pytest.FixtureRequest, 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_each_kind_of_correction_reaches_the_next_session(name: str, open_seat: Callable[[str], Seat]) -> None:
     seat = open_seat(name)
-    # Nothing can read yet.
-    seat.configure(str(seat.desk.home / "missing"))
+    seat.configure(daily_calls=0)
     prompts = [prompt for kind in KINDS.values() for prompt in (kind.task, kind.answer)]
     replies = [reply for kind in KINDS.values() for reply in (*kind.done, *kind.then)]
     _, first = seat.type_session(prompts, *replies)
@@ -276,7 +293,7 @@ def test_each_kind_of_correction_reaches_the_next_session(name: str, open_seat: 
     if name in NOTICED:
         assert is_seen("claude-smart: learned 'Never use npm here. Always use pnpm'", first + second)
 
-    seat.configure(str(seat.desk.installed.program))
+    seat.configure(daily_calls=20)
     notes = [
         {"n": 2 * place + 1, "scope": "project", "elsewhere": "another task of this kind", **kind.note}
         for place, kind in enumerate(KINDS.values())
