@@ -1,6 +1,6 @@
 """A scripted model on loopback, in the wire protocols of the coding agents. Standard library only: it runs sealed.
 
-    {"when": "run the tests", "shell": "npm test"}   call the agent's shell tool
+    {"when": "run the tests", "shell": "npm test"}   call the agent's shell tool, in a request that offers one
     {"when": "", "tool": "write_file", "arguments": {…}}   call a tool by its name, also one that was not offered
     {"text": "All tests pass.", "seconds": 1}         end the turn, after a second
 
@@ -60,7 +60,10 @@ class ScriptedModel:
             self.requests.append(body)
             number, reply = len(self.requests), {"text": "ok"}
             for one in self._replies:
-                if ("when" in one or shell) and re.search(one.get("when", ""), said, re.IGNORECASE | re.DOTALL):
+                # A request for a title repeats the prompt, and cannot call anything.
+                if (shell or ("when" in one and "shell" not in one)) and re.search(
+                    one.get("when", ""), said, re.IGNORECASE | re.DOTALL
+                ):
                     self._replies.remove(one)
                     reply = one
                     break
