@@ -66,8 +66,14 @@ _TAKES = {
     "crush": frozenset(("PreToolUse",)),
 }
 """The events at which a host accepts a text for the model; the others accept it at both of `STARTS`."""
-NOTICED = frozenset(("claude", "codex", "gemini", "qwen", "opencode"))
-"""The hosts that show a person the `systemMessage` of an answer; in OpenCode our own plug-in shows it."""
+_NOTICES = {
+    **dict.fromkeys(("claude", "codex", "gemini", "opencode"), STARTS),
+    # Of all events, Qwen Code shows the message only at the end of a turn.
+    "qwen": frozenset(("Stop",)),
+}
+"""The events at which a host shows a person the `systemMessage` of an answer; in OpenCode our own plug-in shows it."""
+NOTICED = frozenset(_NOTICES)
+"""The hosts in which a person sees notices."""
 RULE_FILES = {
     **dict.fromkeys(("codex", "kimi", "cline", "goose", "cursor", "amp"), (("AGENTS.md",),)),
     "copilot": (("AGENTS.md",), ("CLAUDE.md",)),
@@ -240,6 +246,11 @@ def _read_result(host: str, response: Any, *, is_shell: bool) -> tuple[str | Non
 def can_show(host: str, event: str, source: str = "") -> bool:
     """Return whether a text for the model reaches it at an event. `source` is the field of a SessionStart."""
     return event in _TAKES.get(host, STARTS) and (host, source) != ("copilot", "resume")
+
+
+def can_notify(host: str, event: str) -> bool:
+    """Return whether a person sees the notice in the answer to an event."""
+    return event in _NOTICES.get(host, frozenset())
 
 
 def format_answer(host: str, event: str, context: str, notice: str = "") -> str:

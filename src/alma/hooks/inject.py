@@ -14,7 +14,7 @@ import os
 import time
 
 from . import journal
-from .hosts import RULE_FILES, STARTS, format_answer, is_for_host
+from .hosts import RULE_FILES, can_notify, format_answer, is_for_host
 from .paths import log_problem, read_settings, read_text
 from .privacy import cut_redacted
 
@@ -604,7 +604,7 @@ def _collect_notices(call: HookCall, data_dir: DataDir, line: Mapping[str, Any],
     is_start = call.name == "SessionStart"
     is_asked = is_start and settings["model"] == "ask"
     is_offered = is_start and settings["learn_offer"] == "on" and os.path.exists(data_dir.unread)
-    has_news = call.name in STARTS and os.path.exists(data_dir.notices_file(line["project"]))
+    has_news = can_notify(call.host, call.name) and os.path.exists(data_dir.notices_file(line["project"]))
     if not (is_asked or is_offered or has_news):
         return ""
     from .notices import collect_notices

@@ -16,6 +16,11 @@ from . import hosts, journal, origin, privacy, project
 from .journal import EVENTS, TOOL_EVENTS, HookCall, build_line, expand_own_command
 from .paths import DataDir, NoHomeError, describe_error, find_hook_dir, log_problem, read_settings
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
 SECONDS = 5.0
 """The time limit for one hook."""
 MOST_BYTES = 64 * 1024 * 1024
@@ -161,4 +166,17 @@ def _record_call(call: HookCall, data_dir: DataDir, sender: str) -> tuple[str, s
         from .inject import inject_rules
 
         text = inject_rules(call, data_dir, line, settings)
+    elif call.name == "Stop" and hosts.can_notify(call.host, call.name):
+        text = _notify_at_stop(call, data_dir, line, settings)
     return text, call.name if call.name in _WAKING else ""
+
+
+def _notify_at_stop(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Return the answer to the end of a turn, in a host that shows notices only then; usually empty."""
+    if not os.path.exists(data_dir.notices_file(line["project"])):
+        return ""
+    from .notices import collect_notices
+
+    # Only the start of a session and the prompts are recorded with who drives it.
+    driven = {**line, "entry": hosts.find_entry(call.host, call.payload, os.environ)}
+    return hosts.format_answer(call.host, call.name, "", collect_notices(call, data_dir, driven, settings))
