@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.hosts.screens import is_seen, read_screen
 
 pytestmark = pytest.mark.system
 
 TERMINAL = Path(__file__).parents[1] / "hosts" / "terminal.py"
 CORRECTION = "no, use pnpm here instead of npm, because npm breaks the lock file"
-_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?<>=]*[a-zA-Z]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9]|[=>78])")
-_ALIKE = 0.8
 _SECONDS = 120
 
 
@@ -35,20 +32,10 @@ def accept_all(person: Any, folder: Path) -> None:
 def type_prompt(person: Any, folder: Path, prompt: str) -> str:
     """Return what a person sees who types a prompt at a terminal, without spaces, which the program draws as moves."""
     sessions = person.smart_home / "sessions"
-    for journal in sessions.glob("*.jsonl"):
-        journal.unlink()
     command = [sys.executable, str(TERMINAL), str(sessions), prompt, str(person.binary), "--plugin-dir", person.plugin]
     environ = {**person.environ, "TERM": "xterm-256color", "COLUMNS": "200", "LINES": "50"}
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, timeout=_SECONDS, check=False)
-    return "".join(_ESCAPE.sub("", done.stdout.decode(errors="replace")).split())
-
-
-def is_seen(line: str, screen: str) -> bool:
-    """Return whether a line was drawn. A program redraws only what changed, so a few of its letters may be missing."""
-    line = line.replace(" ", "")
-    starts = [match.start() for match in re.finditer(line[:7], screen)]
-    windows = [screen[start : start + len(line)] for start in starts]
-    return any(SequenceMatcher(None, line, window, autojunk=False).ratio() > _ALIKE for window in windows)
+    return read_screen(done.stdout.decode(errors="replace"))
 
 
 def test_a_person_at_a_terminal_sees_once_what_was_learned_and_the_model_does_not(person: Any) -> None:

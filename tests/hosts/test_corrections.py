@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -18,7 +17,7 @@ from tests.hosts.agents import PORT, URL, Agent, InstalledAgent
 from tests.hosts.conftest import Desk
 from tests.hosts.readers import QUESTION
 from tests.hosts.screens import is_seen, read_screen
-from tests.hosts.sealed import run_sealed
+from tests.hosts.sealed import find_unshare, run_sealed
 
 from alma.hooks import worker
 from alma.hooks.hosts import NOTICED
@@ -212,8 +211,6 @@ class Seat:
             }
         )
         screen = read_screen(result["output"])
-        if dump := os.environ.get("DUMP"):
-            Path(f"{dump}.{self.desk.name}.{len(prompts)}.{time.time()}").write_text(screen)
         assert result["code"] == 0, screen[-3000:]
         return json.dumps(result["requests"], ensure_ascii=False), screen
 
@@ -257,6 +254,8 @@ def open_seat(
 
     def open_terminal(name: str) -> Seat:
         if name == "claude":
+            if not find_unshare():
+                pytest.skip("NOT TESTED IN THE REAL Claude Code: this system permits no network namespaces")
             installed = InstalledAgent(CLAUDE, Path(request.getfixturevalue("claude_binary")), "")
             home = tmp_path / "home"
             (home / "bin").mkdir(parents=True)
@@ -288,20 +287,20 @@ def test_each_kind_of_correction_reaches_the_next_session(name: str, open_seat: 
     seat.desk.learn(seat.folder)
 
     asked, second = seat.type_session([TASKS])
-    missing = {kind: part for kind, it in KINDS.items() for part in it.excerpt if part not in asked}
-    assert missing == {}, asked
-    if name in NOTICED:
-        assert is_seen("claude-smart: learned 'Never use npm here. Always use pnpm'", first + second)
+    taught = [part for kind in KINDS.values() for part in kind.excerpt]
+    noted = [str(kind.note["note"]) for kind in KINDS.values()]
+    assert [part for part in taught if part not in asked] == [], asked
+    assert not any(note in asked for note in noted), "nothing was read yet"
+    line = "claude-smart: learned 'Never use npm here. Always use pnpm'"
+    assert is_seen(line, first + second) == (name in NOTICED), "in one of both sessions, as soon as it was learned"
 
     seat.configure(daily_calls=20)
-    notes = [
-        {"n": 2 * place + 1, "scope": "project", "elsewhere": "another task of this kind", **kind.note}
-        for place, kind in enumerate(KINDS.values())
-    ]
-    seat.read(notes)
-    shown = seat.desk.smart("show", "--all", folder=seat.folder)[1]
+    seat.read(
+        [
+            {"n": 2 * place + 1, "scope": "project", "elsewhere": "another task of this kind", **kind.note}
+            for place, kind in enumerate(KINDS.values())
+        ]
+    )
     asked, third = seat.type_session([TASKS])
-    missing = {kind: it.note["note"] for kind, it in KINDS.items() if it.note["note"] not in asked}
-    assert missing == {}, shown
-    if name in NOTICED:
-        assert re.search("claude-smart:learned'", third)
+    assert [note for note in noted if note not in asked] == [], seat.desk.smart("show", "--all", folder=seat.folder)[1]
+    assert ("claude-smart:learned'" in third) == (name in NOTICED)

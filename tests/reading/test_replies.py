@@ -40,6 +40,10 @@ def test_replies_are_told_apart(part: str, least: float) -> None:
         ("oh great, perfect", "perfect", ReplyKind.NEITHER),
         ("perfect", "", ReplyKind.NEITHER),
         ("now the docs", "perfect", ReplyKind.NEITHER),
+        ("ok works", "ok works", ReplyKind.ACCEPTS),
+        ("works for me, thanks", "works for me", ReplyKind.ACCEPTS),
+        ("works only without the cache", "works", ReplyKind.NEITHER),
+        ("ok works?", "works", ReplyKind.NEITHER),
     ],
 )
 def test_only_the_quoted_sentence_accepts(text: str, quote: str, kind: ReplyKind) -> None:
