@@ -53,8 +53,11 @@ def test_notes_are_found(reader: ModelReader) -> None:
     if not found:
         pytest.skip("no recorded answers of this version of the prompt: python -m benchmarks.reading ask")
     detected = Count.of((row["label"] in ("correction", "preference"), n in found) for n, row in enumerate(rows))
+    lasting = Count.of(lasting_answers(rows, found))
     assert detected.f1 >= 0.95
-    assert Count.of(lasting_answers(rows, found)).precision >= 0.93
+    # Whoever writes notes for the next person takes more for lasting than whoever looks for rules.
+    assert lasting.precision >= 0.85
+    assert lasting.recall >= 0.88
 
 
 def test_conflicts_are_told_from_additions(reader: ModelReader) -> None:
