@@ -38,7 +38,7 @@ _FIRST = {
 _OTHERS = {
     KEPT: "{} kept for this session",
     WAITING: "{} waiting for your review",
-    _KEPT_BEFORE: "{} kept only for the session of then",
+    _KEPT_BEFORE: "{} kept only for an earlier session",
     _KNOWN: "{} already in your rule files",
 }
 _NAME_CHARS = 70
