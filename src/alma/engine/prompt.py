@@ -9,6 +9,7 @@ each memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -68,6 +69,7 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
     joined_ids = set[str]().union(*opposed)
     heuristics = [one for one in memories.heuristics if one.id not in joined_ids]
     warnings = [one for one in memories.anti_patterns if one.id not in joined_ids]
+    proven = _order_proven([one for one in heuristics if one.success_count], memories)
     stated = [*memories.preferences, *memories.rules, *memories.standing_rules]
     shared = [one for one in stated if one.agent == TEAM_AGENT]
     wishes = [one for one in stated if one.user_id not in memories.owners and one not in shared]
@@ -80,12 +82,12 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
         ("Preferences of other users", [one for one in stated if one.user_id in memories.owners]),
         ("Shared by a team's server (not stated by the user)", shared),
         ("Agents disagree (learned from outcomes)", [_write_opposed(ids, memories) for ids in opposed]),
-        ("What worked (learned from outcomes)", [one for one in heuristics if one.success_count]),
+        ("What worked (learned from outcomes)", proven),
         ("Recommended (stated, not proven)", [one for one in heuristics if not one.success_count]),
         ("Avoid (learned from outcomes)", [one for one in warnings if one.occurrence_count]),
         ("Avoid (stated, not proven)", [one for one in warnings if not one.occurrence_count]),
         ("Facts", memories.domain_knowledge),
-        ("Past outcomes", memories.outcomes),
+        ("Past outcomes", [one for one in memories.outcomes if one not in proven]),
         ("Past conversations (quoted)", [*memories.episodes, *memories.turns]),
     ]
     closing = f"\n{_MORE}" if memories.progressive else ""
@@ -110,6 +112,16 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
             out += [opening, *lines]
             room -= spent
     return "\n".join([*out, closing] if out and closing else out)
+
+
+def _order_proven(heuristics: Sequence[Heuristic], memories: MemorySlice) -> list[Memory]:
+    """Return what worked, best first: the heuristics, and between them outcomes of other strategies that score more."""
+    scores = {one.memory_id: one.score for one in memories.explanations}
+    strategies = {one.strategy for one in heuristics}
+    least = min((scores.get(one.id, 0.0) for one in heuristics), default=math.inf)
+    ahead = [one for one in memories.outcomes if one.success and scores.get(one.id, 0.0) > least]
+    ahead = [one for one in ahead if one.strategy_used not in strategies]
+    return sorted([*heuristics, *ahead], key=lambda one: -scores.get(one.id, 0.0))
 
 
 def _reserve_lines(

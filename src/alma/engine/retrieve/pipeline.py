@@ -58,6 +58,7 @@ from .rank import (
     share_places,
 )
 from .request import SHARED_KINDS, Mode, Request, RetrievalContext, embed_query, prepare
+from .strategies import EXAMPLES, advise, find_groups, find_lessons
 
 _LOG = logging.getLogger("alma")
 # The kinds that are searched for, and their fields in a slice. Preferences are listed, and only ordered.
@@ -105,10 +106,12 @@ def choose_memories(context: RetrievalContext) -> MemorySlice:
     store = context.engine.store
     with read_snapshot(store):
         pool = _find_candidates(context)
+        groups = find_groups(context, [candidate.record for candidate in pool])
     # Not inside a snapshot: reading pairs takes longer than all the rest, and other threads would wait.
     # Other users' memories are read apart, so that they take no place from the user's own.
     parts = ([one for one in pool if context.is_colleagues(one.record) is is_other] for is_other in (False, True))
     pool = [one for part in parts for one in read_relevance(context.engine, context.question.text, part)]
+    pool = advise(context, pool, groups)
     among = [candidate.record for candidate in pool]
     stated = [one for one in pool if one.record.kind in FIELDS]
     shown = [one.record for one in stated if _is_match(context, one) or _is_standing(context, one.record)]
@@ -284,12 +287,14 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
     for kind in (kind for kind in searched if kind in context.types):
         # More of the kinds that have look-alikes, which need not be near themselves.
         limit = max(3 * top_k, _MIN_POOL) if kind in FIELDS else max(2 * top_k, _MIN_LESSONS)
+        limit = max(limit, EXAMPLES) if kind is MemoryType.OUTCOME else limit
         limit = _TYPED_POOL if task_type and kind in _TYPED else limit
         where = context.where(kind)
         for one in (where, replace(where, users=owners)) if owners and kind in SHARED_KINDS else (where,):
             hits = find_hits(engine, task, context.vectors, one, limit)
             meaning += hits.meaning
             found |= hits.records
+    found |= find_lessons(context, found.values())
     by_id = found | {record.id: record for record in _list_standing(context)}
     records = {}
     for record in by_id.values():
@@ -376,6 +381,7 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
     ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
     for candidate, similarity, is_match in passing:
         chance = expected.get(candidate.record.id)
+        similarity = candidate.advice.similarity if candidate.advice else similarity
         if context.is_asked_for(candidate.record.user):
             similarity += _NAMED_GAIN * (1.0 - similarity)
         scored = score_candidate(candidate, similarity, *context.basis, expected=chance, is_standing=not is_match)
@@ -394,6 +400,8 @@ def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
         strictness -= _NAMED_EASE
     if is_stated(record):
         return STATED.passes(candidate, strictness)
+    if candidate.advice and candidate.advice.is_about is not None:
+        return candidate.advice.is_about
     if not LEARNED.passes(candidate, strictness):
         return False
     # A lesson for another action on what the question names is none for it: "Deploy auth", "Why is auth slow?".

@@ -121,6 +121,15 @@ def list_shared_words(query: str, text: str) -> tuple[str, ...]:
 # --- relevance -------------------------------------------------------------------------------------
 
 
+class Advice(NamedTuple):
+    """What the strategy of a lesson or of an outcome is worth for the task at hand."""
+
+    strategy: str  # A key that all of its lessons and outcomes share.
+    value: float  # How near it is to the task, after what happened to it lately.
+    similarity: float  # The same, between 0 and 1.
+    is_about: bool | None  # Whether it was used for such tasks; None: its examples were not read.
+
+
 class Candidate(NamedTuple):
     """A record that may be shown, with its similarity to the query."""
 
@@ -131,6 +140,7 @@ class Candidate(NamedTuple):
     is_known: bool = True
     relevance: float | None = None  # How probable it is that it matters; None if it was not judged.
     text: str = ""  # The text that is read with the query, if not the record's own: of a memory it replaced, say.
+    advice: Advice | None = None  # For a lesson or an outcome, in a retrieval.
 
 
 class RelevanceGate(NamedTuple):
@@ -282,6 +292,11 @@ def measure_similarity(pool: Sequence[Candidate]) -> list[float]:
     meaning = standardise([candidate.cosine for candidate in pool], _MEANING)
     by_words = standardise([candidate.words for candidate in pool], _WORDS)
     return [squash(a + _WORD_SHARE * b) for a, b in zip(meaning, by_words, strict=True)]
+
+
+def rate_nearness(values: Sequence[float]) -> list[float]:
+    """Return for how near strategies are to a task a number between 0 and 1."""
+    return [squash(value) for value in standardise(values, _MEANING)]
 
 
 def standardise(values: Sequence[float | None], prior: Prior) -> list[float]:

@@ -1,0 +1,322 @@
+"""Which strategy to advise first: a strategy is as near to a task as the tasks that it was used for.
+
+A strategy's examples are its stored outcomes. The nearest of them are found for the task anyway; the others count by
+the first task of their strategy group, which is stored with its number of results. So nothing is stored for this, and
+an outcome that is erased leaves nothing behind. How near a strategy is, is the mean of its nearest example and of the
+centroid of all its examples.
+
+Lessons and outcomes of one strategy have one place in the order. What worked before and then failed loses its place at
+once: its earlier successes count for little, and for what worked instead on the same task. Where results turn, older
+results of other strategies lose a little, too.
+
+A lesson or outcome is about a task if its nearest example is. Where the embedder reads pairs of texts, it reads the
+task together with the examples of the first strategies: tasks that share words can ask for different actions.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import lru_cache, partial
+from operator import mul
+from typing import Any, NamedTuple
+
+from ...ports import PairScores
+from ...text import fingerprint, stems
+from ...types.kinds import KINDS, MemoryType, Result
+from ...types.record import Record, Status, Vector, norm, unit
+from ..context import Engine
+from ..transaction import LESSONS, strategy_of
+from .rank import Advice, Candidate, is_stated, measure_nearness, rate_nearness
+from .request import RetrievalContext
+
+EXAMPLES = 24
+"""How many of the nearest outcomes are looked at."""
+_MAX_GROUPS = 96
+_ADVISED = (*LESSONS, MemoryType.OUTCOME)
+# What a strategy keeps of its successes for each failure since, and what others keep for each such failure.
+_TURNED, _UNSETTLED = 0.1, 0.95
+_TURN_NEARNESS = 0.2  # A failure on a task less near than this turns nothing here.
+_INHERITED = 0.7  # What the successes of a strategy that failed count for the one that worked instead.
+_LOG_WEIGHT, _LEAST_TRUST = 0.1, 1e-3  # How much the logarithm of a share weighs against nearness.
+_READ, _READ_CHARS = 4, 400  # The examples of so many strategies are read together with the task.
+_SURELY_NEAR = 0.75  # An example as near as this need not be read.
+_LEAST_NEAR, _CLEARLY_NEAR, _LEAST_RELEVANT = 0.22, 0.35, -2.5
+_SHARE_OF_FIRST = 0.5  # What is less near than this share of the first is left out.
+# The log-odds that a task that was read is of the same sort: weights of 1, cosine, relevance and topic. Fitted to the
+# development half of tests/data/reworded_tasks.jsonl.
+_SAME_SORT = (-1.586, 0.929, 1.272, 0.488)
+_SURELY_SAME, _OTHER_TOPIC, _OTHER_ACTION = 0.3, -1.0, -1.0
+_MOST_DIFFERENT, _MOST_DIFFERENT_IN_CROWD = 0.2, 0.8
+_CROWD, _ABOUT_AS_NEAR = 3, 0.6
+
+_fingerprint = lru_cache(maxsize=4096)(fingerprint)
+
+
+class Example(NamedTuple):
+    """A task that a strategy worked for, or the first task of a group, which stands for several."""
+
+    vector: Vector | None
+    near: float | None  # How near it is to the task at hand; None: it only counts for the centroid.
+    weight: float  # How many successes it stands for.
+    trust: float = 1.0  # What is left of its weight after what happened since.
+
+
+@dataclass(slots=True)
+class Way:
+    """One strategy, with what is known of it for the task at hand."""
+
+    key: str
+    lessons: list[Candidate] = field(default_factory=list)
+    outcomes: list[Candidate] = field(default_factory=list)  # Oldest first.
+    groups: list[Record] = field(default_factory=list)
+    inherited: list[Example] = field(default_factory=list)
+    value: float = 0.0
+    is_about: bool | None = None  # Whether its nearest example is about the task; None: it was not read.
+
+    def find_nearest(self) -> Candidate:
+        """Return the candidate that is nearest to the task."""
+        return max((*self.outcomes, *self.lessons), key=measure_nearness)
+
+
+# --- what is looked at -----------------------------------------------------------------------------
+
+
+def find_lessons(context: RetrievalContext, records: Iterable[Record]) -> dict[str, Record]:
+    """Return by id the lessons of the strategy groups of outcomes, as far as they may be shown."""
+    groups = {record.links[0] for record in records if record.kind == MemoryType.OUTCOME and record.links}
+    wheres = {kind: context.where(kind) for kind in LESSONS if kind in context.types}
+    ids = [f"{KINDS[kind].prefix}_{group.partition('_')[2]}" for group in groups for kind in wheres]
+    lessons = context.engine.store.get(ids) if ids else []
+    return {lesson.id: lesson for lesson in lessons if wheres[MemoryType(lesson.kind)].accepts(lesson)}
+
+
+def find_groups(context: RetrievalContext, records: Iterable[Record]) -> list[Record]:
+    """Return the strategy groups of lessons and outcomes, and those of the same strategies for other tasks."""
+    advised = [record for record in records if record.kind in _ADVISED]
+    request = context.request
+    if not advised or request.tags or request.since or request.until or request.fields:
+        # What a group has counted cannot be filtered.
+        return []
+    readable = context.where(MemoryType.OUTCOME)
+    where = context.engine.where("strategy", agents=readable.agents, users=readable.users, statuses={Status.ACTIVE})
+    keys = {_fingerprint(strategy_of(record.body)) for record in advised}
+    groups = {group.id: group for group in context.engine.store.scan(replace(where, keys=keys), _MAX_GROUPS)}
+    # Those of strategies that were merged have other words.
+    others = {record.links[0] for record in advised if record.links} - groups.keys()
+    more = context.engine.store.get(list(others)) if others else []
+    return [*groups.values(), *(group for group in more if where.accepts(group))]
+
+
+def gather_ways(pool: Sequence[Candidate], groups: Sequence[Record]) -> list[Way]:
+    """Return the strategies of the lessons and outcomes among the candidates."""
+    keys = {group.id: group.key for group in groups}
+    ways: dict[str, Way] = {}
+
+    def find_way(record: Record) -> Way:
+        own = keys.get(record.links[0], "") if record.links else ""
+        key = own or _fingerprint(strategy_of(record.body))
+        return ways.setdefault(key, Way(key))
+
+    for candidate in sorted(pool, key=lambda candidate: (candidate.record.created_at, candidate.record.id)):
+        if candidate.record.kind == MemoryType.OUTCOME:
+            find_way(candidate.record).outcomes.append(candidate)
+        elif candidate.record.kind in LESSONS and not is_stated(candidate.record):
+            find_way(candidate.record).lessons.append(candidate)
+    for group in groups:
+        if group.key in ways:
+            ways[group.key].groups.append(group)
+    return list(ways.values())
+
+
+# --- how near a strategy is ------------------------------------------------------------------------
+
+
+def measure_ways(context: RetrievalContext, ways: Sequence[Way]) -> None:
+    """Set how near each strategy is to the task, after what happened to it lately."""
+    failures = {way.key: _list_late_failures(way) for way in ways}
+    turns = sorted(failure.record.created_at for late in failures.values() for failure in late)
+    _pass_on(ways, failures)
+    examples = [_list_examples(way, len(failures[way.key]), turns) for way in ways]
+    centroids = measure_centroids(context.vectors, examples)
+    for way, own, centroid in zip(ways, examples, centroids, strict=True):
+        near = [one for one in own if one.near is not None]
+        if not near:
+            # It never worked, or its outcomes were put away.
+            way.value = measure_nearness(way.find_nearest())
+            continue
+        best = max((one.near or 0.0) + _weigh_trust(one.trust) for one in near)
+        trust = sum(one.trust for one in near) / len(near)
+        middle = max(one.near or 0.0 for one in near) if centroid is None else centroid
+        way.value = 0.5 * best + 0.5 * (middle + _weigh_trust(trust))
+
+
+def _weigh_trust(trust: float) -> float:
+    return _LOG_WEIGHT * math.log(max(trust, _LEAST_TRUST))
+
+
+def _value_of(candidate: Candidate) -> float:
+    return Result(candidate.record.body["outcome"]).value_of
+
+
+def _list_late_failures(way: Way) -> list[Candidate]:
+    """Return the failures on such tasks since a strategy worked last; none if it never worked."""
+    late: list[Candidate] = []
+    for candidate in reversed(way.outcomes):
+        if _value_of(candidate):
+            return late
+        if measure_nearness(candidate) >= _TURN_NEARNESS:
+            late.append(candidate)
+    return []
+
+
+def _pass_on(ways: Sequence[Way], failures: Mapping[str, Sequence[Candidate]]) -> None:
+    """Let what worked for a strategy count for the one that worked instead, on the task on which it failed."""
+    worked: dict[str, list[tuple[Candidate, Way]]] = defaultdict(list)
+    for way in ways:
+        for candidate in way.outcomes:
+            if _value_of(candidate):
+                worked[candidate.record.body["task"]].append((candidate, way))
+    for way in ways:
+        for failure in sorted(failures[way.key], key=measure_nearness, reverse=True):
+            tried = worked[failure.record.body["task"]]
+            instead = [other for candidate, other in tried if candidate.record.created_at > failure.record.created_at]
+            if instead:
+                instead[0].inherited += [_make_example(one, _INHERITED) for one in way.outcomes if _value_of(one)]
+                break
+
+
+def _make_example(candidate: Candidate, trust: float) -> Example:
+    vector = next(iter(candidate.record.vectors), None)
+    return Example(vector, measure_nearness(candidate), _value_of(candidate), trust)
+
+
+def _list_examples(way: Way, late: int, turns: Sequence[datetime]) -> list[Example]:
+    """Return the tasks that a strategy worked for; what was not looked at counts by the first task of its group."""
+    examples = list(way.inherited)
+    found: defaultdict[str, float] = defaultdict(float)
+    kept = _TURNED**late
+    for candidate in way.outcomes:
+        record = candidate.record
+        if value := _value_of(candidate):
+            since = len(turns) - bisect_right(turns, record.created_at)
+            examples.append(_make_example(candidate, kept * _UNSETTLED**since))
+            found[next(iter(record.links), "")] += value
+    for group in way.groups:
+        left = group.evidence.successes + 0.5 * group.evidence.partials - found[group.id]
+        if left > 0.0 and len(group.vectors) >= 2:
+            examples.append(Example(group.vectors[1], None, left, kept))
+    return examples
+
+
+def measure_centroids(vectors: Sequence[Vector], examples: Sequence[Sequence[Example]]) -> list[float | None]:
+    """Return for each list of examples the cosine of their centroid to the nearest of the vectors; None without any."""
+    size = len(vectors[0]) if vectors else 0
+    rows: list[list[tuple[Vector, float]]] = []
+    for some in examples:
+        fitting = [(one.vector, one.weight * one.trust) for one in some if one.vector and len(one.vector) == size]
+        rows.append(fitting)
+    numpy = sys.modules.get("numpy")
+    measure = _measure_centroid if numpy is None else partial(_measure_array_centroid, numpy)
+    return [measure(vectors, row) if row else None for row in rows]
+
+
+def _measure_centroid(vectors: Sequence[Vector], row: Sequence[tuple[Vector, float]]) -> float:
+    sums = [0.0] * len(vectors[0])
+    for vector, weight in row:
+        sums = [total + weight * value for total, value in zip(sums, unit(vector), strict=True)]
+    length = math.sqrt(sum(value * value for value in sums)) or 1.0
+    dots: list[float] = [sum(map(mul, unit(vector), sums)) for vector in vectors]
+    return max(dots) / length
+
+
+def _measure_array_centroid(numpy: Any, vectors: Sequence[Vector], row: Sequence[tuple[Vector, float]]) -> float:
+    centroid = numpy.zeros(len(vectors[0]))
+    for vector, weight in row:
+        centroid += numpy.frombuffer(vector, numpy.int8) * (weight / (norm(vector) or 1.0))
+    length = float(numpy.linalg.norm(centroid)) or 1.0
+    dots = [float(numpy.frombuffer(vector, numpy.int8) @ centroid) / (norm(vector) or 1.0) for vector in vectors]
+    return float(max(dots)) / length
+
+
+# --- whether it is about the task ------------------------------------------------------------------
+
+
+def read_examples(engine: Engine, task: str, ways: Sequence[Way]) -> None:
+    """Read the task together with the nearest examples of the first strategies, where the embedder can."""
+    if engine.calibration is None or len(task) > _READ_CHARS:
+        return
+    doubtful: list[tuple[Way, Candidate, str]] = []
+    for way in sorted(ways, key=lambda way: -way.value)[:_READ]:
+        nearest = way.find_nearest()
+        example = read_task(nearest.record)
+        near = nearest.cosine or 0.0
+        is_readable = nearest.is_known and 0 < len(example) <= _READ_CHARS
+        if is_readable and _LEAST_NEAR <= near < _SURELY_NEAR:
+            doubtful.append((way, nearest, example))
+    scores = engine.read_pairs([(task, example) for _, _, example in doubtful])
+    unsure: list[tuple[Way, str, PairScores]] = []
+    for (way, nearest, example), score in zip(doubtful, scores, strict=True):
+        near = nearest.cosine or 0.0
+        way.is_about = near >= _CLEARLY_NEAR or score.relevance >= _LEAST_RELEVANT
+        if way.is_about and _may_ask_otherwise(task, example, near, score):
+            unsure.append((way, example, score))
+    turned = engine.read_pairs([(example, task) for _, example, _ in unsure])
+    most_different = _MOST_DIFFERENT_IN_CROWD if _is_crowded(ways) else _MOST_DIFFERENT
+    for (way, _, score), other in zip(unsure, turned, strict=True):
+        way.is_about = (score.action.different + other.action.different) / 2 <= most_different
+    first = max((way.value for way in ways if way.is_about or _is_surely_near(way)), default=None)
+    for way in ways:
+        # With something that is about the task, what is not much less near is shown, too.
+        if first is not None and way.is_about is None and way.find_nearest().is_known:
+            way.is_about = way.value >= _SHARE_OF_FIRST * first
+
+
+def _is_crowded(ways: Sequence[Way]) -> bool:
+    """Return whether several strategies are about as near: then the store knows this sort of task, and nearness tells.
+
+    A single strategy that is near, and no other, may be near for what it is done to, not for what is done.
+    """
+    values = sorted((way.value for way in ways), reverse=True)
+    return len(values) > _CROWD and values[_CROWD] >= _ABOUT_AS_NEAR * values[0]
+
+
+def _is_surely_near(way: Way) -> bool:
+    nearest = way.find_nearest()
+    return nearest.is_known and (nearest.cosine or 0.0) >= _SURELY_NEAR
+
+
+def _may_ask_otherwise(task: str, example: str, near: float, scores: PairScores) -> bool:
+    """Return whether a task may ask for another action on the same thing than an example that shares words with it."""
+    topic = scores.fact.topic_log_odds
+    if sum(map(mul, _SAME_SORT, (1.0, near, scores.relevance, topic))) >= _SURELY_SAME:
+        return False
+    is_other = topic < _OTHER_TOPIC or scores.relevance < _OTHER_ACTION
+    return is_other and not stems(task).isdisjoint(stems(example))
+
+
+def read_task(record: Record) -> str:
+    """Return the task that a lesson or an outcome is about."""
+    return str(record.body.get("condition") or record.body.get("task") or "")
+
+
+# --- advice ----------------------------------------------------------------------------------------
+
+
+def advise(context: RetrievalContext, pool: Sequence[Candidate], groups: Sequence[Record]) -> list[Candidate]:
+    """Return the candidates, those that are lessons or outcomes with what their strategy is worth for the task."""
+    ways = gather_ways(pool, groups)
+    if not ways:
+        return list(pool)
+    measure_ways(context, ways)
+    read_examples(context.engine, context.question.text, ways)
+    advice: dict[str, Advice] = {}
+    for way, similarity in zip(ways, rate_nearness([way.value for way in ways]), strict=True):
+        for candidate in (*way.lessons, *way.outcomes):
+            advice[candidate.record.id] = Advice(way.key, way.value, similarity, way.is_about)
+    return [candidate._replace(advice=advice.get(candidate.record.id)) for candidate in pool]
