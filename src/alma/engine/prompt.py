@@ -182,7 +182,8 @@ def _write_line(memory: Memory, memories: MemorySlice) -> str:
             took = f" in {memory.duration_ms / 1000:g} s" if memory.duration_ms else ""
             error = "" if memory.success else quote_output(memory.error_message or "").removeprefix(OUTPUT_LABEL)
             feedback = shorten(memory.user_feedback, _DATA_CHARS) if memory.user_feedback else ""
-            result = f"{memory.outcome}{took}{_annotate(memory, owner=owner)}{f': {_say(error)}' if error else ''}"
+            dated = _annotate(memory, _count_similar(memory), owner=owner)
+            result = f"{memory.outcome}{took}{dated}{f': {_say(error)}' if error else ''}"
             line = f"{_say(memory.task_description)}: {_say(memory.strategy_used)} → {result}"
             return f"- {line}{f' Feedback: {_quote(feedback)}' if feedback else ''}"
         case UserPreference():
@@ -195,6 +196,16 @@ def _write_line(memory: Memory, memories: MemorySlice) -> str:
             why = f"{_end_sentence(memory.rule)} Why: {_end_sentence(memory.why)}" if memory.why else _say(memory.rule)
             return f"- {_join(_say(occasion), why)}{_annotate(memory, source=NOTED.get(memory.origin, ''))}"
     raise TypeError(f"{type(memory).__name__} cannot be rendered as a line of a prompt")
+
+
+def _count_similar(memory: Outcome) -> str:
+    """Return "2026-11-16; with 2 similar ways: worked 5 of 6"; empty without strategies that may be the same."""
+    if not memory.similar:
+        return ""
+    worked = sum(one.success_count for one in memory.similar)
+    tried = sum(one.occurrence_count for one in memory.similar)
+    ways = "a similar way" if len(memory.similar) == 1 else f"{len(memory.similar)} similar ways"
+    return f"{memory.created_at:%Y-%m-%d}; with {ways}: worked {worked} of {tried}"
 
 
 def _find_mark(memory: Memory, memories: MemorySlice) -> str:

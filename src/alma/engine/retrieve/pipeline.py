@@ -18,7 +18,7 @@ from ...errors import BusyError, ReadOnlyError, StorageFullError
 from ...reading.port import Pair
 from ...reading.questions import find_names
 from ...reading.topics import find_topics
-from ...text import content_words, name_key, shorten, stem, stems, words
+from ...text import content_words, fingerprint, name_key, shorten, stem, stems, words
 from ...types.events import EventType
 from ...types.kinds import TEAM_AGENT, Heuristic, MemoryType, Similar, last_stated
 from ...types.query import Hit, Where, plain, visible_users
@@ -27,7 +27,7 @@ from ...types.slice import Explanation, MemorySlice
 from ..admit import author_of, clean, make_record
 from ..context import Engine
 from ..events import describe_event, make_deliveries
-from ..outcomes import is_of_task
+from ..outcomes import is_of_task, list_similar
 from ..past import look_back
 from ..rules import AGENT, is_old_fix
 from ..search import by_meaning, by_words, find_closeness, find_hits, read_snapshot, scan_shared
@@ -58,7 +58,7 @@ from .rank import (
     share_places,
 )
 from .request import SHARED_KINDS, Mode, Request, RetrievalContext, embed_query, prepare
-from .strategies import EXAMPLES, advise, find_groups, find_lessons
+from .strategies import EXAMPLES, advise, find_groups, find_lessons, list_counted
 
 _LOG = logging.getLogger("alma")
 # The kinds that are searched for, and their fields in a slice. Preferences are listed, and only ordered.
@@ -246,6 +246,8 @@ def _choose_typed(context: RetrievalContext, pool: Sequence[Candidate], lookalik
         views = [(to_memory(item.record, context.now), item.newer) for item in items]
         values[name] = [replace(memory, newer=newer) if newer else memory for memory, newer in views]
     values["standing_rules"] = [to_memory(item.record, context.now) for item in rules]
+    similar = {item.record.id: item.advice.similar for item in pool if item.advice and item.advice.similar}
+    values["outcomes"] = [replace(one, similar=list_counted(similar.get(one.id, ()))) for one in values["outcomes"]]
     if values["heuristics"] and context.vectors:
         values["heuristics"] = _add_similar(context, values["heuristics"], chosen[MemoryType.HEURISTIC])
     memories = MemorySlice(
@@ -377,7 +379,13 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
         # Loaded here because a process that has no lessons to show does without it.
         from ..predict import forecast_lessons
 
-        expected = forecast_lessons(context.engine, context.question.text, context.vectors, matching, context.now)
+        similar = {
+            candidate.record.id: [group.id for group in candidate.advice.similar]
+            for candidate, _, _ in passing
+            if candidate.advice
+        }
+        question = context.question.text
+        expected = forecast_lessons(context.engine, question, context.vectors, matching, context.now, similar)
     ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
     for candidate, similarity, is_match in passing:
         chance = expected.get(candidate.record.id)
@@ -515,8 +523,9 @@ def _is_copy(item: Scored, chosen: Scored) -> bool:
     )
 
 
-def _name_result(outcome: Record) -> tuple[str, str]:
-    return outcome.links[0] if outcome.links else outcome.id, outcome.body["outcome"]
+def _name_result(outcome: Record) -> tuple[str, str, str]:
+    """Return the strategy and the result of an outcome: one of each is shown, whatever the task was."""
+    return outcome.user, fingerprint(strategy_of(outcome.body)), outcome.body["outcome"]
 
 
 # --- what goes with the first results --------------------------------------------------------------
@@ -626,7 +635,7 @@ def _add_similar(
             alike = cosine(own.vectors[0], group.vectors[0])
             mine, theirs = own.body["task_type"], group.body["task_type"]
             alike_tasks = float(mine == theirs) if mine and theirs else cosine(own.vectors[1], group.vectors[1])
-            if alike >= _SIMILAR_STRATEGY and alike_tasks >= _SIMILAR_TASK:
+            if (alike >= _SIMILAR_STRATEGY or group.id in list_similar(own)) and alike_tasks >= _SIMILAR_TASK:
                 results = group.evidence
                 similar.append((-alike, Similar(group.body["strategy"], results.successes, results.results)))
         best = sorted(similar, key=lambda one: one[0])[:_MAX_SIMILAR]

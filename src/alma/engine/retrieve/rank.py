@@ -124,10 +124,10 @@ def list_shared_words(query: str, text: str) -> tuple[str, ...]:
 class Advice(NamedTuple):
     """What the strategy of a lesson or of an outcome is worth for the task at hand."""
 
-    strategy: str  # A key that all of its lessons and outcomes share.
     value: float  # How near it is to the task, after what happened to it lately.
     similarity: float  # The same, between 0 and 1.
     is_about: bool | None  # Whether it was used for such tasks; None: its examples were not read.
+    similar: tuple[Record, ...] = ()  # The groups that may be of the same strategy in other words.
 
 
 class Candidate(NamedTuple):

@@ -28,9 +28,10 @@ from typing import Any, NamedTuple
 
 from ...ports import PairScores
 from ...text import fingerprint, stems
-from ...types.kinds import KINDS, MemoryType, Result
+from ...types.kinds import KINDS, MemoryType, Result, Similar
 from ...types.record import Record, Status, Vector, norm, unit
 from ..context import Engine
+from ..outcomes import list_similar
 from ..transaction import LESSONS, strategy_of
 from .rank import Advice, Candidate, is_stated, measure_nearness, rate_nearness
 from .request import RetrievalContext
@@ -46,13 +47,13 @@ _INHERITED = 0.7  # What the successes of a strategy that failed count for the o
 _LOG_WEIGHT, _LEAST_TRUST = 0.1, 1e-3  # How much the logarithm of a share weighs against nearness.
 _READ, _READ_CHARS = 4, 400  # The examples of so many strategies are read together with the task.
 _SURELY_NEAR = 0.75  # An example as near as this need not be read.
-_LEAST_NEAR, _CLEARLY_NEAR, _LEAST_RELEVANT = 0.22, 0.35, -2.5
+_LEAST_NEAR = 0.22
 _SHARE_OF_FIRST = 0.5  # What is less near than this share of the first is left out.
 # The log-odds that a task that was read is of the same sort: weights of 1, cosine, relevance and topic. Fitted to the
 # development half of tests/data/reworded_tasks.jsonl.
 _SAME_SORT = (-1.586, 0.929, 1.272, 0.488)
 _SURELY_SAME, _OTHER_TOPIC, _OTHER_ACTION = 0.3, -1.0, -1.0
-_MOST_DIFFERENT, _MOST_DIFFERENT_IN_CROWD = 0.2, 0.8
+_MOST_DIFFERENT = 0.2
 _CROWD, _ABOUT_AS_NEAR = 3, 0.6
 
 _fingerprint = lru_cache(maxsize=4096)(fingerprint)
@@ -76,6 +77,7 @@ class Way:
     outcomes: list[Candidate] = field(default_factory=list)  # Oldest first.
     groups: list[Record] = field(default_factory=list)
     inherited: list[Example] = field(default_factory=list)
+    similar: list[Record] = field(default_factory=list)  # Groups that may be the same strategy in other words.
     value: float = 0.0
     is_about: bool | None = None  # Whether its nearest example is about the task; None: it was not read.
 
@@ -108,7 +110,8 @@ def find_groups(context: RetrievalContext, records: Iterable[Record]) -> list[Re
     keys = {_fingerprint(strategy_of(record.body)) for record in advised}
     groups = {group.id: group for group in context.engine.store.scan(replace(where, keys=keys), _MAX_GROUPS)}
     # Those of strategies that were merged have other words.
-    others = {record.links[0] for record in advised if record.links} - groups.keys()
+    others = {record.links[0] for record in advised if record.links}
+    others = (others | {id for group in groups.values() for id in list_similar(group)}) - groups.keys()
     more = context.engine.store.get(list(others)) if others else []
     return [*groups.values(), *(group for group in more if where.accepts(group))]
 
@@ -128,9 +131,13 @@ def gather_ways(pool: Sequence[Candidate], groups: Sequence[Record]) -> list[Way
             find_way(candidate.record).outcomes.append(candidate)
         elif candidate.record.kind in LESSONS and not is_stated(candidate.record):
             find_way(candidate.record).lessons.append(candidate)
+    by_id = {group.id: group for group in groups}
     for group in groups:
         if group.key in ways:
-            ways[group.key].groups.append(group)
+            way = ways[group.key]
+            way.groups.append(group)
+            others = [by_id[id] for id in list_similar(group) if id in by_id]
+            way.similar += [other for other in others if other.key != group.key and other not in way.similar]
     return list(ways.values())
 
 
@@ -248,33 +255,43 @@ def _measure_array_centroid(numpy: Any, vectors: Sequence[Vector], row: Sequence
 
 
 def read_examples(engine: Engine, task: str, ways: Sequence[Way]) -> None:
-    """Read the task together with the nearest examples of the first strategies, where the embedder can."""
-    if engine.calibration is None or len(task) > _READ_CHARS:
+    """Set which strategies were used for such tasks, where the embedder reads pairs of texts.
+
+    The nearest examples of the first strategies are read together with the task, unless several strategies are about as
+    near. With something that is about the task, what is not much less near is shown, too.
+    """
+    known = [way for way in ways if way.find_nearest().is_known]
+    if engine.calibration is None or len(task) > _READ_CHARS or not known:
         return
-    doubtful: list[tuple[Way, Candidate, str]] = []
-    for way in sorted(ways, key=lambda way: -way.value)[:_READ]:
+    first = sorted(known, key=lambda way: -way.value)[:_READ]
+    for way in first:
+        near = way.find_nearest().cosine or 0.0
+        way.is_about = True if near >= _LEAST_NEAR else None
+    if not _is_crowded(known):
+        _leave_out_other_actions(engine, task, [way for way in first if way.is_about])
+    best = max((way.value for way in first if way.is_about), default=None)
+    for way in known:
+        if best is not None and way.is_about is None:
+            way.is_about = way.value >= _SHARE_OF_FIRST * best
+
+
+def _leave_out_other_actions(engine: Engine, task: str, ways: Sequence[Way]) -> None:
+    """Find the strategies that were used for another action on the same thing: their examples share words with it."""
+    doubtful: list[tuple[Way, str]] = []
+    for way in ways:
         nearest = way.find_nearest()
         example = read_task(nearest.record)
-        near = nearest.cosine or 0.0
-        is_readable = nearest.is_known and 0 < len(example) <= _READ_CHARS
-        if is_readable and _LEAST_NEAR <= near < _SURELY_NEAR:
-            doubtful.append((way, nearest, example))
-    scores = engine.read_pairs([(task, example) for _, _, example in doubtful])
-    unsure: list[tuple[Way, str, PairScores]] = []
-    for (way, nearest, example), score in zip(doubtful, scores, strict=True):
-        near = nearest.cosine or 0.0
-        way.is_about = near >= _CLEARLY_NEAR or score.relevance >= _LEAST_RELEVANT
-        if way.is_about and _may_ask_otherwise(task, example, near, score):
-            unsure.append((way, example, score))
+        is_doubtful = (nearest.cosine or 0.0) < _SURELY_NEAR and 0 < len(example) <= _READ_CHARS
+        if is_doubtful and not stems(task).isdisjoint(stems(example)):
+            doubtful.append((way, example))
+    scores = engine.read_pairs([(task, example) for _, example in doubtful])
+    unsure: list[tuple[Way, str, float]] = []
+    for (way, example), score in zip(doubtful, scores, strict=True):
+        if _may_ask_otherwise(way.find_nearest().cosine or 0.0, score):
+            unsure.append((way, example, score.action.different))
     turned = engine.read_pairs([(example, task) for _, example, _ in unsure])
-    most_different = _MOST_DIFFERENT_IN_CROWD if _is_crowded(ways) else _MOST_DIFFERENT
-    for (way, _, score), other in zip(unsure, turned, strict=True):
-        way.is_about = (score.action.different + other.action.different) / 2 <= most_different
-    first = max((way.value for way in ways if way.is_about or _is_surely_near(way)), default=None)
-    for way in ways:
-        # With something that is about the task, what is not much less near is shown, too.
-        if first is not None and way.is_about is None and way.find_nearest().is_known:
-            way.is_about = way.value >= _SHARE_OF_FIRST * first
+    for (way, _, different), score in zip(unsure, turned, strict=True):
+        way.is_about = (different + score.action.different) / 2 <= _MOST_DIFFERENT
 
 
 def _is_crowded(ways: Sequence[Way]) -> bool:
@@ -286,18 +303,12 @@ def _is_crowded(ways: Sequence[Way]) -> bool:
     return len(values) > _CROWD and values[_CROWD] >= _ABOUT_AS_NEAR * values[0]
 
 
-def _is_surely_near(way: Way) -> bool:
-    nearest = way.find_nearest()
-    return nearest.is_known and (nearest.cosine or 0.0) >= _SURELY_NEAR
-
-
-def _may_ask_otherwise(task: str, example: str, near: float, scores: PairScores) -> bool:
-    """Return whether a task may ask for another action on the same thing than an example that shares words with it."""
+def _may_ask_otherwise(near: float, scores: PairScores) -> bool:
+    """Return whether a task may ask for another action on the same thing than an example."""
     topic = scores.fact.topic_log_odds
     if sum(map(mul, _SAME_SORT, (1.0, near, scores.relevance, topic))) >= _SURELY_SAME:
         return False
-    is_other = topic < _OTHER_TOPIC or scores.relevance < _OTHER_ACTION
-    return is_other and not stems(task).isdisjoint(stems(example))
+    return topic < _OTHER_TOPIC or scores.relevance < _OTHER_ACTION
 
 
 def read_task(record: Record) -> str:
@@ -318,5 +329,11 @@ def advise(context: RetrievalContext, pool: Sequence[Candidate], groups: Sequenc
     advice: dict[str, Advice] = {}
     for way, similarity in zip(ways, rate_nearness([way.value for way in ways]), strict=True):
         for candidate in (*way.lessons, *way.outcomes):
-            advice[candidate.record.id] = Advice(way.key, way.value, similarity, way.is_about)
+            advice[candidate.record.id] = Advice(way.value, similarity, way.is_about, tuple(way.similar))
     return [candidate._replace(advice=advice.get(candidate.record.id)) for candidate in pool]
+
+
+def list_counted(groups: Sequence[Record]) -> tuple[Similar, ...]:
+    """Return the strategies of groups with what was counted of each."""
+    counted = [(group.body["strategy"], group.evidence) for group in groups if group.evidence.results]
+    return tuple(Similar(strategy, results.successes, results.results) for strategy, results in counted)
