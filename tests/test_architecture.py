@@ -184,7 +184,7 @@ for _feature in FEATURES:
 ENGINE_STEPS = (
     {"evidence", "redact", "validate", "context", "escape", "safety", "literals", "reversals", "typed_statements"},
     {"admit", "changes", "events", "rule_lines", "tombstones", "transaction", "view"},
-    {"search", "past", "pages"},
+    {"search", "past", "pages", "sameness"},
     {"episodes", "facts", "outcomes"},
     {"erase", "proof", "rules", "predict", "retrieve"},
     {"accounts", "conflicts", "edit", "exchanges", "gists", "observations", "prompt"},

@@ -46,7 +46,7 @@ _FEW = 12
 _NEAREST = 6
 _NEAR = 8
 _NEAR_STRATEGY, _MAX_READ, _MAX_SIMILAR = 0.4, 3, 8
-_EXAMPLES, _FEW_EXAMPLES, _EXAMPLE_CHARS = 12, 4, 300
+_EXAMPLES, _FEW_EXAMPLES, _EXAMPLE_CHARS, _BRIEFNESS = 12, 4, 300, 600
 _OUTCOMES_OF = "outcomes of"  # By this and the id of a group, a transaction knows the outcomes that it adds to it.
 _FEW_WORDS = 6
 _WAYS = (("up", "down"), ("on", "off"), ("in", "out"))
@@ -124,8 +124,9 @@ def choose_example(sources: Sequence[Record]) -> str:
     if len(brief) <= 1:
         return next(iter(brief), "")
     likeness = _compare_tasks(list(brief.items()))
-    totals = {text: sum(row) for text, row in zip(brief, likeness, strict=True)}
-    return max(totals, key=lambda text: (round(totals[text], 6), -len(text)))
+    means = {text: sum(row) / len(row) for text, row in zip(brief, likeness, strict=True)}
+    # Of two that are as good the shorter one is easier to read.
+    return max(means, key=lambda text: (round(means[text] - len(text) / _BRIEFNESS, 6), -len(text)))
 
 
 def _compare_tasks(tasks: Sequence[tuple[str, Record]]) -> list[list[float]]:

@@ -116,7 +116,8 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
 
 def _order_proven(heuristics: Sequence[Heuristic], memories: MemorySlice) -> list[Memory]:
     """Return what worked, best first: the heuristics, and between them outcomes of other strategies that score more."""
-    scores = {one.memory_id: one.score for one in memories.explanations}
+    # Rounded, so that a moment between two memories does not decide.
+    scores = {one.memory_id: round(one.score, 4) for one in memories.explanations}
     strategies = {one.strategy for one in heuristics}
     least = min((scores.get(one.id, 0.0) for one in heuristics), default=math.inf)
     ahead = [one for one in memories.outcomes if one.success and scores.get(one.id, 0.0) > least]

@@ -21,6 +21,7 @@ SIMILAR = 0.1
 _READ_CHARS, _AGREES = 400, 0.55
 _LITERAL = re.compile(r"`[^`]+`|\S*[\d/\\_=<>@#$*{}]\S*|(?<![\w-])--?[A-Za-z]\S*")
 _NEGATIONS = frozenset("not no never without don doesn avoid skip".split())
+_TWO_WORDS = re.compile(r"[A-Za-z]+/[A-Za-z]+")
 _TRAILING = ".,;:!?)'\""
 
 
@@ -66,4 +67,6 @@ def list_literals(strategy: str) -> frozenset[str]:
         # "One" is not always a number.
         plain_words.append(word if name == "one" else numbers.get(name, word))
     plain = " ".join(plain_words)
-    return frozenset(literal.rstrip(_TRAILING).strip("`") for literal in _LITERAL.findall(plain))
+    literals = (literal.rstrip(_TRAILING).strip("`") for literal in _LITERAL.findall(plain))
+    # "Blue/green" is no path.
+    return frozenset(literal for literal in literals if not _TWO_WORDS.fullmatch(literal))

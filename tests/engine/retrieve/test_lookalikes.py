@@ -196,15 +196,16 @@ class TestTasks:
 
     def test_other_wordings_are_linked_and_counted_apart(self, alma: ALMA) -> None:
         for _ in range(3):
-            alma.learn("dev", "Deploy auth", "success", "Blue-green switch")
+            alma.learn("dev", "Deploy auth", "success", "Run the tests before deploying")
         for outcome in ("success", "failure"):
-            alma.learn("dev", "Deploy auth", outcome, "Blue/green switchover")
+            alma.learn("dev", "Deploy auth", outcome, "Execute the test suite prior to the deployment")
         found = alma.retrieve("Deploy auth", "dev")
         [lesson] = found.heuristics
         assert (lesson.success_count, lesson.occurrence_count) == (3, 3)
         [similar] = lesson.similar
-        assert (similar.strategy, similar.success_count, similar.occurrence_count) == ("Blue/green switchover", 1, 2)
-        assert "Similar: Blue/green switchover (worked 1 of 2)" in found.to_prompt()
+        other = "Execute the test suite prior to the deployment"
+        assert (similar.strategy, similar.success_count, similar.occurrence_count) == (other, 1, 2)
+        assert f"Similar: {other} (worked 1 of 2)" in found.to_prompt()
 
     def test_the_task_type_is_a_filter(self, alma: ALMA) -> None:
         for task_type, strategy in (("deploy", "Blue-green switch"), ("test", "Run the smoke tests first")):

@@ -27,9 +27,11 @@ from ...types.slice import Explanation, MemorySlice
 from ..admit import author_of, clean, make_record
 from ..context import Engine
 from ..events import describe_event, make_deliveries
+from ..evidence import believe, success_factor
 from ..outcomes import is_of_task, list_similar
 from ..past import look_back
 from ..rules import AGENT, is_old_fix
+from ..sameness import list_literals
 from ..search import by_meaning, by_words, find_closeness, find_hits, read_snapshot, scan_shared
 from ..transaction import LESSONS, strategy_of, write
 from ..view import render_slice, to_memory
@@ -387,18 +389,42 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
         question = context.question.text
         expected = forecast_lessons(context.engine, question, context.vectors, matching, context.now, similar)
     ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
+    lessons = _find_best_lessons([candidate for candidate, _, _ in passing])
     for candidate, similarity, is_match in passing:
         chance = expected.get(candidate.record.id)
+        most_confident = 1.0
+        lesson = lessons.get(candidate.advice.strategy) if candidate.advice else None
+        if lesson is not None and candidate.record.kind == MemoryType.OUTCOME:
+            # An outcome does not stand before the lesson that it taught.
+            chance = min(success_factor(candidate.record, context.now), expected.get(lesson.id, 1.0))
+            most_confident = believe(lesson, context.now).mean
         similarity = candidate.advice.similarity if candidate.advice else similarity
         if context.is_asked_for(candidate.record.user):
             similarity += _NAMED_GAIN * (1.0 - similarity)
-        scored = score_candidate(candidate, similarity, *context.basis, expected=chance, is_standing=not is_match)
+        scored = score_candidate(
+            candidate,
+            similarity,
+            *context.basis,
+            expected=chance,
+            is_standing=not is_match,
+            most_confident=most_confident,
+        )
         ranked[MemoryType(candidate.record.kind)].append(scored)
     for items in ranked.values():
         # Rounded, so that a second more or less between two memories does not decide. Of equals the newest comes first.
         items.sort(key=lambda item: item.record.id, reverse=True)
         items.sort(key=lambda item: -round(item.score, 4))
     return ranked
+
+
+def _find_best_lessons(candidates: Sequence[Candidate]) -> dict[str, Record]:
+    """Return the heuristic with the most results of each strategy."""
+    lessons: dict[str, Record] = {}
+    heuristics = [one for one in candidates if one.advice and one.record.kind == MemoryType.HEURISTIC]
+    for candidate in sorted(heuristics, key=lambda candidate: candidate.record.evidence.results):
+        if candidate.advice:
+            lessons[candidate.advice.strategy] = candidate.record
+    return lessons
 
 
 def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
@@ -631,6 +657,8 @@ def _add_similar(
         similar: list[tuple[float, Similar]] = []
         for group in groups if own is not None else ():
             if own is None or group.id in shown_ids or group.user != item.record.user or not group.evidence.results:
+                continue
+            if list_literals(own.body["strategy"]) != list_literals(group.body["strategy"]):
                 continue
             alike = cosine(own.vectors[0], group.vectors[0])
             mine, theirs = own.body["task_type"], group.body["task_type"]

@@ -124,6 +124,7 @@ def list_shared_words(query: str, text: str) -> tuple[str, ...]:
 class Advice(NamedTuple):
     """What the strategy of a lesson or of an outcome is worth for the task at hand."""
 
+    strategy: str  # A key that all of its lessons and outcomes share.
     value: float  # How near it is to the task, after what happened to it lately.
     similarity: float  # The same, between 0 and 1.
     is_about: bool | None  # Whether it was used for such tasks; None: its examples were not read.
@@ -335,24 +336,26 @@ def score_candidate(
     *,
     expected: float | None = None,
     is_standing: bool = False,
+    most_confident: float = 1.0,
 ) -> Scored:
     """Score a candidate by four factors, and say why.
 
     Recency, success and confidence count only as far as a memory is relevant: they order what is about the task and
     never lift what is not. `expected` is how well a lesson will do at the task; without it, its success so far counts.
+    An outcome is not given more confidence than the lesson of its strategy has: `most_confident`.
     """
     record, shares = candidate.record, settings.weights.shares()
     values = {
         "similarity": similarity,
         "recency": fade_share(age_days(record, now), settings.recency_half_life_days),
         "success": success_factor(record, now) if expected is None else expected,
-        "confidence": believe(record, now).mean,
+        "confidence": min(most_confident, believe(record, now).mean),
     }
     total = sum(shares[name] * value * (1.0 if name == "similarity" else similarity) for name, value in values.items())
     before, after = "", "" if candidate.relevance is None else f"relevance {candidate.relevance:.2f}"
     if is_standing:
         before = "a rule in force" if record.kind == MemoryType.RULE else "a standing preference of the user"
-    if expected is not None:
+    if expected is not None and record.kind != MemoryType.OUTCOME:
         sort = "failure" if record.kind == MemoryType.ANTI_PATTERN else "success"
         after = "; ".join(filter(None, (after, f"predicted {sort} {expected:.2f}")))
     factors = {name: Factor(value, shares[name]) for name, value in values.items()}

@@ -40,20 +40,19 @@ EXAMPLES = 24
 """How many of the nearest outcomes are looked at."""
 _MAX_GROUPS = 96
 _ADVISED = (*LESSONS, MemoryType.OUTCOME)
+_BEST_SHARE = 0.4  # What the nearest example counts; the centroid of all has the rest.
 # What a strategy keeps of its successes for each failure since, and what others keep for each such failure.
 _TURNED, _UNSETTLED = 0.1, 0.95
 _TURN_NEARNESS = 0.2  # A failure on a task less near than this turns nothing here.
 _INHERITED = 0.7  # What the successes of a strategy that failed count for the one that worked instead.
 _LOG_WEIGHT, _LEAST_TRUST = 0.1, 1e-3  # How much the logarithm of a share weighs against nearness.
-_READ, _READ_CHARS = 4, 400  # The examples of so many strategies are read together with the task.
+_READ, _EXAMPLES_READ, _READ_CHARS = 4, 2, 400  # So many examples are read together with the task.
 _SURELY_NEAR = 0.75  # An example as near as this need not be read.
 _LEAST_NEAR = 0.22
 _SHARE_OF_FIRST = 0.5  # What is less near than this share of the first is left out.
-# The log-odds that a task that was read is of the same sort: weights of 1, cosine, relevance and topic. Fitted to the
-# development half of tests/data/reworded_tasks.jsonl.
-_SAME_SORT = (-1.586, 0.929, 1.272, 0.488)
-_SURELY_SAME, _OTHER_TOPIC, _OTHER_ACTION = 0.3, -1.0, -1.0
-_MOST_DIFFERENT = 0.2
+# From where on a task asks for another action than an example: set on the development half of
+# tests/data/reworded_tasks.jsonl.
+_RELEVANT, _DIFFERENT, _SAME_TOPIC, _OTHER_TOPIC = -0.25, 0.2, 0.5, -3.0
 _CROWD, _ABOUT_AS_NEAR = 3, 0.6
 
 _fingerprint = lru_cache(maxsize=4096)(fingerprint)
@@ -160,7 +159,7 @@ def measure_ways(context: RetrievalContext, ways: Sequence[Way]) -> None:
         best = max((one.near or 0.0) + _weigh_trust(one.trust) for one in near)
         trust = sum(one.trust for one in near) / len(near)
         middle = max(one.near or 0.0 for one in near) if centroid is None else centroid
-        way.value = 0.5 * best + 0.5 * (middle + _weigh_trust(trust))
+        way.value = _BEST_SHARE * best + (1.0 - _BEST_SHARE) * (middle + _weigh_trust(trust))
 
 
 def _weigh_trust(trust: float) -> float:
@@ -276,22 +275,34 @@ def read_examples(engine: Engine, task: str, ways: Sequence[Way]) -> None:
 
 
 def _leave_out_other_actions(engine: Engine, task: str, ways: Sequence[Way]) -> None:
-    """Find the strategies that were used for another action on the same thing: their examples share words with it."""
+    """Find the strategies that were used for another action on the same thing: their examples share words with it.
+
+    Of few strategies a second example is read as well: one that is about the task is enough.
+    """
     doubtful: list[tuple[Way, str]] = []
+    for place in range(_EXAMPLES_READ):
+        for way in ways:
+            examples = _list_nearest_tasks(way)
+            example = examples[place] if place < len(examples) else ""
+            is_short = 0 < len(example) <= _READ_CHARS
+            is_near = (way.find_nearest().cosine or 0.0) >= _SURELY_NEAR
+            if is_short and not is_near and not stems(task).isdisjoint(stems(example)):
+                doubtful.append((way, example))
+    doubtful = doubtful[:_READ]
+    # Read in both orders: which of them comes first says nothing.
+    pairs = [(task, example) for _, example in doubtful] + [(example, task) for _, example in doubtful]
+    scores = engine.read_pairs(pairs)
+    others: dict[str, list[bool]] = defaultdict(list)
+    for (way, _), one_way, other_way in zip(doubtful, scores, scores[len(doubtful) :], strict=False):
+        others[way.key].append(_is_other_action(one_way, other_way))
     for way in ways:
-        nearest = way.find_nearest()
-        example = read_task(nearest.record)
-        is_doubtful = (nearest.cosine or 0.0) < _SURELY_NEAR and 0 < len(example) <= _READ_CHARS
-        if is_doubtful and not stems(task).isdisjoint(stems(example)):
-            doubtful.append((way, example))
-    scores = engine.read_pairs([(task, example) for _, example in doubtful])
-    unsure: list[tuple[Way, str, float]] = []
-    for (way, example), score in zip(doubtful, scores, strict=True):
-        if _may_ask_otherwise(way.find_nearest().cosine or 0.0, score):
-            unsure.append((way, example, score.action.different))
-    turned = engine.read_pairs([(example, task) for _, example, _ in unsure])
-    for (way, _, different), score in zip(unsure, turned, strict=True):
-        way.is_about = (different + score.action.different) / 2 <= _MOST_DIFFERENT
+        way.is_about = not (others[way.key] and all(others[way.key]))
+
+
+def _list_nearest_tasks(way: Way) -> list[str]:
+    """Return the tasks that a strategy was used for, the nearest first, each once."""
+    nearest = sorted((*way.outcomes, *way.lessons), key=measure_nearness, reverse=True)
+    return list(dict.fromkeys(read_task(candidate.record) for candidate in nearest))
 
 
 def _is_crowded(ways: Sequence[Way]) -> bool:
@@ -303,12 +314,13 @@ def _is_crowded(ways: Sequence[Way]) -> bool:
     return len(values) > _CROWD and values[_CROWD] >= _ABOUT_AS_NEAR * values[0]
 
 
-def _may_ask_otherwise(near: float, scores: PairScores) -> bool:
-    """Return whether a task may ask for another action on the same thing than an example."""
-    topic = scores.fact.topic_log_odds
-    if sum(map(mul, _SAME_SORT, (1.0, near, scores.relevance, topic))) >= _SURELY_SAME:
-        return False
-    return topic < _OTHER_TOPIC or scores.relevance < _OTHER_ACTION
+def _is_other_action(one_way: PairScores, other_way: PairScores) -> bool:
+    """Return whether two tasks ask for different actions on the same thing, read in both orders."""
+    relevance = (one_way.relevance + other_way.relevance) / 2
+    topic = (one_way.fact.topic_log_odds + other_way.fact.topic_log_odds) / 2
+    different = (one_way.action.different + other_way.action.different) / 2
+    is_beside = relevance < _RELEVANT and different > _DIFFERENT and topic < _SAME_TOPIC
+    return is_beside or topic < _OTHER_TOPIC
 
 
 def read_task(record: Record) -> str:
@@ -329,7 +341,7 @@ def advise(context: RetrievalContext, pool: Sequence[Candidate], groups: Sequenc
     advice: dict[str, Advice] = {}
     for way, similarity in zip(ways, rate_nearness([way.value for way in ways]), strict=True):
         for candidate in (*way.lessons, *way.outcomes):
-            advice[candidate.record.id] = Advice(way.value, similarity, way.is_about, tuple(way.similar))
+            advice[candidate.record.id] = Advice(way.key, way.value, similarity, way.is_about, tuple(way.similar))
     return [candidate._replace(advice=advice.get(candidate.record.id)) for candidate in pool]
 
 
