@@ -286,8 +286,48 @@ PLAIN_TABLES = [
 ]
 
 
+LOOK_ALIKES = [
+    "useToken('blue500')",
+    "setToken('string')",
+    '.password("Password is too short")',
+    "redirect=%2Flogin%3Ftoken%3D%24TOKEN",
+    "next=%2Fa%3Fpage_token%3Dabc123def456",
+    "q=token%3A+1+or+2",
+    "!function(){var e={token:1,key:2};window.k=e}();",
+    "keyword,volume\npassword manager,1000\napi key,200",
+    'psql "password=$PW host=db"',
+    "rows are identified by 'id2'",
+    "snmpwalk -v2c -c public 10.0.0.1",
+    '{"name":"X_TOKEN","value":"{{token}}"}',
+    "- name: TOKEN_URL\n  value: https://auth.example.com/oauth2/token",
+    "0.0.0.0:5432:5432",
+    "a.py:5432:12: E501",
+]
+
+
+def test_what_is_no_secret_beside_these_words_stays() -> None:
+    assert [redact(text) for text in LOOK_ALIKES] == LOOK_ALIKES
+
+
 def test_a_table_about_secrets_stays() -> None:
     assert [redact(table) for table in PLAIN_TABLES] == PLAIN_TABLES
+
+
+PAIRS = [
+    '{{"Name":"DB_PASS","Value":"{}"}}',
+    '[{{"Key" : "AdminPassword" , "Value" : "{}"}}]',
+    "- key: REDIS_PASSWORD\n  value: {}",
+    "SET PASSWORD FOR 'app' = PASSWORD('{}');",
+    "$s = '{}' | ConvertTo-SecureString -AsPlainText -Force",
+    "<td>Password</td><td>{}</td>",
+    "password%253D{}",
+    "aws configure\nAWS Secret Access Key [None]: {}",
+]
+
+
+def test_a_value_beside_its_name_is_removed() -> None:
+    value = "Quill7-" + "Heron27x"
+    assert [frame for frame in PAIRS if value in redact(frame.format(value))] == []
 
 
 def test_a_wrapped_token_is_removed_whole() -> None:
