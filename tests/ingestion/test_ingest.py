@@ -454,3 +454,17 @@ def test_the_chats_of_a_host_are_found_where_it_keeps_them(tmp_path: Path) -> No
     (tmp_path / ".gemini" / "GEMINI.md").write_text("Some words.")
     made = plan(tmp_path / ".gemini")
     assert [(str(one.format), one.own) for one in made.files if "session" in one.path] == [("gemini-cli", True)]
+
+
+def test_the_report_counts_removed_secrets_by_kind(tmp_path: Path, alma: ALMA) -> None:
+    password, token = "Larch-" + "tern77", "gh" + "p_" + "x7Kq2vLm81" * 4
+    (tmp_path / "notes.md").write_text(f"# Access\n\nThe password is {password}.\n\nUse {token} for CI.\n")
+    chat = [{"role": "user", "content": f"export DB_PASSWORD={password}"}, {"role": "user", "content": "Thanks."}]
+    (tmp_path / "chat.json").write_text(json.dumps(chat))
+    removed = {"password": 2, "github_token": 1}
+    dry = ingest(tmp_path, "dev", alma=alma, dry_run=True)
+    first = ingest(tmp_path, "dev", alma=alma)
+    second = ingest(tmp_path, "dev", alma=alma)
+    assert (dry.redacted, first.redacted, second.redacted) == (removed, removed, {})
+    assert password not in repr(first)
+    assert token not in repr(first)

@@ -22,7 +22,7 @@ KEY_LINK = "key_"  # How the link begins that the values of an explicit key shar
 def clean(value: Any) -> Any:
     """Return the same JSON value with every secret taken out."""
     # Loaded here because its many patterns take a while to compile, and importing alma must not.
-    from .redact import redact
+    from .redact import name_value, redact
 
     if isinstance(value, str):
         return redact(value)
@@ -33,8 +33,9 @@ def clean(value: Any) -> Any:
     cleaned = {}
     for name, item in value.items():
         # `{"password": "hunter2"}` gives itself away only by both together.
-        redacted = redact(f"{name}={item}") if isinstance(item, str) else ""
-        cleaned[clean(name)] = redacted[len(f"{name}=") :] if redacted.startswith(f"{name}=") else clean(item)
+        start = f"{name_value(value, name)}="
+        redacted = redact(f"{start}{item}") if isinstance(item, str) else ""
+        cleaned[clean(name)] = redacted[len(start) :] if redacted.startswith(start) else clean(item)
     return cleaned
 
 

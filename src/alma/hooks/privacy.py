@@ -119,13 +119,16 @@ class Trimmer:
             return CUT
         if isinstance(value, list):
             return [self.trim(item, name, depth + 1) for item in value[:_ITEMS]]
+        from ..engine.redact import name_value
+
         out: dict[str, Any] = {}
-        for key, item in value.items():
+        for field, item in value.items():
             if len(out) >= _ITEMS or self.room <= 0:
                 break
-            key = redact_and_cut(key, _NAME, 0)
+            key = redact_and_cut(field, _NAME, 0)
             self.room -= len(key)
-            out[key] = self.trim(item, key, depth + 1)
+            name = name_value(value, field)
+            out[key] = self.trim(item, key if name == field else name, depth + 1)
         return out
 
     def _trim_text(self, text: str, name: str) -> str:

@@ -20,6 +20,7 @@ from ..engine import episodes, validate
 from ..engine.admit import clean
 from ..engine.episodes import Conversation, TurnDraft
 from ..engine.escape import find_suspicion
+from ..engine.redact import count_removed
 from ..engine.transaction import write
 from ..engine.view import to_memory
 from ..errors import ValidationError, describe_type
@@ -98,6 +99,7 @@ class IngestResult(Kept):
     skipped: list[Skipped] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)  # Counts of what is not imported by design.
+    redacted: dict[str, int] = field(default_factory=dict)  # Counts of secrets removed from new texts, by kind.
     notes: list[str] = field(default_factory=list)  # Remarks, such as an encoding that was guessed.
 
     @property
@@ -120,6 +122,11 @@ class IngestResult(Kept):
         """Count items that are not imported by design."""
         if by:
             self.left_out[what] = self.left_out.get(what, 0) + by
+
+    def count_secrets(self, removed: Mapping[str, int]) -> None:
+        """Count secrets that were removed from a text, by kind."""
+        for kind, number in removed.items():
+            self.redacted[kind] = self.redacted.get(kind, 0) + number
 
     def damage(self, path: str, place: str, reason: str) -> None:
         """Report a place in a file that could not be read."""
@@ -266,6 +273,7 @@ class _Prepared(NamedTuple):
     turns: tuple[ChatMessage, ...]  # Their ids are derived from text and position, so that turns are deduplicated.
     marker: str
     content: str  # The content of the marker once the piece is stored.
+    removed: Mapping[str, int]  # The secrets that were removed from its texts, by kind.
 
 
 class _Ingestion:
@@ -355,7 +363,8 @@ class _Ingestion:
 
     def add(self, piece: Piece, own: bool) -> bool:
         """Add a piece to the batch; return whether the batch was full and has been written."""
-        turns = tuple(_make_turns(piece, own))
+        removed: Counter[str] = Counter()
+        turns = tuple(_make_turns(piece, own, removed))
         if not turns:
             return False
         content = digest(*(f"{turn.id}\x1e{turn.voice}\x1e{turn.at}" for turn in turns), piece.title)
@@ -364,7 +373,7 @@ class _Ingestion:
         name = ("document", content) if piece.is_document else (piece.session, piece.part)
         marker = self._name_marker("ingested", *name)
         self.result.increment("unchanged", marker in self._batch)
-        self._batch[marker] = _Prepared(piece, turns, marker, self._sign(content))
+        self._batch[marker] = _Prepared(piece, turns, marker, self._sign(content), removed)
         self._size += sum(len(turn.text) for turn in turns)
         is_full = len(self._batch) >= _BATCH_PIECES or self._size >= _BATCH_CHARS
         if is_full:
@@ -380,6 +389,7 @@ class _Ingestion:
         result.increment("unchanged", len(batch) - len(fresh))
         for one in fresh:
             result.increment("sections" if one.piece.is_document else "messages", len(one.turns))
+            result.count_secrets(one.removed)
         if result.dry_run:
             for one in fresh:
                 result.increment("episodes")
@@ -474,10 +484,11 @@ class _Ingestion:
 # -- pieces as they are stored
 
 
-def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
+def _make_turns(piece: Piece, own: bool, removed: Counter[str]) -> Iterator[ChatMessage]:
     """Yield a piece as turns. A document is split into sections that can be quoted, with its name as the speaker.
 
-    Unless the piece is the user's own, its turns are attributed to somebody else, and never to the user.
+    Unless the piece is the user's own, its turns are attributed to somebody else, and never to the user. The secrets
+    that are removed from its texts are added to `removed`.
     """
     seen: Counter[tuple[str, str]] = Counter()
     for message in piece.messages:
@@ -486,8 +497,10 @@ def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
             is_user = not piece.is_document and voice is Speaker.PERSON and _USER_NAMES.search(name)
             name, voice = "somebody else" if is_user else name, voice if voice is Speaker.TOOL else Speaker.OTHER
         name = _clean_name(name, 120) or "unknown"
+        safe = clean(words)
+        removed.update(count_removed(words, safe))
         if piece.is_document:
-            for section in _HEADING.split(clean(words)):
+            for section in _HEADING.split(safe):
                 for text in _cut_text(section.strip(), _SECTION_CHARS):
                     seen[name, text] += 1
                     yield ChatMessage(name, text, voice, message.at, digest("section", text, str(seen[name, text])))
@@ -495,7 +508,7 @@ def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
         seen[name, words] += 1
         # A message without an id is identified by its position among equal ones.
         key = ("id", message.id) if message.id else ("said", piece.part, str(seen[name, words]))
-        for number, text in enumerate(_cut_text(clean(words), _TURN_CHARS)):
+        for number, text in enumerate(_cut_text(safe, _TURN_CHARS)):
             yield ChatMessage(name, text, voice, message.at, digest(*key, name, words, str(number)))
 
 
