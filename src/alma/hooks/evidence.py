@@ -43,8 +43,10 @@ _BY_WORDS = 2.5
 _BY_MEANING = 2.0
 _RECENCY = 0.1
 _COVERED = 0.6
-"""What is taken off for an exchange that a shown rule was made from."""
-_READ = {"nothing": 0.5, "momentary": 0.25}
+"""What is taken off for an exchange that a shown rule was made from, where nobody prompted yet."""
+_COVERED_AT_PROMPT = 0.3
+"""The same at a prompt: a rule says less than the exchange that it is from, which the prompt may be about."""
+_READ = {"nothing": 0.5, "momentary": 0.5}
 """By what the likelihood is multiplied where a model that read the exchange found nothing that lasts."""
 _WAITING = "waiting"
 _LIKELY_WAITING = 0.9
@@ -226,13 +228,17 @@ def choose_exchanges(
     room: int,
     shown_ids: Container[str] = (),
     covered_turns: Container[str] = (),
+    covered: float = _COVERED,
 ) -> list[StoredExchange]:
-    """Return the exchanges that most likely help, as many as fit in `room` characters, in the order of time."""
+    """Return the exchanges that most likely help, as many as fit in `room` characters, in the order of time.
+
+    `covered` is taken off for those of `covered_turns`.
+    """
 
     def rate(exchange: StoredExchange) -> float:
         score = exchange.likely + exchange.nearness + exchange.around + _RECENCY * exchange.recency
         is_covered = exchange.turn in covered_turns and not exchange.is_waiting
-        return score - _COVERED if is_covered else score
+        return score - covered if is_covered else score
 
     candidates = [exchange for exchange in exchanges if exchange.id not in shown_ids]
     candidates.sort(key=lambda exchange: (-rate(exchange), exchange.id))
@@ -309,7 +315,8 @@ class EvidenceChoice:
         covered = {turn for rule in reminder.rules for turn in rule.turns}
         covered |= list_covered_turns(self._rules, shown_ids)
         left_room = min(room, MOST_CHARS) - len(reminder.text) - 1
-        _add_chosen(reminder, choose_exchanges(candidates, left_room, shown_ids, covered))
+        chosen = choose_exchanges(candidates, left_room, shown_ids, covered, _COVERED_AT_PROMPT)
+        _add_chosen(reminder, chosen)
 
 
 def _add_chosen(injection: Injection, exchanges: list[StoredExchange]) -> None:
