@@ -46,8 +46,10 @@ _COVERED = 0.6
 """What is taken off for an exchange that a shown rule was made from, where nobody prompted yet."""
 _COVERED_AT_PROMPT = 0.3
 """The same at a prompt: a rule says less than the exchange that it is from, which the prompt may be about."""
-_READ = {"nothing": 0.5, "momentary": 0.5}
+_READ = {"nothing": 0.5, "momentary": 0.25}
 """By what the likelihood is multiplied where a model that read the exchange found nothing that lasts."""
+_READ_AT_PROMPT = {"nothing": 0.5, "momentary": 0.75}
+"""The same at a prompt, which may be about an exception: what was done otherwise before tells the usual way."""
 _WAITING = "waiting"
 _LIKELY_WAITING = 0.9
 """How likely an exchange teaches in which a model found what would last and waits for the person."""
@@ -89,10 +91,18 @@ class StoredExchange:
     @property
     def likely(self) -> float:
         """Return how likely it teaches something that lasts, also by what a model found that read it."""
+        return self._weigh(_READ)
+
+    @property
+    def likely_at_prompt(self) -> float:
+        """Return how likely it teaches something about what a prompt asks for."""
+        return self._weigh(_READ_AT_PROMPT)
+
+    def _weigh(self, weights: Mapping[str, float]) -> float:
         likely = float(self.body.get("likely", 0.0))
         if self.is_waiting:
             return max(likely, _LIKELY_WAITING)
-        return likely * _READ.get(str(self.body.get("found", "")), 1.0)
+        return likely * weights.get(str(self.body.get("found", "")), 1.0)
 
     @property
     def turn(self) -> str:
@@ -228,15 +238,15 @@ def choose_exchanges(
     room: int,
     shown_ids: Container[str] = (),
     covered_turns: Container[str] = (),
-    covered: float = _COVERED,
+    *,
+    is_prompt: bool = False,
 ) -> list[StoredExchange]:
-    """Return the exchanges that most likely help, as many as fit in `room` characters, in the order of time.
-
-    `covered` is taken off for those of `covered_turns`.
-    """
+    """Return the exchanges that most likely help, as many as fit in `room` characters, in the order of time."""
+    covered = _COVERED_AT_PROMPT if is_prompt else _COVERED
 
     def rate(exchange: StoredExchange) -> float:
-        score = exchange.likely + exchange.nearness + exchange.around + _RECENCY * exchange.recency
+        likely = exchange.likely_at_prompt if is_prompt else exchange.likely
+        score = likely + exchange.nearness + exchange.around + _RECENCY * exchange.recency
         is_covered = exchange.turn in covered_turns and not exchange.is_waiting
         return score - covered if is_covered else score
 
@@ -315,7 +325,7 @@ class EvidenceChoice:
         covered = {turn for rule in reminder.rules for turn in rule.turns}
         covered |= list_covered_turns(self._rules, shown_ids)
         left_room = min(room, MOST_CHARS) - len(reminder.text) - 1
-        chosen = choose_exchanges(candidates, left_room, shown_ids, covered, _COVERED_AT_PROMPT)
+        chosen = choose_exchanges(candidates, left_room, shown_ids, covered, is_prompt=True)
         _add_chosen(reminder, chosen)
 
 
