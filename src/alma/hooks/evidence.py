@@ -68,11 +68,11 @@ class StoredExchange:
 
     __slots__ = ("around", "body", "cosine", "created_at", "id", "recency", "session", "shared")
 
-    def __init__(self, id: str, created_at: int, session: str, body: str) -> None:
+    def __init__(self, id: str, created_at: int, session: str, body: dict[str, Any]) -> None:
         self.id = id
         self.created_at = created_at
         self.session = session
-        self.body: dict[str, Any] = json.loads(body)
+        self.body = body
         self.recency = 0.0
         self.shared = 0.0
         self.cosine = 0.0
@@ -150,9 +150,18 @@ def list_newest_exchanges(rules: ReadOnlyRules, is_allowed: Callable[[str], bool
     return exchanges
 
 
-def _decode(rows: Iterable[Sequence[Any]], is_allowed: Callable[[str], bool]) -> list[StoredExchange]:
-    exchanges = [StoredExchange(*row) for row in rows]
-    return [exchange for exchange in exchanges if is_allowed(str(exchange.body.get("host", "")))]
+def _decode(rows: Sequence[Sequence[Any]], is_allowed: Callable[[str], bool]) -> list[StoredExchange]:
+    # Several hundred texts are decoded faster as one.
+    bodies = json.loads(f"[{','.join(row[3] for row in rows)}]")
+    known: dict[str, bool] = {}
+    exchanges = []
+    for row, body in zip(rows, bodies, strict=True):
+        host = str(body.get("host", ""))
+        if host not in known:
+            known[host] = is_allowed(host)
+        if known[host]:
+            exchanges.append(StoredExchange(row[0], row[1], row[2], body))
+    return exchanges
 
 
 def find_matching_exchanges(
@@ -178,12 +187,13 @@ def find_matching_exchanges(
             scores[number] = scores.get(number, 0.0) + weight
     best = sorted(scores, key=lambda number: (-scores[number], -number))[:_HITS]
     places = ", ".join("?" * len(best))
-    select = f"SELECT n, id, created_at, session, body FROM record WHERE n IN ({places}) AND status = 'active'"
-    found = []
-    for number, *row in rules.fetch(select, best) if best else ():
-        for exchange in _decode([row], is_allowed):
-            exchange.shared = scores[number] / total
-            found.append(exchange)
+    # The sign keeps SQLite from reading all that is active.
+    select = f"SELECT id, created_at, session, body, n FROM record WHERE n IN ({places}) AND +status = 'active'"
+    rows = rules.fetch(select, best) if best else []
+    shares = {row[0]: scores[row[4]] / total for row in rows}
+    found = _decode(rows, is_allowed)
+    for exchange in found:
+        exchange.shared = shares[exchange.id]
     return sorted(found, key=lambda exchange: -exchange.shared)
 
 
@@ -195,7 +205,7 @@ def get_exchanges(rules: ReadOnlyRules, ids: Iterable[str], is_allowed: Callable
     ids_places, scopes_places = (", ".join("?" * len(values)) for values in (wanted, rules.exchange_scopes))
     select = (
         "SELECT id, created_at, session, body FROM record"
-        f" WHERE id IN ({ids_places}) AND scope IN ({scopes_places}) AND status = 'active'"
+        f" WHERE id IN ({ids_places}) AND +scope IN ({scopes_places}) AND +status = 'active'"
     )
     return _decode(rules.fetch(select, (*wanted, *rules.exchange_scopes)), is_allowed)
 
@@ -315,6 +325,9 @@ class EvidenceChoice:
         left = [int(mark.removeprefix(ROOM)) for mark in shown_ids if mark.startswith(ROOM)]
         room = count_start_room(self._settings) if is_start else sum(left)
         room += self._settings["prompt_tokens"] * CHARS_A_TOKEN
+        left_room = min(room, MOST_CHARS) - len(reminder.text) - 1
+        if left_room < len(TITLE) + _SHORTEST:
+            return
         matching = find_matching_exchanges(self._rules, prompt[:PROMPT_CHARS], self._is_allowed)
         cosines = {str(id): float(cosine) for id, cosine in answer.get("exchanges") or []}
         newest = self._list_candidates()
@@ -324,7 +337,6 @@ class EvidenceChoice:
         candidates = join_similarities(newest, others, cosines)
         covered = {turn for rule in reminder.rules for turn in rule.turns}
         covered |= list_covered_turns(self._rules, shown_ids)
-        left_room = min(room, MOST_CHARS) - len(reminder.text) - 1
         chosen = choose_exchanges(candidates, left_room, shown_ids, covered, is_prompt=True)
         _add_chosen(reminder, chosen)
 
