@@ -41,7 +41,7 @@ FEATURES = {
     "workflow",
 }
 # What every layer may use: it imports nothing else of alma.
-BASE = {"errors", "forks", "text", "word_prints", "hand_ins", "files", "processes", "people"}
+BASE = {"errors", "forks", "text", "source_text", "word_prints", "hand_ins", "files", "processes", "people"}
 # What a module declares its operations with.
 DECLARING = {"operations", "words"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -58,7 +58,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "people": {"errors", "processes"},
     # What git tracks.
     "tracked": set(),
-    "word_prints": set(),
+    "source_text": set(),
+    "word_prints": {"source_text"},
     "hand_ins": set(),
     "trust_register": {"errors", "files", "processes", "tracked"},
     "ignore": set(),
