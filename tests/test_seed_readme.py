@@ -265,10 +265,13 @@ def test_the_example_of_a_configuration_can_be_copied(tmp_path: Path) -> None:
 
 
 def test_first_names_of_modules_and_methods_are_there() -> None:
-    from alma import errors, exceptions, storage
+    from alma import ALMAError, StorageError, ValidationError, errors, exceptions, storage
     from alma.ports import Store
 
-    assert exceptions.StorageError is errors.StorageError
+    assert exceptions.StorageError is errors.StorageError is StorageError
+    assert issubclass(StorageError, ALMAError)
+    assert issubclass(ValidationError, ALMAError)
+    assert exceptions.ScopeViolationError is errors.ScopeError
     assert storage.StorageBackend is Store
     with ALMA(MemoryStore(), HashEmbedder()) as alma:
         rows = [{"agent": "dev", "task": "Deploy", "outcome": "success", "strategy_used": "Canary"}]
