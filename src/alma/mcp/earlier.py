@@ -23,14 +23,14 @@ _ARTIFACT_NAMES = {
 }
 
 
-class Call(NamedTuple):
+class TranslatedCall(NamedTuple):
     """The arguments of a call, and those that only the method takes."""
 
     arguments: dict[str, Any]
     for_method: Mapping[str, Any] = {}
 
 
-def _translate_checkpoint(memory: ALMA, arguments: dict[str, Any]) -> Call:
+def _translate_checkpoint(memory: ALMA, arguments: dict[str, Any]) -> TranslatedCall:
     parent_id = arguments.pop("parent_checkpoint_id", None)
     skips = arguments.pop("skip_if_unchanged", True)
     if arguments.get("branch_id") is None:
@@ -39,7 +39,7 @@ def _translate_checkpoint(memory: ALMA, arguments: dict[str, Any]) -> Call:
         branch = _find_branch(memory, str(arguments.get("run_id")), parent_id)
         if branch != arguments.get("branch_id", "main"):
             arguments["from_branch"] = branch
-    return Call(arguments, {} if skips else {"skip_if_unchanged": False})
+    return TranslatedCall(arguments, {} if skips else {"skip_if_unchanged": False})
 
 
 def _find_branch(memory: ALMA, run_id: str, checkpoint_id: str) -> str:
@@ -56,17 +56,17 @@ def _find_branch(memory: ALMA, run_id: str, checkpoint_id: str) -> str:
     )
 
 
-def _translate_merge(memory: ALMA, arguments: dict[str, Any]) -> Call:
+def _translate_merge(memory: ALMA, arguments: dict[str, Any]) -> TranslatedCall:
     config = arguments.pop("reducer_config") or {}
     if not isinstance(config, Mapping):
         raise ValidationError("reducer_config must map keys to reducers")
     arguments["reducers"] = {key: _REDUCERS.get(reducer, reducer) for key, reducer in config.items()}
     # In 0.x the last value won where no reducer was named; here that is a conflict.
     arguments.setdefault("default", "last")
-    return Call(arguments)
+    return TranslatedCall(arguments)
 
 
-def _translate_workflow(memory: ALMA, arguments: dict[str, Any]) -> Call:
+def _translate_workflow(memory: ALMA, arguments: dict[str, Any]) -> TranslatedCall:
     metadata = dict(arguments.get("metadata") or {})
     result = arguments.pop("result", None)
     if result is not None:
@@ -81,10 +81,10 @@ def _translate_workflow(memory: ALMA, arguments: dict[str, Any]) -> Call:
         arguments["duration_ms"] = round(seconds * 1000)
     if not arguments.get("strategies_used"):
         arguments["strategies_used"] = metadata.get("successful_patterns") or [metadata.get("summary", "")]
-    return Call({**arguments, "metadata": metadata})
+    return TranslatedCall({**arguments, "metadata": metadata})
 
 
-def _translate_link(memory: ALMA, arguments: dict[str, Any]) -> Call:
+def _translate_link(memory: ALMA, arguments: dict[str, Any]) -> TranslatedCall:
     metadata = dict(arguments.get("metadata") or {})
     if mime_type := arguments.pop("mime_type", None):
         metadata["mime_type"] = mime_type
@@ -98,23 +98,23 @@ def _translate_link(memory: ALMA, arguments: dict[str, Any]) -> Call:
         memory.get(memory_id)
         operations()["update_run"].call(memory, {"run_id": memory_id, "workflow_id": "memories"})
         arguments["run_id"] = memory_id
-    return Call({**arguments, "metadata": metadata})
+    return TranslatedCall({**arguments, "metadata": metadata})
 
 
-def _translate_artifacts(memory: ALMA, arguments: dict[str, Any]) -> Call:
+def _translate_artifacts(memory: ALMA, arguments: dict[str, Any]) -> TranslatedCall:
     memory_id = arguments.pop("memory_id")
     try:
         operations()["list_runs"].call(memory, {"run_id": memory_id})
     except NotFoundError:
         memory.get(memory_id)
         # Nothing was linked to this memory: no workflow has its name, so the list is empty.
-        return Call({**arguments, "workflow_id": memory_id})
-    return Call({**arguments, "run_id": memory_id})
+        return TranslatedCall({**arguments, "workflow_id": memory_id})
+    return TranslatedCall({**arguments, "run_id": memory_id})
 
 
 class _Earlier(NamedTuple):
     names: frozenset[str]
-    translate: Callable[[ALMA, dict[str, Any]], Call]
+    translate: Callable[[ALMA, dict[str, Any]], TranslatedCall]
 
 
 _TOOLS = {
@@ -129,9 +129,9 @@ _TOOLS = {
 }
 
 
-def translate_call(operation: str, arguments: Mapping[str, Any], get_memory: Callable[[], ALMA]) -> Call:
+def translate_call(operation: str, arguments: Mapping[str, Any], get_memory: Callable[[], ALMA]) -> TranslatedCall:
     """Return the arguments as the operation takes them now."""
     earlier = _TOOLS.get(operation)
     if earlier is None or earlier.names.isdisjoint(arguments):
-        return Call(dict(arguments))
+        return TranslatedCall(dict(arguments))
     return earlier.translate(get_memory(), dict(arguments))
