@@ -10,8 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
+from alma.hooks.drain import choose_embedder
+from alma.hooks.paths import DataDir
 from alma.operations import operations
 from alma.reading.local_rules import read_turn
 from alma.stores import STORES
@@ -64,6 +68,14 @@ def test_corrections_of_the_examples_become_rules() -> None:
     }
     rules = {text: read_turn(text) for text in expected}
     assert {text: rule.rule if rule else None for text, rule in rules.items()} == expected
+
+
+def test_the_embedder_of_claude_smart_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = DataDir(str(tmp_path))
+    monkeypatch.delenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", raising=False)
+    assert choose_embedder(place) == "auto"
+    monkeypatch.setenv("CLAUDE_SMART_USE_LOCAL_EMBEDDING", "0")
+    assert choose_embedder(place) == "none"
 
 
 def find_small_problems() -> dict[str, Any]:
