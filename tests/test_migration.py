@@ -122,6 +122,12 @@ def test_an_old_database_is_not_opened_as_a_store(project: Path) -> None:
     opened.close()
     checks = {check.name: check for check in diagnose(project / ".alma/config.yaml")}
     assert "migrate-from-alma-0.md" in checks["store"].fix
+    moved = database.rename(project / "old-alma.db")
+    command = [sys.executable, "-m", "alma", "import", str(moved)]
+    run = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 1
+    assert "is a database, not an export" in run.stderr
+    assert "import_alma_0.py" in run.stderr
 
 
 AGENTS = """\
