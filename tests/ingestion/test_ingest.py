@@ -236,9 +236,17 @@ def test_own_accepts_what_git_does_not_track_or_only_the_user_committed(
     assert statuses == {"billing": "active", "search": "active", "login": "candidate", "audit": "candidate"}
     assert {rule.status for rule in result.rules} <= {"candidate"}
     assert any("2 files are in git with commits by others" in note for note in result.notes)
-    assert any("findings wait" in note and "alma review" in note for note in result.notes)
+    assert any("findings wait" in note and "status='active'" in note for note in result.notes)
     prompt = alma.retrieve("Which database does the billing service use?", "dev").to_prompt()
     assert "PostgreSQL for the billing service" in prompt
+
+
+def test_what_waited_is_learned_when_it_is_declared_as_ones_own(tmp_path: Path, alma: ALMA) -> None:
+    (tmp_path / "notes.md").write_text("We decided to use PostgreSQL for the billing service.\n")
+    first = ingest_directory(tmp_path, "dev", alma=alma)
+    assert [fact.status for fact in first.domain_knowledge] == ["candidate"]
+    ingest_directory(tmp_path, "dev", alma=alma, own=True)
+    assert [fact.status for fact in alma.list("domain_knowledge")] == ["active"]
 
 
 def test_a_chat_with_quoted_questions_is_read_where_chats_are_asked_for(tmp_path: Path, alma: ALMA) -> None:

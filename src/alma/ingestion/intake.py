@@ -48,8 +48,8 @@ _TURN_CHARS = 20_000
 _SECTION_CHARS = 1_500
 _MODEL_FAILURES = 3  # After this many failures in a row, a run stops asking the model.
 _WAIT = (
-    "wait and are not retrieved: accept them with `alma review`, or import the files that you wrote with own=True"
-    " (`--own`); rules of documents always wait"
+    "wait for a person and are not retrieved: accept one with update(ID, status='active'). To learn from files that you"
+    " wrote, import them with own=True (`--own`); rules of documents always wait"
 )
 _TOOLS = ("system", "developer", "tool", "function")
 _USER_NAMES = re.compile(r"(?i)\b(?:user|human|me|you|person|owner|operator|admin|developer|system)s?\b|^\W*$")
