@@ -132,6 +132,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("app", "harness", "remote"),
     },
     # First names of modules.
+    "core": {"memory"},
     "exceptions": {"errors"},
     "storage": {"ports", "stores"},
     # What servers need around a memory: bounds for callers, several projects, files for a whole memory.

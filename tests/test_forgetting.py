@@ -448,8 +448,8 @@ BY_FUNCTION = {
     "claude_smart/data.py": {"_share_project": "a person does it"},
     "claude_smart/rules.py": {"accept_rule": "a person does it"},
     **dict.fromkeys(
-        """alma/domains.py alma/engine/context.py alma/engine/retrieve/pipeline.py alma/events.py alma/graph/builder.py
-        alma/graph/rows.py alma/hooks/drain.py alma/hooks/learn_requests.py
+        """alma/domains/__init__.py alma/engine/context.py alma/engine/retrieve/pipeline.py alma/events.py
+        alma/graph/builder.py alma/graph/rows.py alma/hooks/drain.py alma/hooks/learn_requests.py
         alma/ingestion/intake.py alma/models/budget.py alma/progress/__init__.py
         alma/progress/items.py alma/session/__init__.py alma/session/handoff.py alma/workflow/__init__.py""".split(),
         HARMLESS,

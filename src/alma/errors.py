@@ -23,6 +23,7 @@ ALMAError
      ├─ ReadOnlyError       the store cannot be written
      ├─ StorageFullError    no room left
      ├─ CorruptStoreError   the file is not a store, or is damaged
+     ├─ EarlierStoreError   the file is a database of alma-memory 0.x; names the import
      └─ NewerStoreError     the store was written by a newer version of alma
 """
 
@@ -166,6 +167,12 @@ class CorruptStoreError(StorageError):
     """The file is damaged or is not a store."""
 
     neutral = "the store is damaged"
+
+
+class EarlierStoreError(StorageError):
+    """The file is a database of alma-memory 0.x, which is imported and not opened."""
+
+    neutral = "the store is a database of alma-memory 0.x"
 
 
 class NewerStoreError(StorageError):

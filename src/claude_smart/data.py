@@ -54,6 +54,7 @@ from alma.types.record import LIVE, Status
 from alma.types.times import from_iso
 
 from . import rules
+from .earlier import describe_foreign_file, is_earlier_buffer
 from .environment import (
     TOKEN_VARIABLE,
     describe_home,
@@ -298,7 +299,7 @@ def describe_sharing(sharing: Mapping[str, Any]) -> list[str]:
 
 def find_pending(data_dir: DataDir, memory: drains.ProjectMemories | None) -> list[str]:
     """Return the journals that are not imported yet."""
-    files = list_own_files(data_dir, ".jsonl")
+    files = [path for path in list_own_files(data_dir, ".jsonl") if not is_earlier_buffer(path)]
     engine = memory.engine(EVERYWHERE) if memory else None
     return [path for path in files if engine is None or not drains.is_imported(engine, path)]
 
@@ -732,6 +733,8 @@ def import_(args: Namespace, context: CommandContext) -> Answer:
     require_person("`claude-smart import`")
     if args.file.lower().endswith(_MARKDOWN):
         return _import_markdown(args, context)
+    if problem := describe_foreign_file(args.file):
+        raise ValidationError(problem)
     teachings = list(_read_rules(args.file))
     keys = [key_of(MemoryType.RULE, AGENT, "", {"rule": one.rule}) for one in teachings]
     with context.engine() as engine:

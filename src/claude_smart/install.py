@@ -69,6 +69,7 @@ from alma.types.times import now, to_iso
 from .cli import reword_error
 from .dashboard import stop_dashboard
 from .data import describe_foreign, describe_reading, describe_sharing, find_pending, store_token
+from .earlier import describe_earlier
 from .environment import (
     TOKEN_SETTING,
     choose_reader,
@@ -745,6 +746,7 @@ def _run_steps(context: CommandContext) -> Iterator[Step]:
         _check_recording,
         _check_store,
         _check_journals,
+        _check_earlier,
         _check_reader,
     )
     for check in (*checks, _check_server, _check_log):
@@ -908,6 +910,12 @@ def _check_journals(context: CommandContext) -> Finding:
         fix = "claude-smart learn (imports them, or reports why it cannot)"
         return FAILED, f"{count_noun(len(old), 'journal')} not imported for more than an hour", fix
     return OK, f"{len(waiting)} waiting to be imported"
+
+
+def _check_earlier(context: CommandContext) -> Finding:
+    """Report what an earlier version left behind, which is no fault."""
+    files = list_own_files(context.data_dir, ".jsonl")
+    return OK, describe_earlier(files, os.path.expanduser("~"))
 
 
 def _check_reader(context: CommandContext) -> Finding:

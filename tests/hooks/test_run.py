@@ -139,6 +139,14 @@ def test_events_in_a_subagent_say_so(host: Any) -> None:
 # -- what is said
 
 
+def test_a_command_with_the_first_name_of_the_plugin_is_answered_with_its_name_now(host: Any) -> None:
+    text = host.send("UserPromptSubmit", prompt="/claude-smart:show", prompt_id="p1")
+    assert "/smart:show" in text
+    assert "claude-smart show" in text
+    assert host.send("UserPromptSubmit", prompt="/claude-smart:tag use pnpm", prompt_id="p2") == ""
+    assert host.send("UserPromptSubmit", prompt="/claude-smart:unknown", prompt_id="p3") == ""
+
+
 def test_a_session_starts_with_the_playbook(host: Any, teach: Teach) -> None:
     id = teach("Use pnpm, not npm", avoid=["npm"])
     teach("Answer in French", session="s1")

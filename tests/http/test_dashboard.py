@@ -96,7 +96,8 @@ def test_only_the_files_of_the_folder_are_served(site: Site) -> None:
         answer = browser.get(path)
         assert answer.status_code in (401, 404), path
         assert "print" not in answer.text
-    assert browser.get("/ui").headers["location"] == "/ui/"
+    for path in ("/", "/ui"):
+        assert browser.get(path).headers["location"] == "/ui/"
     assert browser.post("/ui/app.js").status_code == 405
 
 

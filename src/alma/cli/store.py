@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -269,6 +269,17 @@ def backup(call: Call) -> Reply:
     return Reply({"path": path, "bytes": size}, f"copied to {path} ({format_bytes(size)})")
 
 
+def _describe_binary(path: str) -> str:
+    """Return how to bring the memories of a database along; empty if the file is none."""
+    with suppress(OSError), open(path, "rb") as file:
+        if file.read(16) == b"SQLite format 3\0":
+            return (
+                f"{path} is a database, not an export. Move a store with `alma migrate --from sqlite:{path} --to …`; "
+                "for one of alma-memory 0.x, run: python examples/migrate/import_alma_0.py PATH (in alma's clone)"
+            )
+    return ""
+
+
 @command("import")
 @Argument("FILE", "a file written by `alma export` ('-' for standard input)")
 @Argument("--dry-run", "only report what would be imported")
@@ -314,8 +325,10 @@ def import_(call: Call) -> Reply:
                 confirm=confirm,
                 progress=out.progress,
             )
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValidationError(f"cannot read {source}: {getattr(error, 'strerror', error)}") from error
+    except UnicodeDecodeError as error:
+        raise ValidationError(_describe_binary(source) or f"cannot read {source}: {error}") from error
+    except OSError as error:
+        raise ValidationError(f"cannot read {source}: {error.strerror}") from error
     numbers = asdict(taken)
     done = ", ".join(f"{number} {_IMPORTED.get(name, name)}" for name, number in numbers.items() if number)
     if done and not taken.added + taken.updated + taken.embedded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -100,7 +101,26 @@ class Settings:
             raise ValidationError(f"share_between_users must be true or false, not {self.share_between_users!r}")
 
 
+class FallbackHandler(logging.Handler):
+    """Prints to standard error where the program has not configured logging.
+
+    Python does that by itself, but only for warnings: with `getLogger("alma").setLevel(DEBUG)` alone, nothing would be
+    seen.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record, unless another handler gets it."""
+        logger: logging.Logger | None = logging.getLogger(record.name)
+        while logger is not None:
+            if any(handler is not self for handler in logger.handlers):
+                return
+            logger = logger.parent if logger.propagate else None
+        if sys.stderr is not None:
+            print(self.format(record), file=sys.stderr)
+
+
 _LOG = logging.getLogger("alma")
+_LOG.addHandler(FallbackHandler())
 _CLOSING_SECONDS = 1.0
 
 

@@ -16,6 +16,7 @@ again, and finds the group.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -38,6 +39,7 @@ from .facts import find_rejected
 from .search import find_near
 from .transaction import LESSONS, Transaction, lesson_key, of_owner, strategy_of, write
 
+_LOG = logging.getLogger("alma")
 _LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
 BY_AGENT = Provenance(Origin.OUTCOME, Trust.TRUSTED)
 _MAX_ERRORS = 5
@@ -258,7 +260,10 @@ def learn_outcomes(engine: Engine, drafts: Sequence[OutcomeDraft]) -> list[Recor
     not counted again: what was stored then is returned.
     """
     prepared = prepare_outcomes(engine, drafts)
-    return write(engine, lambda tx: record_outcomes(tx, prepared))
+    outcomes = write(engine, lambda tx: record_outcomes(tx, prepared))
+    for outcome in outcomes:
+        _LOG.debug("recorded %s %s for agent %s", outcome.body["outcome"], outcome.id, outcome.agent)
+    return outcomes
 
 
 def prepare_outcomes(engine: Engine, drafts: Sequence[OutcomeDraft]) -> list[OutcomeDraft]:

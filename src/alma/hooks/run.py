@@ -126,6 +126,19 @@ def _read_call(raw: bytes, data_dir: DataDir, event: str, host: str) -> HookCall
     return call
 
 
+_FIRST_NAME = "claude-smart:"
+"""The prefix of the commands before the plugin got its short name."""
+_RECORDED = ("", "tag", "learn")
+"""Commands whose answer matters less than that they are in the journal."""
+
+
+def _describe_command(name: str) -> str:
+    return (
+        f"The user typed the command {name!r} of claude-smart, but this program did not run it. Tell the user to type"
+        f" /smart:{name} (or /{name}), or to run `claude-smart {name}` in a terminal. Do nothing else."
+    )
+
+
 def _record_call(call: HookCall, data_dir: DataDir, sender: str) -> tuple[str, str]:
     call.cwd = call.cwd or os.getcwd()
     # Another agent may have inherited the variable from Claude Code.
@@ -161,6 +174,10 @@ def _record_call(call: HookCall, data_dir: DataDir, sender: str) -> tuple[str, s
         from .inject import inject_rules
 
         text = inject_rules(call, data_dir, line, settings)
+    elif call.own_command not in _RECORDED and call.text("command_name").lstrip("/").startswith(_FIRST_NAME):
+        # Our plugin has another name in Claude Code, which therefore does not run the command.
+        event = call.text("hook_event_name") or call.name
+        text = hosts.format_answer(call.host, event, _describe_command(call.own_command))
     elif call.name == "Stop" and call.name in hosts.NOTICED.get(call.host, ()):
         from .inject import collect_notices
 

@@ -102,6 +102,7 @@ _STATUSES = {
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder in which `prometheus_client` adds up the figures of several processes."""
 _ENTRY = ("/ui/session", proof.PATH)
+_TO_DASHBOARD = ("/", "/ui")
 """The login. It counts wrong tries itself and lets right ones through, so that nobody can lock others out."""
 _UNLIMITED = ("/health", *_ENTRY)
 """Without a token and without a limit. `/ready` reads the store, so it is limited like files, but apart from them."""
@@ -336,8 +337,8 @@ class HttpService:
         operation = list_offered().get(path.removeprefix(_PREFIX)) if path.startswith(_PREFIX) else None
         if operation is not None:
             return path, operation.name, NEEDED[operation.effect]
-        if path == "/ui" or path.startswith("/ui/"):
-            is_known = path in ("/ui", *_ENTRY) or path in shell.list_files()
+        if path in _TO_DASHBOARD or path.startswith("/ui/"):
+            is_known = path in (*_TO_DASHBOARD, *_ENTRY) or path in shell.list_files()
             return (path if is_known else _UNKNOWN), "", None
         fixed = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations", *_ACCESS)
         scope = TokenScope.ADMIN if path == "/v1/tokens" else TokenScope.READ
@@ -627,6 +628,8 @@ def list_routes() -> list[APIRoute]:
         "/v1/sessions": (HttpService.answer_sessions, "GET"),
         "/v1/tokens": (HttpService.answer_tokens, "GET"),
         "/v1/events": (HttpService.answer_events, "GET"),
+        # What people type into a browser.
+        "/": (HttpService.answer_file, "GET"),
         "/ui": (HttpService.answer_file, "GET"),
         "/ui/{path:path}": (HttpService.answer_file, "GET"),
         # Load balancers may send HEAD.
@@ -942,7 +945,7 @@ class RequestGate:
         origin = get_single(headers, "origin")
         added = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
         added.append((REQUEST_ID.encode(), call.id.encode()))
-        if scope["path"] == "/ui" or scope["path"].startswith("/ui/"):
+        if scope["path"] in _TO_DASHBOARD or scope["path"].startswith("/ui/"):
             added += [(name.encode(), value.encode()) for name, value in shell.HEADERS.items()]
         if origin.lower() in self.rules.origins:
             added += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]

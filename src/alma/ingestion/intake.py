@@ -48,6 +48,10 @@ _BATCH_CHARS = 500_000
 _TURN_CHARS = 20_000
 _SECTION_CHARS = 1_500
 _MODEL_FAILURES = 3  # After this many failures in a row, a run stops asking the model.
+_WAIT = (
+    "wait for a person and are not retrieved: accept one with update(ID, status='active'). To learn from files that you"
+    " wrote, import them with own=True (`--own`); rules of documents always wait"
+)
 _TOOLS = ("system", "developer", "tool", "function")
 _USER_NAMES = re.compile(r"(?i)\b(?:user|human|me|you|person|owner|operator|admin|developer|system)s?\b|^\W*$")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
@@ -146,7 +150,8 @@ class IngestOptions(TypedDict, total=False):
     user_id: str | None
     model: Model | None  # The language model that reads; by default the configured one, if any.
     # Whether the texts are the user's own: those are learned from, while findings in other people's texts become
-    # candidates. None: conversations are, unless they are in a git repository; documents are not.
+    # candidates. None: conversations are, unless they are in a git repository; documents are not. True: all are, but in
+    # a folder not the files that git tracks and others committed; rules in documents become candidates.
     own: bool | None
     branches: bool  # Whether abandoned branches of conversations are stored, as separate conversations.
     max_file_bytes: int  # Larger documents in a folder are skipped.
@@ -326,6 +331,11 @@ class _Ingestion:
             report(name, number + 1, 0)
         self.flush()
         report("", len(catalogue.entries), 0)
+        if catalogue.shared:
+            noun = "file is" if catalogue.shared == 1 else "files are"
+            result.note(f"{catalogue.shared} {noun} in git with commits by others, so what they say waits")
+        if waiting := result.counts.get("waiting"):
+            result.note(f"{waiting} findings {_WAIT}")
         return result
 
     def _read_file(self, entry: FileEntry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
@@ -451,7 +461,10 @@ class _Ingestion:
         for item in extraction.found:
             turn = turns[item.turn]
             is_hostile = not one.piece.is_document and find_suspicion(turn.text[:_TURN_CHARS])
-            findings[turn.voice is not Speaker.OTHER and not is_hostile].append(item)
+            # A file may quote what others demand, so its rules are accepted one by one.
+            is_rule_of_file = one.piece.is_document and item.kind is Kind.CORRECTION
+            is_trusted = turn.voice is not Speaker.OTHER and not is_hostile and not is_rule_of_file
+            findings[is_trusted].append(item)
         return findings
 
     def _learn(self, one: _Prepared, episode: str) -> None:

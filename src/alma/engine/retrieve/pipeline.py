@@ -97,7 +97,33 @@ def retrieve(engine: Engine, request: Request) -> MemorySlice:
     memories = choose_memories(context)
     context = context._replace(engine=engine)
     retrieval_id = _record_retrieval(context, memories) if engine.settings.keep_retrievals else None
-    return replace(memories, retrieval_id=retrieval_id, retrieval_time_ms=(time.perf_counter() - began) * 1000)
+    took_ms = (time.perf_counter() - began) * 1000
+    _LOG.debug("retrieval %s for agent %s: %d memories in %.1f ms", retrieval_id, request.agent, len(memories), took_ms)
+    return replace(memories, retrieval_id=retrieval_id, retrieval_time_ms=took_ms)
+
+
+def _log_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> None:
+    """Log what was compared with the task and how near it is, by id: nobody's texts get into a log."""
+    if not _LOG.isEnabledFor(logging.DEBUG):
+        return
+    request = context.request
+    _LOG.debug(
+        "retrieve for agent %s, user %s, project %s, mode %s, top_k %d: %d candidates",
+        request.agent,
+        request.user,
+        context.engine.project,
+        request.mode,
+        context.top_k,
+        len(pool),
+    )
+    for candidate in pool:
+        record = candidate.record
+        if _is_standing(context, record):
+            verdict = "shown whatever the task is"
+        else:
+            verdict = "near enough" if _is_match(context, candidate) else "not near enough"
+        cosine = "none" if candidate.cosine is None else f"{candidate.cosine:.3f}"
+        _LOG.debug("%s %s: cosine %s, words %.2f: %s", record.kind, record.id, cosine, candidate.words, verdict)
 
 
 def choose_memories(context: RetrievalContext) -> MemorySlice:
@@ -110,6 +136,7 @@ def choose_memories(context: RetrievalContext) -> MemorySlice:
     parts = ([one for one in pool if context.is_colleagues(one.record) is is_other] for is_other in (False, True))
     pool = [one for part in parts for one in read_relevance(context.engine, context.question.text, part)]
     among = [candidate.record for candidate in pool]
+    _log_candidates(context, pool)
     stated = [one for one in pool if one.record.kind in FIELDS]
     shown = [one.record for one in stated if _is_match(context, one) or _is_standing(context, one.record)]
     lookalikes = list(list_lookalikes(context.engine, shown, among))
