@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -22,6 +21,7 @@ from alma.models.registry import open_model
 from alma.stores.memory import MemoryStore
 from alma.testing import FrozenClock
 from alma.types.asking import BudgetLimits, ModelSettings, Prices, Prompt
+from tests.packages import list_install_words
 
 KEY = "sk-very-secret-0123456789"
 SCHEMA = {
@@ -217,10 +217,10 @@ def _install(folder: Path, packages: tuple[str, ...]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         fresh = Path(scratch) / "packages"
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(fresh), *packages]
+        command = [*list_install_words(fresh), *packages]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode:
-            raise OSError(f"pip install failed: {done.stderr.strip()[-400:]}")
+            raise OSError(f"installation failed: {done.stderr.strip()[-400:]}")
         try:
             fresh.rename(folder)
         except OSError:
