@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-
 from tests.packages import list_install_words
 
 LEAST = (22, 19)

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.packages import list_install_words
 
 from alma.engine.context import Engine
 from alma.models.registry import open_model
 from alma.stores.memory import MemoryStore
 from alma.testing import FrozenClock
 from alma.types.asking import BudgetLimits, ModelSettings, Prices, Prompt
-from tests.packages import list_install_words
 
 KEY = "sk-very-secret-0123456789"
 SCHEMA = {
