@@ -18,13 +18,14 @@ from urllib.parse import quote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 from . import errors
+from .engine.calls import Progress, ignore_progress
 from .engine.erase import UserErasure
 from .engine.history import Change
-from .engine.upkeep import Progress, ignore_progress
+from .engine.retention import Forgotten
 from .engine.view import render_slice
 from .errors import ALMAError, BusyError, ConfigError, MissingExtraError, StorageError, ValidationError
 from .listening import is_local
-from .memory import ALMA, Forgotten
+from .memory import ALMA
 from .operations import Operation, describe_unknown, operations
 from .schema import RESULT, TYPES, decode, plain
 from .types.query import visible_users

@@ -19,6 +19,7 @@ from tests.api.samples import World
 from alma import ALMA, AsyncALMA
 from alma import remote as remote_module
 from alma.engine.context import Settings
+from alma.engine.retention import Forgotten
 from alma.errors import (
     ALMAError,
     BusyError,
@@ -29,7 +30,6 @@ from alma.errors import (
     StorageError,
     ValidationError,
 )
-from alma.memory import Forgotten
 from alma.operations import operations
 from alma.remote import RemoteALMA
 from alma.schema import decode, plain
