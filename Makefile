@@ -11,7 +11,7 @@ READY_DOCS = $(VENV)/.ready-docs
 # Tests wait about as much as they compute, so run two per processor.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
-.PHONY: help setup demo docs test test-hosts test-fast check bench bench-promises bench-simulation bench-year bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
+.PHONY: help setup demo docs test test-hosts test-fast check bench bench-promises bench-simulation bench-year bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-figures bench-durability bench-longmemeval \
 	bench-locomo bench-learning gate scoreboard house format test-all clean
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo
 	@echo "make bench              time the everyday operations on this machine"
 	@echo "make bench-scale        time them with up to a million memories, about ten minutes (SIZES=1000,10000 for less)"
+	@echo "make bench-figures      write the tables of scale and of the server into the documentation (SIZES=1000,10000)"
 	@echo "make bench-durability   kill competing processes and count lost writes"
 	@echo "make bench-promises     measure the documented limits (DATA=folder adds predictions on its outcomes)"
 	@echo "make bench-simulation   compare agents with and without memory"
@@ -101,6 +102,10 @@ bench: setup
 
 bench-scale: setup
 	$(BIN)/python -m benchmarks.scale $(if $(SIZES),--sizes $(SIZES))
+
+bench-figures: setup
+	$(BIN)/python -m benchmarks.scale --stores sqlite,postgres $(if $(SIZES),--sizes $(SIZES)) --page docs/explanation/benchmarks.md
+	$(BIN)/python -m benchmarks.serve --stores sqlite,postgres --page docs/explanation/scaling.md
 
 bench-durability: setup
 	$(BIN)/python -m benchmarks.durability

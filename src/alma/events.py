@@ -31,10 +31,10 @@ from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+from .engine.calls import Progress, ignore_progress
 from .engine.context import Engine, Subscriber
 from .engine.events import DELIVERY
 from .engine.transaction import Transaction, write
-from .engine.upkeep import Progress, ignore_progress
 from .errors import ConfigError, NotFoundError
 from .memory import ALMA
 from .operations import About, Effect, Group

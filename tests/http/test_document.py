@@ -59,7 +59,7 @@ def pick_operations() -> list[str]:
 
 later = Later()
 document = HttpService(
-    Projects(LazyMemory(ALMA.quickstart)), 30, DashboardSessions(Tokens(Path("none.json")))
+    Projects(LazyMemory(ALMA.quickstart)), GateRules(hosts=frozenset()), DashboardSessions(Tokens(Path("none.json")))
 ).app.openapi()
 
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType
 from ..types.record import CODECS, COUNTS, RECENT, Evidence, Origin, Record, new_id
 from ..types.times import EPOCH, from_micros, to_micros
 from .admit import make_record
+from .calls import ACTOR, CALL
 
 if TYPE_CHECKING:
     from .context import Engine
@@ -30,41 +29,11 @@ TRACKED = frozenset((*MEMORY_KINDS, "turn", "strategy", "observation", "comparis
 INSTANT = timedelta(microseconds=1)
 UNFILTERED = {"evidence", "updated_at"}  # Fields that no search filters by, and that change with each count.
 REWRITTEN = "rewritten"  # The tag of a changeset that changed texts or fields that are filtered by.
-CALL: ContextVar[str] = ContextVar("alma_call", default="")
-"""The name of the operation that runs."""
-ACTOR: ContextVar[str] = ContextVar("alma_actor", default="")
-"""Who runs it."""
-MADE: ContextVar[list[str] | None] = ContextVar("alma_made", default=None)  # The ids of stored changes.
 
 _FIELDS = "project agent user session status key provenance links tags valid_from valid_to superseded_by".split()
 # Of a conversation: its text, which its turns have, and the number of the next turn, which is not used twice.
 _DERIVED = ("said", "next")
 Was = Mapping[str, Any]
-T = TypeVar("T")
-
-
-def name_call(name: str) -> AbstractContextManager[str]:
-    """Let the changesets of all writes inside bear the name of an operation; the outermost counts."""
-    return _set_within(CALL, CALL.get() or name)
-
-
-def act_as(actor: str) -> AbstractContextManager[str]:
-    """Let the changesets of all writes inside bear the name of an interface or of a token."""
-    return _set_within(ACTOR, actor)
-
-
-def collect_changes() -> AbstractContextManager[list[str]]:
-    """Return a list to which the ids of all changes that are stored inside are added."""
-    return _set_within(MADE, list[str]())
-
-
-@contextmanager
-def _set_within(variable: ContextVar[Any], value: T) -> Iterator[T]:
-    token = variable.set(value)
-    try:
-        yield value
-    finally:
-        variable.reset(token)
 
 
 def date_change(engine: Engine) -> datetime:

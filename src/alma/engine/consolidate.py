@@ -33,6 +33,7 @@ from ..types.kinds import KINDS, MemoryType, list_wordings
 from ..types.query import Where, split_batches
 from ..types.record import COUNTS, LIVE, NONE, RECENT, Evidence, Origin, Provenance, Record, Status, cosines
 from .admit import place_of
+from .calls import MAX_PAIRS
 from .conflicts import SCOPES, compare_locally, list_nearest, read_pair
 from .context import Engine
 from .edit import Reviewed, change_memory, read_memory, refuse_second_values
@@ -48,7 +49,6 @@ from .search import find_closeness, find_near
 from .tombstones import RESEMBLES, hold_back_reworded
 from .transaction import LESSONS, Transaction, key_of_deleted, strategy_of, write
 
-MAX_PAIRS = 400  # So many are compared in one run; the next run goes on.
 _MAX_RECORDS = 500  # So many of the newest memories of a kind are compared in one run, and so many others in turn.
 _PAIRS_PER_CALL, _NEAREST, _POOL, _MAX_QUESTIONS, _MAX_WORDINGS = 40, 5, 12, 8, 8
 _SURE, _NEAR_STRATEGIES = 0.7, 0.3

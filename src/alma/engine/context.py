@@ -263,7 +263,7 @@ class Engine:
     # Whether a person decides here. Without it, no rule, no preference and nothing from outside content becomes active.
     may_approve: bool = True
     approves_calls: bool = False  # Whether a person reads each call, and so accepts what it states.
-    actor: str = ""  # Recorded as the author of changes, such as upkeep. If empty, `changes.act_as` names the caller.
+    actor: str = ""  # Recorded as the author of changes, such as upkeep. If empty, `calls.act_as` names the caller.
 
     def may_activate(self, record: Record) -> bool:
         """Return whether this caller may make a record active."""

@@ -19,7 +19,8 @@ from ..types.query import Where
 from ..types.record import CODECS, LIVE, NONE, Origin, Record, Status
 from ..types.slice import MemorySlice
 from ..types.times import format_minute
-from .changes import ACTOR, CHANGESET, INSTANT, TRACKED, UNFILTERED, Was, restore_fields, reword_past
+from .calls import ACTOR
+from .changes import CHANGESET, INSTANT, TRACKED, UNFILTERED, Was, restore_fields, reword_past
 from .context import Engine
 from .edit import is_own, refuse_second_values
 from .episodes import find_turns, join_said

@@ -22,6 +22,7 @@ from ..types.kinds import MemoryType
 from ..types.query import split_batches
 from ..types.record import LIVE, Origin, Record, Status
 from ..types.times import from_iso, to_iso
+from .calls import Progress, ignore_progress
 from .changes import CHANGESET, REWRITTEN
 from .consolidate import open_reader, reconcile
 from .context import Engine
@@ -30,7 +31,6 @@ from .events import DELIVERY
 from .evidence import age_days, memory_strength
 from .gists import compress_conversation, find_long_conversations
 from .transaction import T, Transaction, scan_records, write
-from .upkeep import Progress, ignore_progress
 
 # What was said outlives what was made of it.
 _FADING = frozenset(MemoryType) - {MemoryType.EPISODE}

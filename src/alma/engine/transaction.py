@@ -27,7 +27,8 @@ from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status, Trust
 from .admit import author_of, clean, draft_record, embed_records, make_record, place_of, reword
-from .changes import MADE, make_changesets
+from .calls import MADE
+from .changes import make_changesets
 from .context import Engine
 from .events import derive_events, make_deliveries
 from .tombstones import MOST_COMPARED, Tombstones, hash_key, hold_back

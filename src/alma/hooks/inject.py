@@ -390,6 +390,8 @@ _INNER_QUOTES = {ord("“"): "‘", ord("”"): "’"}
 MOST_OBSERVATIONS = 10
 """How many are shown when a session starts. The others are shown with the commands they are about."""
 _ID_CHARS = 8
+_LEAST_FRAME = len("-  `[]` (2026-05-01)") + _ID_CHARS
+"""The characters around a rule's text in a list, without its end of line. A rule that cannot fit is not formatted."""
 _ACCEPTED_CHARS = 80
 _TEXT = 290
 PROMPT_CHARS = 4000
@@ -444,10 +446,13 @@ class Injection:
         lines = ""
         room -= len(title)
         for rule in rules:
+            text = rule.quoted_line
+            if not text or len(lines) + len(text) + _LEAST_FRAME > room:
+                continue
             warning = f"; shown before and not followed: {rule.violations}×" if warn and rule.violations else ""
             # The end of an id is enough to name a rule; the start is a timestamp.
-            line = f"- {rule.quoted_line}{rule.accepted} `[{rule.id[-_ID_CHARS:]}]` ({rule.date}{warning})\n"
-            if len(lines) + len(line) > room or rule.id in self._known or not rule.line:
+            line = f"- {text}{rule.accepted} `[{rule.id[-_ID_CHARS:]}]` ({rule.date}{warning})\n"
+            if len(lines) + len(line) > room or rule.id in self._known:
                 continue
             # It takes the longest, so it is asked last: most rules of a large store do not fit.
             if is_for_host(rule.line, self._host, rule.body.get("metadata", {}).get("host", "")):

@@ -103,10 +103,12 @@ def _read_call(raw: bytes, data_dir: DataDir, event: str, host: str) -> HookCall
     """
     if len(raw) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MB on stdin")
+    # Without its byte order mark; the codec that does this would have to be imported.
+    encoded = raw.removeprefix(b"\xef\xbb\xbf")
     try:
-        text = raw.decode("utf-8-sig")
+        text = encoded.decode()
     except UnicodeDecodeError:
-        text = raw.decode("utf-8-sig", "replace")
+        text = encoded.decode(errors="replace")
         log_problem(data_dir, event, "stdin is not valid UTF-8; invalid bytes were replaced")
     payload = json.loads(text)
     if not isinstance(payload, dict):

@@ -15,6 +15,7 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -256,7 +257,8 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._checked = _NO_STAMP
+        self._checked: _Stamp = ()
+        self._stored: list[Token] | None = None
         self._environment = [one for one in (read_environment(),) if one is not None]
 
     def find(self, secret: str) -> Token | None:
@@ -275,25 +277,29 @@ class Tokens:
         Raise UntrustedConfigError if somebody else may have written the file: a pull may replace it at any time.
         """
         stamp = _read_stamp(self._path)
-        if stamp != self._checked:
-            tokens = list_tokens(self._path)
+        stored = self._stored if stamp == self._checked else None
+        if stored is None:
+            stored = list_tokens(self._path) if stamp != self._checked else _read_tokens(self._path)
             self._checked = stamp
-            return [*tokens, *self._environment]
-        return [*_read_tokens(self._path), *self._environment]
+            # A file that was just written may change again within the resolution of its time.
+            is_settled = bool(stamp) and abs(time.time_ns() - stamp[-1]) > _SETTLED_NS
+            self._stored = stored if is_settled else None
+        return [*stored, *self._environment]
 
 
 # -- the file
 
-_NO_STAMP = (0, 0, 0)
+_Stamp = tuple[int, ...]
+_SETTLED_NS = 2_000_000_000
 
 
-def _read_stamp(path: Path) -> tuple[int, int, int]:
-    """Return what changes whenever a file is replaced or written."""
+def _read_stamp(path: Path) -> _Stamp:
+    """Return what changes whenever a file is replaced, written or given other permissions; () if there is no file."""
     try:
         status = path.stat()
     except OSError:
-        return _NO_STAMP
-    return status.st_ino, status.st_size, status.st_mtime_ns
+        return ()
+    return status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _write(path: Path, tokens: Iterable[Token]) -> None:
