@@ -21,7 +21,7 @@ from ..text import fingerprint, normalise, stems
 from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType
 from ..types.query import Where, visible_users
 from ..types.record import LIVE, PERSONS, Origin, Provenance, Record, Status
-from .admit import author_of, explicit_key, link_key, make_record, place_of
+from .admit import author_of, explicit_key, link_key, make_record, merge_repetition, place_of
 from .context import Engine
 from .search import by_words
 from .tombstones import RESEMBLES
@@ -63,18 +63,20 @@ def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
         if existing is None:
             record = tx.put(draft)
         else:
-            changes: dict[str, Any] = {"tags": tuple(dict.fromkeys((*existing.tags, *draft.tags)))}
+            changes = merge_repetition(existing, draft)
+            repeated = replace(existing, body=changes["body"])
             can_confirm = not engine.must_wait(draft.kind, draft.provenance) and engine.may_activate(existing)
             if can_confirm and not tx.is_new(existing):
                 # A person's word that waits because it was deleted is not confirmed by others.
                 if draft.provenance.origin is Origin.USER or RESEMBLES not in existing.body.get("metadata", {}):
-                    changes |= {"status": Status.ACTIVE, "body": forget_dispute(existing)}
+                    repeated = replace(repeated, body=forget_dispute(repeated))
+                    changes |= {"status": Status.ACTIVE, "body": repeated.body}
                 # Stated by a more trusted source, it takes that source. What was put away, and is stated again, is
                 # the word of who states it now.
                 is_put_away = existing.status is Status.ARCHIVED
                 if is_put_away or draft.provenance.weight > existing.provenance.weight:
                     changes["provenance"] = draft.provenance
-                    changes |= _take_words(replace(existing, body=changes.get("body", existing.body)), draft)
+                    changes |= _take_words(repeated, draft)
             record = tx.update(existing, **changes)
         if existing is None or existing.status is not Status.ACTIVE:
             tx.claim_keys(watched & {draft.key, *draft.links})
@@ -181,9 +183,10 @@ def _place_fact(
     for other in same:
         if not key or other.links == record.links:
             tx.drop(record)
-            changes: dict[str, Any] = {"tags": tuple(dict.fromkeys((*other.tags, *record.tags)))}
+            changes = merge_repetition(other, record)
             if record.provenance.weight > other.provenance.weight:
-                changes |= {"provenance": record.provenance, **_take_words(other, record)}
+                repeated = replace(other, body=changes["body"])
+                changes |= {"provenance": record.provenance, **_take_words(repeated, record)}
             return tx.update(other, **changes).id
     targets = [one for one in tx.get([replaced] if replaced else []) if one.id != record.id and where.accepts(one)]
     # A key given later takes over what was stated without one.

@@ -27,11 +27,11 @@ from ..errors import NotFoundError, ValidationError
 from ..reading.local import are_opposites
 from ..reading.port import Pair
 from ..text import STOP, digest, fingerprint, shorten, stem, stems, words
-from ..types.kinds import KINDS, MemoryType, Result, quoted_why
+from ..types.kinds import KINDS, MemoryType, Result
 from ..types.query import Where, plain
 from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, Vector, cosine
 from ..types.speech import quote_output
-from .admit import draft_record, embed_records, make_record, place_of
+from .admit import draft_record, embed_records, make_record, merge_repetition, place_of, readable_body
 from .context import Engine
 from .evidence import WORKS, believe, choose_lesson, success_rate
 from .facts import find_rejected
@@ -523,16 +523,18 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
     is_rejected = not draft.provenance.is_persons and id in find_rejected(tx, {id})
     if existing is not None and (is_rejected or existing.provenance.weight > weight):
         # A less trusted source may confirm this lesson, not overrule it.
-        tx.update(existing)
+        tx.update(existing, **merge_repetition(existing, draft, can_replace=False))
         return id
     tx.update(group)
     [other] = [kind for kind in LESSONS if kind != draft.kind]
     opposed = [one for one in tx.get([lesson_id(group, other)]) if one.status is Status.ACTIVE]
     # Against what a person said, an agent's word waits.
     is_outweighed = any(one.provenance.weight > weight for one in opposed)
-    values = {name: value for name, value in draft.body.items() if value}
-    body = {**draft.body, **(_take_over_values(existing, weight) if existing else {}), **values}
-    tags = tuple(dict.fromkeys((*(existing.tags if existing else ()), *draft.tags)))
+    body, tags = draft.body, draft.tags
+    if existing is not None:
+        kept_body = {**draft.body, **_take_over_values(existing, weight)}
+        merged = merge_repetition(replace(existing, body=kept_body), draft)
+        body, tags = merged["body"], merged["tags"]
     record = replace(
         draft,
         body=body,
@@ -568,9 +570,3 @@ def _take_over_values(lesson: Record, weight: int) -> dict[str, Any]:
     if lesson.provenance.origin is not Origin.OUTCOME and lesson.provenance.weight < weight:
         return {name: value for name, value in values.items() if name not in ("why_bad", "better_alternative")}
     return values
-
-
-def readable_body(record: Record) -> dict[str, Any]:
-    """Return the body of a record that becomes a person's: what a program gave as a reason stays quoted."""
-    field = {"anti_pattern": "why_bad", "rule": "why"}.get(record.kind)
-    return {**record.body, field: quoted_why(record)} if field else dict(record.body)

@@ -38,7 +38,7 @@ from ..types.kinds import (
 )
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from .admit import author_of, clean, draft_record, embed_records, key_of, reword
+from .admit import author_of, clean, draft_record, embed_records, key_of, merge_repetition, readable_body, reword
 from .context import Engine
 from .erase import erase_memory
 from .events import DELIVERY
@@ -311,22 +311,25 @@ def _repeat_rule(
     tx: Transaction, teaching: Teaching, draft: Record, rule: Record, similar: Sequence[Record] | None
 ) -> Taught:
     """Count a rule as taught once more, which may activate it or make it reach further."""
-    metadata = dict(rule.body.get("metadata", {}))
+    merged = _merge_teaching(teaching, draft, rule)
+    metadata = dict(merged["body"].get("metadata", {}))
     sources = list(metadata.get("sources", ()))
-    if teaching.id in sources or teaching.is_outside or teaching.is_doubted:
-        # A page or an agent that says it again is no second voice.
+    if teaching.id in sources or teaching.is_doubted:
         return Taught(teaching, rule, "known")
+    if teaching.is_outside:
+        # A page or an agent that says it again is no second voice; what it adds is kept.
+        return Taught(teaching, _store_addition(tx, rule, merged, draft), "known")
     sources += [id for id in (teaching.id, *teaching.turns) if id not in sources]
     metadata |= {"sources": sources[-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
-    body = {**rule.body, "metadata": metadata}
-    changes: dict[str, Any] = {}
+    body = {**merged["body"], "metadata": metadata}
+    changes: dict[str, Any] = {"tags": merged["tags"]}
     verb = "repeated"
     is_lasting = teaching.reach in LASTING
     is_wider = teaching.reach is Reach.ALWAYS and rule.project != EVERYWHERE and teaching.is_explicit
     if (rule.session and (is_lasting or teaching.session != rule.session)) or (not rule.session and is_wider):
         reach = teaching.reach if is_lasting else Reach.PROJECT
         body["reach"] = str(reach)
-        changes = {"session": "", "project": EVERYWHERE if reach is Reach.ALWAYS else rule.project}
+        changes |= {"session": "", "project": EVERYWHERE if reach is Reach.ALWAYS else rule.project}
         verb = "promoted"
     # What refuses is a machine, and it refuses again what is tried again. A person who changes the same thing again
     # means it. Heard again in words that were in doubt before, it is still in doubt.
@@ -350,11 +353,12 @@ def _repeat_rule(
         # What was agreed is now in the person's own words.
         body["basis"] = str(Basis.STATED)
     body = dress_rule(body)
-    if body["rule"] != rule.body["rule"]:
+    if any(body[name] != rule.body[name] for name in ("rule", "trigger")):
         changes |= {"vectors": draft.vectors, "embedder": draft.embedder}
     key = key_of(rule.kind, author_of(rule), rule.user, body)
     fresh = tx.update(rule, body=body, text=KINDS[rule.kind].text(body), key=key, **changes)
     before = {"status": str(rule.status), "reach": rule.body.get("reach"), "rule": rule.body.get("rule")}
+    before |= {name: rule.body[name] for name in ("trigger", "why") if body[name] != rule.body[name]}
     tx.add_history(fresh, verb, shorten(clean(teaching.said or teaching.rule), _CHARS["said"]), before)
     reaches_further = (rule.session, rule.project) != (fresh.session, fresh.project)
     is_ending = rule.status is not Status.ACTIVE or reaches_further or teaching.supersedes
@@ -362,6 +366,31 @@ def _repeat_rule(
         return Taught(teaching, fresh, verb)
     similar = find_similar_rules(tx, fresh, tx.engine.project) if similar is None else similar
     return Taught(teaching, fresh, verb, supersede_rules(tx, fresh, similar, teaching.supersedes))
+
+
+def _merge_teaching(teaching: Teaching, draft: Record, rule: Record) -> dict[str, Any]:
+    """Return the body and tags of a rule that is taught once more.
+
+    Only who writes a rule down changes its words, and nobody but a person those of a rule in force.
+    """
+    is_written = teaching.source in (RuleSource.NOTE, RuleSource.IMPORT)
+    is_allowed = draft.provenance.is_persons or rule.status is Status.CANDIDATE
+    is_outweighed = draft.provenance.weight < rule.provenance.weight
+    return merge_repetition(
+        replace(rule, body=readable_body(rule)), draft, can_replace=is_written and is_allowed and not is_outweighed
+    )
+
+
+def _store_addition(tx: Transaction, rule: Record, merged: Mapping[str, Any], draft: Record) -> Record:
+    """Store what a repetition adds to a rule without counting it as taught again."""
+    body = dress_rule(merged["body"])
+    if (body, merged["tags"]) == (rule.body, rule.tags):
+        return rule
+    changes: dict[str, Any] = {"body": body, "tags": merged["tags"], "text": KINDS[rule.kind].text(body)}
+    if (body["rule"], body["trigger"]) != (rule.body["rule"], rule.body["trigger"]):
+        changes |= {"vectors": draft.vectors, "embedder": draft.embedder}
+        changes["key"] = key_of(rule.kind, author_of(rule), rule.user, body)
+    return tx.update(rule, **changes)
 
 
 def supersede_rules(
