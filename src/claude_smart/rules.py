@@ -9,7 +9,7 @@ import os
 import time
 import uuid
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ from alma.coding.session import CodingSession, build_session
 from alma.coding.transcript import list_transcripts, read_lines, read_transcript
 from alma.engine import rules as core
 from alma.engine.coding_sessions import find_mark, find_teachings
+from alma.engine.conflicts import MemoryConflict, list_conflicts, resolve_conflict
 from alma.engine.context import Engine
 from alma.engine.erase import erase_memory
 from alma.engine.exchanges import EXCHANGE
@@ -52,7 +53,7 @@ from alma.hooks.team import sync_team
 from alma.reading.local_rules import find_choice, word_rule
 from alma.rulefiles.targets import find_repository
 from alma.text import map_texts, stems
-from alma.types.kinds import EVERYWHERE, LASTING, Basis, MemoryType, Reach, RuleSource
+from alma.types.kinds import EVERYWHERE, LASTING, Basis, MemoryType, Reach, Rule, RuleSource
 from alma.types.query import Where
 from alma.types.record import LIVE, Record, Status
 from alma.types.times import now
@@ -466,11 +467,17 @@ def _show_one(context: CommandContext, engine: Engine, record: Record) -> Answer
 
 
 def review(args: Namespace, context: CommandContext) -> Answer:
-    """Accept or reject candidates; at a terminal, one at a time."""
+    """Accept or reject candidates, and decide conflicts; at a terminal, one at a time."""
     for option in ("accept", "reject"):
         if getattr(args, option) or getattr(args, f"{option}_all"):
             require_person(f"`claude-smart review --{option}`")
+    kept = {side: getattr(args, f"keep_{side}") for side in _SIDES if getattr(args, f"keep_{side}")}
+    if kept:
+        require_person("`claude-smart review --keep-…`")
     with context.engine() as engine:
+        if kept:
+            return _decide_conflicts(context, engine, kept)
+        open_conflicts = list_rule_conflicts(engine)
         # An agent is not shown what was screened out of a team's rules.
         waiting = (find_own_rules if is_run_by_agent() else find_rules)(engine, Status.CANDIDATE)
         acceptable = [*waiting, *find_observations(engine)]
@@ -484,8 +491,10 @@ def review(args: Namespace, context: CommandContext) -> Answer:
                 _apply_decision(context, engine, one, answer)
         if yes or no:
             return {"accepted": accepted, "rejected": rejected}
-        if waiting and not context.as_json and os.isatty(0) and os.isatty(1) and not find_objection():
+        is_open = bool(waiting or open_conflicts)
+        if is_open and not context.as_json and os.isatty(0) and os.isatty(1) and not find_objection():
             _ask_each(context, engine, waiting)
+            _ask_each_conflict(context, engine, open_conflicts)
             return {}
     values = context.list_rules("Candidates", waiting)
     how = (
@@ -493,8 +502,70 @@ def review(args: Namespace, context: CommandContext) -> Answer:
         "Reject: claude-smart review --reject ID …",
         "Edit first: claude-smart edit ID --rule TEXT",
     )
-    context.print_lines(*(how if waiting else ["No candidates to review."]))
-    return {"waiting": values}
+    if waiting:
+        context.print_lines(*how)
+    if open_conflicts:
+        context.print_lines("\nConflicts: the newer rule may replace the older one; until you decide, both apply")
+    for conflict in open_conflicts:
+        context.print_lines(*_describe_conflict(conflict))
+    if open_conflicts:
+        context.print_lines("\nDecide: claude-smart review --keep-newer ID, --keep-older ID or --keep-both ID")
+    if not (waiting or open_conflicts):
+        context.print_lines("No candidates to review.")
+    conflicts = [
+        {"id": one.id, "older": one.older.id, "newer": one.newer.id, "relation": one.relation} for one in open_conflicts
+    ]
+    return {"waiting": values, "conflicts": conflicts}
+
+
+_SIDES = ("newer", "older", "both")
+
+
+def list_rule_conflicts(engine: Engine) -> list[MemoryConflict]:
+    """Return the conflicts between rules that wait for a decision, oldest first."""
+    return [one for one in list_conflicts(engine) if isinstance(one.older, Rule)]
+
+
+def _describe_conflict(conflict: MemoryConflict) -> list[str]:
+    """Return a conflict in three lines: its id, the newer rule and the older one, with their dates."""
+    lines = [f"\n[{short_id(conflict.id)}]"]
+    for side in ("newer", "older"):
+        rule: Rule = getattr(conflict, side)
+        waits = ", waits for review" if rule.status == Status.CANDIDATE else ""
+        lines.append(f"{INDENT}{side}, {rule.created_at:%Y-%m-%d}{waits}: {rule.rule} [{short_id(rule.id)}]")
+    return lines
+
+
+def _decide_conflicts(context: CommandContext, engine: Engine, kept: Mapping[str, list[str]]) -> Answer:
+    """Keep the newer rules, the older ones or both, as a person decides."""
+    decided: dict[str, list[str]] = {}
+    for side, names in kept.items():
+        for name in names:
+            end = name.strip("[]# ").lower()
+            found = [one for one in list_rule_conflicts(engine) if len(end) >= 4 and one.id.endswith(end)]
+            if len(found) != 1:
+                raise NotFoundError(f"no conflict matches {name!r}; `claude-smart review` lists them with their ids")
+            _keep(context, engine, found[0], side)
+            decided.setdefault(side, []).append(found[0].id)
+    return {"kept": decided}
+
+
+def _keep(context: CommandContext, engine: Engine, conflict: MemoryConflict, side: str) -> None:
+    resolve_conflict(engine, conflict.id, side, "", "")
+    kept = conflict.older if side == "older" else conflict.newer
+    assert isinstance(kept, Rule)
+    context.print_lines("Kept both rules" if side == "both" else f"Kept the {side} rule: {kept.rule}")
+
+
+def _ask_each_conflict(context: CommandContext, engine: Engine, open_conflicts: list[MemoryConflict]) -> None:
+    answers = {"n": "newer", "o": "older", "b": "both"}
+    for conflict in open_conflicts:
+        context.print_lines(*_describe_conflict(conflict))
+        answer = input("  keep the [n]ewer / [o]lder / [b]oth / [Enter] skip / [q]uit: ").strip().lower()[:1]
+        if answer == "q":
+            break
+        if answer in answers:
+            _keep(context, engine, conflict, answers[answer])
 
 
 def _ask_each(context: CommandContext, engine: Engine, waiting: list[Record]) -> None:

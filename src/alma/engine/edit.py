@@ -33,6 +33,7 @@ from .rules import (
     apply_rule_change,
     check_lengths,
     claim_words,
+    drop_marks,
     is_copy,
     learn_rules,
     prepare_rules,
@@ -256,6 +257,8 @@ def change_memory(
     if status is None and all(getattr(record, name) == value for name, value in changes.items()):
         return record
     fresh = tx.update(record, **changes)
+    if record.kind == MemoryType.RULE and "rule" in values:
+        drop_marks(tx, fresh)
     before = {name: record.body.get(name) for name in values if record.body.get(name) != fresh.body.get(name)}
     before |= {"status": str(record.status)} if record.status is not fresh.status else {}
     before |= {"tags": list(record.tags)} if record.tags != fresh.tags else {}

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..reading.port import Pair, PairKind, Relation, Verdict
 from ..text import fingerprint, normalise, stems
-from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType
+from ..types.kinds import KINDS, MEMORY_KINDS, NEWER, MemoryType
 from ..types.query import Where, visible_users
 from ..types.record import LIVE, PERSONS, Origin, Provenance, Record, Status
 from .admit import author_of, explicit_key, link_key, make_record, merge_repetition, place_of
@@ -105,7 +105,8 @@ def _take_words(existing: Record, draft: Record) -> dict[str, Any]:
 
 def forget_dispute(record: Record) -> dict[str, Any]:
     """Return the body of a record that disputes no other one any more."""
-    metadata = {name: value for name, value in record.body.get("metadata", {}).items() if name != "disputes"}
+    marks = ("disputes", NEWER)
+    metadata = {name: value for name, value in record.body.get("metadata", {}).items() if name not in marks}
     return {**record.body, **({"metadata": metadata} if metadata != record.body.get("metadata", {}) else {})}
 
 

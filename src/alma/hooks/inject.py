@@ -65,11 +65,13 @@ class UnreadableStoreError(Exception):
 class StoredRule:
     """A rule or an observation as stored. With `is_team`, a copy of what a team's server sent."""
 
-    __slots__ = ("body", "created_at", "evidence", "id", "is_team")
+    __slots__ = ("body", "created_at", "evidence", "id", "is_team", "successor")
 
     def __init__(self, id: str, created_at: int, evidence: str, body: str, *, is_team: bool = False) -> None:
         self.id = id
         self.is_team = is_team
+        self.successor = ""
+        """The id of a newer rule in force that may replace it, while nobody has decided."""
         self.created_at = created_at
         self.body: dict[str, Any] = json.loads(body)
         self.evidence: dict[str, Any] = json.loads(evidence) if evidence != "{}" else {}
@@ -136,6 +138,13 @@ class StoredRule:
         """Return the ids of the turns that taught it."""
         sources = self.body.get("metadata", {}).get("sources", [])
         return [str(source).partition(":")[0] for source in sources] if isinstance(sources, list) else []
+
+    @property
+    def newer_id(self) -> str:
+        """Return the id of the newer rule that was found to change it; empty if there is none."""
+        metadata = self.body.get("metadata", {})
+        newer = metadata.get("newer") if isinstance(metadata, dict) else ""
+        return newer if isinstance(newer, str) and not self.is_team else ""
 
     def names(self, field: str) -> list[str]:
         """Return a field of the body that is a list of names."""
@@ -445,6 +454,8 @@ class Injection:
         room -= len(title)
         for rule in rules:
             warning = f"; shown before and not followed: {rule.violations}×" if warn and rule.violations else ""
+            if rule.successor:
+                warning = f"; the newer `[{rule.successor[-_ID_CHARS:]}]` may replace it{warning}"
             # The end of an id is enough to name a rule; the start is a timestamp.
             line = f"- {rule.quoted_line}{rule.accepted} `[{rule.id[-_ID_CHARS:]}]` ({rule.date}{warning})\n"
             if len(lines) + len(line) > room or rule.id in self._known or not rule.line:
@@ -479,6 +490,20 @@ def rank_rule(rule: StoredRule) -> tuple[bool, int, int, str]:
     return (rule.body.get("source") != "note", doubt, -rule.created_at, rule.id)
 
 
+def put_newer_first(rules: list[StoredRule], newer_rules: Iterable[StoredRule]) -> list[StoredRule]:
+    """Return the rules, each older one of an undecided pair marked and after the newer one."""
+    known = {rule.id: rule for rule in newer_rules}
+    older = [rule for rule in rules if rule.newer_id in known]
+    for rule in older:
+        newer = known[rule.newer_id]
+        rule.successor = newer.id
+        place = rules.index(rule)
+        if newer not in rules[:place]:
+            rules = [one for one in rules if one is not newer]
+            rules.insert(rules.index(rule), newer)
+    return rules
+
+
 def build_playbook(
     rules: ReadOnlyRules,
     settings: Mapping[str, Any],
@@ -496,6 +521,7 @@ def build_playbook(
     room = min(MOST_CHARS, settings["playbook_tokens"] * CHARS_A_TOKEN)
     entries = sorted(rules.list_newest(), key=rank_rule)
     own_rules = [rule for rule in entries if not rule.is_observation]
+    own_rules = put_newer_first(own_rules, own_rules)
     repeated = [rule for rule in own_rules if host_rules and normalise_item(rule.text("rule")) in host_rules]
     listed = [rule for rule in own_rules if rule not in repeated]
     injection.add_section(_PLAYBOOK, (rule for rule in listed if not rule.is_agreed), room)
@@ -726,6 +752,12 @@ def _find_relevant(
         ids = [str(one[0]) for one in recalled if isinstance(one, list) and one]
         relevant += [rule for rule in rules.get(ids) if rule.id not in shown_ids][:_MOST_MEANT]
         of_team += [rule for rule in rules.of_team.get(ids) if rule.id not in shown_ids]
+    if newer_ids := [rule.newer_id for rule in relevant if rule.newer_id]:
+        in_force = {rule.id: rule for rule in (*rules.get(newer_ids), *relevant)}
+        unseen = [rule for rule in in_force.values() if rule in relevant or rule.id not in shown_ids]
+        relevant = put_newer_first(relevant, unseen)
+        for rule in relevant:
+            rule.successor = rule.newer_id if rule.newer_id in in_force else ""
     if of_team:
         of_team = drop_contrary(of_team, [*rules.list_newest(), *rules.list_of_sessions([line["session"]])])
     return relevant + of_team

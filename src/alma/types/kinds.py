@@ -25,9 +25,10 @@ from .times import from_iso, from_micros
 EVERYWHERE = "everywhere"  # The project whose rules hold in all projects.
 TEAM = "team"  # The source, and a tag, of the copies of what a team's server sent.
 TEAM_AGENT = "team-server"  # Whom these copies belong to: nothing that looks for own rules finds them.
+NEWER = "newer"  # In the metadata of a rule: the id of a newer one that may replace it, until a person decides.
 # The names in metadata that the engine keeps its own marks under; a repetition does not change them.
 OWN_METADATA = frozenset(
-    ("accepted", "content", "disputes", "doubt", "repeats", "resembles", "server", "session", "sessions", "sources")
+    [*"accepted content disputes doubt repeats resembles server session sessions sources".split(), NEWER]
 )
 PROMOTED_FROM = "promoted_from"  # The key, in a body and in shown metadata, for the agent whose memory was promoted.
 
