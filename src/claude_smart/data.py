@@ -38,6 +38,7 @@ from alma.hooks.paths import (
     SENT,
     DataDir,
     check_setting,
+    is_model_allowed,
     list_own_files,
     read_settings,
 )
@@ -323,7 +324,9 @@ def usage(args: Namespace, context: CommandContext) -> Answer:
         days = meter(memory.engine(EVERYWHERE)) if memory else []
     settings = read_settings(context.data_dir)
     most = count_noun(settings["daily_calls"], "call")
-    state = "off" if settings["model"] == DEFAULTS["model"] else settings["model"]
+    is_allowed = is_model_allowed(context.data_dir)
+    is_forbidden = settings["model"] == "on" and settings["reader"] != AGENT_READER and not is_allowed
+    state = "off, by CLAUDE_SMART_USE_LOCAL_CLI=0" if is_forbidden else "on" if is_allowed else "off"
     model = choose_model(settings) or "its own default"
     context.print_lines(f"model: {state} ({settings['reader']}: {model}), at most {most} a day")
     context.print_lines(*(map(str, days) if days else ["No model calls so far."]))

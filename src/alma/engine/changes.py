@@ -32,6 +32,8 @@ UNFILTERED = {"evidence", "updated_at"}  # Fields that no search filters by, and
 REWRITTEN = "rewritten"  # The tag of a changeset that changed texts or fields that are filtered by.
 CALL: ContextVar[str] = ContextVar("alma_call", default="")
 """The name of the operation that runs."""
+RUN: ContextVar[str] = ContextVar("alma_run", default="")
+"""The id of this run of the operation, by which the changes of one call are counted together."""
 ACTOR: ContextVar[str] = ContextVar("alma_actor", default="")
 """Who runs it."""
 MADE: ContextVar[list[str] | None] = ContextVar("alma_made", default=None)  # The ids of stored changes.
@@ -43,9 +45,14 @@ Was = Mapping[str, Any]
 T = TypeVar("T")
 
 
-def name_call(name: str) -> AbstractContextManager[str]:
+@contextmanager
+def name_call(name: str) -> Iterator[str]:
     """Let the changesets of all writes inside bear the name of an operation; the outermost counts."""
-    return _set_within(CALL, CALL.get() or name)
+    if outer := CALL.get():
+        yield outer
+        return
+    with _set_within(CALL, name), _set_within(RUN, new_id("call")):
+        yield name
 
 
 def act_as(actor: str) -> AbstractContextManager[str]:
@@ -103,6 +110,7 @@ def make_changesets(tx: Transaction) -> list[Record]:
     changesets: list[Record] = []
     for (project, agent, user), was in places.items():
         body = {"call": CALL.get(), "by": engine.actor or ACTOR.get(), "was": was}
+        body |= {"run": RUN.get()} if RUN.get() else {}
         body |= {"reverts": tx.reverts.key} if tx.reverts else {}
         body |= {"made_in": engine.project} if project != engine.project else {}
         # New turns are found by their conversation: long ones would make long lists.

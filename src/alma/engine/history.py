@@ -85,6 +85,8 @@ class RevertedChange:
     call: str
     memories: tuple[Difference, ...]
     """How the memories changed by that."""
+    rest: int = 0
+    """How many other changes the same call made, which still hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,9 @@ class TurningPoint:
     lost: tuple[str, ...]
     retrievals: int
     """How many retrievals it took to find it."""
+
+
+_MOST_OF_CALL = 5000  # Among so many of the newest changes, the others of one call are looked for.
 
 
 def _scan_changesets(engine: Engine, **conditions: Any) -> list[Record]:
@@ -323,7 +328,18 @@ def _revert(tx: Transaction, ids: Sequence[str]) -> RevertedChange:
     for one in tx.scan(Where(kinds={CHANGESET}, keys={original})) if original else ():
         tx.update(one, body={**one.body, "undone": False}, updated_at=one.updated_at)
     memories = _compare_states(before, tx.get(was))
-    return RevertedChange(key, "", first.created_at, first.body["call"], tuple(memories))
+    rest = _count_rest(engine, first)
+    return RevertedChange(key, "", first.created_at, first.body["call"], tuple(memories), rest)
+
+
+def _count_rest(engine: Engine, changeset: Record) -> int:
+    """Return how many other changes of the same call still hold; a call may write several times."""
+    run = changeset.body.get("run")
+    if not run:
+        return 0
+    others = engine.store.scan(engine.within(CHANGESET), _MOST_OF_CALL)
+    keys = {one.key for one in others if one.body.get("run") == run and not one.body.get("undone")}
+    return len(keys - {changeset.key})
 
 
 def _revert_record(tx: Transaction, record: Record, was: Was | None, changeset: Record) -> tuple[Record, bool]:

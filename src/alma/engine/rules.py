@@ -152,6 +152,8 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[T
         body |= {"reach": str(one.reach), "source": str(one.source), "prefer": list(one.prefer)}
         body |= {"avoid": list(one.avoid), "basis": str(one.basis)}
         body["metadata"] = {**one.metadata, "sources": list(dict.fromkeys((one.id, *one.turns))), "repeats": 0}
+        if one.session:
+            body["metadata"]["taught"] = [[one.session, str(one.source)]]
         is_learned = one.source in (RuleSource.FIX, RuleSource.MODEL)
         trust = Trust.UNTRUSTED if one.is_outside else Trust.LEARNED if is_learned else Trust.TRUSTED
         origin = _ORIGINS.get(one.source, Origin.CORRECTION)
@@ -346,6 +348,9 @@ def _repeat_rule(
         return Taught(teaching, _store_addition(tx, rule, merged, draft), "known")
     sources += [id for id in (teaching.id, *teaching.turns) if id not in sources]
     metadata |= {"sources": sources[-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
+    if teaching.session:
+        before = metadata.get("taught", [[metadata.get("session", ""), str(rule.body["source"])]])
+        metadata["taught"] = [*before, [teaching.session, str(teaching.source)]][-_SOURCES:]
     body = {**merged["body"], "metadata": metadata}
     changes: dict[str, Any] = {"tags": merged["tags"]}
     verb = "repeated"

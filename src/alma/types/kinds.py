@@ -28,7 +28,7 @@ TEAM_AGENT = "team-server"  # Whom these copies belong to: nothing that looks fo
 NEWER = "newer"  # In the metadata of a rule: the id of a newer one that may replace it, until a person decides.
 # The names in metadata that the engine keeps its own marks under; a repetition does not change them.
 OWN_METADATA = frozenset(
-    [*"accepted content disputes doubt repeats resembles server session sessions sources".split(), NEWER]
+    [*"accepted content disputes doubt repeats resembles server session sessions sources taught".split(), NEWER]
 )
 PROMOTED_FROM = "promoted_from"  # The key, in a body and in shown metadata, for the agent whose memory was promoted.
 
@@ -593,7 +593,7 @@ _ALL = (
     declare("receipt", "rcp", more="arguments outcome"),
     declare("change", "chg", more="record verb why before"),
     # The former values of everything that one write changed for one agent and user; its key names the write.
-    declare("changeset", "chs", more="call by was reverts undone made_in"),
+    declare("changeset", "chs", more="call run by was reverts undone made_in"),
     # An event on its way to a webhook, which is its key: ACTIVE while it waits, RETIRED when it is given up.
     declare("delivery", "dlv", more="event attempts next_at error", passing=True),
     declare("tombstone", "tom", more="record kind salt sketch others made_in"),
