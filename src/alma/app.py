@@ -38,6 +38,9 @@ def open_quickstart(
     project_id: str, storage_dir: str | PathLike[str], *, clock: Clock = times.now, trust: bool = False
 ) -> ALMA:
     """Open a SQLite memory in a folder."""
+    if str(storage_dir) == ":memory:":
+        # As SQLite calls it: a memory that lives as long as the process.
+        return open_memory(Config(project_id=project_id, storage="memory"), clock=clock, trust=trust)
     # Links are kept: git may track one of them.
     folder = Path(storage_dir).expanduser().absolute()
     return open_memory(Config(project_id=project_id, storage_dir=folder), clock=clock, trust=trust)

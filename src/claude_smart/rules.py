@@ -50,7 +50,7 @@ from alma.hooks.privacy import IgnoreRules, remove_private
 from alma.hooks.project import WorkingCopy, clean_path, find_copy, locate_project, read_copies
 from alma.hooks.reader import name_reader
 from alma.hooks.team import sync_team
-from alma.reading.local_rules import find_choice, word_rule
+from alma.reading.local_rules import find_choice, read_turn, word_rule
 from alma.rulefiles.targets import find_repository
 from alma.text import map_texts, stems
 from alma.types.kinds import EVERYWHERE, LASTING, Basis, MemoryType, Reach, Rule, RuleSource
@@ -947,7 +947,8 @@ def _report_reading(context: CommandContext, reading: drains.ReadingReport, prin
 
 
 def tag(args: Namespace, context: CommandContext) -> Answer:
-    """Store a note as a rule, verbatim; without a note, the person's last message."""
+    """Store a note as a rule, verbatim; without a note, the person's last message, which waits unless it is a rule."""
+    is_statement = True
     if args.note:
         # A terminal may pass bytes that are not valid text.
         rule = words = remove_private(" ".join(args.note).encode("utf-8", "replace").decode()).strip()
@@ -961,16 +962,21 @@ def tag(args: Namespace, context: CommandContext) -> Answer:
                 "no turn was recorded in this project yet; pass the rule as text: claude-smart tag NOTE"
             )
         rule = word_rule(words)
+        is_statement = read_turn(words) is not None
     prefer, avoid = find_choice(rule)
     reach, objection = Reach.ALWAYS if args.everywhere else Reach.PROJECT, find_objection()
-    note = Teaching(f"note:{uuid.uuid4().hex}", rule, reach, RuleSource.NOTE, said=words, sure=not objection, at=now())
-    note = note._replace(prefer=prefer, avoid=avoid, session=context.session)
+    note = Teaching(f"note:{uuid.uuid4().hex}", rule, reach, RuleSource.NOTE, said=words, at=now())
+    # A request, such as "install the packages", is no rule because it was the last message.
+    is_sure = is_statement and not objection
+    note = note._replace(prefer=prefer, avoid=avoid, session=context.session, sure=is_sure)
     if objection:
         note = note._replace(metadata={"doubt": objection})
     with context.engine() as engine:
         lessons = core.teach(engine, [note])
     if objection:
         context.print_lines(f"Not stored as a rule, because a person has to decide: {objection}.")
+    elif not is_statement:
+        context.print_lines("Your last message does not say that it is a rule, so it waits for you:")
     return {"learned": _report_learned(context, lessons)}
 
 
@@ -983,12 +989,15 @@ def _learn_from_history(args: Namespace, context: CommandContext) -> Answer:
             f"{folder} has no transcripts (no folder `projects` in it); pass the Claude folder: --folder DIR"
         )
     oldest = 0.0 if args.days is None else time.time() - args.days * 86_400.0
-    sessions = turns = 0
+    sessions = turns = recorded = 0
+    transcripts = list(list_transcripts(folder))
+    recent = [one for one in transcripts if one.modified >= oldest]
     proposed: dict[str, list[Record]] = {}
     with context.memory() as memory:
-        for file in (one for one in list_transcripts(folder) if one.modified >= oldest):
+        for file in recent:
             # Skip sessions that were recorded live: they are already imported.
             if find_mark(memory.engine(EVERYWHERE), file.session).offset:
+                recorded += 1
                 continue
             with open(file.path, "rb") as lines:
                 events = list(read_transcript(read_lines(lines)))
@@ -1003,6 +1012,13 @@ def _learn_from_history(args: Namespace, context: CommandContext) -> Answer:
             )
             proposed.setdefault(project, []).extend(one.record for one in lessons if one.record)
     context.print_lines(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")
+    if recorded:
+        context.print_lines(f"Skipped, because they were recorded live: {count_noun(recorded, 'session')}.")
+    if len(recent) < len(transcripts):
+        older = count_noun(len(transcripts) - len(recent), "session")
+        context.print_lines(f"Skipped, because they are older than --days {args.days:g}: {older}.")
+    if not transcripts:
+        context.print_lines(f"There are no transcripts below {folder}/projects; another folder: --folder DIR")
     values = [one for project, rules in proposed.items() for one in context.list_rules(project, rules)]
     waiting = "\nThese are candidates. None is used until you accept it: claude-smart review"
     context.print_lines(waiting if values else "No rules found.")

@@ -594,8 +594,13 @@ def read_playbook(data_dir: DataDir, project: str, session: str, folder: str = "
         return playbook.text
 
 
-def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return what a hook prints for an event; empty for nothing. The shown rules are recorded first."""
+def inject_rules(
+    call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any], problem: str = ""
+) -> str:
+    """Return what a hook prints for an event; empty for nothing. The shown rules are recorded first.
+
+    `problem` says why the event could not be recorded; the rules are shown all the same.
+    """
     is_start = call.name == "SessionStart"
     # Codex shows the earlier context again when a session resumes, so the rules in it are left out.
     is_added = is_start and call.host == "codex" and call.text("source") == "resume"
@@ -604,9 +609,33 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
         is_start = call.host == "goose" or not os.path.exists(data_dir.shown_file(call.session))
     shown_ids = set() if is_start and not is_added else journal.read_shown(data_dir, call.session, call.agent_id)
     injection = _choose_rules(call, data_dir, line, settings, shown_ids, is_start=is_start)
+    marks = _mark_room(call, settings, injection, shown_ids, is_start=is_start)
+    try:
+        _record_shown(call, data_dir, line, settings, injection, marks, is_start=is_start, is_added=is_added)
+    except OSError as error:
+        log_problem(data_dir, call.name, f"what was shown is not recorded: {error}")
+        problem = problem or str(error)
+    notices = collect_notices(call, data_dir, line, settings)
+    if problem and call.name in ("SessionStart", "UserPromptSubmit"):
+        failure = f"claude-smart: this session is not recorded: {problem}"
+        notices = f"{failure}\n{notices}".strip()
+    return format_answer(call.host, call.name, injection.text, notices)
+
+
+def _record_shown(
+    call: HookCall,
+    data_dir: DataDir,
+    line: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    injection: Injection,
+    marks: list[str],
+    *,
+    is_start: bool,
+    is_added: bool,
+) -> None:
+    """Record which rules and exchanges a context contains from now on, and that they were shown."""
     ids = [rule.id for rule in injection.rules]
     exchange_ids = [exchange.id for exchange in injection.exchanges]
-    marks = _mark_room(call, settings, injection, shown_ids, is_start=is_start)
     if ids or exchange_ids or marks or is_start:
         data_dir.create_folders()
         reminded = [f"{rule.id}!" for rule in injection.rules if call.name == "PreToolUse" and rule.violations]
@@ -622,7 +651,6 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
             details["exchanges"] = exchange_ids
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": details}
         journal.append_line(data_dir, call.session, event, settings["journal_mb"])
-    return format_answer(call.host, call.name, injection.text, collect_notices(call, data_dir, line, settings))
 
 
 def collect_notices(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:

@@ -1,0 +1,62 @@
+"""Small things that were wrong: names, formats and messages."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from alma import ALMA, AsyncALMA
+from alma.cli import main
+from alma.errors import ConfigError, NotFoundError, ValidationError
+from alma.graph import create_graph_store
+from alma.http import tokens
+
+
+def test_quickstart_in_memory_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ALMA.quickstart("p", ":memory:") as alma:
+        alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
+        assert len(alma.list()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_export_writes_no_json_lines_under_the_name_of_another_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    assert main(["export", "out.csv"]) != 0
+    assert "writes JSON Lines; name the file out.jsonl" in capsys.readouterr().err
+    assert main(["export", "out.jsonl"]) == 0
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_token_has_no_name_of_our_own(tmp_path: Path) -> None:
+    for name in ("cli", "MCP", " claude-smart ", "environment"):
+        with pytest.raises(ValidationError, match="is the name of one of alma's own interfaces"):
+            tokens.add(tmp_path / "tokens.json", name)
+    assert not (tmp_path / "tokens.json").exists()
+    tokens.add(tmp_path / "tokens.json", "ana")
+
+
+def test_a_configuration_cannot_name_all_projects(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("alma:\n  project_id: everywhere\n  storage: sqlite\n")
+    with pytest.raises(ConfigError, match="means all projects; name a single project"):
+        ALMA.from_config(file)
+
+
+def test_messages_name_what_is_missing(tmp_path: Path, alma: ALMA) -> None:
+    with pytest.raises(NotFoundError, match="there is no token 'zz'; no tokens exist yet"):
+        tokens.revoke(tmp_path / "tokens.json", "zz")
+    with pytest.raises(ConfigError, match="graph backend 'neo4j' needs the option 'uri'"):
+        create_graph_store("neo4j")
+    with pytest.raises(ConfigError, match="graph backend 'kuzu' has no option 'uri'; its options are: path"):
+        create_graph_store("kuzu", uri="bolt://x")
+    memory = AsyncALMA(alma)
+    with pytest.raises(AttributeError, match=r"AsyncALMA has no 'engine'; it is on the memory itself: \.alma\.engine"):
+        asyncio.run(memory.engine.close())  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="AsyncALMA has no 'retrive'"):
+        asyncio.run(memory.retrive())  # type: ignore[attr-defined]
