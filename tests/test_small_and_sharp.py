@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from alma.cli import main
 from alma.errors import ConfigError, NotFoundError, ValidationError
 from alma.graph import create_graph_store
 from alma.http import tokens
+from alma.operations import operations
+from alma.reading.local import LocalReader
+from alma.reading.port import Pair, Relation
 
 
 def test_quickstart_in_memory_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +64,30 @@ def test_messages_name_what_is_missing(tmp_path: Path, alma: ALMA) -> None:
         asyncio.run(memory.engine.close())  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="AsyncALMA has no 'retrive'"):
         asyncio.run(memory.retrive())  # type: ignore[attr-defined]
+
+
+def test_a_long_text_is_compared_in_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+    compare = LocalReader.compare
+
+    def count_pairs(self: LocalReader, pairs: Sequence[Pair]) -> list[Relation]:
+        counts[-1] += len(pairs)
+        return compare(self, pairs)
+
+    monkeypatch.setattr(LocalReader, "compare", count_pairs)
+    for size in (50, 200):
+        counts.append(0)
+        lines = [
+            f"We decided to use tool{number} for the mailer service because it is simple." for number in range(size)
+        ]
+        with ALMA.quickstart("p", tmp_path / str(size)) as alma:
+            learned = operations()["learn_from_text"].call(alma, {"text": "\n".join(lines), "agent": "dev"})
+            assert learned.new == size
+    assert counts[1] <= 5 * counts[0]
+
+
+def test_a_repetition_within_one_text_is_found(alma: ALMA) -> None:
+    lines = [f"We decided to use tool{number} for the mailer service because it is simple." for number in range(40)]
+    lines.append("We decided to use tool7 for mailer service, because it is simple!")
+    learned = operations()["learn_from_text"].call(alma, {"text": "\n".join(lines), "agent": "dev"})
+    assert (learned.new, len(alma.list(limit=100))) == (40, 40)

@@ -155,6 +155,8 @@ def add_facts(
     for id, record in fresh.items():
         repeated[id] = _place_fact(tx, record, weights[id], later, replaced.get(id, ""), compare_texts) or id
         later.discard(id)
+        if compare_texts and repeated[id] == id:
+            _note_placed(tx, record)
     ids = [repeated.get(record.id, record.id) for record in added]
     records = {record.id: record for record in tx.get(ids)}
     return [records[id] for id in ids]
@@ -255,10 +257,13 @@ def _find_same(
     text = record.body[field]
     mine = stems(text)
     hits = by_words(tx.engine.store, text, where, _ALIKE)
+    stored = tx.see(tx.engine.store.get([hit.id for hit in hits]))
+    placed = tx.get(_find_placed(tx, mine))
     alike = [
         other
-        for other in tx.select(tx.engine.store.get([hit.id for hit in hits]), where)
-        if other.id not in later
+        for other in {one.id: one for one in (*stored, *placed)}.values()
+        if where.accepts(other)
+        and other.id not in later
         and author_of(other) == record.agent
         and not (record.links and other.links)
         and normalise(other.body[place]) == normalise(record.body[place])
@@ -269,6 +274,27 @@ def _find_same(
     pairs = [Pair(other.body[field], text, PairKind.FACT) for other in alike]
     relations = tx.engine.reader.compare(pairs) if pairs else ()
     return [other for other, relation in zip(alike, relations, strict=True) if relation.is_same]
+
+
+def _find_placed(tx: Transaction, stems_of_text: Collection[str]) -> list[str]:
+    """Return the ids of facts that this transaction placed and that share a word with a text, at most a few.
+
+    The rarest words come first: a repetition shares them too. With all of them, many facts would be compared with each
+    other, pair by pair.
+    """
+    postings = sorted((tx.placed[word] for word in stems_of_text if word in tx.placed), key=len)
+    found: dict[str, None] = {}
+    for posting in postings:
+        found |= dict.fromkeys(posting[-_ALIKE:])
+        if len(found) >= _ALIKE:
+            break
+    return list(found)
+
+
+def _note_placed(tx: Transaction, record: Record) -> None:
+    """Note the words of a fact, by which later ones of the same transaction find it."""
+    for word in stems(str(record.body[_WORDS[record.kind]])):
+        tx.placed.setdefault(word, []).append(record.id)
 
 
 def _is_later(other: Record, record: Record) -> bool:
