@@ -8,6 +8,7 @@ differences, so that a change can be reverted after later ones. A write that era
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -51,7 +52,7 @@ def name_call(name: str) -> Iterator[str]:
     if outer := CALL.get():
         yield outer
         return
-    with _set_within(CALL, name), _set_within(RUN, new_id("call")):
+    with _set_within(CALL, name), _set_within(RUN, os.urandom(8).hex()):
         yield name
 
 
@@ -217,19 +218,28 @@ def check_changeset(body: Mapping[str, Any]) -> None:
             replace(blank, **restore_fields(blank, was))
 
 
+def _was_merged_from(was: Was | None, ids: Collection[str]) -> bool:
+    """Return whether a former value of a record is a merge with one of these."""
+    former = was.get("body", {}).get("set", {}) if was else {}
+    merged = {*former.get("counted", {}), *former.get("metadata", {}).get("merged_from", ())}
+    return not merged.isdisjoint(ids)
+
+
 def strip_changeset(
     body: Mapping[str, Any], erased: Collection[str], texts: Collection[str], related: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return the body of a changeset without erased records, and without former texts that hold one of `texts`.
 
-    `related` are records that are worded after the erased one, so that none of their former texts stays.
+    `related` are records that are worded after the erased one, so that none of their former texts stays. The text that
+    a record had while an erased one was merged into it may repeat that one in other words, so it goes too.
     """
     stripped = {}
     for id, was in body["was"].items():
         if id in erased:
             continue
         former = json.dumps(was.get("body", ""), ensure_ascii=False) if was else ""
-        if was and (id in related or any(json.dumps(text, ensure_ascii=False)[1:-1] in former for text in texts)):
+        is_worded_after = id in related or _was_merged_from(was, erased)
+        if was and (is_worded_after or any(json.dumps(text, ensure_ascii=False)[1:-1] in former for text in texts)):
             was = {name: value for name, value in was.items() if name != "body"}
         stripped[id] = was
     return {**body, "was": stripped}
