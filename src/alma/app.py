@@ -18,10 +18,11 @@ from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA
 from .ports import Clock, Limited, Model, Store
-from .stores.encryption import EncryptedStore, read_keys
+from .stores.encryption import EncryptedStore, is_encrypted, read_keys
 from .stores.wrappers import CachedStore, ReadOnlyStore, RetryingStore
 from .types import times
 from .types.asking import ModelSettings
+from .types.query import Where
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 """Token files that the servers store beside a configuration."""
@@ -76,6 +77,8 @@ def open_memory(
     try:
         if is_shared and isinstance(store, Limited) and "many writers" in store.limits:
             raise ConfigError(f"several processes cannot share this store: {store.limits['many writers']}")
+        if config.encryption is None and any(map(is_encrypted, store.scan(Where(), 1))):
+            raise ConfigError("this store is encrypted; set `encryption` with its key in the configuration")
         if matching and (mismatch := find_mismatch(alma.engine)):
             raise mismatch
         apply_stored_schema(alma)
