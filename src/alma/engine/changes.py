@@ -31,6 +31,7 @@ TRACKED = frozenset((*MEMORY_KINDS, "turn", "strategy", "observation", "comparis
 INSTANT = timedelta(microseconds=1)
 UNFILTERED = {"evidence", "updated_at"}  # Fields that no search filters by, and that change with each count.
 REWRITTEN = "rewritten"  # The tag of a changeset that changed texts or fields that are filtered by.
+LATE = "late"  # The tag of a changeset that is newer than one with a later date: the clock was set back.
 CALL: ContextVar[str] = ContextVar("alma_call", default="")
 """The name of the operation that runs."""
 RUN: ContextVar[str] = ContextVar("alma_run", default="")
@@ -83,8 +84,22 @@ def date_change(engine: Engine) -> datetime:
         ends = now + timedelta(days=1)
         where = engine.within(CHANGESET, created_to=ends)
         last = next((one.created_at for one in engine.store.scan(where, 1)), now)
+        # What is made now is newer than those all the same.
+        ahead = engine.within(CHANGESET, created_from=ends)
+        engine.ahead_at[engine.project] = next((one.created_at for one in engine.store.scan(ahead, 1)), None)
     moment = engine.changed_at[engine.project] = now if now >= last else last + INSTANT
     return moment
+
+
+def order_changes(changesets: Iterable[Record]) -> list[Record]:
+    """Return changesets in the order in which they were made, newest first, also where the clock was set back."""
+
+    def find_place(changeset: Record) -> tuple[datetime, bool, datetime]:
+        after = changeset.body.get("after")
+        base = max(changeset.created_at, from_micros(after)) if after else changeset.created_at
+        return base, bool(after), changeset.created_at
+
+    return sorted({one.id: one for one in changesets}.values(), key=find_place, reverse=True)
 
 
 def make_changesets(tx: Transaction) -> list[Record]:
@@ -108,6 +123,7 @@ def make_changesets(tx: Transaction) -> list[Record]:
     engine, key, by_id = tx.engine, new_id(KINDS[CHANGESET].prefix), {one.id: one for one in fresh}
     tx.change_id = key
     moment = date_change(engine)
+    later = engine.ahead_at.get(engine.project)
     changesets: list[Record] = []
     for (project, agent, user), was in places.items():
         body = {"call": CALL.get(), "by": engine.actor or ACTOR.get(), "was": was}
@@ -117,6 +133,9 @@ def make_changesets(tx: Transaction) -> list[Record]:
         # New turns are found by their conversation: long ones would make long lists.
         links = tuple(id for id, one in was.items() if id in by_id and (one is not None or by_id[id].kind != "turn"))
         tags = () if rewritten.isdisjoint(links) else (REWRITTEN,)
+        if later is not None and later > moment:
+            tags = (*tags, LATE)
+            body["after"] = to_micros(later)
         id = new_id(KINDS[CHANGESET].prefix) if changesets else key
         own: dict[str, Any] = {"id": id, "key": key, "links": links, "tags": tags, "created_at": moment}
         changesets.append(make_record(engine, CHANGESET, body, project=project, agent=agent, user=user, **own))

@@ -593,7 +593,7 @@ _ALL = (
     declare("receipt", "rcp", more="arguments outcome"),
     declare("change", "chg", more="record verb why before"),
     # The former values of everything that one write changed for one agent and user; its key names the write.
-    declare("changeset", "chs", more="call run by was reverts undone made_in"),
+    declare("changeset", "chs", more="call run after by was reverts undone made_in"),
     # An event on its way to a webhook, which is its key: ACTIVE while it waits, RETIRED when it is given up.
     declare("delivery", "dlv", more="event attempts next_at error", passing=True),
     declare("tombstone", "tom", more="record kind salt sketch others made_in"),
