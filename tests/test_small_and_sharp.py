@@ -91,3 +91,20 @@ def test_a_repetition_within_one_text_is_found(alma: ALMA) -> None:
     lines.append("We decided to use tool7 for mailer service, because it is simple!")
     learned = operations()["learn_from_text"].call(alma, {"text": "\n".join(lines), "agent": "dev"})
     assert (learned.new, len(alma.list(limit=100))) == (40, 40)
+
+
+def test_a_repository_inside_another_does_not_use_the_memory_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign, own = tmp_path / "vendor" / "foreign", tmp_path / "src" / "deep"
+    for folder in (tmp_path, foreign):
+        (folder / ".git").mkdir(parents=True)
+    own.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    monkeypatch.chdir(own)
+    assert main(["list"]) == 0
+    monkeypatch.chdir(foreign)
+    assert main(["list"]) != 0
+    assert "pass --config" in capsys.readouterr().err
+    assert main(["list", "--config", str(tmp_path / ".alma" / "config.yaml")]) == 0

@@ -141,7 +141,8 @@ def find_config(config: str | None = None) -> Path:
     path = Path(name) if name else _find_nearest()
     if path is None:
         raise ConfigError(
-            f"no {DEFAULT_PATH} in this folder or a parent folder; create one with `alma init`, or pass --config"
+            f"no {DEFAULT_PATH} in this folder or a parent folder of its repository; create one with `alma init`, or "
+            "pass --config"
         )
     return path
 
@@ -223,6 +224,14 @@ def _refuse_files(files: list[Path], folder: Path, *, is_named: bool = False) ->
 
 
 def _find_nearest() -> Path | None:
+    """Return the configuration of this folder, or of the nearest one above it in the same repository.
+
+    A repository inside another folder may be a stranger's: it does not use the memory above it.
+    """
     here = Path.cwd()
-    paths = (folder / DEFAULT_PATH for folder in (here, *here.parents))
-    return next((path for path in paths if path.is_file()), None)
+    for folder in (here, *here.parents):
+        if (folder / DEFAULT_PATH).is_file():
+            return folder / DEFAULT_PATH
+        if os.path.lexists(folder / ".git"):
+            return None
+    return None
