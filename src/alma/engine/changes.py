@@ -126,7 +126,7 @@ def make_changesets(tx: Transaction) -> list[Record]:
     later = engine.ahead_at.get(engine.project)
     changesets: list[Record] = []
     for (project, agent, user), was in places.items():
-        body = {"call": CALL.get(), "by": engine.actor or ACTOR.get(), "was": was}
+        body: dict[str, Any] = {"call": CALL.get(), "by": engine.actor or ACTOR.get(), "was": was}
         body |= {"run": RUN.get()} if RUN.get() else {}
         body |= {"reverts": tx.reverts.key} if tx.reverts else {}
         body |= {"made_in": engine.project} if project != engine.project else {}
