@@ -526,3 +526,16 @@ def test_each_classification_names_a_test() -> None:
 
 def test_all_kinds_of_memories_are_tried() -> None:
     assert {*EXACT, "outcome", "episode"} == {*MEMORY_KINDS}
+
+
+def test_the_text_of_an_undone_merge_goes_with_each_of_its_sources(tmp_path: Path) -> None:
+    for number in (0, 1):
+        folder = tmp_path / str(number)
+        with ALMA.quickstart("p", folder) as alma:
+            texts = ("Alpha uses zebra storage", "The alpha service stores in zebra")
+            facts = [alma.add_domain_knowledge("dev", "storage", text, source="user") for text in texts]
+            alma.merge([one.id for one in facts], into=facts[0].id, text="Quagga is what alpha uses")
+            alma.undo()
+            alma.delete(facts[number].id)
+            alma.vacuum()
+        assert b"Quagga" not in b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())

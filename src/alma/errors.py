@@ -195,6 +195,8 @@ def unknown(what: str, value: object, valid: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(value), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     noun, *owner = re.split(r"(?= (?:of|in|for|at) )", what, maxsplit=1)
+    if not names:
+        return f"there is no {noun} {value!r}{''.join(owner)}; no {noun}s exist yet"
     return f"unknown {noun} {value!r}{''.join(owner)}.{hint} Valid: {', '.join(names)}."
 
 

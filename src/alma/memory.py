@@ -401,10 +401,14 @@ class ALMA(Closeable):
     ) -> Rule:
         """Propose a rule. Call this when the user corrects how you work.
 
-        The rule is a candidate until a person accepts it; a person's own rule (source 'user') is active at once. A
-        later rule that contradicts it supersedes it.
+        The rule is a candidate until a person accepts it; a person's own rule (source 'user') is active at once.
 
         Notes:
+            A later rule supersedes it if one prefers what the other avoids, or if both give one key another value
+            (port, tool for a purpose, place of a kind of file). If a later rule only seems to change it, both stay
+            active and `conflicts` lists them. A repetition replaces the trigger and the reason, and adds tags and
+            metadata.
+
             With `reach='always'`, the rule applies to every project of this store.
         """
         return self._add(Rule, locals())

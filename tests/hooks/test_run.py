@@ -416,6 +416,20 @@ def test_a_full_disk_ends_well(host: Any) -> None:
     assert "No space left" in host.log()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_on_a_full_disk_a_session_starts_with_its_rules_and_says_that_it_is_not_recorded(
+    host: Any, teach: Teach
+) -> None:
+    teach("use pnpm instead of npm", prefer=["pnpm"], avoid=["npm"])
+    host.place.create_folders()
+    os.symlink("/dev/full", host.place.journal_file("s1"))
+    given = {"session_id": "s1", "cwd": str(host.cwd), "hook_event_name": "SessionStart", "source": "startup"}
+    answer = json.loads(host.deliver(json.dumps(given).encode()))
+    assert "use pnpm instead of npm" in answer["hookSpecificOutput"]["additionalContext"]
+    assert answer["systemMessage"].startswith("claude-smart: this session is not recorded: ")
+    assert "No space left" in answer["systemMessage"]
+
+
 def test_a_home_that_is_a_file_ends_well(host: Any, tmp_path: Path) -> None:
     host.starts_processes = True
     (tmp_path / "file").touch()

@@ -117,7 +117,7 @@ examples:
   alma mcp install --client claude-code
 
 Run `alma COMMAND --help` for details and examples. Ids can be shortened as long as they are unique.
-Configuration: --config, then $ALMA_CONFIG, then the nearest .alma/config.yaml in this folder or a parent folder.
+Configuration: --config, then $ALMA_CONFIG, then the nearest .alma/config.yaml from here up, within the repository.
 --agent defaults to $ALMA_AGENT, then to default_agent in the configuration.
 Exit codes: 0 success, 1 error or nothing to do, 2 usage error, 130 interrupted.
 """

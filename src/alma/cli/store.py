@@ -243,12 +243,20 @@ def set_exact(stream: IO[str], encoding: str) -> IO[str]:
     return stream
 
 
+_OTHER_FORMATS = frozenset((".csv", ".tsv", ".xlsx", ".xls", ".parquet", ".yaml", ".yml", ".xml", ".md", ".db", ".zip"))
+
+
 @command("export", matching=False)
 @Argument("FILE", "the new file to write ('-' for standard output)")
 @Argument("--no-vectors", "leave out embeddings; the import computes them again")
 def export(call: Call) -> Reply | int:
     """Export the whole memory as JSON Lines."""
     target, vectors = Path(call.args.file), not call.args.no_vectors
+    if target.suffix.lower() in _OTHER_FORMATS:
+        raise ValidationError(
+            f"{target.name} would not be {target.suffix[1:].upper()}: `alma export` writes JSON Lines; "
+            f"name the file {target.stem}.jsonl"
+        )
     if call.args.file == "-":
         stream = set_exact(sys.stdout, "utf-8")
         for line in upkeep.export_lines(call.alma, vectors=vectors):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -9,6 +10,8 @@ from typing import Any, TypeVar
 
 CALL: ContextVar[str] = ContextVar("alma_call", default="")
 """The name of the operation that runs."""
+RUN: ContextVar[str] = ContextVar("alma_run", default="")
+"""The id of this run of the operation, by which the changes of one call are counted together."""
 ACTOR: ContextVar[str] = ContextVar("alma_actor", default="")
 """Who runs it."""
 MADE: ContextVar[list[str] | None] = ContextVar("alma_made", default=None)
@@ -24,9 +27,14 @@ def ignore_progress(done: int, total: int) -> None:
     """Do nothing, for operations whose caller does not watch their progress."""
 
 
-def name_call(name: str) -> AbstractContextManager[str]:
+@contextmanager
+def name_call(name: str) -> Iterator[str]:
     """Let the changesets of all writes inside bear the name of an operation; the outermost counts."""
-    return _set_within(CALL, CALL.get() or name)
+    if outer := CALL.get():
+        yield outer
+        return
+    with _set_within(CALL, name), _set_within(RUN, os.urandom(8).hex()):
+        yield name
 
 
 def act_as(actor: str) -> AbstractContextManager[str]:

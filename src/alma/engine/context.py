@@ -260,6 +260,8 @@ class Engine:
     # What was counted last, with the revision of the store that it was counted in.
     answers: dict[Hashable, tuple[object, object]] = field(default_factory=dict)
     changed_at: dict[str, datetime] = field(default_factory=dict)  # The time of the last change, by project.
+    # By project, the time of the newest change that is dated after tomorrow: the clock was set back since.
+    ahead_at: dict[str, datetime | None] = field(default_factory=dict)
     # Whether a person decides here. Without it, no rule, no preference and nothing from outside content becomes active.
     may_approve: bool = True
     approves_calls: bool = False  # Whether a person reads each call, and so accepts what it states.

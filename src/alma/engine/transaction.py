@@ -58,6 +58,8 @@ class Transaction:
         self.erased: list[Record] = []  # What the caller erases once this is stored.
         # Ids of new records by the words that find them: the store cannot find them yet.
         self.unindexed: dict[tuple[str, ...], list[str]] = {}
+        # The facts that this transaction placed, by the stems of their words.
+        self.placed: dict[str, list[str]] = {}
         self._read: dict[str, Record | None] = {}
         self._changed: dict[str, Record] = {}
         # Of what was changed: a batch is searched for each of its records.

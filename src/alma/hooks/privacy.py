@@ -171,7 +171,7 @@ class IgnoreRules:
 
     def __init__(self, project: WorkingCopy, cwd: str) -> None:
         self._cwd = os.path.normcase(os.path.realpath(cwd))
-        self._files: list[tuple[str, list[IgnorePattern]]] = []
+        self._files: list[tuple[str, list[IgnorePattern], PatternFilter]] = []
         for folder in project.folders:
             text = read_own_file(folder, "ignore")
             lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
@@ -180,14 +180,15 @@ class IgnoreRules:
                 # record ignored files. So everything is ignored.
                 lines = ["*"]
             if lines:
-                from ..ignore import IgnorePattern
+                from ..ignore import IgnorePattern, PatternFilter
 
-                self._files.append((folder, [IgnorePattern(line) for line in lines]))
+                patterns = [IgnorePattern(line) for line in lines]
+                self._files.append((folder, patterns, PatternFilter(patterns)))
 
     @property
     def covers_everything(self) -> bool:
         """Return whether a pattern such as `*` ignores the whole project."""
-        return any(pattern.covers_everything for _, patterns in self._files for pattern in patterns)
+        return any(pattern.covers_everything for _, patterns, _ in self._files for pattern in patterns)
 
     def touches(self, tool_input: Any) -> bool:
         """Return whether a tool's input contains an ignored path."""
@@ -197,10 +198,12 @@ class IgnoreRules:
         """Return whether a path is ignored. As in git, the last matching pattern decides."""
         path = clean_path(os.path.expanduser(path) if path.startswith("~/") else path)
         absolute = os.path.normcase(os.path.normpath(os.path.join(self._cwd, path)))
-        for folder, patterns in self._files:
+        for folder, patterns, pattern_filter in self._files:
             # A link may point into an ignored folder, and the path of the project may contain a link.
             for full in {absolute, os.path.normcase(os.path.realpath(absolute))}:
                 names = os.path.relpath(full, folder).split(os.sep)
+                if not pattern_filter.may_match(names):
+                    continue
                 verdicts = [not pattern.is_negated for pattern in patterns if pattern.match(names)]
                 if names[0] != ".." and verdicts and verdicts[-1]:
                     return True

@@ -41,6 +41,8 @@ _SHORTEST_SECRET = 24
 _PREFIX = "alma_"
 _PATIENCE = 5.0
 _MAX_NAME = 100
+# Who made a change is recorded by name; these are the names of alma's own interfaces, and of nobody in particular.
+_OWN_NAMES = frozenset(("cli", "mcp", "claude-smart", "upkeep", ENVIRONMENT, "person", "system", "model", "local"))
 _DURATION = re.compile(r"(\d{1,5})([hdwy])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
 
@@ -232,6 +234,11 @@ def _make_token(
     for label, value in (("NAME", name), *(("--project", one) for one in allowed)):
         if not value.strip() or len(value) > _MAX_NAME or not value.isprintable():
             raise ValidationError(f"{label} must be 1 to {_MAX_NAME} printable characters, not {value!r}")
+    if name.strip().lower() in _OWN_NAMES:
+        raise ValidationError(
+            f"a token cannot be called {name.strip()!r}, which is the name of one of alma's own interfaces; "
+            "choose another name"
+        )
     secret = _PREFIX + secrets.token_urlsafe(32)
     token = Token(
         name=name.strip(),
