@@ -41,7 +41,15 @@ from .facts import APART, OPPOSED, WAITS, RecordPair, comparison_id, find_compar
 from .outcomes import is_of_task, lesson_id
 from .pages import check_versions
 from .retrieve import rank
-from .retrieve.rank import FIELDS, Lookalike, read_words, stated_at
+from .retrieve.lookalikes import (
+    FIELDS,
+    NEAR,
+    Lookalike,
+    has_lookalikes,
+    list_lookalikes,
+    read_words,
+    stated_at,
+)
 from .retrieve.request import embed_query
 from .rule_lines import dress_rule
 from .search import find_closeness, find_near
@@ -202,10 +210,10 @@ def _list_pairs(engine: Engine, excluded: Collection[str] = ()) -> list[tuple[Re
         if kind == "strategy":
             records = [one for one in records if one.evidence.results and one.embedder == engine.embedder_name != ""]
         else:
-            records = [one for one in records if rank.has_lookalikes(one)]
+            records = [one for one in records if has_lookalikes(one)]
         order, by_newer = {one.id: at for at, one in enumerate(records)}, dict[str, dict[str, Lookalike]]()
         for record, others in _list_company(engine, where, records):
-            lookalikes: Iterable[Lookalike] = rank.list_lookalikes(engine, [record], others, rank.NEAR)
+            lookalikes: Iterable[Lookalike] = list_lookalikes(engine, [record], others, NEAR)
             if kind == "strategy":
                 lookalikes = _compare_strategies(record, [one for one in others if order[one.id] < order[record.id]])
             for one in lookalikes:
