@@ -250,10 +250,10 @@ def _find_same(
     field, place = _WORDS[record.kind], KINDS[record.kind].unique[0]
     text = record.body[field]
     mine = stems(text)
-    hits = find_repeated(tx.engine.store, text, where, _ALIKE)
+    ids = find_repeated(tx.engine.store, text, where, _ALIKE)
     alike = [
         other
-        for other in tx.select(tx.engine.store.get([hit.id for hit in hits]), where)
+        for other in tx.select(tx.engine.store.get(ids), where)
         if other.id not in later
         and author_of(other) == record.agent
         and not (record.links and other.links)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..ports import Searchable, Snapshots, Store
+from ..ports import FindsAllWords, Searchable, Snapshots, Store
 from ..text import content_words, is_common, stem, words
 from ..types.query import Hit, Where
 from ..types.record import PERSONS, Record, Vector, cosines
@@ -17,7 +17,7 @@ from .context import Engine
 from .transaction import describe_mismatch, find_embedder_marker
 
 MAX_WORDS = 12
-_TELLING = 4  # What says the same holds these, in some form.
+_TELLING = 3  # What says the same holds these, in some form.
 _FEW = 100  # So many records are compared one by one.
 _K1, _B = 1.2, 0.75
 
@@ -47,13 +47,13 @@ def by_words(store: Store, query: str, where: Where, limit: int) -> list[Hit]:
     return _rank_by_bm25(store.scan(where), query, limit)
 
 
-def find_repeated(store: Store, text: str, where: Where, limit: int) -> list[Hit]:
-    """Return the records that may say the same as a text, best first: those that hold its most telling words.
-
-    It takes as long in a large store as in a small one, because common words are not looked for.
-    """
-    telling = sorted(content_words(text), key=lambda word: (is_common(word), -len(word)))
-    return by_words(store, " ".join(telling[:_TELLING]), where, limit)
+def find_repeated(store: Store, text: str, where: Where, limit: int) -> list[str]:
+    """Return the ids of records that may say the same as a text: those that hold its most telling words."""
+    telling = sorted(content_words(text), key=lambda word: (is_common(word), not word.isalpha(), -len(word)))
+    query = " ".join(telling[:_TELLING])
+    if isinstance(store, FindsAllWords):
+        return store.match_all(query, where, limit)
+    return [hit.id for hit in by_words(store, query, where, limit)]
 
 
 def _list_query_words(query: str) -> list[str]:

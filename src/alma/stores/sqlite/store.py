@@ -171,6 +171,15 @@ class SQLiteStore:
             self._notice_opening()
             return search.match(db, self._frequencies, words, condition, limit, _MANY_SCOPES)
 
+    def match_all(self, words: str, where: Where, limit: int) -> list[str]:
+        """Return the ids of records that hold each of the words, newest first."""
+        condition = search.compile_filter(where)
+        if limit <= 0:
+            return []
+        with self._db.read() as db:
+            self._notice_opening()
+            return search.match_all(db, self._frequencies, words, condition, limit)
+
     def count(self, where: Where) -> dict[tuple[str, str, str], int]:
         """Return how many records there are of each kind, agent and status."""
         condition = search.compile_filter(where)
