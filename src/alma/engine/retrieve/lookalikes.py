@@ -47,6 +47,7 @@ _PROBABLY_ALIKE, _ALIKE_IF_SIMILAR = 0.6, 0.4
 WORTH_READING = 0.38  # How near a pair must be to be read together.
 MOST_READ = 4  # So many pairs of look-alikes are read in one retrieval.
 _MOST_KEPT = 16  # So many pairs with older memories are kept of one memory.
+_ALMOST_EQUAL = 0.85  # Texts that are so near may say the same, whatever is around them.
 _FAR = 0.25  # Texts about the same thing are nearer than this in any language.
 
 
@@ -142,6 +143,11 @@ class Margin(NamedTuple):
     calm: float
     slope: float
 
+    def is_reached(self, likeness: float, surroundings: float, fullness: float = 1.0) -> bool:
+        """Return whether a pair stands out; `fullness` is which part of the margin is asked."""
+        least = self.slope * max(0.0, surroundings - self.calm)
+        return likeness - surroundings >= fullness * least
+
 
 # Chosen on half of the worlds of `benchmarks.worlds`, and on sentences that have nothing to do with each other.
 _BY_VECTORS, _BY_WORDS = Margin(0.30, 3.0), Margin(0.10, 4.0)
@@ -203,23 +209,38 @@ class _Company:
             return True
         margin = _BY_WORDS if by_words else _BY_VECTORS
         sides = [self._measure_surroundings(side, by_words=by_words) for side in (place, other_place)]
-        surroundings = max(sides)
-        least = margin.slope * max(0.0, surroundings - margin.calm)
-        return likeness - surroundings >= self.fullness * least
+        return margin.is_reached(likeness, max(sides), self.fullness)
 
     def _measure_surroundings(self, place: int, *, by_words: bool) -> float:
         """Return how near the others are to a memory, but for the nearest few."""
         known = self._surroundings.get((place, by_words))
         if known is None:
             nearness = [self._measure_nearness(place, other, by_words=by_words) for other in range(len(self.records))]
-            others = sorted(nearness[:place] + nearness[place + 1 :], reverse=True)[_SURROUNDINGS]
-            known = self._surroundings[place, by_words] = fmean(others) if others else 0.0
+            known = measure_surroundings(nearness[:place] + nearness[place + 1 :])
+            self._surroundings[place, by_words] = known
         return known
 
     def _measure_nearness(self, place: int, other_place: int, *, by_words: bool) -> float:
         if by_words:
             return measure_overlap(read_words(self.records[place]), read_words(self.records[other_place]))
         return self._cosines[place][other_place] or 0.0
+
+
+def measure_surroundings(nearness: Sequence[float]) -> float:
+    """Return how near others are to a memory, but for the nearest few."""
+    others = sorted(nearness, reverse=True)[_SURROUNDINGS]
+    return fmean(others) if others else 0.0
+
+
+def keep_outstanding(record: Record, near: Sequence[Record]) -> list[Record]:
+    """Return those of the nearest in a large store that a memory is more like than the rest of them."""
+    kept: list[Record] = []
+    nearness = _compare_vectors(record, near)
+    surroundings = measure_surroundings([alike for alike in nearness if alike is not None])
+    for other, alike in zip(near, nearness, strict=True):
+        if alike is None or alike >= _ALMOST_EQUAL or _BY_VECTORS.is_reached(alike, surroundings):
+            kept.append(other)
+    return kept
 
 
 def _compare_all(records: Sequence[Record]) -> Sequence[Sequence[float | None]]:
