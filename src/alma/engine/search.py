@@ -138,7 +138,7 @@ def _find_persons_words(engine: Engine, query: str, vectors: Sequence[Vector], w
 def _search(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> Found:
     meaning, by_word = by_meaning(engine, vectors, where, limit), by_words(engine.store, query, where, limit)
     ids = list(dict.fromkeys(hit.id for hit in (*meaning, *by_word)))
-    return Found(meaning, by_word, {one.id: one for one in engine.store.get(ids)})
+    return Found(meaning, by_word, {one.id: one for one in engine.store.get(ids)} if ids else {})
 
 
 def find_closeness(engine: Engine, records: Sequence[Record], vectors: Sequence[Vector]) -> dict[str, float]:

@@ -111,6 +111,8 @@ class SQLiteStore:
 
     def get(self, ids: Sequence[str]) -> list[Record]:
         """Return the records with these ids, in order; unknown ids are left out."""
+        if not ids:
+            return []
         with self._db.read() as db:
             clause = search.match_names("id", ids)
             numbers = dict(db.execute(f"SELECT id, n FROM record WHERE {clause.sql}", clause.params))
