@@ -44,6 +44,7 @@ LIKENESS = "likeness"
 _SAME_REST = 0.3
 # How probable it must be that two texts are about the same thing; less where their vectors and words say so, too.
 _PROBABLY_ALIKE, _ALIKE_IF_SIMILAR = 0.6, 0.4
+_SURELY_ALIKE = 0.85  # The same, where many memories are near each other.
 WORTH_READING = 0.38  # How near a pair must be to be read together.
 MOST_READ = 4  # So many pairs of look-alikes are read in one retrieval.
 _MOST_KEPT = 16  # So many pairs with older memories are kept of one memory.
@@ -135,6 +136,7 @@ class NearPair(NamedTuple):
     newer: Record
     likeness: float  # Their cosine, or where that says nothing, the share of the pieces of words that they have alike.
     can_be_read: bool  # Whether the embedder can read both together.
+    fullness: float  # From 0 to 1: how many candidates there were, among which two may be near by chance.
 
 
 class Margin(NamedTuple):
@@ -150,7 +152,7 @@ class Margin(NamedTuple):
 
 
 # Chosen on half of the worlds of `benchmarks.worlds`, and on sentences that have nothing to do with each other.
-_BY_VECTORS, _BY_WORDS = Margin(0.30, 3.0), Margin(0.10, 4.0)
+_BY_VECTORS, _BY_WORDS = Margin(0.30, 4.0), Margin(0.10, 4.0)
 _SURROUNDINGS = slice(4, 12)  # By rank: the nearest may be other versions of the same memory.
 # Among so few candidates no memory is near by chance; from so many on, the whole margin is asked.
 _FEW, _MANY = 24, 36
@@ -202,7 +204,7 @@ class _Company:
             by_words = not _have_vectors(self.engine, older, newer, cosine)
         if likeness is None or not self._stands_out(place, other_place, likeness, by_words=by_words):
             return None
-        return NearPair(older, newer, likeness, can_be_read)
+        return NearPair(older, newer, likeness, can_be_read, self.fullness)
 
     def _stands_out(self, place: int, other_place: int, likeness: float, *, by_words: bool) -> bool:
         if not self.fullness:
@@ -320,13 +322,15 @@ def judge_pairs(engine: Engine, pairs: Sequence[NearPair], scores: Scores) -> li
     """Return the pairs that are about the same thing; those that were not read are as near as an update."""
     lookalikes: list[Lookalike] = []
     for pair in pairs:
-        older, newer, likeness, can_be_read = pair
+        older, newer, likeness, can_be_read, fullness = pair
         seems_alike = not can_be_read or measure_likeness(engine, older, newer, likeness, ALIKE) is not None
         fact = scores.get((older.id, newer.id))
         if can_be_read and fact is not None and engine.calibration is not None:
             probability = engine.calibration.judge_alike(likeness, fact)
-            if probability >= (_ALIKE_IF_SIMILAR if seems_alike else _PROBABLY_ALIKE):
-                lookalikes.append(Lookalike(older, newer, probability))
+            needed = _ALIKE_IF_SIMILAR if seems_alike else _PROBABLY_ALIKE
+            if probability >= max(needed, fullness * _SURELY_ALIKE):
+                # What says the same is not out of date.
+                lookalikes.append(Lookalike(older, newer, probability, is_sure=fact.replaces >= fact.agrees))
         elif seems_alike:
             lookalikes.append(Lookalike(older, newer, likeness, is_sure=not can_be_read))
     return lookalikes
