@@ -428,6 +428,7 @@ BY_FUNCTION = {
     },
     "alma/engine/promotion.py": {"promote_memory": SHARES},
     "alma/engine/retention.py": dict.fromkeys(("UpkeepRun.archive", "run_upkeep"), ENDS),
+    "alma/engine/retrieve/lookalikes.py": {"store_pairs": HARMLESS},
     "alma/engine/rules.py": {
         "_learn_rule": "correct", "teach": "correct", "change_rule": "a person does it",
         "restore_rule": "a person does it", "erase_rule": ENDS,

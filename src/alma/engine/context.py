@@ -88,6 +88,8 @@ class Settings:
     # How many of a user's preferences, and of the rules in force, are shown without matching the task.
     max_preferences: int = 5
     keep_retrievals: bool = True
+    # The processor time in which one retrieval may read pairs of texts; 0: vectors and words decide alone.
+    pair_reading_ms: float = 100.0
     # Whether what one user stated, and what is learned from their outcomes, is found by the other users of a team.
     share_between_users: bool = False
     upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
@@ -97,6 +99,7 @@ class Settings:
         whole("min_failures_for_anti_pattern", self.min_failures_for_anti_pattern, 1, 1000)
         number("recency_half_life_days", self.recency_half_life_days, 0.01)
         whole("max_preferences", self.max_preferences, 0, 1000)
+        number("pair_reading_ms", self.pair_reading_ms, 0.0, 60_000.0)
         if not isinstance(self.share_between_users, bool):
             raise ValidationError(f"share_between_users must be true or false, not {self.share_between_users!r}")
 

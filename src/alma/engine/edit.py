@@ -25,7 +25,7 @@ from .facts import add_facts, dispute, find_persons_values
 from .observations import OBSERVATION, accept_observation
 from .outcomes import find_repeated, prepare_lessons, put_receipt, state_lessons
 from .pages import Selection, check_versions, list_selected, shorten_title
-from .retrieve.rank import FIELDS
+from .retrieve.lookalikes import FIELDS
 from .rule_lines import dress_rule
 from .rules import (
     Teaching,

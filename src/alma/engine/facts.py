@@ -23,7 +23,7 @@ from ..types.query import Where, visible_users
 from ..types.record import LIVE, PERSONS, Origin, Provenance, Record, Status
 from .admit import author_of, explicit_key, link_key, make_record, merge_repetition, place_of
 from .context import Engine
-from .search import by_words
+from .search import find_repeated
 from .tombstones import RESEMBLES
 from .transaction import Transaction, of_owner
 
@@ -256,8 +256,8 @@ def _find_same(
     field, place = _WORDS[record.kind], KINDS[record.kind].unique[0]
     text = record.body[field]
     mine = stems(text)
-    hits = by_words(tx.engine.store, text, where, _ALIKE)
-    stored = tx.see(tx.engine.store.get([hit.id for hit in hits]))
+    ids = find_repeated(tx.engine.store, text, where, _ALIKE)
+    stored = tx.see(tx.engine.store.get(ids))
     placed = tx.get(_find_placed(tx, mine))
     alike = [
         other
@@ -351,9 +351,7 @@ def find_comparisons(engine: Engine, pairs: Sequence[RecordPair]) -> dict[tuple[
     return {(ids[one.id][0].id, ids[one.id][1].id): one for one in active}
 
 
-def find_dismissed(engine: Engine, pairs: Sequence[RecordPair]) -> Collection[tuple[str, str]]:
-    """Return the ids of those pairs that are known to be about different things."""
-    comparisons = find_comparisons(engine, pairs)
-    return {
-        ids for ids, one in comparisons.items() if one.body["verdict"] in APART or one.body.get("decision") in _BOTH
-    }
+def is_dismissal(comparison: Record) -> bool:
+    """Return whether a comparison found two memories to be about different things."""
+    is_apart = comparison.body["verdict"] in APART or comparison.body.get("decision") in _BOTH
+    return comparison.status is Status.ACTIVE and is_apart

@@ -40,7 +40,7 @@ _BATCH = 256
 # Nothing hangs on these, so one that says the same under another id need not be kept twice.
 _ALONE = (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
 
-HERE_ONLY = ("marker", "delivery")  # What a store notes about itself.
+HERE_ONLY = ("marker", "delivery", "likeness")  # What a store notes about itself, or finds again.
 # What each field of a record must be.
 _FIELDS: dict[type, tuple[str, str]] = {
     str: ("text", "id kind project agent user session key text superseded_by embedder"),

@@ -536,6 +536,8 @@ _ALL = (
     ),
     # What a reader found out about two memories that look alike, and what was decided; linked to both.
     declare("comparison", "cmp", more="verdict probability is_checked decision by at rejected"),
+    # What the embedder read about a memory and older ones that look alike, by their ids; linked to all of them.
+    declare("likeness", "lik", more="reader pairs", passing=True),
     # A conversation and its turns. The turns are what is searched; the episode holds what its people said in one piece,
     # because a conversation about something says it here and there.
     declare(
