@@ -77,6 +77,9 @@ docs: $(READY_DOCS)
 	@$(BIN)/mkdocs build --strict
 	@echo "Built build/site; open build/site/index.html"
 
+# Compiled files are kept: without them each process compiles the plug-ins of pytest and all tests again.
+test test-fast test-hosts: export PYTHONDONTWRITEBYTECODE =
+
 test: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not quality" --durations 10
 
