@@ -64,6 +64,9 @@ $(READY): pyproject.toml constraints.txt
 
 $(READY_DEV): pyproject.toml constraints.txt
 	$(call install,all$(comma)dev)
+	@echo "Compiling the tests once, and not in each of the processes that run them ..."
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q -p no:cacheprovider >/dev/null || \
+		echo "the tests could not be collected; make test says why"
 	@touch $(READY) $(READY_DEV) $(READY_DOCS)
 
 $(READY_DOCS): pyproject.toml constraints.txt
@@ -84,7 +87,7 @@ test: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not quality" --durations 10
 
 test-hosts: setup
-	ALMA_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts
+	ALMA_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts tests/host/test_misled.py
 
 test-fast: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not system and not quality"
