@@ -99,6 +99,8 @@ _starts: list[str] = []
 
 def _watch_starts(event: str, arguments: tuple[Any, ...]) -> None:
     """Note each process that this thread starts, and each sleep."""
+    if _STARTS is None:  # The interpreter ends, and has taken this module apart.
+        return
     is_sleep = event == "time.sleep" and arguments[0] > _LONGEST_SLEEP
     if (event in _STARTS or is_sleep) and threading.current_thread() is threading.main_thread():
         _starts.append(f"{event} {arguments[:1]!r:.80}")
