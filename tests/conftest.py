@@ -47,8 +47,10 @@ use_memory_for_temporary_files()
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# How long an example takes to make says something about the machine, and nothing about the code.
-settings.register_profile("alma", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes to make says something about the machine, and nothing about the code. Each run draws other
+# examples; after a change of what they test, ask for more.
+EXAMPLES = int(os.environ.get("ALMA_TEST_EXAMPLES", "40"))
+settings.register_profile("alma", deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("alma")
 
 

@@ -66,7 +66,7 @@ class Session:
         self.folder = folder
         folder.mkdir()
         program = folder / "claude"
-        program.write_text(f"#!{sys.executable}{PROGRAM}")
+        program.write_text(f"#!{sys.executable} -IS{PROGRAM}")
         program.chmod(0o755)
         self.environ = {
             "CLAUDE_SMART_USE_LOCAL_EMBEDDING": "0",
