@@ -65,6 +65,9 @@ $(READY): pyproject.toml constraints.txt
 
 $(READY_DEV): pyproject.toml constraints.txt
 	$(call install,all$(comma)dev)
+	@echo "Compiling the tests once, and not in each of the processes that run them ..."
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q -p no:cacheprovider >/dev/null || \
+		echo "the tests could not be collected; make test says why"
 	@touch $(READY) $(READY_DEV) $(READY_DOCS)
 
 $(READY_DOCS): pyproject.toml constraints.txt
@@ -78,11 +81,14 @@ docs: $(READY_DOCS)
 	@$(BIN)/mkdocs build --strict
 	@echo "Built build/site; open build/site/index.html"
 
+# Compiled files are kept: without them each process compiles the plug-ins of pytest and all tests again.
+test test-fast test-hosts: export PYTHONDONTWRITEBYTECODE =
+
 test: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not quality" --durations 10
 
 test-hosts: setup
-	ALMA_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts
+	ALMA_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts tests/host/test_misled.py
 
 test-fast: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not system and not quality"
