@@ -11,7 +11,7 @@ READY_DOCS = $(VENV)/.ready-docs
 # Tests wait about as much as they compute, so run two per processor.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
-.PHONY: help setup demo docs test test-hosts test-fast check bench bench-promises bench-simulation bench-year bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-durability bench-longmemeval \
+.PHONY: help setup demo docs test test-hosts test-fast check bench bench-promises bench-simulation bench-year bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-figures bench-durability bench-longmemeval \
 	bench-locomo bench-learning bench-streams gate scoreboard house format test-all clean
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo
 	@echo "make bench              time the everyday operations on this machine"
 	@echo "make bench-scale        time them with up to a million memories, about ten minutes (SIZES=1000,10000 for less)"
+	@echo "make bench-figures      write the tables of scale and of the server into the documentation (SIZES=1000,10000)"
 	@echo "make bench-durability   kill competing processes and count lost writes"
 	@echo "make bench-promises     measure the documented limits (DATA=folder adds predictions on its outcomes)"
 	@echo "make bench-simulation   compare agents with and without memory"
@@ -65,6 +66,9 @@ $(READY): pyproject.toml constraints.txt
 
 $(READY_DEV): pyproject.toml constraints.txt
 	$(call install,all$(comma)dev)
+	@echo "Compiling the tests once, and not in each of the processes that run them ..."
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --collect-only -q -p no:cacheprovider >/dev/null || \
+		echo "the tests could not be collected; make test says why"
 	@touch $(READY) $(READY_DEV) $(READY_DOCS)
 
 $(READY_DOCS): pyproject.toml constraints.txt
@@ -78,11 +82,14 @@ docs: $(READY_DOCS)
 	@$(BIN)/mkdocs build --strict
 	@echo "Built build/site; open build/site/index.html"
 
+# Compiled files are kept: without them each process compiles the plug-ins of pytest and all tests again.
+test test-fast test-hosts: export PYTHONDONTWRITEBYTECODE =
+
 test: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not quality" --durations 10
 
 test-hosts: setup
-	ALMA_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts
+	ALMA_TEST_HOSTS=all $(BIN)/python -m pytest tests/hosts tests/host/test_misled.py
 
 test-fast: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not system and not quality"
@@ -102,6 +109,10 @@ bench: setup
 
 bench-scale: setup
 	$(BIN)/python -m benchmarks.scale $(if $(SIZES),--sizes $(SIZES))
+
+bench-figures: setup
+	$(BIN)/python -m benchmarks.scale --stores sqlite,postgres $(if $(SIZES),--sizes $(SIZES)) --page docs/explanation/benchmarks.md
+	$(BIN)/python -m benchmarks.serve --stores sqlite,postgres --page docs/explanation/scaling.md
 
 bench-durability: setup
 	$(BIN)/python -m benchmarks.durability

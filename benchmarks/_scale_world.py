@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from alma import ALMA
 from alma.embedders.local import LocalEmbedder
+from alma.ports import Embedder, Store
 from alma.stores.sqlite import SQLiteStore
 from alma.types.query import MemoryScope
 from alma.types.record import Record, Status, Vector
@@ -139,6 +140,12 @@ def codes(world: World, start: int, stop: int) -> NDArray[Any]:
     return scaled.astype("i1")
 
 
+def batches(world: World, size: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Return the vectors of all memories in batches, with the number of the first of each."""
+    for start in range(0, size, BATCH):
+        yield start, codes(world, start, min(size, start + BATCH))
+
+
 def unit(vectors: NDArray[Any]) -> NDArray[Any]:
     given = vectors.astype("f4")
     return given / np.linalg.norm(given, axis=1, keepdims=True)  # type: ignore[no-any-return]
@@ -151,7 +158,7 @@ def likeness(world: World, many: int = 100) -> float:
 
 
 class Prepared:
-    """The local model for queries; for what fills the store, the vectors prepared for it."""
+    """What fills a store: vectors that were prepared for its texts, and the model's for others. It reads no pairs."""
 
     def __init__(self) -> None:
         self._real = LocalEmbedder()
@@ -160,6 +167,9 @@ class Prepared:
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         return [self.known.get(text) or self._real.embed([text])[0] for text in texts]
+
+    def knows(self, text: str) -> bool:
+        return self._real.knows(text)
 
     def close(self) -> None:
         self._real.close()
@@ -189,13 +199,13 @@ def stamped(record: Record, number: int) -> Record:
     )
 
 
-class Stamping(SQLiteStore):
+class _Stamping:
     """Stamps the facts on their way into the store."""
 
     next_number = 0
 
     def put(self, records: Sequence[Record]) -> None:
-        super().put([self._stamped(record) for record in records])
+        super().put([self._stamped(record) for record in records])  # type: ignore[misc]
 
     def _stamped(self, record: Record) -> Record:
         if record.kind != "domain_knowledge":
@@ -204,18 +214,38 @@ class Stamping(SQLiteStore):
         return stamped(record, self.next_number - 1)
 
 
-def opened(path: Path, kind: type[SQLiteStore] = SQLiteStore) -> ALMA:
+class Stamping(_Stamping, SQLiteStore):
+    """A SQLite store that is being filled."""
+
+
+def open_postgres(dsn: str, schema: str, *, is_filled: bool) -> Store:
+    """Return the store in a schema of a PostgreSQL database. While it is being filled, it stamps the facts."""
+    from alma.stores.postgres import PostgresStore
+
+    class StampingPostgres(_Stamping, PostgresStore):
+        """A PostgreSQL store that is being filled."""
+
+    kind = PostgresStore if is_filled else StampingPostgres
+    return kind(dsn, schema=schema)
+
+
+def open_store(store: Store, embedder: Embedder | None = None) -> ALMA:
+    """Return the memory in a store, with the embedder that ships, in which pairs are read."""
     agents = [MemoryScope(name, share_with=AGENTS[:1] if name != AGENTS[0] else ()) for name in AGENTS]
-    return ALMA(kind(path), Prepared(), project_id=PROJECT, agents=agents)
+    return ALMA(store, embedder or LocalEmbedder(), project_id=PROJECT, agents=agents)
 
 
-def fill(world: World, path: Path, size: int, progress: Callable[[int, int], None]) -> float:
+def opened(path: Path) -> ALMA:
+    return open_store(SQLiteStore(path))
+
+
+def fill(world: World, store: Store, size: int, progress: Callable[[int, int], None]) -> float:
     """`size` facts of several agents, and a few preferences, strategies and warnings beside them.
 
     The seconds that adding the facts took.
     """
     spent = 0.0
-    with opened(path, Stamping) as alma:
+    with open_store(store, Prepared()) as alma:
         encoder = alma.engine.encoder
         assert encoder is not None
         assert isinstance(encoder.embedder, Prepared)

@@ -17,7 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import _data, _outcomes, _runner, durability, hooks, learning
+from alma.engine.calls import ignore_progress
+
+from . import _data, _outcomes, _runner, _scale_world, durability, hooks, learning, scale
 from ._embedder import Remembering, finishing
 from ._trial import Level
 
@@ -118,6 +120,13 @@ def measure_hooks(data: Path, cache: Path) -> dict[str, float]:
     return {"CPU ms": max(cost.cpu for cost in costs if cost.holds is not None)}
 
 
+def measure_retrieval(data: Path, cache: Path) -> dict[str, float]:
+    """Return the CPU time of a retrieval as shipped, at 10,000 memories, over its floor."""
+    with tempfile.TemporaryDirectory() as scratch:
+        world = _scale_world.world(None, cache, ignore_progress)
+        return {"over the floor": scale.measure_ratio(Path(scratch), 10_000, world)}
+
+
 def measure_durability(data: Path, cache: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch:
         crowd = durability.together(Path(scratch) / "together", processes=4, each=100, embedder="hash")
@@ -161,6 +170,7 @@ PARTS = {
     ),
     "outcomes": Part((OUTCOMES,), (Limit("Brier", 0.138, at_most=0.142),), measure_outcomes),
     "hooks": Part((), (Limit("CPU ms", 31, at_most=hooks.CPU_MS),), measure_hooks),
+    "retrieval": Part((), (Limit("over the floor", 60, at_most=90),), measure_retrieval),
     "durability": Part(
         (),
         (

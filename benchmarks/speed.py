@@ -33,6 +33,8 @@ from alma.ports import PairScores
 from alma.stores.sqlite import SQLiteStore
 from alma.types.record import Vector
 
+from ._beside import Spent
+
 _VERBS = "deploy test fix refactor migrate profile document review release monitor cache validate parse index".split()
 _THINGS = (
     "auth service|login form|payment queue|search index|report builder|invoice parser|session store|image pipeline|"
@@ -107,7 +109,12 @@ def median_ms(call: Callable[[], object], runs: int) -> tuple[float, float]:
 
 
 class Mixed:
-    """The local model for what is measured; for what only fills the store, vectors made up or made before."""
+    """The local model for what is measured; for what only fills the store, vectors made up or made before.
+
+    As the model that ships does, it also reads pairs of texts, except while it fills the store.
+    """
+
+    calibration = LocalEmbedder.calibration
 
     def __init__(self) -> None:
         self._real = LocalEmbedder()
@@ -124,20 +131,17 @@ class Mixed:
     def _quickly(self, text: str) -> Vector:
         return self._before.get(text) or hashlib.shake_128(text.encode()).digest(self.dim)
 
-    def close(self) -> None:
-        self._real.close()
-
-
-class MixedPairs(Mixed):
-    """The same with the pair mode."""
-
-    calibration = LocalEmbedder.calibration
+    def knows(self, text: str) -> bool:
+        return self._real.knows(text)
 
     def prepare_pairs(self) -> None:
         self._real.prepare_pairs()
 
     def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         return self._real.read_pairs(pairs)
+
+    def close(self) -> None:
+        self._real.close()
 
 
 @contextmanager
@@ -165,7 +169,7 @@ def starting(runs: int) -> list[Figure]:
     loaded = cpu_of("from alma import ALMA", runs)
     figures = [
         Figure("python -c pass, CPU", bare, "s"),
-        Figure("import alma, CPU on top", loaded - bare, "s", "≤ 0.15 s", loaded - bare <= 0.15),
+        Figure("import alma, CPU on top", loaded - bare, "s", "≤ 0.10 s", loaded - bare <= 0.10),
     ]
     with tempfile.TemporaryDirectory() as scratch:
         code = (
@@ -268,8 +272,8 @@ def retrieving(size: int, *limits: float) -> list[Figure]:
         command = [sys.executable, "-m", "benchmarks.speed", "--measure", scratch, "--size", str(size), "--json"]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     figures = [Figure(**figure) for figure in json.loads(done.stdout)["figures"]]
-    # The medians without and with the pair mode.
-    for at, limit in zip((0, 2), limits, strict=True):
+    # The median, wall and CPU.
+    for at, limit in enumerate(limits):
         figures[at] = replace(figures[at], limit=f"≤ {limit:g} ms", holds=figures[at].value <= limit)
     return figures
 
@@ -284,22 +288,26 @@ def peak_mb() -> float:
 
 
 def measured(folder: str, size: int, runs: int) -> list[Figure]:
-    texts = Texts(seed=11)
-    figures = []
-    for embedder, mode in ((Mixed(), "without the pair mode"), (MixedPairs(), "with the pair mode")):
-        with ALMA(SQLiteStore(Path(folder) / "alma.db"), embedder, project_id="bench") as alma:
-            for _ in range(5):
-                alma.retrieve(texts.task(), "dev")
-            middle, slow = median_ms(lambda: alma.retrieve(texts.task(), "dev"), runs)
-            alone, _ = median_ms(lambda: embedder.embed([texts.task()]), runs)  # noqa: B023 - called at once
-        figures += [
-            Figure(f"warm retrieve() p50 at {size:,} memories, {mode}", middle, "ms"),
-            Figure(f"warm retrieve() p95 at {size:,} memories, {mode}", slow, "ms"),
-        ]
+    """Return the time of a retrieval as shipped, and of its floor: the embedding of the query and one commit."""
+    texts, embedder = Texts(seed=11), LocalEmbedder()
+    retrieving, embedding, committing = Spent(), Spent(), Spent()
+    with ALMA(SQLiteStore(Path(folder) / "alma.db"), embedder, project_id="bench") as alma, bare_table() as commit:
+        for _ in range(5):
+            alma.retrieve(texts.task(), "dev")
+        for _ in range(runs):
+            task, other = texts.task(), texts.task()
+            retrieving.measure(lambda: alma.retrieve(task, "dev"))  # noqa: B023 - called at once
+            embedding.measure(lambda: embedder.embed([other]))  # noqa: B023 - called at once
+            committing.measure(commit)
     peak = peak_mb()
+    slow = sorted(retrieving.wall)[int(runs * 0.95)]
+    ratio = retrieving.cpu_ms / (embedding.cpu_ms + committing.cpu_ms)
     return [
-        *figures,
-        Figure(f"of which the query's embedding, at {size:,} memories", alone, "ms"),
+        Figure(f"warm retrieve() p50 at {size:,} memories", retrieving.wall_ms, "ms"),
+        Figure(f"warm retrieve() CPU at {size:,} memories", retrieving.cpu_ms, "ms"),
+        Figure(f"warm retrieve() p95 at {size:,} memories", slow, "ms"),
+        Figure(f"of which the query's embedding, at {size:,} memories", embedding.wall_ms, "ms"),
+        Figure("    CPU over one embedding and one commit", ratio, "×"),
         Figure(f"peak resident memory at {size:,} memories", peak, "MB", "≤ 250 MB", peak <= 250),
     ]
 
@@ -403,8 +411,8 @@ def main() -> int:
         small = 100
         large = 5_000 if options.quick else 50_000
         figures = [noise(), *starting(3 if options.quick else 7), *adding(10_000), *learning([small, large], runs)]
-        figures += retrieving(10_000, 15, 80)
-        figures += [] if options.quick else retrieving(100_000, 60, 125)
+        figures += retrieving(10_000, 25, 30)
+        figures += [] if options.quick else retrieving(100_000, 45)
         figures += predecessor(options.predecessor, 300) if options.predecessor else []
     if options.json:
         print(json.dumps({"machine": _machine(), "figures": [asdict(figure) for figure in figures]}, indent=1))

@@ -22,6 +22,7 @@ from tests.persons import act_as_person, hide_agents
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
+from alma.engine import erase
 from alma.stores.sqlite import SQLiteStore
 
 if TYPE_CHECKING:
@@ -46,8 +47,10 @@ use_memory_for_temporary_files()
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# How long an example takes to make says something about the machine, and nothing about the code.
-settings.register_profile("alma", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes to make says something about the machine, and nothing about the code. Each run draws other
+# examples; after a change of what they test, ask for more.
+EXAMPLES = int(os.environ.get("ALMA_TEST_EXAMPLES", "40"))
+settings.register_profile("alma", deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("alma")
 
 
@@ -57,7 +60,6 @@ gc.disable()
 
 def pytest_collection_finish() -> None:
     """Collect garbage among what the tests create, and less often: there is memory enough."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     gc.enable()
@@ -99,6 +101,8 @@ _starts: list[str] = []
 
 def _watch_starts(event: str, arguments: tuple[Any, ...]) -> None:
     """Note each process that this thread starts, and each sleep."""
+    if _STARTS is None:  # The interpreter ends, and has taken this module apart.
+        return
     is_sleep = event == "time.sleep" and arguments[0] > _LONGEST_SLEEP
     if (event in _STARTS or is_sleep) and threading.current_thread() is threading.main_thread():
         _starts.append(f"{event} {arguments[:1]!r:.80}")
@@ -125,19 +129,24 @@ def register_of_trust(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_agent() -> Iterator[None]:
+    """The tests do not see the variables of an agent that runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        hide_agents(patch)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def person_at_terminal(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that a test runs in its own process are a person's; `no_person` marks tests of who runs a command."""
-    hide_agents(monkeypatch)
+    """Commands that a test runs in its own process are a person's; `no_person` marks tests of who runs a command.
+
+    Whether a tombstone recognises other words depends on its salt, so a test draws the same ones in each run.
+    """
     if "no_person" not in request.keywords:
         act_as_person(monkeypatch)
-
-
-@pytest.fixture(autouse=True)
-def fixed_salts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether a tombstone recognises other words depends on its salt, so a test draws the same ones in each run."""
     numbers = count()
-    monkeypatch.setattr("alma.engine.erase.draw_salt", lambda: f"{next(numbers):032x}")
+    monkeypatch.setattr(erase, "draw_salt", lambda: f"{next(numbers):032x}")
 
 
 class Clock:
@@ -162,14 +171,25 @@ def clock() -> Clock:
 Opener = Callable[..., ALMA]
 
 
+@pytest.fixture(scope="session")
+def new_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database without memories. All new ones have the same bytes, and a copy is made in half the time."""
+    path = tmp_path_factory.mktemp("database") / "alma.db"
+    SQLiteStore(path).close()
+    return path
+
+
 @pytest.fixture
-def open_alma(tmp_path: Path, clock: Clock) -> Iterator[Opener]:
+def open_alma(tmp_path: Path, clock: Clock, new_database: Path) -> Iterator[Opener]:
     """Open memories on SQLite, with the embedder that needs no model. The contract proves the other stores equal."""
     opened: list[ALMA] = []
+    path = tmp_path / "alma.db"
 
     def opener(**options: Any) -> ALMA:
         options = {"clock": clock, "project_id": "test", **options}
-        store = SQLiteStore(tmp_path / "alma.db")
+        if not path.exists():
+            shutil.copy(new_database, path)
+        store = SQLiteStore(path)
         embedder = options.pop("embedder", HashEmbedder())
         opened.append(ALMA(store, embedder, **options))
         return opened[-1]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from alma import people
+from alma.hooks import origin
 
 _CODE = """\
 import sys
@@ -108,6 +109,6 @@ def person_command(program: str) -> list[str]:
 
 def act_as_person(patch: pytest.MonkeyPatch) -> None:
     """Make this process count as a person at a terminal."""
-    patch.setattr("alma.people.find_agent", lambda **options: "")
-    patch.setattr("alma.people.find_missing_terminal", lambda: "")
-    patch.setattr("alma.hooks.origin.find_origin", lambda data_dir, call: "" if "Tool" in call.name else "host")
+    patch.setattr(people, "find_agent", lambda **options: "")
+    patch.setattr(people, "find_missing_terminal", lambda: "")
+    patch.setattr(origin, "find_origin", lambda data_dir, call: "" if "Tool" in call.name else "host")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from alma import engine as engine_package
 
 SOURCE = Path(__file__).parent.parent / "src" / "alma"
 
@@ -41,7 +46,7 @@ FEATURES = {
     "workflow",
 }
 # What every layer may use: it imports nothing else of alma.
-BASE = {"errors", "forks", "text", "word_prints", "hand_ins", "files", "processes", "people"}
+BASE = {"errors", "forks", "text", "source_text", "word_prints", "hand_ins", "files", "processes", "people"}
 # What a module declares its operations with.
 DECLARING = {"operations", "words"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -58,7 +63,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "people": {"errors", "processes"},
     # What git tracks.
     "tracked": set(),
-    "word_prints": set(),
+    "source_text": set(),
+    "word_prints": {"source_text"},
     "hand_ins": set(),
     "trust_register": {"errors", "files", "processes", "tracked"},
     "ignore": set(),
@@ -131,6 +137,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("app", "harness", "remote"),
     },
     # First names of modules.
+    "core": {"memory"},
     "exceptions": {"errors"},
     "storage": {"ports", "stores"},
     # What servers need around a memory: bounds for callers, several projects, files for a whole memory.
@@ -182,7 +189,18 @@ for _feature in FEATURES:
     MAY_IMPORT[_feature] |= {"memory", "operations", "words"}
 # Inside the engine, too: a module imports those of its own step and of earlier ones.
 ENGINE_STEPS = (
-    {"evidence", "redact", "validate", "context", "escape", "safety", "literals", "reversals", "typed_statements"},
+    {
+        "calls",
+        "evidence",
+        "redact",
+        "validate",
+        "context",
+        "escape",
+        "safety",
+        "literals",
+        "reversals",
+        "typed_statements",
+    },
     {"admit", "changes", "events", "rule_lines", "tombstones", "transaction", "view"},
     {"search", "past", "pages", "sameness"},
     {"episodes", "facts", "outcomes"},
@@ -345,6 +363,27 @@ def test_no_private_module_is_imported_from_another_package() -> None:
             assert not (is_module_name and owner.startswith("alma") and owner != own), f"{file} imports {name}"
 
 
+@pytest.mark.system
+def test_importing_the_memory_imports_no_engine() -> None:
+    """A short script pays for the modules that it uses: those of the engine are imported by the first call."""
+    code = "import sys; from alma import ALMA; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    engine = {
+        name for name in loaded if name.startswith(("alma.engine.", "alma.reading", "alma.coding", "alma.stores"))
+    }
+    assert engine == {"alma.engine.calls", "alma.engine.validate"}
+    foreign = {name.partition(".")[0] for name in loaded} & {"numpy", "yaml", "pydantic", "sqlite3", "onnxruntime"}
+    assert not foreign
+
+
+def test_modules_of_the_engine_are_attributes_of_it() -> None:
+    assert engine_package.history is import_module("alma.engine.history")
+    with pytest.raises(AttributeError, match="module 'alma.engine' has no attribute 'hystory'"):
+        _ = engine_package.hystory  # type: ignore[attr-defined]
+    assert not hasattr(engine_package, "__wrapped__")
+
+
 def test_late_imports_do_not_grow() -> None:
     late = 0
     for file in module_files():
@@ -385,8 +424,6 @@ def test_the_plugin_uses_hooks_and_what_is_below_them() -> None:
 
 @pytest.mark.parametrize("name", sorted(STANDARD_ONLY))
 def test_values_need_only_the_standard_library(name: str) -> None:
-    import sys
-
     for file in module_files():
         if layer(file) == name:
             foreign = {found.split(".")[0] for found, _ in imports(file)} - sys.stdlib_module_names - {"alma"}

@@ -71,3 +71,16 @@ def test_a_memory_is_dated_when_it_is_stored_not_when_its_vectors_were_begun() -
         fact = alma.add_domain_knowledge("dev", "ops", "Deploys happen on Tuesdays")
         [record] = alma.engine.store.get([fact.id])
     assert record.updated_at == moments[0]
+
+
+def test_undo_takes_back_the_newest_change_after_the_clock_was_set_back(open_alma: Any, clock: Any) -> None:
+    first = open_alma()
+    first.add_domain_knowledge("dev", "birds", "Ducks dive")
+    kept = first.add_domain_knowledge("dev", "birds", "Geese graze")
+    first.close()
+    clock.pass_days(-30)
+    alma = open_alma()
+    alma.add_domain_knowledge("dev", "birds", "Swans hiss")
+    alma.update(kept.id, fact="Geese graze at dawn")
+    undone = [alma.undo().memories[0].before.partition("\n")[2] for _ in range(3)]
+    assert undone == ["Geese graze at dawn", "Swans hiss", "Geese graze"]

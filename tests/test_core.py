@@ -93,6 +93,22 @@ class TestLearning:
         assert isinstance(found, AntiPattern)
         assert found.better_alternative == "Blue-green deployment"
 
+    def test_an_alternative_is_of_the_same_task_and_not_only_of_the_same_type(self, alma: ALMA) -> None:
+        works = {"task": "Test the login form", "strategy": "Test empty fields first", "task_type": "testing"}
+        fails = {"task": "Wait for the dashboard page to load", "strategy": "sleep(5)", "task_type": "testing"}
+        for first, second in ((works, fails), (fails, works)):
+            agent = first["strategy"]
+            for task in (first, second):
+                given = {"agent": agent, "task": task["task"], "task_type": "testing"}
+                outcome = "success" if task is works else "failure"
+                for _ in range(3):
+                    alma.learn(**given, outcome=outcome, strategy_used=task["strategy"])
+            [warning] = alma.list(AntiPattern, agent=agent)
+            assert (warning.pattern, warning.better_alternative) == ("sleep(5)", "")
+            alma.learn(agent, fails["task"], "success", "Wait for the table to appear", task_type="testing")
+            [warning] = alma.list(AntiPattern, agent=agent)
+            assert warning.better_alternative == "Wait for the table to appear"
+
     def test_no_warning_recommends_what_another_warns_of(self, alma: ALMA) -> None:
         learn(alma, times=3)
         learn(alma, "failure", 2, strategy="Rolling update")

@@ -209,7 +209,7 @@ def take_step(alma: ALMA, step: int, text: int, choice: int) -> None:
 
 
 @given(steps=STEPS)
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_events_are_the_changes_between_two_lists(steps: list[tuple[int, int, int]]) -> None:
     with ALMA(MemoryStore(), HashEmbedder(), project_id="law", clock=Clock()) as alma:
         with_webhook(alma)

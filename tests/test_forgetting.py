@@ -428,6 +428,7 @@ BY_FUNCTION = {
     },
     "alma/engine/promotion.py": {"promote_memory": SHARES},
     "alma/engine/retention.py": dict.fromkeys(("UpkeepRun.archive", "run_upkeep"), ENDS),
+    "alma/engine/retrieve/lookalikes.py": {"store_pairs": HARMLESS},
     "alma/engine/rules.py": {
         "_learn_rule": "correct", "teach": "correct", "change_rule": "a person does it",
         "restore_rule": "a person does it", "erase_rule": ENDS,
@@ -448,8 +449,8 @@ BY_FUNCTION = {
     "claude_smart/data.py": {"_share_project": "a person does it"},
     "claude_smart/rules.py": {"accept_rule": "a person does it"},
     **dict.fromkeys(
-        """alma/domains.py alma/engine/context.py alma/engine/retrieve/pipeline.py alma/events.py alma/graph/builder.py
-        alma/graph/rows.py alma/hooks/drain.py alma/hooks/learn_requests.py
+        """alma/domains/__init__.py alma/engine/context.py alma/engine/retrieve/pipeline.py alma/events.py
+        alma/graph/builder.py alma/graph/rows.py alma/hooks/drain.py alma/hooks/learn_requests.py
         alma/ingestion/intake.py alma/models/budget.py alma/progress/__init__.py
         alma/progress/items.py alma/session/__init__.py alma/session/handoff.py alma/workflow/__init__.py""".split(),
         HARMLESS,
@@ -526,3 +527,16 @@ def test_each_classification_names_a_test() -> None:
 
 def test_all_kinds_of_memories_are_tried() -> None:
     assert {*EXACT, "outcome", "episode"} == {*MEMORY_KINDS}
+
+
+def test_the_text_of_an_undone_merge_goes_with_each_of_its_sources(tmp_path: Path) -> None:
+    for number in (0, 1):
+        folder = tmp_path / str(number)
+        with ALMA.quickstart("p", folder) as alma:
+            texts = ("Alpha uses zebra storage", "The alpha service stores in zebra")
+            facts = [alma.add_domain_knowledge("dev", "storage", text, source="user") for text in texts]
+            alma.merge([one.id for one in facts], into=facts[0].id, text="Quagga is what alpha uses")
+            alma.undo()
+            alma.delete(facts[number].id)
+            alma.vacuum()
+        assert b"Quagga" not in b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
 import sqlite3
 import subprocess
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from alma import ALMA
+from alma.doctor import diagnose
 
 pytestmark = pytest.mark.system
 
@@ -110,5 +113,79 @@ def test_an_old_database_is_not_opened_as_a_store(project: Path) -> None:
     from alma.errors import ALMAError
 
     write_old_database(project / ".alma/alma.db")
-    with pytest.raises(ALMAError, match="is not an alma database"):
-        ALMA.from_config(project / ".alma/config.yaml").retrieve("Deploy", agent="helena")
+    database = project / ".alma/alma.db"
+    with pytest.raises(ALMAError, match=r"database of alma-memory 0\.x.*import_alma_0\.py") as error:
+        ALMA.from_config(project / ".alma/config.yaml", trust=True).retrieve("Deploy", agent="helena")
+    assert "backup" not in str(error.value)
+    with sqlite3.connect(database) as opened:
+        assert opened.execute("SELECT count(*) FROM outcomes").fetchone() == (6,)
+    opened.close()
+    checks = {check.name: check for check in diagnose(project / ".alma/config.yaml")}
+    assert "migrate-from-alma-0.md" in checks["store"].fix
+    moved = database.rename(project / "old-alma.db")
+    command = [sys.executable, "-m", "alma", "import", str(moved)]
+    run = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 1
+    assert "is a database, not an export" in run.stderr
+    assert "import_alma_0.py" in run.stderr
+
+
+AGENTS = """\
+  agents:
+    helena: {domain: coding, can_learn: [testing_strategies, selector_patterns]}
+    backend-dev: {can_learn: [api_patterns]}
+    developer: {}
+"""
+
+
+@pytest.mark.parametrize("version", ["0.4.0", "0.10.0", "0.11.0"])
+def test_databases_that_the_old_packages_made(project: Path, version: str) -> None:
+    """`fixtures/v0` was written by these versions, with the calls of their README and the agents above.
+
+    They derived the task type "testing", which the agent may not learn, and stored a heuristic again each time it
+    counted.
+    """
+    packed = ROOT / "tests/fixtures/v0" / f"alma-{version}.db.gz"
+    (project / "old.db").write_bytes(gzip.decompress(packed.read_bytes()))
+    with (project / ".alma/config.yaml").open("a") as config:
+        config.write(AGENTS)
+    first = run_script(project, "import_alma_0.py", "old.db", "--project", "my-project")
+    again = run_script(project, "import_alma_0.py", "old.db", "--project", "my-project")
+    read = "11 outcomes" if version == "0.11.0" else "12 outcomes"
+    assert f"read {read}, 2 other memories" in first
+    assert "changed: 4 × task type 'testing' is not one that 'helena' may learn: recorded without it" in first
+    assert ("not imported: 2 rows of checkpoints" in first) == (version != "0.4.0")
+    assert again.splitlines()[1] == first.splitlines()[1]
+    with ALMA.from_config(project / ".alma/config.yaml") as alma:
+        counted = {one.strategy: one.occurrence_count for one in alma.list("heuristic")}
+        [warning] = alma.list("anti_pattern")
+        prompt = alma.retrieve("Test the login form", agent="helena").to_prompt()
+        wishes = alma.list("user_preference", user_id="u1")
+    assert counted == {"Tested empty fields, invalid email, valid submission": 4, "Blue-green deployment": 4}
+    assert warning.pattern == "Rolling update"
+    assert "sessions dropped" in warning.why_bad
+    assert "Tested empty fields" in prompt
+    assert [one.preference for one in wishes] == ["Prefer verbose output, Python 3.12, dark theme"]
+
+
+def test_a_folder_of_the_old_file_storage_is_read_and_what_is_not_allowed_is_listed(project: Path) -> None:
+    row = {"id": "1", "agent": "bob", "project_id": "p", "metadata": {}}
+    rows = {
+        "outcomes": [{**row, "task_description": "Deploy", "success": True, "strategy_used": "Canary"}],
+        "domain_knowledge": [{**row, "agent": "helena", "domain": "auth", "fact": "Tokens expire in 24 hours"}],
+        "preferences": [{"id": "2", "user_id": "ana", "category": "output", "preference": "Verbose output"}],
+        "heuristics": [],
+        "anti_patterns": [],
+    }
+    (project / "old").mkdir()
+    for name, content in rows.items():
+        (project / f"old/{name}.json").write_text(json.dumps(content))
+    with (project / ".alma/config.yaml").open("a") as config:
+        config.write(AGENTS)
+    command = [sys.executable, str(ROOT / "examples/migrate/import_alma_0.py"), "old"]
+    run = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 1
+    assert run.stdout.splitlines() == ["read 0 outcomes, 1 other memories", "stored now: 1 memories"]
+    assert "left out: 1 × outcome: unknown agent 'bob'" in run.stderr
+    assert "left out: 1 × domain knowledge: agent 'helena' may not learn 'auth'" in run.stderr
+    assert "Traceback" not in run.stderr

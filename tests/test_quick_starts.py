@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,30 @@ def test_debug_logging_has_a_logger_of_that_name(caplog: pytest.LogCaptureFixtur
     with ALMA(MemoryStore(), HashEmbedder()) as alma, caplog.at_level("WARNING", logger="alma"):
         alma.record_feedback("m1")
     assert "m1" in caplog.text
+
+
+def test_debug_logging_shows_why_a_memory_is_retrieved(caplog: pytest.LogCaptureFixture) -> None:
+    from alma import ALMA
+    from alma.embedders.hash import HashEmbedder
+    from alma.stores.memory import MemoryStore
+
+    with ALMA(MemoryStore(), HashEmbedder()) as alma:
+        with caplog.at_level("DEBUG", logger="alma"):
+            outcome = alma.learn(agent="dev", task="Deploy auth", outcome="success", strategy_used="Canary")
+            fact = alma.add_domain_knowledge("dev", "kitchen", "Bread needs yeast")
+            memories = alma.retrieve(task="Deploy auth", agent="dev")
+        lines = [record.getMessage() for record in caplog.records]
+        expected = [
+            rf"recorded success {outcome.id} for agent dev",
+            r"retrieve for agent dev, .*: 2 candidates",
+            rf"outcome {outcome.id}: cosine .*: near enough",
+            rf"domain_knowledge {fact.id}: cosine .*: not near enough",
+            rf"retrieval {memories.retrieval_id} for agent dev: 1 memories in .* ms",
+        ]
+        missing = [pattern for pattern in expected if not any(re.search(pattern, line) for line in lines)]
+        assert not missing, lines
+        assert "Canary" not in caplog.text
+        caplog.clear()
+        with caplog.at_level("INFO", logger="alma"):
+            alma.retrieve(task="Deploy auth", agent="dev")
+        assert caplog.text == ""

@@ -134,6 +134,45 @@ def test_api(owner: str, method: ast.FunctionDef | ast.AsyncFunctionDef) -> None
     assert needed <= {one.arg for one in asked}
 
 
+MODULES = {
+    "alma.core": "ALMA",
+    "alma.types": "Heuristic Outcome MemorySlice",
+    "alma.domains.schema": "DomainSchema EntityType RelationshipType",
+    "alma.domains.factory": "DomainMemoryFactory",
+    "alma.domains.presets.coding": "get_coding_schema",
+    "alma.domains.presets.research": "get_research_schema",
+    "alma.domains.presets.general": "get_general_schema",
+    "alma.progress.types": "WorkItem ProgressLog",
+    "alma.progress.tracker": "ProgressTracker",
+    "alma.session.types": "SessionHandoff SessionContext InitializationResult",
+    "alma.session.manager": "SessionManager",
+    "alma.session.initializer": "SessionInitializer",
+    "alma.confidence.types": "ConfidenceSignal RiskSignal OpportunitySignal",
+    "alma.confidence.engine": "ConfidenceEngine",
+    "alma.mcp.tools": "PREFIX",
+    "alma.storage.base": "StorageBackend",
+}
+
+
+def test_modules_of_the_file_structure() -> None:
+    """Each module has its names, which are the same objects as in the package and, for classes, in `alma`."""
+    wrong = []
+    for module, names in MODULES.items():
+        for name in names.split():
+            value = getattr(importlib.import_module(module), name, None)
+            package = importlib.import_module(module.rpartition(".")[0])
+            if value is None or getattr(package, name, value) is not value:
+                wrong.append(f"{module}.{name}")
+    assert wrong == []
+
+
+def test_new_classes_are_exported_by_alma() -> None:
+    import alma
+
+    listed = {name for names in FEATURES.values() for name in names}
+    assert [name for name in listed if getattr(alma, name) is not ours(name)] == []
+
+
 # -- Feature 1: Domain Memory Factory
 
 
@@ -186,19 +225,20 @@ def alma() -> Any:
 def test_read_progress_pick_something_to_work_on(alma: ALMA) -> None:
     tracker = ProgressTracker(alma=alma)
     first = tracker.create_work_item(item=WorkItem(title="Build the parser", item_type="feature", priority=60))
-    then = tracker.create_work_item(item=WorkItem(title="Use it", blocked_by=(first.id,), priority=90))
+    then = tracker.create_work_item(item=WorkItem(title="Use it", blocked_by=(first,), priority=90))
     quick = tracker.create_work_item(item=WorkItem(title="Fix a typo", item_type="bug", priority=10))
     chosen = {
         strategy: tracker.get_next_item(project_id="my-project", agent=None, strategy=strategy)
         for strategy in ("priority", "blocked_unblock", "quick_win")
     }
     assert all(chosen.values())
-    assert chosen["priority"].id == chosen["blocked_unblock"].id == first.id  # type: ignore[union-attr]
-    assert tracker.update_status(item_id=first.id, status="done", notes="It parses.")
-    assert tracker.get_item(then.id).status == "pending"
+    assert chosen["priority"].id == chosen["blocked_unblock"].id == first  # type: ignore[union-attr]
+    assert tracker.update_status(item_id=first, status="done", notes="It parses.")
+    assert tracker.get_item(then).status == "pending"
     summary = tracker.get_progress_summary(project_id="my-project", agent=None)
     assert (summary.items_total, summary.items_done, summary.items_blocked) == (3, 1, 0)
-    assert quick.status in ("pending", "in_progress", "blocked", "review", "done", "failed")
+    assert isinstance(quick, str)
+    assert tracker.get_item(quick).status in ("pending", "in_progress", "blocked", "review", "done", "failed")
 
 
 def test_every_status_of_the_listing_is_one(alma: ALMA) -> None:
@@ -256,6 +296,10 @@ def test_pick_up_where_they_left_off(alma: ALMA) -> None:
     assert [one.id for one in by_position.get_previous_sessions("my-project", "helena")] == [handoff.id]
     assert [one.id for one in by_position.get_previous_sessions("my-project", "helena", 1)] == [handoff.id]
     assert [one.id for one in manager.get_previous_sessions("helena", 1)] == [handoff.id]
+    begun_in_order = by_position.start_session("my-project", "helena")
+    assert (begun_in_order.project_id, begun_in_order.agent, begun_in_order.goal) == ("my-project", "helena", "")
+    with_goal = by_position.start_session("helena", "Test the login form")
+    assert (with_goal.agent, with_goal.goal) == ("helena", "Test the login form")
     another = manager.start_session("helena")
     ended = by_position.create_handoff("my-project", "helena", another.session_id, "Wrote the tests", "success")
     assert ended.last_action == "Wrote the tests"

@@ -226,7 +226,18 @@ def test_configuration(workspace: Path) -> None:
 
 
 def test_debug_logging(workspace: Path) -> None:
-    run(workspace, example("Debug Logging"), "assert logging.getLogger('alma').isEnabledFor(logging.DEBUG)")
+    """The two printed lines alone show what is retrieved; a program that configures logging gets each line once."""
+    retrieve = FIRST + 'alma.learn(agent="helena", task="Deploy", outcome="success", strategy_used="Canary")\n'
+    retrieve += 'alma.retrieve(task="Deploy", agent="helena")\n'
+    silent = start_forks().run(retrieve, workspace)
+    printed = start_forks().run(example("Debug Logging") + retrieve, workspace)
+    configured = "import logging\nlogging.basicConfig()\n" + example("Debug Logging") + retrieve
+    once = start_forks().run(configured, workspace)
+    assert [run.code for run in (silent, printed, once)] == [0, 0, 0], once.err
+    assert "candidates" not in silent.err
+    assert printed.err.count("retrieve for agent helena") == 1
+    assert once.err.count("retrieve for agent helena") == 1
+    assert "Canary" not in printed.err + once.err
 
 
 def test_embeddings_dimension_mismatch(workspace: Path) -> None:
@@ -265,10 +276,13 @@ def test_the_example_of_a_configuration_can_be_copied(tmp_path: Path) -> None:
 
 
 def test_first_names_of_modules_and_methods_are_there() -> None:
-    from alma import errors, exceptions, storage
+    from alma import ALMAError, StorageError, ValidationError, errors, exceptions, storage
     from alma.ports import Store
 
-    assert exceptions.StorageError is errors.StorageError
+    assert exceptions.StorageError is errors.StorageError is StorageError
+    assert issubclass(StorageError, ALMAError)
+    assert issubclass(ValidationError, ALMAError)
+    assert exceptions.ScopeViolationError is errors.ScopeError
     assert storage.StorageBackend is Store
     with ALMA(MemoryStore(), HashEmbedder()) as alma:
         rows = [{"agent": "dev", "task": "Deploy", "outcome": "success", "strategy_used": "Canary"}]

@@ -46,7 +46,7 @@ class TestProgramOutput:
         fail_twice(alma)
         prompt = alma.retrieve(TASK, "dev").to_prompt()
         assert prompt.count("Ignore previous instructions") >= 2, "the warning and an outcome"
-        assert re.search(r"\(failed 2 of 2, last [0-9-]+: `Ignore", prompt)
+        assert re.search(r"\(failed 2 of 2, last [0-9-]+; program output: `Ignore", prompt)
         assert "Ignore" not in without_quotations(prompt)
 
     def test_it_stays_quoted_when_a_person_edits_the_warning(self, alma: ALMA) -> None:

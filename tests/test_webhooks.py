@@ -66,6 +66,11 @@ class Receiver:
                         if outer.is_over.wait(0.2):
                             break
                     return
+                if answer == "endless":
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+                    while not outer.is_over.wait(0.1):
+                        self.wfile.write(b"X-More: 1\r\n")
+                    return
                 if answer == "slow":
                     time.sleep(0.2)
                 status = {"ok": 204, "slow": 200}.get(answer) or int(answer)
@@ -264,6 +269,16 @@ def test_a_receiver_that_answers_a_byte_at_a_time_is_cut_off(open_memory: Open, 
     began = time.monotonic()
     deliver_pending(alma)
     assert time.monotonic() - began < 30
+    [delivery] = list_deliveries(alma)
+    assert delivery.error == "no answer within 0.5 s"
+
+
+def test_an_answer_whose_headers_never_end_is_none(open_memory: Open, receiver: Receiver) -> None:
+    alma = open_memory(timeout=0.5)
+    receiver.behave = lambda number, event: "endless"
+    alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
+    report = deliver_pending(alma)
+    assert (report["sent"], report["failed"]) == (0, 1)
     [delivery] = list_deliveries(alma)
     assert delivery.error == "no answer within 0.5 s"
 
@@ -628,7 +643,9 @@ def test_a_missing_secret_is_named_and_nothing_is_sent(
     alma = open_memory()
     alma.add_domain_knowledge("dev", "hosts", "Staging is db1")
     monkeypatch.delenv("HOOK_SECRET")
-    for call in (deliver_pending, deliver_in_background, events.test_webhooks):
+    # A server starts without it.
+    deliver_in_background(alma)
+    for call in (deliver_pending, events.test_webhooks):
         with pytest.raises(ConfigError, match="HOOK_SECRET has no secret for the webhook http://127.0.0.1"):
             call(alma)  # type: ignore[operator]
     assert receiver.received == []

@@ -10,7 +10,9 @@ import inspect
 import os
 import re
 import sys
+import tomllib
 import types
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -28,6 +30,7 @@ from alma.types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
 ROOT = Path(__file__).parent.parent
 PAGES = (
+    "docs/explanation/differences.md",
     "docs/how-to/coding-agents.md",
     "docs/reference/claude-smart.md",
     "docs/reference/cli.md",
@@ -308,7 +311,37 @@ def stores() -> str:
     return "\n".join(lines) + "\n"
 
 
+PROMISES = ROOT / "tests" / "seed_examples" / "promises.toml"
+
+
+def promises() -> str:
+    """Return what the original descriptions promise: what differs and why, and which test shows the rest."""
+    sections = tomllib.loads(PROMISES.read_text(encoding="utf-8"))["section"]
+    counts = Counter(row[0] for section in sections for row in section["rows"])
+    lines = [f"{counts['exact']} promises hold, {counts['differs']} differ on purpose, {counts['absent']} are absent."]
+    titles = (
+        ("differs", "What differs", "reason"),
+        ("absent", "What is absent", "reason"),
+        ("exact", "What holds", "test"),
+    )
+    for kind, title, label in titles:
+        lines += ["", f"## {title}"]
+        for seed in dict.fromkeys(section["seed"] for section in sections):
+            own = [section for section in sections if section["seed"] == seed]
+            rows = [(section["name"], *row[1:]) for section in own for row in section["rows"] if row[0] == kind]
+            if rows:
+                lines += ["", f"### {seed}: {title.lower()}", "", f"| part | promise | {label} |", "|---|---|---|"]
+                lines += [_promise_row(*row, is_test=kind == "exact") for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _promise_row(part: str, promise: str, proof: str, *, is_test: bool) -> str:
+    shown = f"`{proof.removeprefix('tests/')}`" if is_test else proof
+    return f"| {part} | {promise.replace('|', chr(92) + '|')} | {shown} |"
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "promises": promises,
     "hosts": hosts,
     "readers": readers,
     "commands": commands,

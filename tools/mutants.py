@@ -11,7 +11,7 @@ another in the tree's own files, and runs only the tests that reach them. `table
 
 Use trees made for this, each with a `.venv`: their sources change meanwhile. A process that outlives the test which
 started it, and a fixture that several files share, are attributed to the tests that run at that moment, so a test that
-checks them later can be missed. At most `--most` tests run for a mutant, and at most two minutes of tests: first those
+checks them later can be missed. At most `--most` tests run for a mutant, and at most `--seconds` of tests: first those
 of the package's own test folder, the fastest first. A test that fails without the mutant does not count, and a test
 that fails in the probe run is left out.
 """
@@ -40,7 +40,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("engine", "stores", "hooks", "http")
 TIMEOUT = 240
-"""Seconds after which the tests of a mutant count as failed."""
+"""Seconds after which the tests of a mutant count as failed, on a machine with nothing beside them."""
 MOST_SECONDS = 120
 """Seconds that the tests chosen for one mutant took in the probe run, at most."""
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, list[str]]] = {
@@ -404,7 +404,9 @@ class Choice:
     reaching: int
 
 
-def choose_tests(probe: dict[str, Any], mutant: Mutant, most: int, matching: str) -> Choice:
+def choose_tests(
+    probe: dict[str, Any], mutant: Mutant, most: int, matching: str, most_seconds: int = MOST_SECONDS
+) -> Choice:
     """Choose tests of the package's own folder first, the fastest first, and sort them by file.
 
     `matching` is a part of their names.
@@ -418,7 +420,7 @@ def choose_tests(probe: dict[str, Any], mutant: Mutant, most: int, matching: str
     seconds = 0.0
     for name in reaching[:most]:
         seconds += durations.get(name, 0.0)
-        if chosen and seconds > MOST_SECONDS:
+        if chosen and seconds > most_seconds:
             break
         chosen.append(name)
     slowest = {name.partition("::")[0]: durations.get(name, 0.0) for name in chosen}
@@ -426,7 +428,7 @@ def choose_tests(probe: dict[str, Any], mutant: Mutant, most: int, matching: str
     return Choice(chosen, len(reaching))
 
 
-def run_mutant(suite: Suite, mutant: Mutant, choice: Choice, folder: Path) -> dict[str, Any]:
+def run_mutant(suite: Suite, mutant: Mutant, choice: Choice, folder: Path, timeout: int) -> dict[str, Any]:
     """Run the chosen tests on a mutant. A failure counts if the same test passes without the mutant."""
     log = folder / f"{suite.tree.name}-{mutant.number}.log"
     tests = choice.tests
@@ -435,7 +437,7 @@ def run_mutant(suite: Suite, mutant: Mutant, choice: Choice, folder: Path) -> di
     caught_by, failure = "", ""
     while tests and not caught_by:
         with replace_modules(suite.tree, {mutant.path: mutate_module(suite.tree, mutant)}):
-            report = suite.run_tests(tests, ["-x", "-p", "no:cacheprovider"], log, TIMEOUT)
+            report = suite.run_tests(tests, ["-x", "-p", "no:cacheprovider"], log, timeout)
         if report is None:
             caught_by = "timeout"
         elif not report["failures"]:
@@ -444,7 +446,7 @@ def run_mutant(suite: Suite, mutant: Mutant, choice: Choice, folder: Path) -> di
             name, failure = next(iter(report["failures"].items()))
             is_test = name in tests
             clean_log = log.with_suffix(".clean.log")
-            clean = suite.run_tests([name] if is_test else tests[:1], [], clean_log, TIMEOUT)
+            clean = suite.run_tests([name] if is_test else tests[:1], [], clean_log, timeout)
             if clean is not None and not clean["failures"]:
                 caught_by = name
             tests = [test for test in tests if test != name] if is_test else []
@@ -515,8 +517,8 @@ def run_mutants(options: argparse.Namespace) -> None:
         mutants = [mutant for mutant in mutants if str(mutant.number) not in results]
     with open_suite(options.tree) as suite:
         for mutant in mutants:
-            choice = choose_tests(probe, mutant, options.most, options.matching)
-            result = run_mutant(suite, mutant, choice, options.folder)
+            choice = choose_tests(probe, mutant, options.most, options.matching, options.seconds)
+            result = run_mutant(suite, mutant, choice, options.folder, options.timeout)
             results[str(mutant.number)] = result
             _save(path, results)
             verdict = f"caught by {result['by']}" if result["caught"] else "MISSED"
@@ -578,6 +580,10 @@ def main() -> None:
     probe.add_argument("arguments", nargs="*", help="arguments for pytest, after --")
     run.add_argument("--only", type=int, nargs="+", help="the numbers of mutants, also of those with a result")
     run.add_argument("--most", type=int, default=150, help="the tests that run for one mutant, at most")
+    run.add_argument("--timeout", type=int, default=TIMEOUT, help="seconds; more where others use the machine, too")
+    run.add_argument(
+        "--seconds", type=int, default=MOST_SECONDS, help="the seconds that these took in the probe run, at most"
+    )
     run.add_argument("--matching", default="", metavar="TEXT", help="run only tests whose name contains this")
     add_command("table", print_table)
     options = parser.parse_args()

@@ -12,9 +12,28 @@ from __future__ import annotations
 TYPE_CHECKING = False  # that of `typing`, which costs a hook more time than it has
 if TYPE_CHECKING:
     from .aio import AsyncALMA
-    from .errors import ALMAError
+    from .confidence import ConfidenceEngine, ConfidenceSignal, OpportunitySignal, RiskSignal
+    from .domains import DomainMemoryFactory, DomainSchema, EntityType, RelationshipType
+    from .errors import (
+        ALMAError,
+        ConfigError,
+        EmbeddingError,
+        ModelError,
+        NotFoundError,
+        ScopeError,
+        StorageError,
+        ValidationError,
+    )
     from .harness import Agent, Context, Harness, MemorySchema, Setting, create_harness
     from .memory import ALMA
+    from .progress import ProgressLog, ProgressSummary, ProgressTracker, WorkItem
+    from .session import (
+        InitializationResult,
+        SessionContext,
+        SessionHandoff,
+        SessionInitializer,
+        SessionManager,
+    )
     from .types import (
         AntiPattern,
         DomainKnowledge,
@@ -22,6 +41,7 @@ if TYPE_CHECKING:
         FeedbackSignal,
         Heuristic,
         Memory,
+        MemoryScope,
         MemorySlice,
         MemoryType,
         Outcome,
@@ -33,13 +53,26 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 
 # Importing alma costs nothing until a name is used: short-lived processes pay for what they need.
-_HARNESS = ("Agent", "Context", "Harness", "MemorySchema", "Setting", "create_harness")
-_HOMES = {"ALMA": "memory", "ALMAError": "errors", "AsyncALMA": "aio", **dict.fromkeys(_HARNESS, "harness")}
+_NAMES = {
+    "aio": "AsyncALMA",
+    "confidence": "ConfidenceEngine ConfidenceSignal OpportunitySignal RiskSignal",
+    "domains": "DomainMemoryFactory DomainSchema EntityType RelationshipType",
+    "errors": "ALMAError ConfigError EmbeddingError ModelError NotFoundError ScopeError StorageError ValidationError",
+    "harness": "Agent Context Harness MemorySchema Setting create_harness",
+    "memory": "ALMA",
+    "progress": "ProgressLog ProgressSummary ProgressTracker WorkItem",
+    "session": "InitializationResult SessionContext SessionHandoff SessionInitializer SessionManager",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
-    "ALMA", "ALMAError", "Agent", "AntiPattern", "AsyncALMA", "Context", "DomainKnowledge", "Episode",
-    "FeedbackSignal", "Harness", "Heuristic", "Memory", "MemorySchema", "MemorySlice", "MemoryType", "Outcome",
-    "Rule", "Setting", "Turn", "UserPreference", "__version__", "create_harness",
+    "ALMA", "ALMAError", "Agent", "AntiPattern", "AsyncALMA", "ConfidenceEngine", "ConfidenceSignal", "ConfigError",
+    "Context", "DomainKnowledge", "DomainMemoryFactory", "DomainSchema", "EmbeddingError", "EntityType", "Episode",
+    "FeedbackSignal", "Harness", "Heuristic", "InitializationResult", "Memory", "MemorySchema", "MemoryScope",
+    "MemorySlice", "MemoryType", "ModelError", "NotFoundError", "OpportunitySignal", "Outcome", "ProgressLog",
+    "ProgressSummary", "ProgressTracker", "RelationshipType", "RiskSignal", "Rule", "ScopeError", "SessionContext",
+    "SessionHandoff", "SessionInitializer", "SessionManager", "Setting", "StorageError", "Turn", "UserPreference",
+    "ValidationError", "WorkItem", "__version__", "create_harness",
 ]  # fmt: skip
 
 

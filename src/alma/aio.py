@@ -33,6 +33,13 @@ class AsyncALMA:
         """The configured language model; None if there is none."""
         return getattr(self.alma, "model", None)
 
+    def __getattr__(self, name: str) -> Any:
+        """Say where a name is that this class does not have."""
+        hint = ""
+        if name == "engine" or (not name.startswith("_") and hasattr(ALMA, name)):
+            hint = f"; it is on the memory itself: .alma.{name}"
+        raise AttributeError(f"AsyncALMA has no {name!r}{hint}", name=name, obj=self)
+
     @functools.wraps(ALMA.learns)
     def learns(self, *args: Any, **options: Any) -> Any:
         """Decorate a function so that its calls are recorded; see `ALMA.learns`."""

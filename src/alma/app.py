@@ -18,10 +18,11 @@ from .engine.transaction import find_mismatch
 from .errors import ConfigError, UntrustedConfigError
 from .memory import ALMA
 from .ports import Clock, Limited, Model, Store
-from .stores.encryption import EncryptedStore, read_keys
+from .stores.encryption import EncryptedStore, is_encrypted, read_keys
 from .stores.wrappers import CachedStore, ReadOnlyStore, RetryingStore
 from .types import times
 from .types.asking import ModelSettings
+from .types.query import Where
 
 TOKEN_FILES = ("http-tokens.json", "http-token", "mcp-token")
 """Token files that the servers store beside a configuration."""
@@ -38,6 +39,9 @@ def open_quickstart(
     project_id: str, storage_dir: str | PathLike[str], *, clock: Clock = times.now, trust: bool = False
 ) -> ALMA:
     """Open a SQLite memory in a folder."""
+    if str(storage_dir) == ":memory:":
+        # As SQLite calls it: a memory that lives as long as the process.
+        return open_memory(Config(project_id=project_id, storage="memory"), clock=clock, trust=trust)
     # Links are kept: git may track one of them.
     folder = Path(storage_dir).expanduser().absolute()
     return open_memory(Config(project_id=project_id, storage_dir=folder), clock=clock, trust=trust)
@@ -73,6 +77,8 @@ def open_memory(
     try:
         if is_shared and isinstance(store, Limited) and "many writers" in store.limits:
             raise ConfigError(f"several processes cannot share this store: {store.limits['many writers']}")
+        if config.encryption is None and any(map(is_encrypted, store.scan(Where(), 1))):
+            raise ConfigError("this store is encrypted; set `encryption` with its key in the configuration")
         if matching and (mismatch := find_mismatch(alma.engine)):
             raise mismatch
         apply_stored_schema(alma)
@@ -135,7 +141,8 @@ def find_config(config: str | None = None) -> Path:
     path = Path(name) if name else _find_nearest()
     if path is None:
         raise ConfigError(
-            f"no {DEFAULT_PATH} in this folder or a parent folder; create one with `alma init`, or pass --config"
+            f"no {DEFAULT_PATH} in this folder or a parent folder of its repository; create one with `alma init`, or "
+            "pass --config"
         )
     return path
 
@@ -217,6 +224,14 @@ def _refuse_files(files: list[Path], folder: Path, *, is_named: bool = False) ->
 
 
 def _find_nearest() -> Path | None:
+    """Return the configuration of this folder, or of the nearest one above it in the same repository.
+
+    A repository inside another folder may be a stranger's: it does not use the memory above it.
+    """
     here = Path.cwd()
-    paths = (folder / DEFAULT_PATH for folder in (here, *here.parents))
-    return next((path for path in paths if path.is_file()), None)
+    for folder in (here, *here.parents):
+        if (folder / DEFAULT_PATH).is_file():
+            return folder / DEFAULT_PATH
+        if os.path.lexists(folder / ".git"):
+            return None
+    return None

@@ -21,6 +21,7 @@ from .errors import ConfigError, UntrustedConfigError, ValidationError, unknown
 from .text import map_texts
 from .types.asking import BudgetLimits, ModelSettings, Prices
 from .types.events import WebhookSettings
+from .types.kinds import EVERYWHERE
 from .types.query import MemoryScope, Scopes, Team
 from .types.storage import CacheSettings, EncryptionSettings, RetrySettings
 
@@ -240,6 +241,8 @@ def expand(value: Any, environment: Mapping[str, str]) -> Any:
 def _build_config(top: Mapping[str, Any], file: Path) -> Config:
     if top.get("project_id") is None:
         raise ConfigError("project_id is missing; add the name of the project")
+    if str(top["project_id"]).strip() == EVERYWHERE:
+        raise ConfigError(f"project_id cannot be {EVERYWHERE!r}, which means all projects; name a single project")
     # Relative paths start at the project: the folder of the configuration, or the parent of its `.alma` folder.
     folder = file.resolve().parent
     base = folder.parent if folder.name == ".alma" else folder

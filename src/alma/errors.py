@@ -23,6 +23,7 @@ ALMAError
      ├─ ReadOnlyError       the store cannot be written
      ├─ StorageFullError    no room left
      ├─ CorruptStoreError   the file is not a store, or is damaged
+     ├─ EarlierStoreError   the file is a database of alma-memory 0.x; names the import
      └─ NewerStoreError     the store was written by a newer version of alma
 """
 
@@ -168,6 +169,12 @@ class CorruptStoreError(StorageError):
     neutral = "the store is damaged"
 
 
+class EarlierStoreError(StorageError):
+    """The file is a database of alma-memory 0.x, which is imported and not opened."""
+
+    neutral = "the store is a database of alma-memory 0.x"
+
+
 class NewerStoreError(StorageError):
     """The store was written by a newer version of alma."""
 
@@ -188,6 +195,8 @@ def unknown(what: str, value: object, valid: Iterable[str]) -> str:
     close = difflib.get_close_matches(str(value), names, n=1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
     noun, *owner = re.split(r"(?= (?:of|in|for|at) )", what, maxsplit=1)
+    if not names:
+        return f"there is no {noun} {value!r}{''.join(owner)}; no {noun}s exist yet"
     return f"unknown {noun} {value!r}{''.join(owner)}.{hint} Valid: {', '.join(names)}."
 
 

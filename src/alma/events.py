@@ -31,10 +31,10 @@ from functools import partial
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
+from .engine.calls import Progress, ignore_progress
 from .engine.context import Engine, Subscriber
 from .engine.events import DELIVERY
 from .engine.transaction import Transaction, write
-from .engine.upkeep import Progress, ignore_progress
 from .errors import ConfigError, NotFoundError
 from .memory import ALMA
 from .operations import About, Effect, Group
@@ -130,7 +130,13 @@ def _connect(webhook: WebhookSettings) -> Iterator[socket.socket]:
     else:
         raise ConnectionError(f"cannot connect to {parts.netloc}")
     # Each silence is limited by the socket, but not their number.
-    timer = threading.Timer(max(0.0, end - time.monotonic()), lambda: _cut(connected))
+    is_over = threading.Event()
+
+    def cut_off() -> None:
+        is_over.set()
+        _cut(connected)
+
+    timer = threading.Timer(max(0.0, end - time.monotonic()), cut_off)
     timer.daemon = True
     timer.start()
     try:
@@ -139,6 +145,9 @@ def _connect(webhook: WebhookSettings) -> Iterator[socket.socket]:
             connected = tls.wrap_socket(connected, server_hostname=host, do_handshake_on_connect=False)
             connected.do_handshake()
         yield connected
+        if is_over.is_set():
+            # What was read until then is no answer: its headers never ended.
+            raise TimeoutError
     except (OSError, http.client.HTTPException):
         if time.monotonic() >= end:
             raise TimeoutError(f"no answer within {webhook.timeout:g} s") from None
@@ -269,7 +278,12 @@ def deliver_pending(
 def deliver_in_background(alma: ALMA) -> ALMA:
     """Send events to the configured webhooks until the memory is closed; return the memory."""
     hub, is_over = alma.engine.events, threading.Event()
-    list(map(read_secret, hub.webhooks))
+    for webhook in hub.webhooks:
+        try:
+            read_secret(webhook)
+        except ConfigError as error:
+            # Its events wait. It stops nothing else.
+            _LOG.warning("%s; its events wait until it has one", error)
 
     def run() -> None:
         pause = _PAUSE

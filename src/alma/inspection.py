@@ -32,6 +32,7 @@ from .engine.pages import (
     make_entry,
     shorten_title,
 )
+from .engine.past import FormerRecords
 from .engine.rules import AGENT, is_copy
 from .engine.view import count_records, recall, to_memory
 from .errors import NotFoundError
@@ -40,7 +41,7 @@ from .operations import About, Effect, Group
 from .ports import Watchable
 from .schema import plain
 from .text import count_tokens, digest, shorten
-from .types.kinds import EVERYWHERE, KINDS, MEMORY_KINDS, MemoryType, Reach
+from .types.kinds import EVERYWHERE, KINDS, MEMORY_KINDS, MemoryType, Reach, RuleSource
 from .types.query import Where
 from .types.record import LIVE, Record, Status, Trust
 from .types.times import from_iso, from_micros, to_micros
@@ -83,6 +84,16 @@ def inspect(alma: ALMA, memory_id: MemoryId) -> MemoryDetail:
         ],
     }
     return cast(MemoryDetail, plain(answer))
+
+
+def _count_corrections(record: Record, session: str) -> int:
+    """Return how often a rule was taught by a correction in a session, repetitions included."""
+    metadata = record.body.get("metadata", {})
+    taught = metadata.get("taught")
+    if not isinstance(taught, list):
+        # Earlier versions kept only where it was taught first.
+        taught = [[metadata.get("session"), record.body.get("source")]]
+    return sum(one == [session, RuleSource.CORRECTION] for one in taught)
 
 
 def _list_sessions(record: Record) -> list[str]:
@@ -243,8 +254,10 @@ def _summarize(engine: Engine, episode: Record) -> Json:
         "started_at": episode.created_at,
         "ended_at": from_iso(body["ended_at"]) or episode.created_at,
         "turns": body["turns"],
-        "corrections": sum(one.body["source"] == "correction" for one in own),
-        "learned": len(own),
+        "corrections": sum(_count_corrections(one, episode.session) for one in rules if one.kind == MemoryType.RULE),
+        # What later sessions get. What held in this session only, or was put away, is not learned.
+        "learned": sum(one.status is Status.ACTIVE and not one.session for one in own),
+        "waiting": sum(one.status is Status.CANDIDATE for one in own),
         "shown": len(set(shown)),
         "shown_tokens": sum(lines.get(id, 0) for id in shown),
     }
@@ -282,13 +295,16 @@ def show_session(
             learned[digest(episode.id[4:], "id", str(source).partition(":")[0])].append(_mention(rule))
     first, last = (turns[0].created_at if turns and start else None), (later[0].created_at if later else None)
     displays = _list_displays(engine, episode.session, created_from=first, created_to=last)
-    memories = {one.id: one for one in engine.store.get(list({id for one in displays for id in one.links}))}
+    memories = engine.store.get(list({id for one in displays for id in one.links}))
+    # In the words that they had then.
+    former = FormerRecords(engine, memories, displays[0].created_at if displays else episode.created_at)
     shown: dict[str, list[Json]] = defaultdict(list)
     for display in displays if turns else ():
         # At the last turn before it.
         before = [one for one in turns if one.created_at <= display.created_at] or turns[:1]
         where = str(display.body["mode"]).removeprefix("hook:")
-        mentions = [_mention(memories[id]) for id in display.links if id in memories]
+        then = [former.find(id, display.created_at) for id in display.links]
+        mentions = [_mention(one) for one in then if one is not None]
         shown[before[-1].id] += [{**one, "where": where} for one in mentions]
     answers = [
         {
@@ -307,7 +323,8 @@ def show_session(
 
 
 def _mention(record: Record) -> Json:
-    return {"id": record.id, "type": record.kind, "text": shorten_title(record), "status": str(record.status)}
+    mention = {"id": record.id, "type": record.kind, "text": shorten_title(record), "status": str(record.status)}
+    return {**mention, "session_id": record.session if record.kind == MemoryType.RULE else ""}
 
 
 # -- what changed
@@ -393,6 +410,7 @@ class Overview(TypedDict):
     last_captured_at: str | None
     captured_after_ms: int | None
     last_shown_at: str | None
+    rules_in_use: int
     waiting: dict[str, int]
     stats: Json
     health: Health
@@ -418,11 +436,18 @@ def overview(alma: ALMA) -> Overview:
         "last_captured_at": turn and turn.created_at,
         "captured_after_ms": None if lag is None else max(0, round(lag.total_seconds() * 1000)),
         "last_shown_at": display and display.created_at,
+        # Rules of one session are in use in that session only.
+        "rules_in_use": sum(1 for one in _list_rules(engine) if _is_in_use(one)),
         "waiting": _count_waiting(engine),
         "stats": alma.get_stats(),
         "health": alma.health(),
     }
     return cast(Overview, plain(answer))
+
+
+def _is_in_use(record: Record) -> bool:
+    """Return whether later sessions get a rule."""
+    return record.kind == MemoryType.RULE and record.status is Status.ACTIVE and not record.session
 
 
 class ConfigurationView(TypedDict):

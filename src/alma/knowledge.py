@@ -70,6 +70,7 @@ class Ingested:
     skipped: list[FileProblem]
     damaged: list[FileProblem]
     left_out: dict[str, int]
+    redacted: dict[str, int]  # Number of secrets that were removed from the new texts, by kind, such as `password`.
     refused: list[str]
     notes: list[str]
     dry_run: bool

@@ -9,27 +9,11 @@ from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, cast, overload
 
-from . import words
-from .engine import conflicts, edit, episodes, erase, retention, transaction, upkeep, validate
-from .engine import history as past
-from .engine.conflicts import MemoryConflict
-from .engine.consolidate import MAX_PAIRS, Consolidation, merge_memories, open_reader
-from .engine.consolidate import reconcile as compare_lookalikes
-from .engine.context import Encoder, Engine, Settings
-from .engine.edit import FeedbackReport, Reviewed
-from .engine.explanations import TaskExplanation, explain_candidates
-from .engine.history import Change, Difference, RevertedChange, TurningPoint
-from .engine.outcomes import build_outcome, learn_outcomes
-from .engine.pages import MemoryPage, Order, Selection, read_page
-from .engine.promotion import promote_memory
-from .engine.retention import Forgotten as Forgotten
-from .engine.retention import UpkeepReport
-from .engine.retrieve.pipeline import Why, explain_retrieval, find_memories
-from .engine.retrieve.pipeline import retrieve as retrieve_memories
-from .engine.retrieve.request import Level, Mode, Request
-from .engine.rules import RULE_CHARS
-from .engine.search import scan_shared
-from .engine.view import Stats, render_slice, stats, to_memory
+# The engine's modules are imported when a call first needs them: `core.edit` is `alma.engine.edit`.
+from . import __version__, words
+from . import engine as core
+from .engine import validate
+from .engine.calls import MAX_PAIRS, Progress, ignore_progress
 from .errors import StorageError, ValidationError
 from .opening import Closeable
 from .operations import OPERATIONS, About, Effect, Group
@@ -65,7 +49,6 @@ R = TypeVar("R")
 ListOf = list[M]
 Memories = list[Memory]
 Matches = list[words.Match]
-Conflicts = list[MemoryConflict]
 Rows = Iterable[Mapping[str, Any]]
 
 operation = Group("memories")
@@ -94,19 +77,19 @@ class ALMA(Closeable):
         project_id: str = "default",
         agents: Iterable[MemoryScope] = (),
         teams: Iterable[Team] = (),
-        settings: Settings | None = None,
+        settings: core.context.Settings | None = None,
         clock: Clock = times.now,
-        model: Model | Callable[[Engine], Model | None] | None = None,
+        model: Model | Callable[[core.context.Engine], Model | None] | None = None,
     ) -> None:
         self._model = model
         self.model_settings: ModelSettings | None = None
         """The configuration of the model; None if there is none."""
-        self.engine = Engine(
+        self.engine = core.context.Engine(
             store=store,
             project=validate.name("project_id", project_id),
-            encoder=Encoder(embedder) if embedder is not None else None,
+            encoder=core.context.Encoder(embedder) if embedder is not None else None,
             scopes=Scopes({scope.agent_name: scope for scope in agents}, teams=tuple(teams)),
-            settings=settings or Settings(),
+            settings=settings or core.context.Settings(),
             clock=clock,
         )
 
@@ -169,7 +152,7 @@ class ALMA(Closeable):
 
     def _show(self, records: Iterable[Record], kind: type[M]) -> ListOf[M]:
         now = self.engine.clock()
-        return [memory for record in records if isinstance(memory := to_memory(record, now), kind)]
+        return [memory for record in records if isinstance(memory := core.view.to_memory(record, now), kind)]
 
     # -- the loop: retrieve, learn
 
@@ -210,7 +193,7 @@ class ALMA(Closeable):
 
             Returns memories of `user_id` and shared memories; without `user_id`, shared memories only.
         """
-        return retrieve_memories(self.engine, build_request(self.engine, locals()))
+        return core.retrieve.pipeline.retrieve(self.engine, build_request(self.engine, locals()))
 
     @operation(Effect.ADDS)
     def learn(
@@ -241,15 +224,16 @@ class ALMA(Closeable):
             is an error. With a `user_id`, the outcome and the lessons formed from it belong to that user; with
             `shared`, it counts toward the heuristics and anti-patterns that all users see instead.
         """
-        return self._show(learn_outcomes(self.engine, [build_outcome(self.engine, locals())]), Outcome)[0]
+        draft = core.outcomes.build_outcome(self.engine, locals())
+        return self._show(core.outcomes.learn_outcomes(self.engine, [draft]), Outcome)[0]
 
     @many(Effect.ADDS, for_models=False)
     def learn_many(
         self, outcomes: Annotated[Rows, About("outcomes, each with the arguments of `learn`", check=validate.many)]
     ) -> list[Outcome]:
         """Record several outcomes in order: all of them or none."""
-        drafts = [build_outcome(self.engine, OPERATIONS["learn"].complete(one)) for one in outcomes]
-        return self._show(learn_outcomes(self.engine, drafts), Outcome) if drafts else []
+        drafts = [core.outcomes.build_outcome(self.engine, OPERATIONS["learn"].complete(one)) for one in outcomes]
+        return self._show(core.outcomes.learn_outcomes(self.engine, drafts), Outcome) if drafts else []
 
     def learns(
         self,
@@ -306,8 +290,8 @@ class ALMA(Closeable):
         return self._keep([OPERATIONS["add_episode"].complete(one) for one in conversations])
 
     def _keep(self, conversations: list[dict[str, Any]]) -> list[Episode]:
-        drafts = [episodes.build_conversation(self.engine, one) for one in conversations]
-        return self._show(episodes.record_conversations(self.engine, drafts), Episode) if drafts else []
+        drafts = [core.episodes.build_conversation(self.engine, one) for one in conversations]
+        return self._show(core.episodes.record_conversations(self.engine, drafts), Episode) if drafts else []
 
     # -- stated memories
 
@@ -404,7 +388,7 @@ class ALMA(Closeable):
     def add_rule(
         self,
         agent: words.Agent,
-        rule: Annotated[str, About("what to do or not to do", most=RULE_CHARS)],
+        rule: Annotated[str, About("what to do or not to do", most=core.rules.RULE_CHARS)],
         trigger: Annotated[str, About("when it applies; empty for always")] = "",
         why: Annotated[str, About("the reason")] = "",
         reach: Annotated[Literal["project", "always"], About("where it applies")] = "project",
@@ -417,10 +401,14 @@ class ALMA(Closeable):
     ) -> Rule:
         """Propose a rule. Call this when the user corrects how you work.
 
-        The rule is a candidate until a person accepts it; a person's own rule (source 'user') is active at once. A
-        later rule that contradicts it supersedes it.
+        The rule is a candidate until a person accepts it; a person's own rule (source 'user') is active at once.
 
         Notes:
+            A later rule supersedes it if one prefers what the other avoids, or if both give one key another value
+            (port, tool for a purpose, place of a kind of file). If a later rule only seems to change it, both stay
+            active and `conflicts` lists them. A repetition replaces the trigger and the reason, and adds tags and
+            metadata.
+
             With `reach='always'`, the rule applies to every project of this store.
         """
         return self._add(Rule, locals())
@@ -436,8 +424,8 @@ class ALMA(Closeable):
             Facts and preferences with an explicit key replace older ones. Other memories are added unless the same
             text is already stored.
         """
-        proposals = [edit.build_proposal(self.engine, *_read_row(one)) for one in memories]
-        return self._show(edit.add_memories(self.engine, proposals), Memory)
+        proposals = [core.edit.build_proposal(self.engine, *_read_row(one)) for one in memories]
+        return self._show(core.edit.add_memories(self.engine, proposals), Memory)
 
     batch_save_outcomes = learn_many
 
@@ -450,9 +438,9 @@ class ALMA(Closeable):
         return self.add_many([{"type": MemoryType.DOMAIN_KNOWLEDGE, **one} for one in knowledge])
 
     def _add(self, kind: type[M], arguments: Mapping[str, Any]) -> M:
-        proposal = edit.build_proposal(self.engine, MemoryType(TYPES[kind]), arguments)
-        [record] = edit.add_memories(self.engine, [proposal], compare_texts=True)
-        return cast("M", to_memory(record, self.engine.clock()))
+        proposal = core.edit.build_proposal(self.engine, MemoryType(TYPES[kind]), arguments)
+        [record] = core.edit.add_memories(self.engine, [proposal], compare_texts=True)
+        return cast("M", core.view.to_memory(record, self.engine.clock()))
 
     # -- single memories
 
@@ -467,12 +455,12 @@ class ALMA(Closeable):
         Notes:
             If you pass a memory class, such as `Heuristic`, a memory of another type is an error.
         """
-        record = edit.find_memory(self.engine, memory_id)
-        memory = to_memory(record, self.engine.clock())
+        record = core.edit.find_memory(self.engine, memory_id)
+        memory = core.view.to_memory(record, self.engine.clock())
         if not isinstance(memory, memory_type):
             raise ValidationError(f"{memory_id} is of type {type(memory).__name__}, not {memory_type.__name__}")
         if isinstance(memory, Episode):
-            return replace(memory, turns=tuple(self._show(episodes.list_turns(self.engine, record), Turn)))
+            return replace(memory, turns=tuple(self._show(core.episodes.list_turns(self.engine, record), Turn)))
         return memory
 
     @operation(Effect.CHANGES, idempotent=True, defaults=_BY_AGENT)
@@ -499,8 +487,8 @@ class ALMA(Closeable):
         values = {**(fields or {}), **field_values}
         if not values and status is None and tags is None:
             raise ValidationError("nothing to update: pass a field, a status or tags")
-        changes = edit.check_fields(self.engine, memory_id, values)
-        record = edit.update_memory(
+        changes = core.edit.check_fields(self.engine, memory_id, values)
+        record = core.edit.update_memory(
             self.engine,
             memory_id,
             changes,
@@ -509,7 +497,7 @@ class ALMA(Closeable):
             validate.provenance("source", source or "user"),
             expected_version,
         )
-        return to_memory(record, self.engine.clock())
+        return core.view.to_memory(record, self.engine.clock())
 
     @operation(Effect.CHANGES, for_models=False)
     def review(
@@ -526,7 +514,7 @@ class ALMA(Closeable):
             int | None, About("how many memories were seen; required with a selection", least=0)
         ] = None,
         expected_versions: words.Versions = None,
-    ) -> Reviewed:
+    ) -> core.edit.Reviewed:
         """Approve, reject, archive or restore memories: all of them or none, as one change that `revert` undoes.
 
         Approved candidates become active. Rejected ones are archived and do not come back by themselves. `apply_here`
@@ -542,9 +530,9 @@ class ALMA(Closeable):
         if selection is not None and expected_count is None:
             raise ValidationError("a selection requires expected_count: how many memories you saw")
         chosen = list(ids or ()) if selection is None else self._select(OPERATIONS["browse"].complete(selection))
-        if not isinstance(chosen, Selection) and not 1 <= len(chosen) <= edit.MAX_REVIEWED:
-            raise ValidationError(f"pass 1 to {edit.MAX_REVIEWED:,} ids, not {len(chosen):,}")
-        return edit.review_memories(self.engine, action, chosen, expected_count, expected_versions)
+        if not isinstance(chosen, core.pages.Selection) and not 1 <= len(chosen) <= core.edit.MAX_REVIEWED:
+            raise ValidationError(f"pass 1 to {core.edit.MAX_REVIEWED:,} ids, not {len(chosen):,}")
+        return core.edit.review_memories(self.engine, action, chosen, expected_count, expected_versions)
 
     @operation(Effect.CHANGES, for_models=False)
     def merge(
@@ -553,12 +541,12 @@ class ALMA(Closeable):
         into: Annotated[str, About("the id of the memory that stays", check=validate.name)],
         text: Annotated[str, About("its new wording (default: its own)")] = "",
         expected_versions: words.Versions = None,
-    ) -> Reviewed:
+    ) -> core.edit.Reviewed:
         """Merge memories into one of them, which keeps its words or gets new ones. Counts are added.
 
         The others are superseded and stay in history; `revert` undoes the merge. Only a person may merge.
         """
-        return merge_memories(self.engine, list(ids), into, text, expected_versions)
+        return core.consolidate.merge_memories(self.engine, list(ids), into, text, expected_versions)
 
     @operation(Effect.CHANGES, idempotent=True, for_models=False)
     def promote(
@@ -576,7 +564,7 @@ class ALMA(Closeable):
             Heuristics, anti-patterns, facts and rules can be promoted; a user's memory stays theirs. `agent` becomes
             `team:NAME` or `project:all`, and `metadata["promoted_from"]` is the agent that the memory came from.
         """
-        return to_memory(promote_memory(self.engine, memory_id, to, team), self.engine.clock())
+        return core.view.to_memory(core.promotion.promote_memory(self.engine, memory_id, to, team), self.engine.clock())
 
     @operation(Effect.ERASES, answer=words.to_deleted)
     def delete(self, memory_id: words.MemoryId) -> None:
@@ -586,13 +574,13 @@ class ALMA(Closeable):
             Its history and every record that repeats its text are deleted too. `vacuum` removes the last traces from
             the store's files. If the process is killed, repeat the call to finish the deletion.
         """
-        edit.delete_memory(self.engine, memory_id)
+        core.edit.delete_memory(self.engine, memory_id)
 
     @operation(Effect.ERASES, idempotent=True, answer=words.to_erased)
     def erase_user(
         self,
         user_id: Annotated[str, About("the user's id", check=validate.name)],
-        progress: upkeep.Progress = upkeep.ignore_progress,
+        progress: Progress = ignore_progress,
     ) -> dict[str, int]:
         """Delete everything that belongs to a user in this project, with its history, permanently.
 
@@ -603,31 +591,31 @@ class ALMA(Closeable):
             the user's id, then vacuums the store. Returns the number of deleted memories of each kind; the attribute
             `proof` of the result is an `ErasureProof`.
         """
-        return erase.erase_user(self.engine, user_id, progress)
+        return core.erase.erase_user(self.engine, user_id, progress)
 
     @operation(Effect.READS, answer=words.to_changes)
     def history(
         self, memory_id: Annotated[str, About("the id of a memory or work item", check=validate.name)]
     ) -> list[dict[str, Any]]:
         """List the changes to a memory or work item, oldest first."""
-        changes = past.list_revisions(self.engine, edit.find_memory(self.engine, memory_id, "work_item"))
-        return [{name: getattr(one, name) for name in Change.__slots__} for one in changes]
+        changes = core.history.list_revisions(self.engine, core.edit.find_memory(self.engine, memory_id, "work_item"))
+        return [{name: getattr(one, name) for name in core.history.Change.__slots__} for one in changes]
 
     @operation(Effect.READS, for_models=False)
     def blame(self, text: Annotated[str, About("words of a memory, such as a line of a prompt")]) -> list[words.Author]:
         """Find where a text comes from: the memories that hold it, and the change that brought it in."""
-        authors = past.find_authors(self.engine, text)
+        authors = core.history.find_authors(self.engine, text)
         now = self.engine.clock()
-        return [words.Author(to_memory(record, now), one) for record, one in authors]
+        return [words.Author(core.view.to_memory(record, now), one) for record, one in authors]
 
     @operation(Effect.READS, for_models=False)
     def diff(
         self,
         since: Annotated[datetime | str, About("compare with this time")],
         until: Annotated[words.Moment, About("up to this time (default: now)")] = None,
-    ) -> list[Difference]:
+    ) -> list[core.history.Difference]:
         """List how memories differ between two times: added, removed, reworded, counted."""
-        return past.list_differences(self.engine, cast(datetime, since), cast("datetime | None", until))
+        return core.history.list_differences(self.engine, cast(datetime, since), cast("datetime | None", until))
 
     @operation(Effect.CHANGES, for_models=False)
     def undo(
@@ -636,7 +624,7 @@ class ALMA(Closeable):
             str | None, About("only changes of this memory, or of this conflict (default: any)", check=validate.name)
         ] = None,
         dry_run: words.DryRun = False,
-    ) -> RevertedChange:
+    ) -> core.history.RevertedChange:
         """Undo the last change that was not undone yet. If that was a deletion, nothing is undone.
 
         Notes:
@@ -644,22 +632,22 @@ class ALMA(Closeable):
             names the change before it, for `revert`.
         """
         if memory_id is not None and not memory_id.startswith(KINDS["comparison"].prefix):
-            edit.find_memory(self.engine, memory_id)
-        return past.undo_last(self.engine, memory_id, dry_run=dry_run)
+            core.edit.find_memory(self.engine, memory_id)
+        return core.history.undo_last(self.engine, memory_id, dry_run=dry_run)
 
     @operation(Effect.CHANGES, for_models=False)
     def revert(
         self,
         change: Annotated[str, About("the id of a change, from `history`", check=validate.name)],
         dry_run: words.DryRun = False,
-    ) -> RevertedChange:
+    ) -> core.history.RevertedChange:
         """Undo one change, all or nothing, and keep later ones.
 
         Notes:
             Counts are subtracted. If a text or status was changed again since, or the key of a memory has a newer
             value, nothing is reverted and the error names the later change or value.
         """
-        return past.revert_change(self.engine, change, dry_run=dry_run)
+        return core.history.revert_change(self.engine, change, dry_run=dry_run)
 
     @operation(Effect.READS, for_models=False)
     def bisect(
@@ -670,11 +658,11 @@ class ALMA(Closeable):
         since: Annotated[words.Moment, About("look at changes from this time on (default: all)")] = None,
         until: Annotated[words.Moment, About("and up to this time (default: now)")] = None,
         shows: Annotated[str, About("a text that the prompt shows now and did not before, or the reverse")] = "",
-    ) -> TurningPoint:
+    ) -> core.history.TurningPoint:
         """Find the change after which a task is advised differently."""
-        request = Request(task=task, agent=self.engine.agent(agent), user=user_id)
+        request = core.retrieve.request.Request(task=task, agent=self.engine.agent(agent), user=user_id)
         period = cast("datetime | None", since), cast("datetime | None", until)
-        return past.find_turning_point(self.engine, request, *period, shows)
+        return core.history.find_turning_point(self.engine, request, *period, shows)
 
     @operation(Effect.READS)
     def search(
@@ -694,9 +682,12 @@ class ALMA(Closeable):
         """
         users = None if user_id is None else visible_users(user_id)
         where = self._where(memory_type, agent, users, status, fields=fields)
-        hits = find_memories(self.engine, query, where, limit)
+        hits = core.retrieve.pipeline.find_memories(self.engine, query, where, limit)
         now = self.engine.clock()
-        return [words.Match(to_memory(one.record, now), round(one.score, 4), one.explanation.reason) for one in hits]
+        return [
+            words.Match(core.view.to_memory(hit.record, now), round(hit.score, 4), hit.explanation.reason)
+            for hit in hits
+        ]
 
     @operation(Effect.READS, for_models=False)
     def browse(
@@ -705,7 +696,7 @@ class ALMA(Closeable):
         statuses: words.Statuses = None,
         words: Annotated[str, About("only memories with one of these words")] = "",
         order: Annotated[
-            Order | None, About("how to order them (default: newest first, or best match first with words)")
+            core.pages.Order | None, About("how to order them (default: newest first, or best match first with words)")
         ] = None,
         agent: words.AnyAgent = None,
         user_id: words.OnlyUser = None,
@@ -715,7 +706,7 @@ class ALMA(Closeable):
         fields: words.Fields = None,
         limit: Annotated[int, About("maximum results per page", least=1, most=100)] = 25,
         cursor: Annotated[str | None, About("the `next` of the page before", check=validate.name)] = None,
-    ) -> MemoryPage:
+    ) -> core.pages.MemoryPage:
         """List memories in pages, each with its version, trust, results and how often it was shown.
 
         Pass `next` as `cursor` to continue. Pages neither repeat nor skip memories while others are added.
@@ -725,16 +716,16 @@ class ALMA(Closeable):
             `is_partial` says if there are more. Long texts are cut: see `is_cut`.
         """
         selection = self._select(locals())
-        return read_page(self.engine, selection, order or ("best" if words else "newest"), limit, cursor)
+        return core.pages.read_page(self.engine, selection, order or ("best" if words else "newest"), limit, cursor)
 
-    def _select(self, arguments: Mapping[str, Any]) -> Selection:
+    def _select(self, arguments: Mapping[str, Any]) -> core.pages.Selection:
         """Return the selection that the arguments of `browse` describe."""
         types, statuses, user, trust = (arguments[one] for one in ("types", "statuses", "user_id", "trust"))
         users = None if user is None else {user}
         where = self._where(None, arguments["agent"], users, None, fields=arguments["fields"])
         kinds = {one for one in where.kinds or () if types is None or one in types}
         where = replace(where, kinds=kinds, statuses=LIVE if statuses is None else set(statuses) or None)
-        return Selection(where, arguments["words"], None if trust is None else frozenset(trust))
+        return core.pages.Selection(where, arguments["words"], None if trust is None else frozenset(trust))
 
     @operation(Effect.READS, for_models=False)
     def explain_task(
@@ -744,9 +735,9 @@ class ALMA(Closeable):
         user_id: words.User = None,
         as_of: Annotated[words.Moment, About("explain what was known at this time")] = None,
         max_tokens: words.MaxTokens = 2000,
-    ) -> TaskExplanation:
+    ) -> core.explanations.TaskExplanation:
         """Explain which memories a task is shown and which not, with scores and reasons. Nothing is recorded."""
-        return explain_candidates(self.engine, build_request(self.engine, locals()), max_tokens)
+        return core.explanations.explain_candidates(self.engine, build_request(self.engine, locals()), max_tokens)
 
     def _where(
         self,
@@ -770,14 +761,14 @@ class ALMA(Closeable):
     @operation(Effect.READS)
     def explain(
         self, memory_id: words.MemoryId, task: words.Task, agent: words.Agent, user_id: words.User = None
-    ) -> Why:
+    ) -> core.retrieve.pipeline.Why:
         """Explain why a memory is retrieved for a task, or why not."""
-        record = edit.find_memory(self.engine, memory_id)
+        record = core.edit.find_memory(self.engine, memory_id)
         if record.kind not in MEMORY_KINDS:
             raise ValidationError(
                 f"{memory_id!r} is of type {record.kind}, but only memories can be explained: {', '.join(MEMORY_KINDS)}"
             )
-        return explain_retrieval(self.engine, record, build_request(self.engine, locals()))
+        return core.retrieve.pipeline.explain_retrieval(self.engine, record, build_request(self.engine, locals()))
 
     # -- feedback
 
@@ -789,9 +780,9 @@ class ALMA(Closeable):
         memory_type: words.TypeOf = None,
         agent: words.Rater = None,
         query: Annotated[str, About("the task or question; not stored")] = "",
-    ) -> FeedbackReport:
+    ) -> core.edit.FeedbackReport:
         """Report which retrieved memories were used. Used memories rank higher later, unused ones lower."""
-        signals = edit.read_usage(list(retrieved_memory_ids), list(used_memory_ids))
+        signals = core.edit.read_usage(list(retrieved_memory_ids), list(used_memory_ids))
         return self._judge(signals, memory_type, agent)
 
     @operation(Effect.CHANGES)
@@ -802,14 +793,16 @@ class ALMA(Closeable):
         signal: words.Signal = FeedbackSignal.THUMBS_UP,
         agent: words.Rater = None,
         query: Annotated[str, About("the task or question; not stored")] = "",
-    ) -> FeedbackReport:
+    ) -> core.edit.FeedbackReport:
         """Rate one memory. Call this when a memory helped or misled you; it changes the memory's rank."""
         return self._judge({memory_id: FeedbackSignal(signal)}, memory_type, agent)
 
-    def _judge(self, signals: Mapping[str, FeedbackSignal], memory_type: Any, agent: str | None) -> FeedbackReport:
+    def _judge(
+        self, signals: Mapping[str, FeedbackSignal], memory_type: Any, agent: str | None
+    ) -> core.edit.FeedbackReport:
         if agent is not None:
             self.engine.agent(agent)
-        return edit.record_feedback(self.engine, signals, memory_type)
+        return core.edit.record_feedback(self.engine, signals, memory_type)
 
     # -- upkeep
 
@@ -820,17 +813,17 @@ class ALMA(Closeable):
         older_than_days: Annotated[float, About("only if unused for this many days", least=0)] = 90,
         below_confidence: Annotated[float, About("only if confidence is below this, 0 to 1", least=0)] = 0.3,
         dry_run: Annotated[bool, About("only report what would be archived")] = False,
-    ) -> Forgotten:
+    ) -> core.retention.Forgotten:
         """Archive memories that have faded and were not used or confirmed lately. Nothing is deleted."""
         name = None if agent is None else self.engine.agent(agent)
-        return retention.forget(self.engine, name, older_than_days, below_confidence, dry_run)
+        return core.retention.forget(self.engine, name, older_than_days, below_confidence, dry_run)
 
     @operation(Effect.CHANGES, idempotent=True)
     def consolidate(
         self,
         dry_run: Annotated[bool, About("only report what would be merged and superseded")] = False,
         limit: Annotated[int, About("maximum number of pairs to compare", least=1, most=100_000)] = MAX_PAIRS,
-    ) -> Consolidation:
+    ) -> core.consolidate.Consolidation:
         """Merge memories that say the same, and supersede outdated ones.
 
         The configured model compares each pair once; without a model, only certain duplicates are merged. A merge that
@@ -839,15 +832,17 @@ class ALMA(Closeable):
         Notes:
             `reconcile` is the former name of this method.
         """
-        reader = open_reader(self.model) if self.model is not None else None
-        return compare_lookalikes(self.engine, reader, limit, dry_run=dry_run)
+        reader = core.consolidate.open_reader(self.model) if self.model is not None else None
+        return core.consolidate.reconcile(self.engine, reader, limit, dry_run=dry_run)
 
     reconcile = consolidate
 
     @operation(Effect.READS, for_models=False)
-    def conflicts(self, limit: Annotated[int, About("maximum results", least=1, most=10_000)] = 1000) -> Conflicts:
+    def conflicts(
+        self, limit: Annotated[int, About("maximum results", least=1, most=10_000)] = 1000
+    ) -> list[core.conflicts.MemoryConflict]:
         """List memories that contradict each other and wait for a person's decision, oldest first."""
-        return conflicts.list_conflicts(self.engine)[:limit]
+        return core.conflicts.list_conflicts(self.engine)[:limit]
 
     @operation(Effect.CHANGES, for_models=False)
     def resolve_conflict(
@@ -862,7 +857,7 @@ class ALMA(Closeable):
         The decision is remembered. A memory that is not kept is superseded and stays in history. In a split, the scope
         becomes the trigger of a rule or the beginning of a fact: "In staging: …". Returns both memories.
         """
-        records = conflicts.resolve_conflict(self.engine, conflict_id, keep, older_scope, newer_scope)
+        records = core.conflicts.resolve_conflict(self.engine, conflict_id, keep, older_scope, newer_scope)
         return self._show(records, Memory)
 
     @operation(Effect.READS, "stats")
@@ -870,9 +865,9 @@ class ALMA(Closeable):
         self,
         agent: words.AnyAgent = None,
         user_id: words.Viewer = None,
-    ) -> Stats:
+    ) -> core.view.Stats:
         """Count memories by type, status and agent."""
-        return stats(self.engine, None if agent is None else self.engine.agent(agent), user_id)
+        return core.view.stats(self.engine, None if agent is None else self.engine.agent(agent), user_id)
 
     @operation(Effect.READS, answer=words.Text)
     def playbook(
@@ -890,7 +885,7 @@ class ALMA(Closeable):
             where = replace(where, agents={*where.agents, *self.engine.scopes.spaces(*where.agents)})
 
         def newest(kind: type[M]) -> list[M]:
-            records = scan_shared(self.engine.store, replace(where, kinds={TYPES[kind]}), _PLAYBOOK)
+            records = core.search.scan_shared(self.engine.store, replace(where, kinds={TYPES[kind]}), _PLAYBOOK)
             memories = self._show(records, kind)
             return memories if kind is Rule else sorted(memories, key=lambda one: (-one.confidence, one.id))
 
@@ -900,20 +895,18 @@ class ALMA(Closeable):
             rules=newest(Rule),
             heuristics=newest(Heuristic),
             anti_patterns=newest(AntiPattern),
-            renderer=render_slice,
+            renderer=core.view.render_slice,
         )
         return learned.to_prompt(max_tokens)
 
     @operation(Effect.READS)
     def health(self) -> words.Health:
         """Check that the memory is open, readable and searchable. `problems` lists what is wrong."""
-        from alma import __version__
-
         problems: list[str] = []
         memories = 0
         try:
             memories = self.get_stats()["total_count"]
-            if mismatch := transaction.find_mismatch(self.engine):
+            if mismatch := core.transaction.find_mismatch(self.engine):
                 problems.append(str(mismatch))
         except StorageError as error:
             # Callers over the network must not learn where the store is.
@@ -927,27 +920,27 @@ class ALMA(Closeable):
             problems=problems,
         )
 
-    def reindex(self, progress: upkeep.Progress = upkeep.ignore_progress) -> int:
+    def reindex(self, progress: Progress = ignore_progress) -> int:
         """Embed all records again with the configured embedder and return their number. Resumes an interrupted run."""
-        return upkeep.reindex(self.engine, progress)
+        return core.upkeep.reindex(self.engine, progress)
 
     def vacuum(self) -> None:
         """Remove all traces of deleted memories from the store's files and release unused space."""
-        erase.vacuum(self.engine)
+        core.erase.vacuum(self.engine)
 
     @operation(Effect.CHANGES, idempotent=True, for_models=False)
     def upkeep(
         self,
         dry_run: Annotated[bool, About("only report what would change")] = False,
         if_due: Annotated[bool, About("run only if the last run is older than `upkeep.every_hours`")] = False,
-        progress: upkeep.Progress = upkeep.ignore_progress,
-    ) -> UpkeepReport:
+        progress: Progress = ignore_progress,
+    ) -> core.retention.UpkeepReport:
         """Archive what faded or exceeds a quota, compress long conversations and delete old notes.
 
         No memory is deleted; `update` with status 'active' restores an archived one. Compression needs a model.
         """
-        run = retention.UpkeepRun(self.engine, dry_run, progress, lambda: self.model)
-        return retention.run_upkeep(run, if_due=if_due)
+        run = core.retention.UpkeepRun(self.engine, dry_run, progress, lambda: self.model)
+        return core.retention.run_upkeep(run, if_due=if_due)
 
     # Last, because within the class its name hides the builtin.
     @overload
@@ -997,16 +990,18 @@ class ALMA(Closeable):
 # -- requests for the engine
 
 
-def build_request(engine: Engine, arguments: Mapping[str, Any]) -> Request:
+def build_request(engine: core.context.Engine, arguments: Mapping[str, Any]) -> core.retrieve.request.Request:
     """Return the request that the arguments of `retrieve` describe."""
     types, since, until = arguments.get("types"), arguments.get("since"), arguments.get("until")
     if since is not None and until is not None and since >= until:
         raise ValidationError(f"since ({since.isoformat()}) must be before until ({until.isoformat()})")
-    fields: dict[str, Any] = {name: arguments[name] for name in Request._fields if arguments.get(name)}
+    fields: dict[str, Any] = {
+        name: arguments[name] for name in core.retrieve.request.Request._fields if arguments.get(name)
+    }
     fields |= {"agent": engine.agent(arguments["agent"]), "user": arguments.get("user_id")}
     fields |= {
-        "mode": Mode(arguments.get("mode") or Mode.DEFAULT),
-        "level": Level(arguments.get("level") or Level.SESSION),
+        "mode": core.retrieve.request.Mode(arguments.get("mode") or core.retrieve.request.Mode.DEFAULT),
+        "level": core.retrieve.request.Level(arguments.get("level") or core.retrieve.request.Level.SESSION),
     }
     values = None
     if arguments.get("fields"):
@@ -1014,7 +1009,7 @@ def build_request(engine: Engine, arguments: Mapping[str, Any]) -> Request:
         searched = [one for one in (MEMORY_KINDS if types is None else types) if one != MemoryType.EPISODE]
         types, values = words.match_fields(searched, arguments["fields"])
     fields |= {"types": None if types is None else frozenset(map(MemoryType, types)), "fields": values}
-    return Request(**fields)
+    return core.retrieve.request.Request(**fields)
 
 
 def _read_row(row: Any) -> tuple[MemoryType, dict[str, Any]]:

@@ -24,10 +24,10 @@ from pathlib import Path
 from . import stores
 from .app import open_store
 from .config import Config, load
+from .engine.calls import Progress, ignore_progress
 from .engine.context import Engine
 from .engine.tombstones import GUARDED
 from .engine.transaction import EMBEDDER_MARKER, SALT_MARKER, Transaction
-from .engine.upkeep import Progress, ignore_progress
 from .errors import EmbedderMismatchError, ReadOnlyError, StorageError, ValidationError, unknown
 from .ports import Countable, Searchable, Store
 from .stores.memory import MemoryStore

@@ -45,9 +45,9 @@ from types import MethodType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from .engine import validate
-from .engine.changes import act_as as act_as
-from .engine.changes import collect_changes as collect_changes
-from .engine.changes import name_call
+from .engine.calls import act_as as act_as
+from .engine.calls import collect_changes as collect_changes
+from .engine.calls import name_call
 from .errors import ValidationError, unknown
 from .schema import Schema, describe_answer, describe_type, list_options, strict_object
 

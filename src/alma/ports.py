@@ -53,6 +53,17 @@ class Searchable(Protocol):
 
 
 @runtime_checkable
+class FindsAllWords(Protocol):
+    """A store that finds what holds several words at once, as fast in a large store as in a small one.
+
+    Without it, the engine looks for what holds any of them.
+    """
+
+    def match_all(self, words: str, where: Where, limit: int) -> list[str]:
+        """Return the ids of records that hold each of the (space-separated) words, newest first; none for no words."""
+
+
+@runtime_checkable
 class Snapshots(Protocol):
     """A store that supports consistent reads. Without it, each read sees the latest state."""
 

@@ -22,7 +22,7 @@ from .engine.retention import UpkeepRun, run_upkeep
 from .errors import ScopeError, ValidationError
 from .events import deliver_in_background
 from .operations import Operation, Parameter
-from .ports import Countable, Searchable, Store, Vacuumable, Watchable
+from .ports import Countable, FindsAllWords, Searchable, Store, Vacuumable, Watchable
 from .types.kinds import EVERYWHERE
 from .types.query import Hit, Scopes, Where
 from .types.record import RELAYED, Record, Vector, find_source
@@ -175,6 +175,8 @@ class Fence:
         self._readable = self._projects | {EVERYWHERE, _STORE}
         if isinstance(store, Searchable):
             self.match = lambda words, where, limit: store.match(words, self._within(where), limit)
+        if isinstance(store, FindsAllWords):
+            self.match_all = lambda words, where, limit: store.match_all(words, self._within(where), limit)
         if isinstance(store, Countable):
             self.count = lambda where: store.count(self._within(where))
         if isinstance(store, Watchable):

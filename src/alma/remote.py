@@ -18,13 +18,14 @@ from urllib.parse import quote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 from . import errors
+from .engine.calls import Progress, ignore_progress
 from .engine.erase import UserErasure
 from .engine.history import Change
-from .engine.upkeep import Progress, ignore_progress
+from .engine.retention import Forgotten
 from .engine.view import render_slice
 from .errors import ALMAError, BusyError, ConfigError, MissingExtraError, StorageError, ValidationError
 from .listening import is_local
-from .memory import ALMA, Forgotten
+from .memory import ALMA
 from .operations import Operation, describe_unknown, operations
 from .schema import RESULT, TYPES, decode, plain
 from .types.query import visible_users
@@ -38,6 +39,8 @@ _IDLE = 30.0
 _TRIES = 4
 _PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
+_NOT_BEGUN = ("RateLimited", "Overloaded")
+"""Requests that were refused before they were processed."""
 _BY_STATUS: Mapping[int, type[ALMAError]] = {
     400: ValidationError,
     401: ConfigError,
@@ -249,8 +252,7 @@ class RemoteALMA(ALMA):
             else:
                 if response.status_code == 200:
                     return answer
-                # A request over the limit was refused before it was processed.
-                if not left or not (kind == "RateLimited" or (may_repeat and response.status_code == 503)):
+                if not left or not (kind in _NOT_BEGUN or (may_repeat and response.status_code == 503)):
                     message = answer.get("detail") or f"{response.url} answered {response.status_code}"
                     refusal = find_error(kind, response.status_code)(message)
                     if isinstance(refusal, errors.StaleVersionError):

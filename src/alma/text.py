@@ -17,7 +17,6 @@ _SPACE = re.compile(r"\s+")
 _CASED = re.compile(r"(?P<flag>(?<![\w-])-{1,2}[A-Za-z][\w-]*)|[^-]+|-+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TRAILING = ".!?;:,… "
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
 
 STOP = frozenset(
     """a about above after again all also am an and any are as at be because been before being below between both but by
@@ -201,6 +200,12 @@ def replace_surrogates(value: Any) -> Any:
     return map_texts(value, partial(_SURROGATE.sub, "\ufffd"))
 
 
+@lru_cache(maxsize=1)
+def _compile_unspaced() -> re.Pattern[str]:
+    """Return the pattern of Chinese and Japanese. Such ranges take long to compile, and most hooks need none."""
+    return re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
+
+
 def split_unspaced(text: str) -> str:
     """Replace each run of Chinese or Japanese by its pairs of characters: "東京都" becomes "東京 京都"."""
 
@@ -208,12 +213,12 @@ def split_unspaced(text: str) -> str:
         pairs = [run[0][at : at + 2] for at in range(len(run[0]) - 1)] or [run[0]]
         return f" {' '.join(pairs)} "
 
-    return _UNSPACED.sub(list_pairs, text)
+    return _compile_unspaced().sub(list_pairs, text)
 
 
 def index_unspaced(text: str) -> str:
     """Return a text to be searched by words: with the pairs of characters of its Chinese and Japanese."""
-    runs = _UNSPACED.findall(text)
+    runs = [] if text.isascii() else _compile_unspaced().findall(text)
     return f"{text}\n{' '.join(split_unspaced(' '.join(runs)).split())}" if runs else text
 
 

@@ -155,6 +155,16 @@ def remove_folder(folder: str | os.PathLike[str]) -> bool:
         return register.folders.pop(root, None) is not None or gone
 
 
+def forget_files(folder: str | os.PathLike[str]) -> None:
+    """Remove a folder that is erased from the register; remove the register if nothing else is in it."""
+    if not register_path().exists():
+        return
+    remove_folder(folder)
+    register = read_register()
+    if not any(getattr(register, name) for name in ("folders", *_FILES)):
+        register_path().unlink(missing_ok=True)
+
+
 def record_created_files(*paths: str | os.PathLike[str]) -> None:
     """Record files that alma is about to create.
 

@@ -14,9 +14,9 @@ from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from .engine import transaction, transfer, view
+from .engine.calls import Progress, ignore_progress
 from .engine.outcomes import count_needed, list_related
 from .engine.transfer import ImportResult, ImportTrust
-from .engine.upkeep import Progress, ignore_progress
 from .errors import ValidationError
 from .files import make_new_file, refuse_folder
 from .memory import ALMA

@@ -13,10 +13,13 @@ import re
 import unicodedata
 from binascii import a2b_base64, crc32, unhexlify
 
+from .source_text import find_told, list_own_names, remove_code
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # Hooks load this module, and have no time for `typing`.
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
 
 PRINT_BYTES = 3
 MOST_CHARS = 128 * 1024
@@ -55,11 +58,6 @@ _LOOK_ALIKES = str.maketrans(
     "аеорсухіјѕԁһԛԝвкмнтαορνκτυιχγ‐‑‒–—−﹣－",
     "aeopcyxijsdhqwbkmhtaopvktuixy" + 8 * "-",
     _INVISIBLE,
-)
-_COMMENTS = ("#", "//", "/*", "*", "--", ";", "%", "<!--", '"""', "'''", "REM ", '"')
-_CODE = frozenset(
-    """py pyi js jsx mjs cjs ts tsx go rs rb java kt kts c h cc cpp hpp cs swift php scala clj ex exs erl hs ml lua r jl
-    sql css scss vue svelte dart zig nim pl pm sh bash zsh fish ps1 tf proto graphql""".split()
 )
 
 
@@ -173,14 +171,21 @@ def print_word(word: str) -> bytes:
 
 
 def print_text(text: str, path: str = "") -> str:
-    """Return the prints of the words of a text as hexadecimal digits. Of source code, only comments count.
+    """Return the prints of the words of a text as hexadecimal digits. Of source code, only what it says to readers."""
+    return _print_told(remove_code(text, path), list_own_names(text, path))
 
-    An agent imitates the code that it reads; what a comment says is addressed to readers.
-    """
-    if path.rpartition(".")[2].lower() in _CODE:
-        lines = text.splitlines()
-        text = "\n".join(line for line in lines if line.lstrip("0123456789\t →|:").startswith(_COMMENTS))
+
+def print_result(tool: str, arguments: Mapping[str, Any], output: str, folder: str) -> str:
+    """Return the prints of what the output of a tool says to readers; `folder` is where the agent was."""
+    told = find_told(tool, arguments, output, folder)
+    return _print_told(told.text, told.names)
+
+
+def _print_told(text: str, names: Iterable[str]) -> str:
     words, is_cut = list_outside_words(text)
+    own = {word for name in names for word in list_words(name)}
+    if own:
+        words = [word for word in words if word not in own]
     end = CUT if is_cut or len(words) > MOST_WORDS else ""
     return b"".join(map(print_word, words[:MOST_WORDS])).hex() + end
 
@@ -195,9 +200,14 @@ def split_prints(prints: str) -> Iterator[bytes]:
         yield data[start : start + PRINT_BYTES]
 
 
-def print_words(texts: Iterable[str]) -> set[bytes]:
-    """Return the prints of the words of some texts from outside."""
-    return {print_word(word) for text in texts for word in list_outside_words(text)[0]}
+def print_words(texts: Iterable[str], names: Iterable[str] = ()) -> set[bytes]:
+    """Return the prints of the words of some texts from outside, without those of names."""
+    own = {word for name in names for word in list_words(name)}
+    prints: set[bytes] = set()
+    for text in texts:
+        words = list_outside_words(text)[0]
+        prints.update(print_word(word) for word in words if word not in own)
+    return prints
 
 
 def print_runs(text: str) -> set[int]:

@@ -8,9 +8,8 @@ from datetime import datetime
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
+from . import engine as core
 from .engine import validate
-from .engine.history import Change
-from .engine.proof import ErasureProof
 from .errors import ValidationError, unknown
 from .operations import About, Parameter, read_parameter
 from .schema import CLASSES, TYPES, list_options, plain
@@ -189,7 +188,7 @@ class ErasedUser:
 
     user_id: str
     counts: dict[str, int]  # Number of deleted memories of each kind.
-    proof: ErasureProof
+    proof: core.proof.ErasureProof
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,7 @@ class Author:
     """A memory that holds a text, and the change that brought the text in."""
 
     memory: Memory
-    change: Change
+    change: core.history.Change
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +235,6 @@ def to_forgotten(forgotten: Any, dry_run: bool) -> ForgottenMemories:
     return ForgottenMemories(int(forgotten), list(forgotten.ids), dry_run)
 
 
-def to_changes(changes: list[dict[str, Any]]) -> list[Change]:
+def to_changes(changes: list[dict[str, Any]]) -> list[core.history.Change]:
     """Return the entries of a history."""
-    return [Change(**one) for one in changes]
+    return [core.history.Change(**one) for one in changes]

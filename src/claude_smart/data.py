@@ -38,6 +38,7 @@ from alma.hooks.paths import (
     SENT,
     DataDir,
     check_setting,
+    is_model_allowed,
     list_own_files,
     read_settings,
 )
@@ -54,6 +55,7 @@ from alma.types.record import LIVE, Status
 from alma.types.times import from_iso
 
 from . import rules
+from .earlier import describe_foreign_file, is_earlier_buffer
 from .environment import (
     TOKEN_VARIABLE,
     describe_home,
@@ -70,6 +72,7 @@ from .rules import (
     describe_pause,
     find_own_rules,
     find_rules,
+    list_rule_conflicts,
     read_object,
     read_paused,
     require_person,
@@ -177,6 +180,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
             engine = memory.engine(context.project)
             rules = find_own_rules(engine)
             counts.update(str(one.status) if one.status in LIVE else "put_away" for one in rules)
+            counts["conflicts"] = len(list_rule_conflicts(engine))
             counts["of_sessions"] = sum(one.status is Status.ACTIVE and bool(one.session) for one in rules)
             kinds = Where(kinds={"turn", "episode"}, projects={context.project})
             counts.update(one.kind for one in engine.store.scan(kinds))
@@ -191,6 +195,7 @@ def status(args: Namespace, context: CommandContext) -> Answer:
         "paused": context.project in paused["projects"],
         "paused_everywhere": bool(paused["everywhere"]),
         "rules": {name: counts[name] for name in ("active", "candidate", "put_away")},
+        "conflicts": counts["conflicts"],
         "turns": counts["turn"],
         "sessions": counts["episode"],
         "journals": len(files),
@@ -207,12 +212,16 @@ def status(args: Namespace, context: CommandContext) -> Answer:
     if learning == "learning" and not answer["installed"]:
         learning = "not learning; install the plugin: claude-smart install"
     to_review = count_noun(counts["candidate"], "candidate")
+    undecided = (
+        counts["conflicts"] and f"{count_noun(counts['conflicts'], 'conflict')} between rules: claude-smart review"
+    )
     lasting = counts["active"] - counts["of_sessions"]
     momentary = f"{counts['of_sessions']} for one session only, " if counts["of_sessions"] else ""
     rows = (
         ("project", f"{context.project} ({learning})"),
         ("", answer["question"] and f"may be the same as {answer['question']}; decide: claude-smart project"),
         ("rules", f"{lasting} active, {momentary}{to_review} to review, {counts['put_away']} archived"),
+        ("", undecided),
         ("turns", f"{counts['turn']} from {count_noun(counts['episode'], 'session')}"),
         ("journals", f"{len(files)} ({answer['journal_bytes'] // 1000} kB), {pending} not imported yet"),
         ("home", describe_home(os.environ)),
@@ -277,20 +286,23 @@ def describe_reading(state: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _name_moment(moment: str) -> str:
+    """Return an ISO 8601 moment as people read it, such as `2026-05-01 12:30 UTC`."""
+    return f"{moment[:16].replace('T', ' ')} UTC"
+
+
 def describe_sharing(sharing: Mapping[str, Any]) -> list[str]:
     """Return the team's server, what waits for it, why it is away, and what it refuses, one line each."""
     copies = f"{sharing['copies']} of the team's rules and observations are here"
     if not sharing["server"]:
         off = "no server is configured now; remove the copies: claude-smart config server off"
         return [f"{copies}, but {off}"] if sharing["copies"] else []
-    since, last = ((sharing[name] or "never")[:16].replace("T", " ") for name in ("away_since", "synced_at"))
-    lines = [
-        f"{sharing['server']}: {copies}, {sharing['waiting']} of yours waiting to be sent, last contact {last} UTC"
-    ]
+    last = f"last contact {_name_moment(sharing['synced_at'])}" if sharing["synced_at"] else "no contact yet"
+    lines = [f"{sharing['server']}: {copies}, {sharing['waiting']} of yours waiting to be sent, {last}"]
     if sharing["to_review"]:
         lines.append(f"not shown until you accept them: {sharing['to_review']} of the team's: claude-smart review")
     if sharing["error"]:
-        away = f"away since {since} UTC" if sharing["away_since"] else "not used"
+        away = f"away since {_name_moment(sharing['away_since'])}" if sharing["away_since"] else "not used"
         lines.append(f"{away}: {sharing['error']}. Nothing is lost; retry now: claude-smart learn")
     lines += [f"refused: {what}: {why}" for what, why in list(sharing["refused"].items())[:1]]
     return [*lines, f"it receives, with secrets redacted: {team.SENT.format(projects=sharing['projects'])}"]
@@ -298,7 +310,7 @@ def describe_sharing(sharing: Mapping[str, Any]) -> list[str]:
 
 def find_pending(data_dir: DataDir, memory: drains.ProjectMemories | None) -> list[str]:
     """Return the journals that are not imported yet."""
-    files = list_own_files(data_dir, ".jsonl")
+    files = [path for path in list_own_files(data_dir, ".jsonl") if not is_earlier_buffer(path)]
     engine = memory.engine(EVERYWHERE) if memory else None
     return [path for path in files if engine is None or not drains.is_imported(engine, path)]
 
@@ -313,7 +325,9 @@ def usage(args: Namespace, context: CommandContext) -> Answer:
         days = meter(memory.engine(EVERYWHERE)) if memory else []
     settings = read_settings(context.data_dir)
     most = count_noun(settings["daily_calls"], "call")
-    state = "off" if settings["model"] == DEFAULTS["model"] else settings["model"]
+    is_allowed = is_model_allowed(context.data_dir)
+    is_forbidden = settings["model"] == "on" and settings["reader"] != AGENT_READER and not is_allowed
+    state = "off, by CLAUDE_SMART_USE_LOCAL_CLI=0" if is_forbidden else "on" if is_allowed else "off"
     model = choose_model(settings) or "its own default"
     context.print_lines(f"model: {state} ({settings['reader']}: {model}), at most {most} a day")
     context.print_lines(*(map(str, days) if days else ["No model calls so far."]))
@@ -732,6 +746,8 @@ def import_(args: Namespace, context: CommandContext) -> Answer:
     require_person("`claude-smart import`")
     if args.file.lower().endswith(_MARKDOWN):
         return _import_markdown(args, context)
+    if problem := describe_foreign_file(args.file):
+        raise ValidationError(problem)
     teachings = list(_read_rules(args.file))
     keys = [key_of(MemoryType.RULE, AGENT, "", {"rule": one.rule}) for one in teachings]
     with context.engine() as engine:

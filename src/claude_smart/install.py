@@ -61,7 +61,7 @@ from alma.hooks.team import TOKEN_FILE, describe_team, find_server
 from alma.rulefiles.block import BLOCK_MARK
 from alma.rulefiles.targets import find_repository, find_rule_files
 from alma.text import map_texts
-from alma.trust_register import remove_folder
+from alma.trust_register import forget_files, remove_folder
 from alma.types.kinds import EVERYWHERE
 from alma.types.record import Status
 from alma.types.times import now, to_iso
@@ -69,6 +69,7 @@ from alma.types.times import now, to_iso
 from .cli import reword_error
 from .dashboard import stop_dashboard
 from .data import describe_foreign, describe_reading, describe_sharing, find_pending, store_token
+from .earlier import describe_earlier
 from .environment import (
     TOKEN_SETTING,
     choose_reader,
@@ -211,6 +212,8 @@ def install(args: Namespace, context: CommandContext) -> Answer:
     if not (args.yes or is_asked) or args.dry_run or (is_asked and not ask_yes("\nGo ahead? [y/N] ")):
         if not is_asked and not args.dry_run:
             context.print_lines("\nNothing was changed, because there is no terminal to ask. Pass --yes to confirm.")
+        elif is_asked and not args.dry_run:
+            context.print_lines(f"Nothing was changed. To go ahead, run it again and answer y: {_name_call(args)}")
         context.exit_code = int(not args.dry_run)
         return plan.to_dict(done=False)
     # A running worker would write to files that are about to be removed; one started meanwhile has the old code.
@@ -219,6 +222,8 @@ def install(args: Namespace, context: CommandContext) -> Answer:
         stop_dashboard(context.data_dir)
     make_plan().apply()
     stop_worker(context.data_dir)
+    if args.command == "uninstall" and args.purge:
+        forget_files(context.data_dir.home)
     if TOKEN_SETTING in chosen:
         store_token(context.data_dir, read_text(str(chosen[TOKEN_SETTING])))
     context.print_lines("\n" + success.format(next=describe_next_step(args, setup.data_dir, hosts)))
@@ -282,6 +287,11 @@ def choose_home(value: str) -> str:
 def find_usual_home() -> Path:
     """Return the data folder in the home folder, whose settings may name another one."""
     return Path(os.environ.get("USERPROFILE" if os.name == "nt" else "HOME") or find_user_home(), USUAL_FOLDER)
+
+
+def _name_call(args: Namespace) -> str:
+    hosts = f" --host {args.host}" if getattr(args, "host", None) else ""
+    return f"claude-smart {args.command}{hosts}{' --purge' if getattr(args, 'purge', False) else ''}"
 
 
 def collect_record(args: Namespace, setup: Setup, chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -745,6 +755,7 @@ def _run_steps(context: CommandContext) -> Iterator[Step]:
         _check_recording,
         _check_store,
         _check_journals,
+        _check_earlier,
         _check_reader,
     )
     for check in (*checks, _check_server, _check_log):
@@ -908,6 +919,12 @@ def _check_journals(context: CommandContext) -> Finding:
         fix = "claude-smart learn (imports them, or reports why it cannot)"
         return FAILED, f"{count_noun(len(old), 'journal')} not imported for more than an hour", fix
     return OK, f"{len(waiting)} waiting to be imported"
+
+
+def _check_earlier(context: CommandContext) -> Finding:
+    """Report what an earlier version left behind, which is no fault."""
+    files = list_own_files(context.data_dir, ".jsonl")
+    return OK, describe_earlier(files, os.path.expanduser("~"))
 
 
 def _check_reader(context: CommandContext) -> Finding:

@@ -9,7 +9,7 @@ import os
 import time
 import uuid
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ from alma.coding.session import CodingSession, build_session
 from alma.coding.transcript import list_transcripts, read_lines, read_transcript
 from alma.engine import rules as core
 from alma.engine.coding_sessions import find_mark, find_teachings
+from alma.engine.conflicts import MemoryConflict, list_conflicts, resolve_conflict
 from alma.engine.context import Engine
 from alma.engine.erase import erase_memory
 from alma.engine.exchanges import EXCHANGE
@@ -49,10 +50,10 @@ from alma.hooks.privacy import IgnoreRules, remove_private
 from alma.hooks.project import WorkingCopy, clean_path, find_copy, locate_project, read_copies
 from alma.hooks.reader import name_reader
 from alma.hooks.team import sync_team
-from alma.reading.local_rules import find_choice, word_rule
+from alma.reading.local_rules import find_choice, read_turn, word_rule
 from alma.rulefiles.targets import find_repository
 from alma.text import map_texts, stems
-from alma.types.kinds import EVERYWHERE, LASTING, Basis, MemoryType, Reach, RuleSource
+from alma.types.kinds import EVERYWHERE, LASTING, Basis, MemoryType, Reach, Rule, RuleSource
 from alma.types.query import Where
 from alma.types.record import LIVE, Record, Status
 from alma.types.times import now
@@ -466,11 +467,17 @@ def _show_one(context: CommandContext, engine: Engine, record: Record) -> Answer
 
 
 def review(args: Namespace, context: CommandContext) -> Answer:
-    """Accept or reject candidates; at a terminal, one at a time."""
+    """Accept or reject candidates, and decide conflicts; at a terminal, one at a time."""
     for option in ("accept", "reject"):
         if getattr(args, option) or getattr(args, f"{option}_all"):
             require_person(f"`claude-smart review --{option}`")
+    kept = {side: getattr(args, f"keep_{side}") for side in _SIDES if getattr(args, f"keep_{side}")}
+    if kept:
+        require_person("`claude-smart review --keep-…`")
     with context.engine() as engine:
+        if kept:
+            return _decide_conflicts(context, engine, kept)
+        open_conflicts = list_rule_conflicts(engine)
         # An agent is not shown what was screened out of a team's rules.
         waiting = (find_own_rules if is_run_by_agent() else find_rules)(engine, Status.CANDIDATE)
         acceptable = [*waiting, *find_observations(engine)]
@@ -484,8 +491,10 @@ def review(args: Namespace, context: CommandContext) -> Answer:
                 _apply_decision(context, engine, one, answer)
         if yes or no:
             return {"accepted": accepted, "rejected": rejected}
-        if waiting and not context.as_json and os.isatty(0) and os.isatty(1) and not find_objection():
+        is_open = bool(waiting or open_conflicts)
+        if is_open and not context.as_json and os.isatty(0) and os.isatty(1) and not find_objection():
             _ask_each(context, engine, waiting)
+            _ask_each_conflict(context, engine, open_conflicts)
             return {}
     values = context.list_rules("Candidates", waiting)
     how = (
@@ -493,8 +502,70 @@ def review(args: Namespace, context: CommandContext) -> Answer:
         "Reject: claude-smart review --reject ID …",
         "Edit first: claude-smart edit ID --rule TEXT",
     )
-    context.print_lines(*(how if waiting else ["No candidates to review."]))
-    return {"waiting": values}
+    if waiting:
+        context.print_lines(*how)
+    if open_conflicts:
+        context.print_lines("\nConflicts: the newer rule may replace the older one; until you decide, both apply")
+    for conflict in open_conflicts:
+        context.print_lines(*_describe_conflict(conflict))
+    if open_conflicts:
+        context.print_lines("\nDecide: claude-smart review --keep-newer ID, --keep-older ID or --keep-both ID")
+    if not (waiting or open_conflicts):
+        context.print_lines("No candidates to review.")
+    conflicts = [
+        {"id": one.id, "older": one.older.id, "newer": one.newer.id, "relation": one.relation} for one in open_conflicts
+    ]
+    return {"waiting": values, "conflicts": conflicts}
+
+
+_SIDES = ("newer", "older", "both")
+
+
+def list_rule_conflicts(engine: Engine) -> list[MemoryConflict]:
+    """Return the conflicts between rules that wait for a decision, oldest first."""
+    return [one for one in list_conflicts(engine) if isinstance(one.older, Rule)]
+
+
+def _describe_conflict(conflict: MemoryConflict) -> list[str]:
+    """Return a conflict in three lines: its id, the newer rule and the older one, with their dates."""
+    lines = [f"\n[{short_id(conflict.id)}]"]
+    for side in ("newer", "older"):
+        rule: Rule = getattr(conflict, side)
+        waits = ", waits for review" if rule.status == Status.CANDIDATE else ""
+        lines.append(f"{INDENT}{side}, {rule.created_at:%Y-%m-%d}{waits}: {rule.rule} [{short_id(rule.id)}]")
+    return lines
+
+
+def _decide_conflicts(context: CommandContext, engine: Engine, kept: Mapping[str, list[str]]) -> Answer:
+    """Keep the newer rules, the older ones or both, as a person decides."""
+    decided: dict[str, list[str]] = {}
+    for side, names in kept.items():
+        for name in names:
+            end = name.strip("[]# ").lower()
+            found = [one for one in list_rule_conflicts(engine) if len(end) >= 4 and one.id.endswith(end)]
+            if len(found) != 1:
+                raise NotFoundError(f"no conflict matches {name!r}; `claude-smart review` lists them with their ids")
+            _keep(context, engine, found[0], side)
+            decided.setdefault(side, []).append(found[0].id)
+    return {"kept": decided}
+
+
+def _keep(context: CommandContext, engine: Engine, conflict: MemoryConflict, side: str) -> None:
+    resolve_conflict(engine, conflict.id, side, "", "")
+    kept = conflict.older if side == "older" else conflict.newer
+    assert isinstance(kept, Rule)
+    context.print_lines("Kept both rules" if side == "both" else f"Kept the {side} rule: {kept.rule}")
+
+
+def _ask_each_conflict(context: CommandContext, engine: Engine, open_conflicts: list[MemoryConflict]) -> None:
+    answers = {"n": "newer", "o": "older", "b": "both"}
+    for conflict in open_conflicts:
+        context.print_lines(*_describe_conflict(conflict))
+        answer = input("  keep the [n]ewer / [o]lder / [b]oth / [Enter] skip / [q]uit: ").strip().lower()[:1]
+        if answer == "q":
+            break
+        if answer in answers:
+            _keep(context, engine, conflict, answers[answer])
 
 
 def _ask_each(context: CommandContext, engine: Engine, waiting: list[Record]) -> None:
@@ -876,7 +947,8 @@ def _report_reading(context: CommandContext, reading: drains.ReadingReport, prin
 
 
 def tag(args: Namespace, context: CommandContext) -> Answer:
-    """Store a note as a rule, verbatim; without a note, the person's last message."""
+    """Store a note as a rule, verbatim; without a note, the person's last message, which waits unless it is a rule."""
+    is_statement = True
     if args.note:
         # A terminal may pass bytes that are not valid text.
         rule = words = remove_private(" ".join(args.note).encode("utf-8", "replace").decode()).strip()
@@ -890,16 +962,21 @@ def tag(args: Namespace, context: CommandContext) -> Answer:
                 "no turn was recorded in this project yet; pass the rule as text: claude-smart tag NOTE"
             )
         rule = word_rule(words)
+        is_statement = read_turn(words) is not None
     prefer, avoid = find_choice(rule)
     reach, objection = Reach.ALWAYS if args.everywhere else Reach.PROJECT, find_objection()
-    note = Teaching(f"note:{uuid.uuid4().hex}", rule, reach, RuleSource.NOTE, said=words, sure=not objection, at=now())
-    note = note._replace(prefer=prefer, avoid=avoid, session=context.session)
+    note = Teaching(f"note:{uuid.uuid4().hex}", rule, reach, RuleSource.NOTE, said=words, at=now())
+    # A request, such as "install the packages", is no rule because it was the last message.
+    is_sure = is_statement and not objection
+    note = note._replace(prefer=prefer, avoid=avoid, session=context.session, sure=is_sure)
     if objection:
         note = note._replace(metadata={"doubt": objection})
     with context.engine() as engine:
         lessons = core.teach(engine, [note])
     if objection:
         context.print_lines(f"Not stored as a rule, because a person has to decide: {objection}.")
+    elif not is_statement:
+        context.print_lines("Your last message does not say that it is a rule, so it waits for you:")
     return {"learned": _report_learned(context, lessons)}
 
 
@@ -912,12 +989,15 @@ def _learn_from_history(args: Namespace, context: CommandContext) -> Answer:
             f"{folder} has no transcripts (no folder `projects` in it); pass the Claude folder: --folder DIR"
         )
     oldest = 0.0 if args.days is None else time.time() - args.days * 86_400.0
-    sessions = turns = 0
+    sessions = turns = recorded = 0
+    transcripts = list(list_transcripts(folder))
+    recent = [one for one in transcripts if one.modified >= oldest]
     proposed: dict[str, list[Record]] = {}
     with context.memory() as memory:
-        for file in (one for one in list_transcripts(folder) if one.modified >= oldest):
+        for file in recent:
             # Skip sessions that were recorded live: they are already imported.
             if find_mark(memory.engine(EVERYWHERE), file.session).offset:
+                recorded += 1
                 continue
             with open(file.path, "rb") as lines:
                 events = list(read_transcript(read_lines(lines)))
@@ -932,6 +1012,13 @@ def _learn_from_history(args: Namespace, context: CommandContext) -> Answer:
             )
             proposed.setdefault(project, []).extend(one.record for one in lessons if one.record)
     context.print_lines(f"Read {count_noun(sessions, 'session')} with {count_noun(turns, 'turn')}.")
+    if recorded:
+        context.print_lines(f"Skipped, because they were recorded live: {count_noun(recorded, 'session')}.")
+    if len(recent) < len(transcripts):
+        older = count_noun(len(transcripts) - len(recent), "session")
+        context.print_lines(f"Skipped, because they are older than --days {args.days:g}: {older}.")
+    if not transcripts:
+        context.print_lines(f"There are no transcripts below {folder}/projects; another folder: --folder DIR")
     values = [one for project, rules in proposed.items() for one in context.list_rules(project, rules)]
     waiting = "\nThese are candidates. None is used until you accept it: claude-smart review"
     context.print_lines(waiting if values else "No rules found.")

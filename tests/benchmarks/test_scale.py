@@ -38,7 +38,8 @@ def ignore(done: int, of: int) -> None:
 
 
 def warm(p50: float) -> scale.Warm:
-    return scale.Warm(p50, 2 * p50, p50, 1.0, 1.0, 1.0, 100.0, 120.0)
+    costs = scale.Costs(p50, 2 * p50, p50, p50, 1.0, 1.0)
+    return scale.Warm(costs, scale.Floor(3.0, 1.0, 0.5, 4.0, {"Chroma": 1.7}), 1.0, 1.0, 100.0, 120.0)
 
 
 def at(size: int, p50: float, recall: float = 1.0) -> scale.At:
@@ -106,6 +107,10 @@ def test_recall_sees_a_store_that_answers_wrongly(
     assert scale.recall(world, tmp_path / "300", 300, ignore)["none"] == 0.5
 
 
+def test_the_floor_is_measured_beside_retrievals(world: world_of.World, tmp_path: Path) -> None:
+    assert 1 < scale.measure_ratio(tmp_path, 100, world, runs=3) < 10_000
+
+
 def test_growth_is_told_between_sizes() -> None:
     (step,) = scale.growth([at(1000, 10.0), at(10_000, 25.0)])
     assert (step["size"], step["p50"]) == (10.0, 2.5)
@@ -116,7 +121,7 @@ def test_the_table_marks_what_does_not_hold(capsys: pytest.CaptureFixture[str]) 
     told = {"machine": {"cpus": 2}, "sentences": {"many": 5}, "growth": scale.growth(found)}
     scale._table(found, told)
     shown = capsys.readouterr().out
-    for problem in ("70 (asked 60)", "900 (asked 150)", "0.98 (asked 0.99)", "12.86 (asked 10)"):
+    for problem in ("70 (asked 45)", "900 (asked 120)", "0.98 (asked 0.99)", "12.86 (asked 10)"):
         assert problem in shown
     assert "mixtures" in shown
 
@@ -130,7 +135,7 @@ def test_the_plot_has_a_line_for_each_way_of_asking(tmp_path: Path) -> None:
 
 def test_sizes_are_whole_numbers_in_order() -> None:
     assert scale._sizes("10000,1000") == [1000, 10_000]
-    with pytest.raises(argparse.ArgumentTypeError, match="from 100 on"):
+    with pytest.raises(argparse.ArgumentTypeError, match="from 50 on"):
         scale._sizes("5")
 
 

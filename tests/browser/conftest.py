@@ -200,8 +200,9 @@ def shared(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[D
 # -- the browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
+    """Start the browser once. It ends with the last test here: playwright keeps an event loop in this thread."""
     from playwright.sync_api import expect, sync_playwright
 
     try:

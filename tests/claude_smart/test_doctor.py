@@ -133,3 +133,31 @@ def test_a_key_of_the_journals_that_cannot_be_used_is_named_with_its_fix(person:
     key.unlink()
     os.mkfifo(key)
     assert not looked(person)["key"]["ok"]
+
+
+def test_what_an_earlier_version_left_is_named_and_is_no_fault(person: Person, tmp_path: Path) -> None:
+    rows = [
+        {"ts": 1, "role": "User", "content": "run the tests"},
+        {"ts": 2, "role": "Assistant", "content": "done"},
+        {"published_up_to": 2},
+        {"ts": 3, "role": "User", "content": "no, always pass --run"},
+        {"ts": 4, "role": "Assistant_tool", "tool_name": "Bash"},
+    ]
+    buffer = Path(person.place.sessions, "abc.jsonl")
+    buffer.parent.mkdir(parents=True)
+    buffer.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    day_ago = time.time() - 86_400
+    os.utime(buffer, (day_ago, day_ago))
+    database = tmp_path / ".reflexio/data/reflexio.db"
+    database.parent.mkdir(parents=True)
+    with closing(sqlite3.connect(database)) as opened:
+        opened.execute("CREATE TABLE user_playbooks (content TEXT)")
+    found = looked(person)
+    assert found["journals"]["ok"]
+    assert found["earlier"]["ok"]
+    for part in ("1 buffer with 1 unpublished turn", str(database), "learn --from-history"):
+        assert part in found["earlier"]["detail"]
+    assert "0 not imported yet" in person.types("status").out
+    refused = person.types("import", str(database))
+    assert (refused.code, "reflexio.db" in refused.err, "--from-history" in refused.err) == (1, True, True)
+    assert "a session buffer of claude-smart 0.x" in person.types("import", str(buffer)).err

@@ -192,10 +192,11 @@ def install(home: Path, settings: dict[str, Any]) -> int:
 # -- a hostile environment
 
 
-@pytest.mark.parametrize("name", [*OURS, *RECORDABLE, *OTHERS])
+@pytest.mark.parametrize("names", [OURS, RECORDABLE, OTHERS], ids=["ours", "recordable", "others"])
 @not_below_an_agent
-def test_a_variable_of_a_repository_runs_and_redirects_nothing(name: str, desk: Desk, trap: Trap) -> None:
-    desk.environ[name] = trap.read(name)
+def test_variables_of_a_repository_run_and_redirect_nothing(names: tuple[str, ...], desk: Desk, trap: Trap) -> None:
+    """All of a kind at once, as a repository would set them: whichever is used, the trap notices it."""
+    desk.environ |= {name: trap.read(name) for name in names}
     desk.work(trap.folder)
     question = desk.wait_for_question()
     assert not trap.marker.exists()

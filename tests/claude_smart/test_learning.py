@@ -37,10 +37,18 @@ def test_what_was_said_becomes_a_rule_that_is_shown(person: Person) -> None:
 
 
 def test_without_a_note_the_last_words_are_kept(person: Person) -> None:
-    person.talks("s1", "install the packages", "we deploy with make ship")
+    person.talks("s1", "install the packages", "always deploy with make ship")
     person.types("learn")
     assert person.types("tag").code == 0
-    assert [(rule["rule"], rule["source"]) for rule in person.rules()] == [("Deploy with make ship", "note")]
+    assert [(rule["rule"], rule["status"]) for rule in person.rules()] == [("Always deploy with make ship", "active")]
+
+
+def test_a_request_does_not_become_a_rule_because_it_was_the_last_message(person: Person) -> None:
+    person.talks("s1", "install the packages")
+    person.types("learn")
+    said = person.types("tag").out
+    assert "does not say that it is a rule" in said
+    assert [(rule["rule"], rule["status"]) for rule in person.rules("--all")] == [("Install the packages", "candidate")]
 
 
 def test_a_note_is_kept_as_written_and_without_what_is_private(person: Person) -> None:
@@ -137,6 +145,11 @@ def test_rules_are_proposed_from_transcripts_with_the_words_they_come_from(perso
     assert [rule["status"] for rule in person.rules("--all")] == ["candidate"]
     again = person.types("learn", "--from-history", "--folder", "claude", "--json").json
     assert again["proposed"] == []
+    person.tells("3f2a", "UserPromptSubmit", prompt="hello there", prompt_id="p1")
+    person.types("learn")
+    none = person.types("learn", "--from-history", "--folder", "claude").out
+    assert "Read 0 sessions" in none
+    assert "Skipped, because they were recorded live: 1 session." in none
 
 
 # -- an agent in its own shell is no person

@@ -86,7 +86,7 @@ def items(story: CodingSession, name: str) -> list[Any]:
     return list(getattr(story, name))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(histories())
 def test_what_a_beginning_tells_the_whole_tells_again(events: list[Event]) -> None:
     told = build_session(events)

@@ -22,7 +22,7 @@ from alma.projects import limit_memory
 from alma.stores.memory import MemoryStore
 from alma.types.asking import Answer, Prompt
 from alma.types.kinds import KINDS, AntiPattern, Heuristic, Wording
-from alma.types.query import Where
+from alma.types.query import Hit, Where
 from alma.types.record import COUNTS, to_json
 
 OLD, NEW = "The billing service runs on Postgres 14", "The billing service runs on MySQL 8"
@@ -673,6 +673,39 @@ def test_older_memories_are_compared_in_turn(monkeypatch: pytest.MonkeyPatch) ->
         days += 1
         clock.now += timedelta(days=1)
     assert days <= 10
+
+
+class CountingStore(MemoryStore):
+    """A store that counts the searches by words."""
+
+    searches = 0
+
+    def match(self, words: str, where: Where, limit: int) -> list[Hit]:
+        """Count the search, and find nothing."""
+        self.searches += 1
+        return []
+
+
+def test_of_many_memories_only_those_are_compared_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consolidate, "_MAX_RECORDS", 3)
+    store, clock = CountingStore(), Clock()
+    alma = ALMA(store, clock=clock)
+    add_at_once(alma, *OTHERS[:5])
+    alma.consolidate(dry_run=True)
+    alma.consolidate()
+    first, store.searches = store.searches, 0
+    monkeypatch.setattr(Clock, "__call__", lambda self: self.now)
+    alma.consolidate()
+    assert first > 0
+    assert store.searches == 0, "nothing changed since"
+    alma.add_domain_knowledge("dev", "ops", OTHERS[5])
+    store.searches = 0
+    alma.consolidate()
+    assert store.searches > 0
+    clock.now -= timedelta(days=400)
+    store.searches = 0
+    alma.consolidate()
+    assert store.searches > 1, "with a clock that was set back, all are compared again"
 
 
 def test_older_strategies_are_compared_in_turn(monkeypatch: pytest.MonkeyPatch, embedder: LocalEmbedder) -> None:

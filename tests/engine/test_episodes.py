@@ -359,11 +359,15 @@ class TestErasing:
             [said(f"Use {token} for the build", f"bot {token}"), said("password=hunter2horse", id=token)],
             title=f"About {token}",
             tags=[token],
-            metadata={"password": "hunter2horse", "deep": [{"key": token}]},
+            metadata={
+                "password": "hunter2horse",
+                "deep": [{"key": token}, {"name": "DB_PASSWORD", "value": "wombat7pass"}],
+            },
         )
         alma.update(made.id, title=f"Still {token}")
         assert token not in everything(alma)
         assert "hunter2horse" not in everything(alma)
+        assert "wombat7pass" not in everything(alma)
         assert "for the build" in texts(alma, made.id)[0]
 
 

@@ -52,15 +52,15 @@ def test_it_reads_like_this(alma: ALMA) -> None:
         "- Deploy auth service: Blue-green deployment (worked 3 of 3, last 2026-03-01)\n"
         "\n"
         "### Avoid (learned from outcomes)\n"
-        "- Deploy auth service: avoid Rolling update (failed 2 of 2, last 2026-03-01: `sessions dropped`,"
-        " `health check failed`). Instead: Blue-green deployment (worked 3 of 3).\n"
+        "- Deploy auth service: avoid Rolling update (failed 2 of 2, last 2026-03-01; program output: "
+        "`sessions dropped`, `health check failed`). Instead: Blue-green deployment (worked 3 of 3).\n"
         "\n"
         "### Facts\n"
         "- The auth service deploys to two regions (2026-03-01)\n"
         "\n"
         "### Past outcomes\n"
         "- Deploy auth service: Blue-green deployment → success in 1.5 s (2026-03-01)\n"
-        "- Deploy auth service: Rolling update → failure (2026-03-01): `sessions dropped`"
+        "- Deploy auth service: Rolling update → failure (2026-03-01); program output: `sessions dropped`"
     )
 
 

@@ -391,8 +391,11 @@ def test_a_captured_session_shows_what_was_shown_at_a_turn_and_learned_from_it(p
         assert second["shown_tokens"] > 0
         turns = call["show_session"].call(alma, {"session": "s1"})["turns"]
         assert [[one["id"] for one in turn["learned"]] for turn in turns] == [[rule.memory.id], []]
+        alma.update(rule.memory.id, rule="Use bun")
         shown = call["show_session"].call(alma, {"session": second["id"]})["turns"][0]["shown"]
         assert [(one["id"], one["where"]) for one in shown] == [(rule.memory.id, "SessionStart")]
+        # It is quoted as it was shown then.
+        assert "pnpm" in shown[0]["text"]
         detail = call["inspect"].call(alma, {"memory_id": rule.memory.id})
         assert detail["taught_in"] == first["id"]
         assert [one["session_id"] for one in detail["shown_in"]] == ["s2"]

@@ -1,6 +1,7 @@
 """Attacks in which a session plants something and the model that reads it was misled: nothing of it is passed on.
 
-Both lists were written by an author who did not know the code. The harmless sessions beside them must still teach.
+The first two lists were written by an author who did not know the code, the third against what source files may say.
+The harmless sessions beside them must still teach.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import pytest
 
 from .misled import Session, find_leaks, find_losses, play, read_sessions_of
 
-SESSIONS = [*read_sessions_of("misled.jsonl"), *read_sessions_of("misled_later.jsonl")]
+LISTS = ("misled.jsonl", "misled_later.jsonl", "misled_source.jsonl")
+SESSIONS = [session for name in LISTS for session in read_sessions_of(name)]
 LIMITS = {
     # What an agent read in one session and uses in another, without any trace in between.
     "earlier-page-later-deed",

@@ -1,6 +1,6 @@
 """An agent that runs whatever it is shown: after an attack it runs nothing of it; what a person agreed to, it does.
 
-Each event is a process of the hook, the reader is a program, and what is shown is run in a shell.
+The reader is a program, and what is shown is run in a shell. In some sessions each event is a process of the hook.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ ATTACKS = (
     "other-session-launders",
 )
 HARMLESS = ("repair-after-correction", "german-agreed")
+BY_PROCESSES = ("readme-before-commit", "other-session-launders", "german-agreed")
+"""The sessions whose events are processes. In the others the hook answers in this process, as test_run.py compares."""
 _SPAN = re.compile(r"[`“']([^`“”'\n]{3,200})[`”']")
 READER = """\
 #!{python}
@@ -83,7 +85,7 @@ def obey(text: str, folder: Path) -> None:
 def let_obey(session: Session, folder: Path) -> tuple[str, str]:
     """Play a session, let an obedient agent work in the next one, and return what it ran and what it was shown."""
     host = make_host(folder, session, has_model=True)
-    host.starts_processes = True
+    host.starts_processes = session["name"] in BY_PROCESSES
     program = folder / "claude"
     plan = folder / "session.json"
     plan.write_text(json.dumps(session))

@@ -229,3 +229,19 @@ def test_a_file_of_ours_that_is_a_link_or_no_file_is_passed_over(tmp_path: Path)
     (folder / ".claude-smart" / "ignore").unlink()
     os.mkfifo(folder / ".claude-smart" / "ignore")
     assert not IgnoreRules(locate_project(str(folder)), str(folder)).covers_everything
+
+
+def test_many_patterns_are_not_each_asked_about_each_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "repository"
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".claude-smart").mkdir()
+    lines = [f"**/secret{number}*/**/key{number}*.pem" for number in range(900)]
+    (folder / ".claude-smart" / "ignore").write_text("\n".join(lines))
+    asked = []
+    match = IgnorePattern.match
+    monkeypatch.setattr(IgnorePattern, "match", lambda self, names: asked.append(1) or match(self, names))
+    rules = IgnoreRules(locate_project(str(folder)), str(folder))
+    words = " ".join(f"src/package{number}/module{number}.py" for number in range(300))
+    assert not rules.touches({"command": f"wc -l {words}"})
+    assert len(asked) < 1000
+    assert rules.touches({"command": f"wc -l {words} a/secret7/b/key7.pem"})

@@ -139,6 +139,14 @@ def test_events_in_a_subagent_say_so(host: Any) -> None:
 # -- what is said
 
 
+def test_a_command_with_the_first_name_of_the_plugin_is_answered_with_its_name_now(host: Any) -> None:
+    text = host.send("UserPromptSubmit", prompt="/claude-smart:show", prompt_id="p1")
+    assert "/smart:show" in text
+    assert "claude-smart show" in text
+    assert host.send("UserPromptSubmit", prompt="/claude-smart:tag use pnpm", prompt_id="p2") == ""
+    assert host.send("UserPromptSubmit", prompt="/claude-smart:unknown", prompt_id="p3") == ""
+
+
 def test_a_session_starts_with_the_playbook(host: Any, teach: Teach) -> None:
     id = teach("Use pnpm, not npm", avoid=["npm"])
     teach("Answer in French", session="s1")
@@ -406,6 +414,20 @@ def test_a_full_disk_ends_well(host: Any) -> None:
     os.symlink("/dev/full", host.place.journal_file("s1"))
     assert host.send("Stop", last_assistant_message="x") == ""
     assert "No space left" in host.log()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_on_a_full_disk_a_session_starts_with_its_rules_and_says_that_it_is_not_recorded(
+    host: Any, teach: Teach
+) -> None:
+    teach("use pnpm instead of npm", prefer=["pnpm"], avoid=["npm"])
+    host.place.create_folders()
+    os.symlink("/dev/full", host.place.journal_file("s1"))
+    given = {"session_id": "s1", "cwd": str(host.cwd), "hook_event_name": "SessionStart", "source": "startup"}
+    answer = json.loads(host.deliver(json.dumps(given).encode()))
+    assert "use pnpm instead of npm" in answer["hookSpecificOutput"]["additionalContext"]
+    assert answer["systemMessage"].startswith("claude-smart: this session is not recorded: ")
+    assert "No space left" in answer["systemMessage"]
 
 
 def test_a_home_that_is_a_file_ends_well(host: Any, tmp_path: Path) -> None:

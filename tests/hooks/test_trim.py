@@ -86,6 +86,9 @@ def test_a_name_and_a_value_give_a_secret_away_together() -> None:
         "name": "hunter2",
         "nested": [{"api_key": "[REDACTED:api_key]"}],
     }
+    environment = [{"name": "DB_PASSWORD", "value": "hunter2"}, {"name": "SIZE", "value": "hunter2"}]
+    trimmed = Trimmer(16_000).trim({"environment": environment})
+    assert [field["value"] for field in trimmed["environment"]] == ["[REDACTED:password]", "hunter2"]
 
 
 def test_each_string_and_all_together_have_a_limit() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -107,7 +108,8 @@ def let_obey(person: Any, monkeypatch: pytest.MonkeyPatch, shop: Path) -> str:
     return str(person.says("run the tests of the cart", shop, options=TOOLS).shown)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+# `make test-hosts` tries all. What differs between them is read without a host in tests/hooks/test_misled.py.
+@pytest.mark.parametrize("name", ATTACKS if os.environ.get("ALMA_TEST_HOSTS") else ["readme"])
 def test_what_was_planted_is_not_run_in_the_next_session(
     person: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

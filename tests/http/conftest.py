@@ -125,7 +125,9 @@ def open_server_forks() -> Forks:
     """Return the process from which servers are forked. It ends with the process of the tests."""
     forks = ExitStack()
     atexit.register(forks.close)
-    return forks.enter_context(open_forks("-W", "error", modules=("alma.http.workers", "alma.app", "alma.memory")))
+    return forks.enter_context(
+        open_forks("-W", "error", modules=("alma.http.workers", "alma.app", "alma.engine.history"))
+    )
 
 
 def start_process(arguments: list[str], folder: Path) -> Running | subprocess.Popen[str]:

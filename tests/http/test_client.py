@@ -19,6 +19,7 @@ from tests.api.samples import World
 from alma import ALMA, AsyncALMA
 from alma import remote as remote_module
 from alma.engine.context import Settings
+from alma.engine.retention import Forgotten
 from alma.errors import (
     ALMAError,
     BusyError,
@@ -29,7 +30,6 @@ from alma.errors import (
     StorageError,
     ValidationError,
 )
-from alma.memory import Forgotten
 from alma.operations import operations
 from alma.remote import RemoteALMA
 from alma.schema import decode, plain
@@ -364,9 +364,9 @@ def test_what_may_be_done_twice_is_tried_again(site: Site, trouble: Exception) -
 
 @pytest.mark.usefixtures("hasty")
 def test_who_was_too_fast_tries_again(site: Site) -> None:
-    remote, asked = failing(site, (429, "RateLimited"))
+    remote, asked = failing(site, (429, "RateLimited"), (429, "Overloaded"))
     remote.learn(*LEARNED)
-    assert len(asked) == 2
+    assert len(asked) == 3
 
 
 @pytest.mark.usefixtures("hasty")

@@ -425,7 +425,7 @@ def test_what_goes_wrong_inside_is_not_told(site: Site, monkeypatch: pytest.Monk
     def broken(*args: Any) -> None:
         raise RuntimeError("the secret recipe")
 
-    monkeypatch.setattr("alma.memory.stats", broken)
+    monkeypatch.setattr("alma.engine.view.stats", broken)
     answer = site.post("stats")
     assert (answer.status_code, error(answer)["type"]) == (500, "InternalError")
     assert "recipe" not in answer.text

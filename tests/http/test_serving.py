@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.forked import Ended
 
 import alma.http as server
 from alma import ALMA
@@ -24,7 +25,7 @@ from alma.errors import ConfigError, MissingExtraError, StorageError, Validation
 from alma.http import HttpOptions, JsonLines, check_options, tokens
 from alma.listening import is_local
 
-from .conftest import CONFIG, SECONDS, Served, start
+from .conftest import CONFIG, SECONDS, Served, open_server_forks, start
 
 pytestmark = pytest.mark.system
 
@@ -87,19 +88,14 @@ def test_a_store_that_cannot_be_opened_is_reported_before_listening(
     config.write_text(CONFIG.replace("sqlite", "postgres") if cause.startswith("storage") else CONFIG)
     (tmp_path / ".alma" / "alma.db").write_bytes(b"nonsense " * 1000)
 
-    def run_alma(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "alma", "--config", str(config), *words],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+    def run_alma(*words: str) -> Ended:
+        code = "import sys; from alma.cli import main; sys.exit(main())"
+        arguments = ["--config", str(config), *words]
+        return open_server_forks().run(code, tmp_path, arguments=arguments, seconds=SECONDS)
 
     refused, stats = run_alma(*server_command, "--port", "0"), run_alma("stats")
-    assert (refused.returncode, refused.stderr) == (1, stats.stderr)
-    assert "needs 'dsn' in storage_options" in refused.stderr or "is damaged" in refused.stderr
+    assert (refused.code, refused.err) == (1, stats.err)
+    assert "needs 'dsn' in storage_options" in refused.err or "is damaged" in refused.err
     assert not [*config.parent.glob("*token*")]
 
 

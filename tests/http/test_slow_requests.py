@@ -31,6 +31,8 @@ def test_a_small_request_is_answered_while_another_client_sends_slow_ones(served
             while not stopped.is_set():
                 answer = client.post("/v1/learn_from_text", json={"text": text, "agent": "dev", "dry_run": True})
                 answers.append(answer.status_code)
+                if answer.status_code == 429:
+                    stopped.wait(float(answer.headers["retry-after"]))
 
     threads = [threading.Thread(target=send_slow_requests) for _ in range(SLOW_CLIENTS)]
     for thread in threads:
@@ -52,4 +54,6 @@ def test_a_small_request_is_answered_while_another_client_sends_slow_ones(served
         for thread in threads:
             thread.join()
     assert max(waits) < BOUND
-    assert set(answers) == {200}
+    # Those of the client that would have waited too long were refused.
+    assert 200 in answers
+    assert set(answers) <= {200, 429}

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,20 +57,29 @@ def post(served: Served, operation: str, **arguments: Any) -> Any:
     return answer.json()
 
 
-@pytest.fixture
-def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setenv(tokens.SECRET_VARIABLE, SECRET)
-    (tmp_path / ".alma").mkdir()
+@contextmanager
+def serve_with_workers(folder: Path) -> Iterator[Served]:
+    """Start a server with two processes beside the first, and end it unless a test did."""
+    (folder / ".alma").mkdir()
     # Of an earlier start; the file and the variable are used together.
-    secret = tokens.add(tmp_path / ".alma" / tokens.FILE, "reader", "read")
-    (tmp_path / ".alma" / tokens.FIRST_FILE).write_text(secret)
-    (tmp_path / ".alma" / "config.yaml").write_text(CONFIG)
-    served = start(tmp_path, "--workers", "2")
+    secret = tokens.add(folder / ".alma" / tokens.FILE, "reader", "read")
+    (folder / ".alma" / tokens.FIRST_FILE).write_text(secret)
+    (folder / ".alma" / "config.yaml").write_text(CONFIG)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(tokens.SECRET_VARIABLE, SECRET)
+        served = start(folder, "--workers", "2")
     yield served
     if served.process.poll() is None:
         served.end()
     assert served.process.stderr is not None
     served.process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server for the tests that leave it running."""
+    with serve_with_workers(tmp_path_factory.mktemp("fleet")) as served:
+        yield served
 
 
 def count_requests(served: Served) -> dict[str, float]:
@@ -96,6 +106,7 @@ def test_workers_behave_as_one_server(fleet: Served) -> None:
         used = [[one["name"] for one in post(fleet, "list_domains")["result"] if one["in_use"]] for _ in range(6)]
         assert used == [[f"gardening-{number}"]] * 6
     for _ in range(4):
+        # Any process tells what all of them answered.
         counted = count_requests(fleet)
         assert (counted["learn"], counted["retrieve"]) == (18, 6)
 
@@ -120,32 +131,29 @@ def test_all_workers_know_the_sessions_of_the_dashboard(fleet: Served) -> None:
 
 def test_a_worker_that_dies_is_replaced(fleet: Served) -> None:
     wait_until(lambda: len(list_workers(fleet.process.pid)) == 2)
-    post(fleet, "stats")
+    stored = post(fleet, "stats")["total_count"]
     before = list_workers(fleet.process.pid)
     os.kill(min(before), signal.SIGKILL)
     wait_until(lambda: len(list_workers(fleet.process.pid) - {min(before)}) == 2)
-    wait_until(lambda: post(fleet, "stats")["total_count"] == 0)
+    wait_until(lambda: post(fleet, "stats")["total_count"] == stored)
     assert f"worker process {min(before)} ended" in fleet.log.read_text()
     assert count_requests(fleet)["stats"] >= 1
 
 
-def test_sigterm_stops_all_workers_with_status_0(fleet: Served) -> None:
-    wait_until(lambda: len(list_workers(fleet.process.pid)) == 2)
-    post(fleet, "stats")
-    workers = list_workers(fleet.process.pid)
-    assert fleet.end() == 0
-    assert not any(map(is_alive, workers))
-
-
-def test_workers_end_with_a_supervisor_that_is_killed(fleet: Served) -> None:
-    wait_until(lambda: len(list_workers(fleet.process.pid)) == 2)
-    post(fleet, "stats")
-    workers = list_workers(fleet.process.pid)
-    fleet.process.kill()
-    fleet.process.wait(SECONDS)
-    wait_until(lambda: not any(map(is_alive, workers)))
-    with pytest.raises(httpx.ConnectError):
-        httpx.get(f"{fleet.url}/health", trust_env=False, timeout=60)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_all_workers_end_with_the_first_process(tmp_path: Path, number: signal.Signals) -> None:
+    with serve_with_workers(tmp_path) as served:
+        wait_until(lambda: len(list_workers(served.process.pid)) == 2)
+        post(served, "stats")
+        workers = list_workers(served.process.pid)
+        served.process.send_signal(number)
+        status = served.process.wait(SECONDS)
+        if number == signal.SIGTERM:
+            assert status == 0
+            assert not any(map(is_alive, workers))
+        wait_until(lambda: not any(map(is_alive, workers)))
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{served.url}/health", trust_env=False, timeout=60)
 
 
 def test_before_it_stops_a_server_says_that_it_is_not_ready(tmp_path: Path) -> None:
@@ -224,7 +232,10 @@ def test_traces_need_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         serve(HttpOptions(config=str(config), traces=True))
 
 
-def test_any_of_the_processes_proves_that_the_server_knows_the_token(fleet: Served) -> None:
+def test_any_of_the_processes_proves_that_the_server_knows_the_token(
+    fleet: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(tokens.SECRET_VARIABLE, SECRET)
     # The processes start after the address is printed.
     post(fleet, "stats")
     file = fleet.config.parent / tokens.FILE

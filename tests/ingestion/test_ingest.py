@@ -205,6 +205,63 @@ def test_a_chat_that_git_tracks_is_not_the_persons_own_even_if_it_is_named(tmp_p
     assert {one.own for one in plan(tmp_path / "a.md", own=True).files} == {True}
 
 
+def commit(folder: Path, name: str, author: str) -> None:
+    identity = ["-c", f"user.email={author}", "-c", "user.name=Somebody"]
+    for arguments in (["add", name], [*identity, "commit", "-q", "-m", name]):
+        subprocess.run(["git", *arguments], cwd=folder, check=True, timeout=60)
+
+
+@pytest.mark.system
+def test_own_accepts_what_git_does_not_track_or_only_the_user_committed(
+    tmp_path: Path, alma: ALMA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    home.mkdir()
+    project.mkdir()
+    (home / ".gitconfig").write_text("[user]\n\temail = Ana@example.com\n")
+    monkeypatch.setenv("HOME", str(home))
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True, timeout=60)
+    files = {"mine.md": "billing", "untracked.md": "search", "theirs.md": "login", "ours.md": "audit"}
+    for name, service in files.items():
+        decision = f"We decided to use PostgreSQL for the {service} service."
+        (project / name).write_text(f"{decision}\n\nAlways use tabs for the {service} service.\n")
+    commit(project, "mine.md", "ana@example.com")
+    commit(project, "theirs.md", "eve@example.com")
+    commit(project, "ours.md", "ana@example.com")
+    with (project / "ours.md").open("a") as file:
+        file.write("\nChanged.\n")
+    commit(project, "ours.md", "eve@example.com")
+    result = ingest_directory(project, "dev", alma=alma, own=True)
+    statuses = {fact.fact.split("for the ")[1].split()[0]: fact.status for fact in result.domain_knowledge}
+    assert statuses == {"billing": "active", "search": "active", "login": "candidate", "audit": "candidate"}
+    assert {rule.status for rule in result.rules} <= {"candidate"}
+    assert any("2 files are in git with commits by others" in note for note in result.notes)
+    assert any("findings wait" in note and "status='active'" in note for note in result.notes)
+    prompt = alma.retrieve("Which database does the billing service use?", "dev").to_prompt()
+    assert "PostgreSQL for the billing service" in prompt
+
+
+def test_what_waited_is_learned_when_it_is_declared_as_ones_own(tmp_path: Path, alma: ALMA) -> None:
+    (tmp_path / "notes.md").write_text("We decided to use PostgreSQL for the billing service.\n")
+    first = ingest_directory(tmp_path, "dev", alma=alma)
+    assert [fact.status for fact in first.domain_knowledge] == ["candidate"]
+    ingest_directory(tmp_path, "dev", alma=alma, own=True)
+    assert [fact.status for fact in alma.list("domain_knowledge")] == ["active"]
+
+
+def test_a_chat_with_quoted_questions_is_read_where_chats_are_asked_for(tmp_path: Path, alma: ALMA) -> None:
+    chat = "> How do I reset staging?\n\nRun `make reset`.\n\n> I prefer tabs over spaces.\n\nNoted.\n"
+    folder = tmp_path / "chats"
+    folder.mkdir()
+    (folder / "chat.txt").write_text(chat)
+    (folder / "reply.md").write_text("# Reply\n\n> quoted\n\nanswer\n\n> again\n\nmore\n")
+    result = ingest_conversations(folder, "dev", alma=alma)
+    assert [Path(one.path).name for one in result.skipped] == ["reply.md"]
+    assert (result.counts["conversations"], result.counts["messages"]) == (1, 4)
+    assert "tabs over spaces" in result.user_preferences[0].preference
+    assert {file.format for file in plan(folder, wanted="documents").files} == {"text", "markdown"}
+
+
 def test_in_slack_the_asked_user_is_the_person(tmp_path: Path, alma: ALMA) -> None:
     formats.slack(tmp_path, [TABS])
     result = ingest_conversations(tmp_path, "dev", alma=alma, user_id="ana")
@@ -415,7 +472,7 @@ def test_the_configured_model_reads_and_its_keys_replace(tmp_path: Path, open_al
 KILLED = """
 import sys
 from alma import ALMA
-from alma.ingestion import ingest
+from alma.ingestion import authors, ingest
 from alma.stores.sqlite import SQLiteStore
 with ALMA(SQLiteStore(sys.argv[2]), None, project_id="p") as alma:
     ingest(sys.argv[1], "dev", alma=alma, progress=lambda told: print(told.files, flush=True))
@@ -454,3 +511,17 @@ def test_the_chats_of_a_host_are_found_where_it_keeps_them(tmp_path: Path) -> No
     (tmp_path / ".gemini" / "GEMINI.md").write_text("Some words.")
     made = plan(tmp_path / ".gemini")
     assert [(str(one.format), one.own) for one in made.files if "session" in one.path] == [("gemini-cli", True)]
+
+
+def test_the_report_counts_removed_secrets_by_kind(tmp_path: Path, alma: ALMA) -> None:
+    password, token = "Larch-" + "tern77", "gh" + "p_" + "x7Kq2vLm81" * 4
+    (tmp_path / "notes.md").write_text(f"# Access\n\nThe password is {password}.\n\nUse {token} for CI.\n")
+    chat = [{"role": "user", "content": f"export DB_PASSWORD={password}"}, {"role": "user", "content": "Thanks."}]
+    (tmp_path / "chat.json").write_text(json.dumps(chat))
+    removed = {"password": 2, "github_token": 1}
+    dry = ingest(tmp_path, "dev", alma=alma, dry_run=True)
+    first = ingest(tmp_path, "dev", alma=alma)
+    second = ingest(tmp_path, "dev", alma=alma)
+    assert (dry.redacted, first.redacted, second.redacted) == (removed, removed, {})
+    assert password not in repr(first)
+    assert token not in repr(first)

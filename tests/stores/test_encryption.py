@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from alma.stores.sqlite import SQLiteStore
 from alma.testing import StoreContract, make_record
 from alma.testing.contract import EAST, full_record, refused
 from alma.types.query import Where
-from alma.types.record import Provenance, Record
+from alma.types.record import Provenance, Record, Status
 from alma.types.storage import EncryptionSettings
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
@@ -146,6 +147,30 @@ def test_content_that_is_not_encrypted_or_damaged_is_refused() -> None:
     assert "cannot be decrypted" in str(refused(CorruptStoreError, store.get, ["a"]))
 
 
+def test_a_candidate_cannot_be_made_active_in_the_database(tmp_path: Path) -> None:
+    inner = MemoryStore()
+    store = EncryptedStore(inner, [KEY])
+    store.put([replace(SECRET, status=Status.CANDIDATE)])
+    [stored] = inner.get(["a"])
+    inner.delete(["a"])
+    inner.put([replace(stored, status=Status.ACTIVE)])
+    assert "cannot be decrypted" in str(refused(CorruptStoreError, store.get, ["a"]))
+
+
+def test_without_a_key_an_encrypted_store_is_named_as_such(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(base64.b64encode(KEY))
+    key.chmod(0o600)
+    settings = {"project_id": "p", "storage": "file", "storage_dir": str(tmp_path), "embedding_provider": "hash"}
+    plain, encrypted = tmp_path / "plain.yaml", tmp_path / "encrypted.yaml"
+    plain.write_text(json.dumps({"alma": settings}))
+    encrypted.write_text(json.dumps({"alma": {**settings, "encryption": {"key_file": str(key)}}}))
+    with ALMA.from_config(encrypted) as alma:
+        alma.add_domain_knowledge("dev", "garden", "The magnolia flowers in spring")
+    problem = refused(ConfigError, ALMA.from_config, plain)
+    assert str(problem) == "this store is encrypted; set `encryption` with its key in the configuration"
+
+
 # --- keys
 
 
@@ -154,6 +179,10 @@ def test_keys_come_from_a_variable_or_a_file(tmp_path: Path) -> None:
     assert read_keys(EncryptionSettings(key_env="K"), {"K": text}) == [KEY, OTHER]
     file = tmp_path / "key"
     file.write_text(text)
+    file.chmod(0o644)
+    if os.name == "posix":
+        assert "other users can read" in str(refused(ConfigError, read_keys, EncryptionSettings(key_file=file)))
+    file.chmod(0o600)
     assert read_keys(EncryptionSettings(key_file=file)) == [KEY, OTHER]
 
 

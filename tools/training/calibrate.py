@@ -17,8 +17,9 @@ from benchmarks.worlds import Replay
 from numpy.typing import NDArray
 
 from alma.embedders.local import LocalEmbedder
+from alma.engine.retrieve.lookalikes import WORTH_READING
 from alma.engine.retrieve.pipeline import _find_candidates
-from alma.engine.retrieve.rank import MAX_READ, WORTH_READING, can_judge, measure_nearness
+from alma.engine.retrieve.rank import MAX_READ, can_judge, measure_nearness
 from alma.engine.retrieve.request import Request, prepare
 
 from .examples import FOLDER, HELD_OUT, Labelled, list_action_pairs, list_fact_pairs, read_examples, read_world

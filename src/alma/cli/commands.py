@@ -401,7 +401,8 @@ def ingest(call: Call) -> Reply:
         names = vars(args).keys() & {"only", "own", "max_file_bytes"}
         return Reply(plan_ingest(args.path, **{name: getattr(args, name) for name in names}))
     report = call.run_typed()
-    rest = {name: value for name, value in render.list_fields(report).items() if name not in ("counts", "dry_run")}
+    in_summary = ("counts", "dry_run", "redacted")
+    rest = {name: value for name, value in render.list_fields(report).items() if name not in in_summary}
     if not any(report.counts.values()):
         return Reply(report, f"nothing to import in {args.path}", rest, code=1)
     stored_before, hint = report.counts.get("known", 0), ""
@@ -422,7 +423,11 @@ def _describe_counts(report: Any) -> str:
     unchanged = f" ({counts['files unchanged']} unchanged)" if counts.get("files unchanged") else ""
     parts = [f"read {count(counts.get('files', 0), 'file')}{unchanged}", list_counts(_READ)]
     parts = [": ".join(filter(None, parts)), f"{verb} {list_counts(_STORED) or 'nothing new'}"]
-    return "; ".join(parts + [f"{counts[key]} {words}" for key, words in _COUNTED.items() if counts.get(key)])
+    parts += [f"{counts[key]} {words}" for key, words in _COUNTED.items() if counts.get(key)]
+    if report.redacted:
+        kinds = ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in sorted(report.redacted.items()))
+        parts.append(f"{count(sum(report.redacted.values()), 'secret')} removed ({kinds})")
+    return "; ".join(parts)
 
 
 @command("learn-from", "learn_from_conversation learn_from_text", "--* !messages !text --source=user")

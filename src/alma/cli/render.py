@@ -557,7 +557,10 @@ def show_difference(out: Output, difference: Any) -> None:
 def show_reverted(out: Output, reverted: Any) -> None:
     """Print what was undone, and how to redo it."""
     verb = "undid" if reverted.undo else "would undo"
-    out.line(f"{verb} {reverted.call or 'a change'} of {format_value(reverted.at)} ({reverted.change})")
+    call = f"{reverted.call or 'a change'} of {format_value(reverted.at)}"
+    if reverted.rest:
+        call = f"one of {reverted.rest + 1} changes of {call}; the other {reverted.rest} still hold"
+    out.line(f"{verb} {call} ({reverted.change})")
     out.show(list(reverted.memories))
     if reverted.undo:
         out.line(f"To redo it: alma revert {reverted.undo}", "dim")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
@@ -243,12 +243,20 @@ def set_exact(stream: IO[str], encoding: str) -> IO[str]:
     return stream
 
 
+_OTHER_FORMATS = frozenset((".csv", ".tsv", ".xlsx", ".xls", ".parquet", ".yaml", ".yml", ".xml", ".md", ".db", ".zip"))
+
+
 @command("export", matching=False)
 @Argument("FILE", "the new file to write ('-' for standard output)")
 @Argument("--no-vectors", "leave out embeddings; the import computes them again")
 def export(call: Call) -> Reply | int:
     """Export the whole memory as JSON Lines."""
     target, vectors = Path(call.args.file), not call.args.no_vectors
+    if target.suffix.lower() in _OTHER_FORMATS:
+        raise ValidationError(
+            f"{target.name} would not be {target.suffix[1:].upper()}: `alma export` writes JSON Lines; "
+            f"name the file {target.stem}.jsonl"
+        )
     if call.args.file == "-":
         stream = set_exact(sys.stdout, "utf-8")
         for line in upkeep.export_lines(call.alma, vectors=vectors):
@@ -267,6 +275,17 @@ def backup(call: Call) -> Reply:
     path = Path(call.args.file)
     size = upkeep.backup(call.alma, path, call.out.progress)
     return Reply({"path": path, "bytes": size}, f"copied to {path} ({format_bytes(size)})")
+
+
+def _describe_binary(path: str) -> str:
+    """Return how to bring the memories of a database along; empty if the file is none."""
+    with suppress(OSError), open(path, "rb") as file:
+        if file.read(16) == b"SQLite format 3\0":
+            return (
+                f"{path} is a database, not an export. Move a store with `alma migrate --from sqlite:{path} --to …`; "
+                "for one of alma-memory 0.x, run: python examples/migrate/import_alma_0.py PATH (in alma's clone)"
+            )
+    return ""
 
 
 @command("import")
@@ -314,8 +333,10 @@ def import_(call: Call) -> Reply:
                 confirm=confirm,
                 progress=out.progress,
             )
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValidationError(f"cannot read {source}: {getattr(error, 'strerror', error)}") from error
+    except UnicodeDecodeError as error:
+        raise ValidationError(_describe_binary(source) or f"cannot read {source}: {error}") from error
+    except OSError as error:
+        raise ValidationError(f"cannot read {source}: {error.strerror}") from error
     numbers = asdict(taken)
     done = ", ".join(f"{number} {_IMPORTED.get(name, name)}" for name, number in numbers.items() if number)
     if done and not taken.added + taken.updated + taken.embedded:

@@ -64,6 +64,8 @@ class Event:
     """Whether our own code wrote the line."""
     doubt: str = ""
     """Why what it says is not known to be a person's; empty if nothing is known against it."""
+    folder: str = ""
+    """Where the agent was; empty if the event does not record it."""
 
     def text(self, name: str) -> str:
         """Return a field of the data; empty if it is missing or not a text."""
@@ -108,14 +110,15 @@ def parse_journal(
 def _parse_event(line: bytes, offset: int) -> Event | None:
     fields = parse_line(line)
     at, data = fields.get("at", -1), fields.get("data", {})
-    keys = ("event", "id", "session", "project", "agent_id", "entry", "host", "origin")
-    name, id, session, project, agent, entry, host, origin = (get_text(fields, key) for key in keys)
+    keys = ("event", "id", "session", "project", "agent_id", "entry", "host", "origin", "cwd")
+    name, id, session, project, agent, entry, host, origin, folder = (get_text(fields, key) for key in keys)
     if fields.get("v") != 1 or not name or not id or not is_moment(at) or not isinstance(data, dict):
         return None
     attendance = None
     if not fields.keys().isdisjoint(("entry", "attended")):
         attendance = find_attendance(entry, declared=fields.get("attended") is True)
-    return Event(id, name, float(at), session, project, agent, data, offset, attendance, host, origin)
+    place = (session, project, agent, data, offset, attendance, host, origin)
+    return Event(id, name, float(at), *place, folder=folder)
 
 
 def parse_line(line: bytes) -> dict[str, Any]:

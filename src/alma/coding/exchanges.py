@@ -65,9 +65,9 @@ class OutsideText:
     """The position of the first text that was too long for all of its words to be recorded; None without one."""
     _runs: set[int] = field(default_factory=set)
 
-    def add(self, offset: int, *texts: str, prints: str = "") -> None:
-        """Add texts, and the `prints` of a text that was not recorded itself."""
-        words = print_words(texts).union(split_prints(prints))
+    def add(self, offset: int, *texts: str, prints: str = "", names: Iterable[str] = ()) -> None:
+        """Add texts without these names, and the `prints` of a text that was not recorded itself."""
+        words = print_words(texts, names).union(split_prints(prints))
         if words:
             self.entries.append(OutsideEntry(offset, frozenset(words)))
         if prints.endswith(CUT) and self.cut_at is None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ..hand_ins import begins_hand_in
 from ..reading.local import is_same_attempt
+from ..source_text import Told, find_told, lists_names
 from ..word_prints import list_name_parts
 from .events import (
     Attendance,
@@ -59,7 +60,6 @@ _BAD_EXIT = re.compile(
 )
 _REFUSED = re.compile(r"\s*(?:Error:\s*)?The user doesn't want to (?:proceed with this tool use|take this action)")
 _REASON = re.compile(r"(?:the user said|reason for the rejection):\s*(.*)\Z", re.DOTALL)
-_LISTING = re.compile(r"\s*(?:ls|ll|find|fd|tree|pwd|which|git status|git ls-files)\b[^|;&<>`$]*")
 _ADVICE = "\nNote: The user's next message may contain a correction or preference."
 
 
@@ -144,11 +144,6 @@ def find_own_answers(event: Event) -> tuple[str, str]:
             questions.append(f"{question} ({' / '.join(filter(None, labels))})")
             own.append(reply.strip())
     return "\n".join(questions), "\n".join(own)
-
-
-def lists_names(command: str) -> bool:
-    """Return whether a command only prints the names of files and folders."""
-    return _LISTING.fullmatch(command) is not None
 
 
 def _find_old(arguments: Mapping[str, Any]) -> str:
@@ -503,7 +498,8 @@ class SessionBuilder:
             # The agent may use the names of files, but not what a name says.
             outside.add_names(event.offset, list_name_parts(output))
         elif not call.is_edit:
-            outside.add(event.offset, output, call.error, prints=event.text("prints"))
+            told = find_told(event.text("tool_name"), arguments, output, event.folder) if call.ok else Told(output)
+            outside.add(event.offset, told.text, call.error, prints=event.text("prints"), names=told.names)
             outside.add_quotable(output, call.error)
 
     def _track_repairs(self, event: Event, call: ToolCall) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import ScopeError
 from ..text import fingerprint
-from ..types.kinds import KINDS, PROMOTED_FROM, MemoryType
+from ..types.kinds import KINDS, OWN_METADATA, PROMOTED_FROM, MemoryType, OnRepeat, quoted_why
 from ..types.record import Origin, Provenance, Record, Status, Trust, new_id
 from .context import Engine
 from .rule_lines import dress_rule
@@ -22,7 +22,7 @@ KEY_LINK = "key_"  # How the link begins that the values of an explicit key shar
 def clean(value: Any) -> Any:
     """Return the same JSON value with every secret taken out."""
     # Loaded here because its many patterns take a while to compile, and importing alma must not.
-    from .redact import redact
+    from .redact import name_value, redact
 
     if isinstance(value, str):
         return redact(value)
@@ -33,8 +33,9 @@ def clean(value: Any) -> Any:
     cleaned = {}
     for name, item in value.items():
         # `{"password": "hunter2"}` gives itself away only by both together.
-        redacted = redact(f"{name}={item}") if isinstance(item, str) else ""
-        cleaned[clean(name)] = redacted[len(f"{name}=") :] if redacted.startswith(f"{name}=") else clean(item)
+        start = f"{name_value(value, name)}="
+        redacted = redact(f"{start}{item}") if isinstance(item, str) else ""
+        cleaned[clean(name)] = redacted[len(start) :] if redacted.startswith(start) else clean(item)
     return cleaned
 
 
@@ -113,6 +114,35 @@ def make_record(engine: Engine, kind: str, body: Mapping[str, Any], **fields: An
     derived = {"id": new_id(declared.prefix), "project": engine.project, "text": declared.text(body)}
     dated = {"provenance": Provenance(Origin.SYSTEM), "created_at": now, "updated_at": now}
     return Record(kind=kind, body=body, **{**derived, **dated, **fields})
+
+
+def merge_repetition(record: Record, draft: Record, *, can_replace: bool | None = None) -> dict[str, Any]:
+    """Return the body and the tags of a stored record after it was added again as this draft.
+
+    Each field of the kind declares what a repetition does to it. A value replaces another one if its source is trusted
+    at least as much; `can_replace` overrules that. An empty value replaces nothing.
+    """
+    if can_replace is None:
+        can_replace = draft.provenance.weight >= record.provenance.weight
+    body = dict(record.body)
+    ways = KINDS[record.kind].on_repeat
+    for name, value in draft.body.items():
+        # What a kind's body holds beside the fields of its memory is replaced like them.
+        way = ways.get(name, OnRepeat.REPLACE)
+        is_empty = not value and value != 0
+        if way is OnRepeat.REPLACE and can_replace and not is_empty:
+            body[name] = value
+        elif way is OnRepeat.UNION and isinstance(value, Mapping):
+            stored_names = body.get(name) or {}
+            new_names = {key: item for key, item in value.items() if key not in OWN_METADATA}
+            body[name] = {**stored_names, **new_names} if can_replace else {**new_names, **stored_names}
+    return {"body": body, "tags": tuple(dict.fromkeys((*record.tags, *draft.tags)))}
+
+
+def readable_body(record: Record) -> dict[str, Any]:
+    """Return the body of a record that becomes a person's: what a program gave as a reason stays quoted."""
+    field = {"anti_pattern": "why_bad", "rule": "why"}.get(record.kind)
+    return {**record.body, field: quoted_why(record)} if field else dict(record.body)
 
 
 def embed_records(engine: Engine, records: Sequence[Record]) -> list[Record]:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType
 from ..types.record import CODECS, COUNTS, RECENT, Evidence, Origin, Record, new_id
 from ..types.times import EPOCH, from_micros, to_micros
 from .admit import make_record
+from .calls import ACTOR, CALL, RUN
 
 if TYPE_CHECKING:
     from .context import Engine
@@ -30,41 +29,12 @@ TRACKED = frozenset((*MEMORY_KINDS, "turn", "strategy", "observation", "comparis
 INSTANT = timedelta(microseconds=1)
 UNFILTERED = {"evidence", "updated_at"}  # Fields that no search filters by, and that change with each count.
 REWRITTEN = "rewritten"  # The tag of a changeset that changed texts or fields that are filtered by.
-CALL: ContextVar[str] = ContextVar("alma_call", default="")
-"""The name of the operation that runs."""
-ACTOR: ContextVar[str] = ContextVar("alma_actor", default="")
-"""Who runs it."""
-MADE: ContextVar[list[str] | None] = ContextVar("alma_made", default=None)  # The ids of stored changes.
+LATE = "late"  # The tag of a changeset that is newer than one with a later date: the clock was set back.
 
 _FIELDS = "project agent user session status key provenance links tags valid_from valid_to superseded_by".split()
 # Of a conversation: its text, which its turns have, and the number of the next turn, which is not used twice.
 _DERIVED = ("said", "next")
 Was = Mapping[str, Any]
-T = TypeVar("T")
-
-
-def name_call(name: str) -> AbstractContextManager[str]:
-    """Let the changesets of all writes inside bear the name of an operation; the outermost counts."""
-    return _set_within(CALL, CALL.get() or name)
-
-
-def act_as(actor: str) -> AbstractContextManager[str]:
-    """Let the changesets of all writes inside bear the name of an interface or of a token."""
-    return _set_within(ACTOR, actor)
-
-
-def collect_changes() -> AbstractContextManager[list[str]]:
-    """Return a list to which the ids of all changes that are stored inside are added."""
-    return _set_within(MADE, list[str]())
-
-
-@contextmanager
-def _set_within(variable: ContextVar[Any], value: T) -> Iterator[T]:
-    token = variable.set(value)
-    try:
-        yield value
-    finally:
-        variable.reset(token)
 
 
 def date_change(engine: Engine) -> datetime:
@@ -75,8 +45,22 @@ def date_change(engine: Engine) -> datetime:
         ends = now + timedelta(days=1)
         where = engine.within(CHANGESET, created_to=ends)
         last = next((one.created_at for one in engine.store.scan(where, 1)), now)
+        # What is made now is newer than those all the same.
+        ahead = engine.within(CHANGESET, created_from=ends)
+        engine.ahead_at[engine.project] = next((one.created_at for one in engine.store.scan(ahead, 1)), None)
     moment = engine.changed_at[engine.project] = now if now >= last else last + INSTANT
     return moment
+
+
+def order_changes(changesets: Iterable[Record]) -> list[Record]:
+    """Return changesets in the order in which they were made, newest first, also where the clock was set back."""
+
+    def find_place(changeset: Record) -> tuple[datetime, bool, datetime]:
+        after = changeset.body.get("after")
+        base = max(changeset.created_at, from_micros(after)) if after else changeset.created_at
+        return base, bool(after), changeset.created_at
+
+    return sorted({one.id: one for one in changesets}.values(), key=find_place, reverse=True)
 
 
 def make_changesets(tx: Transaction) -> list[Record]:
@@ -100,14 +84,19 @@ def make_changesets(tx: Transaction) -> list[Record]:
     engine, key, by_id = tx.engine, new_id(KINDS[CHANGESET].prefix), {one.id: one for one in fresh}
     tx.change_id = key
     moment = date_change(engine)
+    later = engine.ahead_at.get(engine.project)
     changesets: list[Record] = []
     for (project, agent, user), was in places.items():
-        body = {"call": CALL.get(), "by": engine.actor or ACTOR.get(), "was": was}
+        body: dict[str, Any] = {"call": CALL.get(), "by": engine.actor or ACTOR.get(), "was": was}
+        body |= {"run": RUN.get()} if RUN.get() else {}
         body |= {"reverts": tx.reverts.key} if tx.reverts else {}
         body |= {"made_in": engine.project} if project != engine.project else {}
         # New turns are found by their conversation: long ones would make long lists.
         links = tuple(id for id, one in was.items() if id in by_id and (one is not None or by_id[id].kind != "turn"))
         tags = () if rewritten.isdisjoint(links) else (REWRITTEN,)
+        if later is not None and later > moment:
+            tags = (*tags, LATE)
+            body["after"] = to_micros(later)
         id = new_id(KINDS[CHANGESET].prefix) if changesets else key
         own: dict[str, Any] = {"id": id, "key": key, "links": links, "tags": tags, "created_at": moment}
         changesets.append(make_record(engine, CHANGESET, body, project=project, agent=agent, user=user, **own))
@@ -209,19 +198,28 @@ def check_changeset(body: Mapping[str, Any]) -> None:
             replace(blank, **restore_fields(blank, was))
 
 
+def _was_merged_from(was: Was | None, ids: Collection[str]) -> bool:
+    """Return whether a former value of a record is a merge with one of these."""
+    former = was.get("body", {}).get("set", {}) if was else {}
+    merged = {*former.get("counted", {}), *former.get("metadata", {}).get("merged_from", ())}
+    return not merged.isdisjoint(ids)
+
+
 def strip_changeset(
     body: Mapping[str, Any], erased: Collection[str], texts: Collection[str], related: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return the body of a changeset without erased records, and without former texts that hold one of `texts`.
 
-    `related` are records that are worded after the erased one, so that none of their former texts stays.
+    `related` are records that are worded after the erased one, so that none of their former texts stays. The text that
+    a record had while an erased one was merged into it may repeat that one in other words, so it goes too.
     """
     stripped = {}
     for id, was in body["was"].items():
         if id in erased:
             continue
         former = json.dumps(was.get("body", ""), ensure_ascii=False) if was else ""
-        if was and (id in related or any(json.dumps(text, ensure_ascii=False)[1:-1] in former for text in texts)):
+        is_worded_after = id in related or _was_merged_from(was, erased)
+        if was and (is_worded_after or any(json.dumps(text, ensure_ascii=False)[1:-1] in former for text in texts)):
             was = {name: value for name, value in was.items() if name != "body"}
         stripped[id] = was
     return {**body, "was": stripped}

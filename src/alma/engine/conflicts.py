@@ -29,7 +29,7 @@ from .facts import (
     forget_dispute,
     put_comparison,
 )
-from .retrieve.rank import FIELDS, NEAR, has_lookalikes, list_lookalikes, list_scopes, read_words, stated_at
+from .retrieve.lookalikes import FIELDS, NEAR, has_lookalikes, list_lookalikes, list_scopes, read_words, stated_at
 from .search import find_near
 from .transaction import Transaction, write
 from .view import to_memory

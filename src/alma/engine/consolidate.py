@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import combinations, groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ModelError, ScopeError, ValidationError
 from ..ports import Model
@@ -32,7 +32,9 @@ from ..text import digest, normalise
 from ..types.kinds import KINDS, MemoryType, list_wordings
 from ..types.query import Where, split_batches
 from ..types.record import COUNTS, LIVE, NONE, RECENT, Evidence, Origin, Provenance, Record, Status, cosines
+from ..types.times import from_iso, to_iso
 from .admit import place_of
+from .calls import MAX_PAIRS
 from .conflicts import SCOPES, compare_locally, list_nearest, read_pair
 from .context import Engine
 from .edit import Reviewed, change_memory, read_memory, refuse_second_values
@@ -41,19 +43,29 @@ from .facts import APART, OPPOSED, WAITS, RecordPair, comparison_id, find_compar
 from .outcomes import is_of_task, lesson_id
 from .pages import check_versions
 from .retrieve import rank
-from .retrieve.rank import FIELDS, Lookalike, read_words, stated_at
+from .retrieve.lookalikes import (
+    FIELDS,
+    NEAR,
+    Lookalike,
+    has_lookalikes,
+    keep_outstanding,
+    list_lookalikes,
+    read_words,
+    stated_at,
+)
 from .retrieve.request import embed_query
 from .rule_lines import dress_rule
 from .search import find_closeness, find_near
 from .tombstones import RESEMBLES, hold_back_reworded
-from .transaction import LESSONS, Transaction, key_of_deleted, strategy_of, write
+from .transaction import LESSONS, Transaction, key_of_deleted, scan_records, strategy_of, write
 
-MAX_PAIRS = 400  # So many are compared in one run; the next run goes on.
 _MAX_RECORDS = 500  # So many of the newest memories of a kind are compared in one run, and so many others in turn.
 _PAIRS_PER_CALL, _NEAREST, _POOL, _MAX_QUESTIONS, _MAX_WORDINGS = 40, 5, 12, 8, 8
 _SURE, _NEAR_STRATEGIES = 0.7, 0.3
 _SAME = Relation(Verdict.SAME, 1.0)
+_OVERLAP = timedelta(seconds=5)
 Judged = tuple[RecordPair, Relation]
+KnownPair = tuple[RecordPair, Record | None]  # A pair with what was found out about it.
 CanQuote = Callable[[str, str], bool]
 Source = tuple[Record, CanQuote]  # A record that is merged into another, and whether its wording is kept beside others.
 Plan = tuple[Record, list[Source]]  # A survivor with what is merged into it.
@@ -108,7 +120,10 @@ def reconcile(
     if reader:
         returned, unanswered, failure = _hold_back_returned(engine, reader, limit, dry_run=dry_run, excluded=excluded)
     held_back = dict.fromkeys(_split_returned(pair)[1].id for pair, one in returned if _is_surely_same(one))
-    pairs = _list_pairs(engine, {*excluded, *held_back})
+    began, last_run = engine.clock(), find_last_run(engine)
+    pairs = _list_pairs(engine, {*excluded, *held_back}, last_run)
+    if reader and last_run is not None:
+        pairs = _add_noted(engine, pairs, {*excluded, *held_back})
     undecided = [(pair, one) for pair, one in pairs if not _is_decided(one)]
     asked = [pair for pair, one in undecided if reader or one is None]
     answers, problem = _ask(engine, reader, asked[:limit], read_pair)
@@ -138,6 +153,8 @@ def reconcile(
     steps = [partial(_store_verdicts, judged=batch, origin=origin) for batch in split_batches(noted)]
     steps += [partial(_store_verdicts, judged=[one], origin=origin, decision="newer") for one in replaced]
     steps += [partial(_merge_records, kept=kept, sources=sources, origin=origin) for kept, sources in merges]
+    if not (problem or failure or len(asked) > limit):
+        steps.append(partial(note_run, began=began))
     for step in steps if not dry_run else ():
         write(engine, step)
     answered = {_ids(pair) for pair, _ in answers if reader}
@@ -193,8 +210,11 @@ def _recall_same(pairs: Sequence[tuple[RecordPair, Record | None]]) -> Iterator[
             yield pair, Relation(Verdict.SAME, one.body["probability"], one.body.get("is_checked", False))
 
 
-def _list_pairs(engine: Engine, excluded: Collection[str] = ()) -> list[tuple[RecordPair, Record | None]]:
-    """Return the pairs of active memories and strategies that look alike, in a fixed order, with their comparisons."""
+def _list_pairs(engine: Engine, excluded: Collection[str] = (), last_run: LastRun | None = None) -> list[KnownPair]:
+    """Return the pairs of active memories and strategies that look alike, in a fixed order, with their comparisons.
+
+    Of many memories of a kind, only those are compared that changed since the last run.
+    """
     pairs: list[RecordPair] = []
     for kind in (*sorted(FIELDS), "strategy"):
         where = engine.within(kind, statuses={Status.ACTIVE}, sessions={""})
@@ -202,10 +222,10 @@ def _list_pairs(engine: Engine, excluded: Collection[str] = ()) -> list[tuple[Re
         if kind == "strategy":
             records = [one for one in records if one.evidence.results and one.embedder == engine.embedder_name != ""]
         else:
-            records = [one for one in records if rank.has_lookalikes(one)]
+            records = [one for one in records if has_lookalikes(one)]
         order, by_newer = {one.id: at for at, one in enumerate(records)}, dict[str, dict[str, Lookalike]]()
-        for record, others in _list_company(engine, where, records):
-            lookalikes: Iterable[Lookalike] = rank.list_lookalikes(engine, [record], others, rank.NEAR)
+        for record, others in _list_company(engine, where, records, last_run):
+            lookalikes: Iterable[Lookalike] = list_lookalikes(engine, [record], others, NEAR)
             if kind == "strategy":
                 lookalikes = _compare_strategies(record, [one for one in others if order[one.id] < order[record.id]])
             for one in lookalikes:
@@ -221,22 +241,82 @@ def _list_pairs(engine: Engine, excluded: Collection[str] = ()) -> list[tuple[Re
     return [(pair, known.get(_ids(pair))) for pair in pairs]
 
 
-def _list_company(engine: Engine, where: Where, records: Sequence[Record]) -> Iterator[tuple[Record, Sequence[Record]]]:
+def _add_noted(engine: Engine, pairs: list[KnownPair], excluded: Collection[str]) -> list[KnownPair]:
+    """Return the pairs with those that were noted in earlier runs and that no model has decided."""
+    present = {_ids(pair) for pair, _ in pairs}
+    comparisons = scan_records(engine, "comparison", statuses={Status.ACTIVE})
+    noted = [one for one in comparisons if not _is_decided(one) and tuple(one.links) not in present]
+    records = {one.id: one for one in engine.store.get(list({id for one in noted for id in one.links}))}
+    more: list[KnownPair] = []
+    for comparison in reversed(noted):
+        sides = [records[id] for id in comparison.links if id in records and id not in excluded]
+        is_current = len(sides) == 2 and all(one.status is Status.ACTIVE for one in sides)
+        # Once a text has changed, the comparison says nothing about the pair.
+        if is_current and comparison_id(*sides) == comparison.id:
+            more.append(((sides[0], sides[1]), comparison))
+    return [*pairs, *more]
+
+
+def _list_company(
+    engine: Engine, where: Where, records: Sequence[Record], last_run: LastRun | None
+) -> Iterator[tuple[Record, Sequence[Record]]]:
     """Yield each record with those to compare it with: all, or if they are too many, the nearest.
 
-    Then it yields the newest records and a part of the others, another one each day.
+    Then it yields the newest records, or those that changed since the last run, and a part of the others, another one
+    each day.
     """
     if len(records) <= _MAX_RECORDS:
         yield from ((one, records) for one in records)
         return
-    by_id, rest = {one.id: one for one in records}, records[_MAX_RECORDS:]
-    start = int(digest(str(engine.clock().date())), 16) % -(-len(rest) // _MAX_RECORDS) * _MAX_RECORDS
-    for one in (*records[:_MAX_RECORDS], *rest[start : start + _MAX_RECORDS]):
+    by_id = {one.id: one for one in records}
+    for one in _choose_due(engine, records, last_run):
         at, agents = (0, {one.agent}) if one.kind == "strategy" else (-1, None)
         vector = one.vectors[at] if one.vectors and one.embedder == engine.embedder_name else None
         own = replace(where, users={one.user}, agents=agents)
         near = [by_id[id] for id in find_near(engine, vector, _own_words(one), own, _POOL) if id in by_id]
+        if one.kind != "strategy":
+            near = keep_outstanding(one, [other for other in near if other is not one])
         yield from ((one, near), *((other, [one]) for other in near))
+
+
+def _choose_due(engine: Engine, records: Sequence[Record], last_run: LastRun | None) -> list[Record]:
+    """Return the records that are compared in this run, of the newest first."""
+    today = str(engine.clock().date())
+    due = records[:_MAX_RECORDS]
+    if last_run is not None:
+        due = [one for one in records if max(one.created_at, one.updated_at) >= last_run.began][:_MAX_RECORDS]
+    if last_run is not None and last_run.day == today:
+        return list(due)
+    rest = records[_MAX_RECORDS:]
+    start = int(digest(today), 16) % -(-len(rest) // _MAX_RECORDS) * _MAX_RECORDS
+    part = rest[start : start + _MAX_RECORDS]
+    return list({one.id: one for one in (*due, *part)}.values())
+
+
+class LastRun(NamedTuple):
+    """When the last run began that left nothing to compare."""
+
+    began: datetime
+    day: str
+
+
+def find_last_run(engine: Engine) -> LastRun | None:
+    """Return the last run on this project; None if there was none, or if the clock was set back since."""
+    for marker in engine.store.get([_name_marker(engine)]):
+        began = from_iso(marker.body["value"])
+        if began is not None and began <= engine.clock():
+            # A change that was dated before it may have been stored after it.
+            return LastRun(began - _OVERLAP, str(began.date()))
+    return None
+
+
+def note_run(tx: Transaction, began: datetime) -> None:
+    """Store when a run began that left nothing to compare."""
+    tx.set_marker(_name_marker(tx.engine), {"value": to_iso(began)})
+
+
+def _name_marker(engine: Engine) -> str:
+    return f"mrk_compared_{digest(engine.project, engine.embedder_name, size=10)}"
 
 
 def _compare_strategies(older: Record, groups: Sequence[Record]) -> list[Lookalike]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -87,6 +88,8 @@ class Settings:
     # How many of a user's preferences, and of the rules in force, are shown without matching the task.
     max_preferences: int = 5
     keep_retrievals: bool = True
+    # The processor time in which one retrieval may read pairs of texts; 0: vectors and words decide alone.
+    pair_reading_ms: float = 100.0
     # Whether what one user stated, and what is learned from their outcomes, is found by the other users of a team.
     share_between_users: bool = False
     upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
@@ -96,11 +99,31 @@ class Settings:
         whole("min_failures_for_anti_pattern", self.min_failures_for_anti_pattern, 1, 1000)
         number("recency_half_life_days", self.recency_half_life_days, 0.01)
         whole("max_preferences", self.max_preferences, 0, 1000)
+        number("pair_reading_ms", self.pair_reading_ms, 0.0, 60_000.0)
         if not isinstance(self.share_between_users, bool):
             raise ValidationError(f"share_between_users must be true or false, not {self.share_between_users!r}")
 
 
+class FallbackHandler(logging.Handler):
+    """Prints to standard error where the program has not configured logging.
+
+    Python does that by itself, but only for warnings: with `getLogger("alma").setLevel(DEBUG)` alone, nothing would be
+    seen.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record, unless another handler gets it."""
+        logger: logging.Logger | None = logging.getLogger(record.name)
+        while logger is not None:
+            if any(handler is not self for handler in logger.handlers):
+                return
+            logger = logger.parent if logger.propagate else None
+        if sys.stderr is not None:
+            print(self.format(record), file=sys.stderr)
+
+
 _LOG = logging.getLogger("alma")
+_LOG.addHandler(FallbackHandler())
 _CLOSING_SECONDS = 1.0
 
 
@@ -240,10 +263,12 @@ class Engine:
     # What was counted last, with the revision of the store that it was counted in.
     answers: dict[Hashable, tuple[object, object]] = field(default_factory=dict)
     changed_at: dict[str, datetime] = field(default_factory=dict)  # The time of the last change, by project.
+    # By project, the time of the newest change that is dated after tomorrow: the clock was set back since.
+    ahead_at: dict[str, datetime | None] = field(default_factory=dict)
     # Whether a person decides here. Without it, no rule, no preference and nothing from outside content becomes active.
     may_approve: bool = True
     approves_calls: bool = False  # Whether a person reads each call, and so accepts what it states.
-    actor: str = ""  # Recorded as the author of changes, such as upkeep. If empty, `changes.act_as` names the caller.
+    actor: str = ""  # Recorded as the author of changes, such as upkeep. If empty, `calls.act_as` names the caller.
 
     def may_activate(self, record: Record) -> bool:
         """Return whether this caller may make a record active."""

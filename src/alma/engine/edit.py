@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,16 +16,16 @@ from ..types.kinds import EVERYWHERE, KINDS, READABLE_KINDS, FeedbackSignal, Mem
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust, new_id
 from . import validate
-from .admit import KEY_LINK, allow, clean, draft_record, embed_records, reword
+from .admit import KEY_LINK, allow, clean, draft_record, embed_records, readable_body, reword
 from .conflicts import check_conflicts
 from .context import Engine
 from .episodes import find_turns
 from .erase import erase_memory
 from .facts import add_facts, dispute, find_persons_values
 from .observations import OBSERVATION, accept_observation
-from .outcomes import find_repeated, prepare_lessons, put_receipt, readable_body, state_lessons
+from .outcomes import find_repeated, prepare_lessons, put_receipt, state_lessons
 from .pages import Selection, check_versions, list_selected, shorten_title
-from .retrieve.rank import FIELDS
+from .retrieve.lookalikes import FIELDS
 from .rule_lines import dress_rule
 from .rules import (
     Teaching,
@@ -32,6 +33,7 @@ from .rules import (
     apply_rule_change,
     check_lengths,
     claim_words,
+    drop_marks,
     is_copy,
     learn_rules,
     prepare_rules,
@@ -103,11 +105,19 @@ def add_memories(engine: Engine, proposals: Sequence[Proposal], *, compare_texts
 
 def _add_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Record | None:
     """Add a rule; return the stored one, or None if it was refused. One idempotency key adds one rule, once."""
-    arguments = digest(*(str(draft.body[name]) for name in ("rule", "trigger", "why", "reach")))
+    arguments = digest(
+        *(str(draft.body[name]) for name in ("rule", "trigger", "why", "reach")), *_list_extras(teaching)
+    )
     if repeated := find_repeated(tx, teaching.receipt, arguments):
         return repeated
     [taught] = learn_rules(tx, [(teaching, draft)])
     return taught.record and put_receipt(tx, teaching.receipt, arguments, taught.record)
+
+
+def _list_extras(teaching: Teaching) -> list[str]:
+    """Return the tags and metadata of a rule for its receipt; none if it has none, as receipts were made before."""
+    extras = [sorted(teaching.tags), dict(teaching.metadata)]
+    return [json.dumps(extras, sort_keys=True)] if any(extras) else []
 
 
 def is_own(engine: Engine, record: Record) -> bool:
@@ -247,6 +257,8 @@ def change_memory(
     if status is None and all(getattr(record, name) == value for name, value in changes.items()):
         return record
     fresh = tx.update(record, **changes)
+    if record.kind == MemoryType.RULE and "rule" in values:
+        drop_marks(tx, fresh)
     before = {name: record.body.get(name) for name in values if record.body.get(name) != fresh.body.get(name)}
     before |= {"status": str(record.status)} if record.status is not fresh.status else {}
     before |= {"tags": list(record.tags)} if record.tags != fresh.tags else {}

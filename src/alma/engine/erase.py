@@ -294,7 +294,7 @@ def _find_remains(tx: Transaction, record: Record) -> list[str]:
         ids += [line.id for line in find_gists(tx, record)]
     ids += [one.id for one in _find_orphans(tx, record)]
     lines = [one.id for one in tx.find_changes(ids) if one.body["record"] in ids]
-    lines += [one.id for one in tx.scan(Where(kinds={"comparison"}, linked=set(ids)))]
+    lines += [one.id for one in tx.scan(Where(kinds={"comparison", "likeness"}, linked=set(ids)))]
     lines += [one.id for one in tx.scan(Where(kinds={DELIVERY}, linked={*ids, *lines}))]
     changesets = tx.scan(tx.engine.within(CHANGESET, linked=set(ids)))
     lines += [one.id for one in changesets if set(one.links) <= set(ids)]

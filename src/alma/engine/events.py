@@ -14,7 +14,8 @@ from ..types.events import EventType, MemoryEvent
 from ..types.kinds import KINDS, MEMORY_KINDS
 from ..types.record import LIVE, Record, Status, new_id
 from .admit import make_record
-from .changes import ACTOR, CALL, CHANGESET, UNFILTERED, describe_change
+from .calls import ACTOR, CALL
+from .changes import CHANGESET, UNFILTERED, describe_change
 
 if TYPE_CHECKING:
     from .context import Engine

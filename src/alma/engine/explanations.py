@@ -7,16 +7,19 @@ from typing import Any
 
 from ..text import count_tokens
 from ..types.kinds import MEMORY_KINDS, Memory, MemoryType
+from ..types.record import Record, Status
 from ..types.slice import Explanation
 from .context import Engine
 from .pages import cut_memory
 from .past import look_back
 from .retrieve.pipeline import SHOWN_ALWAYS, choose_memories, find_memories, list_obstacles
 from .retrieve.request import Request, prepare
+from .rules import AGENT
 from .view import to_memory
 
 _MAX_LEFT_OUT = 20
 _TEXT_BYTES = 400
+AT_START = "sessions of coding agents start with it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class TaskCandidate:
     memory: Memory
     rank: int | None  # Its place among all that are shown, from 1; None if it is left out.
     explanation: Explanation  # What it scored, and why it is shown or left out.
+    at_start: bool = False  # Whether sessions of coding agents start with it, whatever the task is.
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,12 @@ class TaskExplanation:
     candidates: list[TaskCandidate]  # Those that are shown first, then those that are left out; each best first.
     prompt: str
     tokens: int  # An estimate for the prompt.
+
+
+def starts_sessions(record: Record) -> bool:
+    """Return whether sessions of coding agents start with a rule, as far as the rules fit."""
+    is_rule = record.kind == MemoryType.RULE and record.agent == AGENT
+    return is_rule and record.status is Status.ACTIVE and not record.session
 
 
 def explain_candidates(engine: Engine, request: Request, max_tokens: int) -> TaskExplanation:
@@ -56,8 +66,11 @@ def explain_candidates(engine: Engine, request: Request, max_tokens: int) -> Tas
     left_out = [one for one in hits if one.record.id not in memories][:_MAX_LEFT_OUT]
     for hit in sorted(left_out, key=lambda one: -one.explanation.score):
         fits = f"other memories fit the task better ({hit.explanation.reason})"
-        explanation = replace(hit.explanation, reason=next(list_obstacles(context, hit.record), fits))
+        reason = next(list_obstacles(context, hit.record), fits)
+        if starts_sessions(hit.record):
+            reason = f"{AT_START}; for this task: {reason}"
+        explanation = replace(hit.explanation, reason=reason)
         memory = cut_memory(to_memory(hit.record, engine.clock()), _TEXT_BYTES)
-        candidates.append(TaskCandidate(memory, None, explanation))
+        candidates.append(TaskCandidate(memory, None, explanation, starts_sessions(hit.record)))
     prompt = chosen.to_prompt(max_tokens)
     return TaskExplanation(candidates, prompt, count_tokens(prompt) if prompt else 0)

@@ -18,12 +18,12 @@ from typing import Any
 
 from ..reading.port import Pair, PairKind, Relation, Verdict
 from ..text import fingerprint, normalise, stems
-from ..types.kinds import KINDS, MEMORY_KINDS, MemoryType
+from ..types.kinds import KINDS, MEMORY_KINDS, NEWER, MemoryType
 from ..types.query import Where, visible_users
 from ..types.record import LIVE, PERSONS, Origin, Provenance, Record, Status
-from .admit import author_of, explicit_key, link_key, make_record, place_of
+from .admit import author_of, explicit_key, link_key, make_record, merge_repetition, place_of
 from .context import Engine
-from .search import by_words
+from .search import find_repeated
 from .tombstones import RESEMBLES
 from .transaction import Transaction, of_owner
 
@@ -63,18 +63,20 @@ def add_records(tx: Transaction, drafts: Sequence[Record]) -> list[Record]:
         if existing is None:
             record = tx.put(draft)
         else:
-            changes: dict[str, Any] = {"tags": tuple(dict.fromkeys((*existing.tags, *draft.tags)))}
+            changes = merge_repetition(existing, draft)
+            repeated = replace(existing, body=changes["body"])
             can_confirm = not engine.must_wait(draft.kind, draft.provenance) and engine.may_activate(existing)
             if can_confirm and not tx.is_new(existing):
                 # A person's word that waits because it was deleted is not confirmed by others.
                 if draft.provenance.origin is Origin.USER or RESEMBLES not in existing.body.get("metadata", {}):
-                    changes |= {"status": Status.ACTIVE, "body": forget_dispute(existing)}
+                    repeated = replace(repeated, body=forget_dispute(repeated))
+                    changes |= {"status": Status.ACTIVE, "body": repeated.body}
                 # Stated by a more trusted source, it takes that source. What was put away, and is stated again, is
                 # the word of who states it now.
                 is_put_away = existing.status is Status.ARCHIVED
                 if is_put_away or draft.provenance.weight > existing.provenance.weight:
                     changes["provenance"] = draft.provenance
-                    changes |= _take_words(replace(existing, body=changes.get("body", existing.body)), draft)
+                    changes |= _take_words(repeated, draft)
             record = tx.update(existing, **changes)
         if existing is None or existing.status is not Status.ACTIVE:
             tx.claim_keys(watched & {draft.key, *draft.links})
@@ -103,7 +105,8 @@ def _take_words(existing: Record, draft: Record) -> dict[str, Any]:
 
 def forget_dispute(record: Record) -> dict[str, Any]:
     """Return the body of a record that disputes no other one any more."""
-    metadata = {name: value for name, value in record.body.get("metadata", {}).items() if name != "disputes"}
+    marks = ("disputes", NEWER)
+    metadata = {name: value for name, value in record.body.get("metadata", {}).items() if name not in marks}
     return {**record.body, **({"metadata": metadata} if metadata != record.body.get("metadata", {}) else {})}
 
 
@@ -152,6 +155,8 @@ def add_facts(
     for id, record in fresh.items():
         repeated[id] = _place_fact(tx, record, weights[id], later, replaced.get(id, ""), compare_texts) or id
         later.discard(id)
+        if compare_texts and repeated[id] == id:
+            _note_placed(tx, record)
     ids = [repeated.get(record.id, record.id) for record in added]
     records = {record.id: record for record in tx.get(ids)}
     return [records[id] for id in ids]
@@ -181,9 +186,10 @@ def _place_fact(
     for other in same:
         if not key or other.links == record.links:
             tx.drop(record)
-            changes: dict[str, Any] = {"tags": tuple(dict.fromkeys((*other.tags, *record.tags)))}
+            changes = merge_repetition(other, record)
             if record.provenance.weight > other.provenance.weight:
-                changes |= {"provenance": record.provenance, **_take_words(other, record)}
+                repeated = replace(other, body=changes["body"])
+                changes |= {"provenance": record.provenance, **_take_words(repeated, record)}
             return tx.update(other, **changes).id
     targets = [one for one in tx.get([replaced] if replaced else []) if one.id != record.id and where.accepts(one)]
     # A key given later takes over what was stated without one.
@@ -250,11 +256,14 @@ def _find_same(
     field, place = _WORDS[record.kind], KINDS[record.kind].unique[0]
     text = record.body[field]
     mine = stems(text)
-    hits = by_words(tx.engine.store, text, where, _ALIKE)
+    ids = find_repeated(tx.engine.store, text, where, _ALIKE)
+    stored = tx.see(tx.engine.store.get(ids))
+    placed = tx.get(_find_placed(tx, mine))
     alike = [
         other
-        for other in tx.select(tx.engine.store.get([hit.id for hit in hits]), where)
-        if other.id not in later
+        for other in {one.id: one for one in (*stored, *placed)}.values()
+        if where.accepts(other)
+        and other.id not in later
         and author_of(other) == record.agent
         and not (record.links and other.links)
         and normalise(other.body[place]) == normalise(record.body[place])
@@ -265,6 +274,27 @@ def _find_same(
     pairs = [Pair(other.body[field], text, PairKind.FACT) for other in alike]
     relations = tx.engine.reader.compare(pairs) if pairs else ()
     return [other for other, relation in zip(alike, relations, strict=True) if relation.is_same]
+
+
+def _find_placed(tx: Transaction, stems_of_text: Collection[str]) -> list[str]:
+    """Return the ids of facts that this transaction placed and that share a word with a text, at most a few.
+
+    The rarest words come first: a repetition shares them too. With all of them, many facts would be compared with each
+    other, pair by pair.
+    """
+    postings = sorted((tx.placed[word] for word in stems_of_text if word in tx.placed), key=len)
+    found: dict[str, None] = {}
+    for posting in postings:
+        found |= dict.fromkeys(posting[-_ALIKE:])
+        if len(found) >= _ALIKE:
+            break
+    return list(found)
+
+
+def _note_placed(tx: Transaction, record: Record) -> None:
+    """Note the words of a fact, by which later ones of the same transaction find it."""
+    for word in stems(str(record.body[_WORDS[record.kind]])):
+        tx.placed.setdefault(word, []).append(record.id)
 
 
 def _is_later(other: Record, record: Record) -> bool:
@@ -321,9 +351,7 @@ def find_comparisons(engine: Engine, pairs: Sequence[RecordPair]) -> dict[tuple[
     return {(ids[one.id][0].id, ids[one.id][1].id): one for one in active}
 
 
-def find_dismissed(engine: Engine, pairs: Sequence[RecordPair]) -> Collection[tuple[str, str]]:
-    """Return the ids of those pairs that are known to be about different things."""
-    comparisons = find_comparisons(engine, pairs)
-    return {
-        ids for ids, one in comparisons.items() if one.body["verdict"] in APART or one.body.get("decision") in _BOTH
-    }
+def is_dismissal(comparison: Record) -> bool:
+    """Return whether a comparison found two memories to be about different things."""
+    is_apart = comparison.body["verdict"] in APART or comparison.body.get("decision") in _BOTH
+    return comparison.status is Status.ACTIVE and is_apart

@@ -18,8 +18,19 @@ from ..types.kinds import EVERYWHERE, KINDS, MEMORY_KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import CODECS, LIVE, NONE, Origin, Record, Status
 from ..types.slice import MemorySlice
-from ..types.times import format_minute
-from .changes import ACTOR, CHANGESET, INSTANT, TRACKED, UNFILTERED, Was, restore_fields, reword_past
+from ..types.times import format_minute, from_micros
+from .calls import ACTOR
+from .changes import (
+    CHANGESET,
+    INSTANT,
+    LATE,
+    TRACKED,
+    UNFILTERED,
+    Was,
+    order_changes,
+    restore_fields,
+    reword_past,
+)
 from .context import Engine
 from .edit import is_own, refuse_second_values
 from .episodes import find_turns, join_said
@@ -85,6 +96,8 @@ class RevertedChange:
     call: str
     memories: tuple[Difference, ...]
     """How the memories changed by that."""
+    rest: int = 0
+    """How many other changes the same call made, which still hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +114,9 @@ class TurningPoint:
     lost: tuple[str, ...]
     retrievals: int
     """How many retrievals it took to find it."""
+
+
+_MOST_OF_CALL = 5000  # Among so many of the newest changes, the others of one call are looked for.
 
 
 def _scan_changesets(engine: Engine, **conditions: Any) -> list[Record]:
@@ -241,7 +257,7 @@ def undo_last(engine: Engine, memory_id: str | None = None, *, dry_run: bool = F
     buried = engine.store.scan(engine.within("tombstone", statuses={Status.ACTIVE})) if memory_id is None else ()
     stone = next((one for one in buried if _is_made_here(engine, one)), None)
     hint = ""
-    for one in engine.store.scan(engine.within(CHANGESET, linked=linked)):
+    for one in _scan_newest(engine, linked):
         if one.body.get("reverts") or one.body.get("undone") or not _is_made_here(engine, one):
             continue
         tx = Transaction(engine)
@@ -249,7 +265,8 @@ def undo_last(engine: Engine, memory_id: str | None = None, *, dry_run: bool = F
         # A change of memories that were deleted since has nothing to undo.
         if not any(record.kind in TRACKED for record in tx.changed):
             continue
-        if stone is None or stone.created_at <= one.created_at:
+        made_after = from_micros(one.body.get("after", 0))
+        if stone is None or stone.created_at <= max(one.created_at, made_after):
             return revert_change(engine, one.key, dry_run=dry_run)
         hint = f"; to undo the change before it, run `alma revert {one.key}`"
         break
@@ -259,6 +276,16 @@ def undo_last(engine: Engine, memory_id: str | None = None, *, dry_run: bool = F
             f"cannot be undone{hint}"
         )
     raise NotFoundError("there is no change to undo; `alma history ID` lists the changes of a memory")
+
+
+def _scan_newest(engine: Engine, linked: set[str] | None) -> Iterable[Record]:
+    """Return the changesets in the order in which they were made, newest first."""
+    where = engine.within(CHANGESET, linked=linked)
+    late = list(engine.store.scan(replace(where, tagged={LATE})))
+    if not late:
+        return engine.store.scan(where)
+    # The clock was set back: those of then stand among the older ones.
+    return order_changes((*late, *engine.store.scan(where, _MOST_OF_CALL)))
 
 
 def _is_made_here(engine: Engine, record: Record) -> bool:
@@ -323,7 +350,18 @@ def _revert(tx: Transaction, ids: Sequence[str]) -> RevertedChange:
     for one in tx.scan(Where(kinds={CHANGESET}, keys={original})) if original else ():
         tx.update(one, body={**one.body, "undone": False}, updated_at=one.updated_at)
     memories = _compare_states(before, tx.get(was))
-    return RevertedChange(key, "", first.created_at, first.body["call"], tuple(memories))
+    rest = _count_rest(engine, first)
+    return RevertedChange(key, "", first.created_at, first.body["call"], tuple(memories), rest)
+
+
+def _count_rest(engine: Engine, changeset: Record) -> int:
+    """Return how many other changes of the same call still hold; a call may write several times."""
+    run = changeset.body.get("run")
+    if not run:
+        return 0
+    others = engine.store.scan(engine.within(CHANGESET), _MOST_OF_CALL)
+    keys = {one.key for one in others if one.body.get("run") == run and not one.body.get("undone")}
+    return len(keys - {changeset.key})
 
 
 def _revert_record(tx: Transaction, record: Record, was: Was | None, changeset: Record) -> tuple[Record, bool]:

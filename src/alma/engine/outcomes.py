@@ -16,6 +16,7 @@ again, and finds the group.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -26,11 +27,11 @@ from ..errors import NotFoundError, ValidationError
 from ..reading.local import are_opposites
 from ..reading.port import Pair
 from ..text import digest, fingerprint, shorten, stems, words
-from ..types.kinds import KINDS, MemoryType, Result, quoted_why
+from ..types.kinds import KINDS, MemoryType, Result
 from ..types.query import Where, plain
 from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, Vector, cosine, cosines
 from ..types.speech import quote_output
-from .admit import draft_record, embed_records, make_record, place_of
+from .admit import draft_record, embed_records, make_record, merge_repetition, place_of, readable_body
 from .context import Engine
 from .evidence import WORKS, believe, choose_lesson, success_rate
 from .facts import find_rejected
@@ -38,6 +39,7 @@ from .sameness import SAME, SIMILAR, read_sameness
 from .search import find_near
 from .transaction import LESSONS, Transaction, lesson_key, of_owner, strategy_of, write
 
+_LOG = logging.getLogger("alma")
 _LEARNED = Provenance(Origin.OUTCOME, Trust.LEARNED)
 BY_AGENT = Provenance(Origin.OUTCOME, Trust.TRUSTED)
 _MAX_ERRORS = 5
@@ -52,6 +54,8 @@ _FEW_WORDS = 6
 _WAYS = (("up", "down"), ("on", "off"), ("in", "out"))
 # Tasks this close are of one sort; below the other, of two; in between words decide.
 _ALIKE, _UNLIKE = 0.65, 0.5
+# Tasks that are this close, or share this part of their words, are one task.
+_SAME, _MOST_WORDS = 0.85, 0.6
 
 
 # -- strategy groups
@@ -73,6 +77,24 @@ def is_of_task(approach: Record, record: Record) -> bool:
     body, alike = record.body, find_closest(approach.vectors[1:2], record.vectors[1:2])
     task = body["task"] if record.kind == "strategy" else body["condition"]
     return same_task(approach.body["task"], task, alike, approach.body["task_type"], body["task_type"])
+
+
+def has_same_task(approach: Record, group: Record) -> bool:
+    """Return whether a group is about the very task of an approach, and not only about a task of the same type."""
+    task, types = approach.body["task"], {plain(one.body["task_type"]) for one in (approach, group)}
+    if not task or len(types - {""}) > 1:
+        return False
+    if not is_of_task(approach, group):
+        return False
+    alike = find_closest(approach.vectors[1:2], group.vectors[1:2])
+    if alike is not None and alike >= _SAME:
+        return True
+    mine = stems(task)
+    for other in {group.body["task"], label_of(group)}:
+        theirs = stems(other)
+        if mine and len(mine & theirs) >= _MOST_WORDS * max(len(mine), len(theirs)):
+            return True
+    return False
 
 
 def find_closest(vectors: Iterable[Vector], others: Sequence[Vector]) -> float | None:
@@ -317,7 +339,10 @@ def learn_outcomes(engine: Engine, drafts: Sequence[OutcomeDraft]) -> list[Recor
     not counted again: what was stored then is returned.
     """
     prepared = prepare_outcomes(engine, drafts)
-    return write(engine, lambda tx: record_outcomes(tx, prepared))
+    outcomes = write(engine, lambda tx: record_outcomes(tx, prepared))
+    for outcome in outcomes:
+        _LOG.debug("recorded %s %s for agent %s", outcome.body["outcome"], outcome.id, outcome.agent)
+    return outcomes
 
 
 def prepare_outcomes(engine: Engine, drafts: Sequence[OutcomeDraft]) -> list[OutcomeDraft]:
@@ -521,12 +546,12 @@ def _describe_lesson(
 
 
 def _find_alternative(tx: Transaction, approach: Record, but: tuple[str, ...], now: datetime) -> str:
-    """Return the strategy that most surely works for the same sort of task, other than these groups'."""
+    """Return the strategy that most surely works for the same task, other than these groups'."""
     near = _find_near(tx, approach, "task", of_owner(tx.engine, approach, "strategy"), _NEAR)
     working = {
         lesson_id(group, MemoryType.HEURISTIC): group
         for group in (*near, *_find_new(tx, approach, "task"))
-        if group.id not in but and is_of_task(approach, group) and _is_working(group, now)
+        if group.id not in but and has_same_task(approach, group) and _is_working(group, now)
     }
     groups = [working[id] for id in working.keys() - tx.find_deleted(working)]
     best = max(groups, key=lambda group: (believe(group, now).low, group.id), default=None)
@@ -534,7 +559,7 @@ def _find_alternative(tx: Transaction, approach: Record, but: tuple[str, ...], n
 
 
 def _advise_warnings(tx: Transaction, group: Record, approach: Record, now: datetime, has_turned: bool) -> None:
-    """Keep the other warnings for this sort of task true to what works.
+    """Keep the other warnings for this task true to what works.
 
     A strategy that begins to work may be what a warning without an alternative was waiting for; one whose standing has
     turned may be what another warning recommends.
@@ -549,7 +574,9 @@ def _advise_warnings(tx: Transaction, group: Record, approach: Record, now: date
             continue
         if group.id in warning.links or not is_of_task(approach, warning):
             continue
-        better = _find_alternative(tx, approach, warning.links, now)
+        # What it recommends has to work for the warning's own task.
+        warned_groups = tx.get(warning.links[:1]) or [approach]
+        better = _find_alternative(tx, warned_groups[0], warning.links, now)
         if better != alternative:
             tx.update(warning, body={**warning.body, "better_alternative": better})
 
@@ -583,16 +610,18 @@ def _state_lesson(tx: Transaction, draft: Record, group: Record) -> str:
     is_rejected = not draft.provenance.is_persons and id in find_rejected(tx, {id})
     if existing is not None and (is_rejected or existing.provenance.weight > weight):
         # A less trusted source may confirm this lesson, not overrule it.
-        tx.update(existing)
+        tx.update(existing, **merge_repetition(existing, draft, can_replace=False))
         return id
     tx.update(group)
     [other] = [kind for kind in LESSONS if kind != draft.kind]
     opposed = [one for one in tx.get([lesson_id(group, other)]) if one.status is Status.ACTIVE]
     # Against what a person said, an agent's word waits.
     is_outweighed = any(one.provenance.weight > weight for one in opposed)
-    values = {name: value for name, value in draft.body.items() if value}
-    body = {**draft.body, **(_take_over_values(existing, weight) if existing else {}), **values}
-    tags = tuple(dict.fromkeys((*(existing.tags if existing else ()), *draft.tags)))
+    body, tags = draft.body, draft.tags
+    if existing is not None:
+        kept_body = {**draft.body, **_take_over_values(existing, weight)}
+        merged = merge_repetition(replace(existing, body=kept_body), draft)
+        body, tags = merged["body"], merged["tags"]
     record = replace(
         draft,
         body=body,
@@ -628,9 +657,3 @@ def _take_over_values(lesson: Record, weight: int) -> dict[str, Any]:
     if lesson.provenance.origin is not Origin.OUTCOME and lesson.provenance.weight < weight:
         return {name: value for name, value in values.items() if name not in ("why_bad", "better_alternative")}
     return values
-
-
-def readable_body(record: Record) -> dict[str, Any]:
-    """Return the body of a record that becomes a person's: what a program gave as a reason stays quoted."""
-    field = {"anti_pattern": "why_bad", "rule": "why"}.get(record.kind)
-    return {**record.body, field: quoted_why(record)} if field else dict(record.body)

@@ -45,6 +45,7 @@ class MemoryEntry:
     trust: str  # trusted, learned or untrusted: untrusted text is only quoted.
     evidence: Evidence
     shown: int  # How many of the retrievals that are kept showed it.
+    last_shown: datetime | None  # When the newest of them did.
     superseded_by: str
     valid_from: datetime | None
     valid_to: datetime | None
@@ -91,10 +92,12 @@ def make_entry(engine: Engine, record: Record, most: int | None = None) -> Memor
     cut = memory if most is None else cut_memory(memory, most)
     notes = engine.where("retrieval", linked={record.id})
     names = ("version", "evidence", "superseded_by", "valid_from", "valid_to")
+    newest = next(engine.store.scan(notes, 1), None)
     return MemoryEntry(
         memory=cut,
         trust=str(record.provenance.trust),
         shown=sum(count_records(engine, notes).values()),
+        last_shown=newest.created_at if newest else None,
         is_cut=cut is not memory,
         **{name: getattr(record, name) for name in names},
     )

@@ -116,6 +116,31 @@ class PastStore:
             yield reword_past(self._engine, record, past)
 
 
+class FormerRecords:
+    """Records as they were at moments since a given one: what was shown then, in the words of then."""
+
+    def __init__(self, engine: Engine, records: Iterable[Record], since: datetime) -> None:
+        self._records = {one.id: one for one in records}
+        self._later: defaultdict[str, list[Record]] = defaultdict(list)
+        changed = {one.id for one in self._records.values() if one.version > 1}
+        where = engine.within(CHANGESET, created_from=since, linked=changed)
+        # Newest first, as they are taken back.
+        for changeset in engine.store.scan(where) if changed else ():
+            for id in changed.intersection(changeset.body["was"]):
+                self._later[id].append(changeset)
+
+    def find(self, id: str, moment: datetime) -> Record | None:
+        """Return a record as it was at a moment; None if it is gone."""
+        record = self._records.get(id)
+        if record is None:
+            return None
+        for changeset in self._later[id]:
+            was = changeset.body["was"][id]
+            if changeset.created_at > moment and was is not None:
+                record = replace(record, **restore_fields(record, was))
+        return record
+
+
 def look_back(engine: Engine, moment: datetime) -> Engine:
     """Return the engine of a project as it was at an earlier time."""
     return replace(engine, store=PastStore(engine, moment), clock=lambda: moment)

@@ -34,7 +34,7 @@ from ..types.kinds import (
 from ..types.query import is_space
 from ..types.record import QUOTED, Origin
 from ..types.slice import MemorySlice
-from ..types.speech import NOTED, OUTPUT_LABEL, OUTSIDE, is_person, is_quoted_output, quote_output, sentences
+from ..types.speech import NOTED, OUTSIDE, is_person, is_quoted_output, quote_output, sentences
 from .escape import escape, find_suspicion
 from .rule_lines import describe_occasion
 
@@ -181,10 +181,10 @@ def _write_line(memory: Memory, memories: MemorySlice) -> str:
             return f"- {_write_warning(memory, memories.heuristics, owner)}"
         case Outcome():
             took = f" in {memory.duration_ms / 1000:g} s" if memory.duration_ms else ""
-            error = "" if memory.success else quote_output(memory.error_message or "").removeprefix(OUTPUT_LABEL)
+            error = "" if memory.success else quote_output(memory.error_message or "")
             feedback = shorten(memory.user_feedback, _DATA_CHARS) if memory.user_feedback else ""
             dated = _annotate(memory, _count_similar(memory), owner=owner)
-            result = f"{memory.outcome}{took}{dated}{f': {_say(error)}' if error else ''}"
+            result = f"{memory.outcome}{took}{dated}{f'; {_say(error)}' if error else ''}"
             line = f"{_say(memory.task_description)}: {_say(memory.strategy_used)} → {result}"
             return f"- {line}{f' Feedback: {_quote(feedback)}' if feedback else ''}"
         case UserPreference():
@@ -236,11 +236,14 @@ def _write_name(name: str) -> str:
 
 
 def _write_warning(memory: AntiPattern, heuristics: Sequence[Heuristic], owner: str) -> str:
-    """Return "Condition: avoid pattern (failed 2 of 2, last date: `error`). Instead: alternative (worked 3 of 3)."."""
+    """Return what to avoid, with the evidence and the alternative.
+
+    Such as "Condition: avoid pattern (failed 2 of 2, last date; program output: `error`). Instead: …".
+    """
     count = _count_results("failed", memory.occurrence_count, memory.trial_count, memory.last_seen)
     why = memory.why_bad
     if count and is_quoted_output(why):
-        count += f": {_say(why.removeprefix(OUTPUT_LABEL))}"
+        count += f"; {_say(why)}"
     reason = f" Why: {_end_sentence(why)}" if why and not (count and is_learned_reason(why)) else ""
     better = memory.better_alternative
     same = [one for one in heuristics if one.strategy == better and one.success_count]

@@ -15,7 +15,7 @@ import binascii
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 with open(os.path.join(os.path.dirname(__file__), "secret_rules.json"), encoding="utf-8") as _file:
@@ -27,6 +27,13 @@ DESCRIPTIONS = COMMON_WORDS | FUNCTION_WORDS | _DESCRIPTIVE_WORDS
 Span = tuple[int, int]
 _SHORTEST_SHAPE = 15
 _LONGEST_NAME = 24
+_SHORTEST_WRAPPED = 30
+_NARROWEST_LINE = 60  # Nothing wraps shorter lines.
+_WIDEST_LINE = 400  # No line of titles is longer.
+_WIDEST_PADDING = 40
+_PADDING = " \r\"'`*"
+_SEPARATORS = ("|", ",", ";", "\t", "\n")
+_TITLE_ENDS = frozenset((*_SEPARATORS, *_PADDING))
 
 
 def redact(text: str) -> str:
@@ -38,6 +45,26 @@ def redact(text: str) -> str:
         clear = _remove_secrets(visible)
         return text if clear == visible else clear
     return text
+
+
+def name_value(fields: Mapping[str, object], field: str) -> str:
+    """Return what the value of a field is called: in `{"name": "DB_PASSWORD", "value": …}`, DB_PASSWORD."""
+    if field.lower() == "value":
+        for title in ("name", "Name", "key", "Key"):
+            name = fields.get(title)
+            if isinstance(name, str) and matches("identifier", name):
+                return name
+    return field
+
+
+def count_removed(before: str, after: str) -> dict[str, int]:
+    """Return how many secrets of each kind `redact` removed from a text."""
+    counts: dict[str, int] = {}
+    if before != after:
+        for text, step in ((before, -1), (after, 1)):
+            for kind in named_pattern("mark").findall(text):
+                counts[kind] = counts.get(kind, 0) + step
+    return {kind: number for kind, number in counts.items() if number > 0}
 
 
 def _remove_secrets(plain: str) -> str:
@@ -202,6 +229,13 @@ class ScannedText:
         words = plain.split()
         self.longest = max(map(len, words), default=0)
         self.long = " ".join([word for word in words if len(word) >= _SHORTEST_SHAPE])
+        self._known: dict[tuple[str, ...], bool] = {}
+
+    def has_any(self, words: tuple[str, ...]) -> bool:
+        """Return whether one of these words is in the lower-case text. Rules that ask for the same share the answer."""
+        if words not in self._known:
+            self._known[words] = any(word in self.folded for word in words)
+        return self._known[words]
 
 
 def fold_case(text: str) -> str:
@@ -220,10 +254,12 @@ class SecretRule:
     number: bool = False  # A long number must be in the text too: of a card or an account, maybe in groups.
     run: int = 0  # So many characters without a space must be in the text; if case matters, a keyword is among such.
     unless: str = ""  # This must not be in the text.
+    also: tuple[str, ...] = ()  # One of these must be in the lower-case text too: rarer words than the keywords.
     anchor: str = ""  # A match begins where this pattern matches in the lower-case text.
     near: str = ""  # A match is near a match of this pattern in the lower-case text, if the group of that matched.
+    within: str = ""  # A match is inside a group of this pattern.
     unless_before: str = ""  # The name of a pattern that must not be found in the text right before.
-    value: str = ""  # How to find the value: "next", "said", "assigned", "password"; otherwise it is in the match.
+    value: str = ""  # How to find it: "next", "said", "assigned", "password", "column"; otherwise it is in the match.
     family: str = "token"
     terse: bool = False
     checks: tuple[str, ...] = ("real",)
@@ -232,8 +268,10 @@ class SecretRule:
     def __init__(self, fields: dict[str, object]) -> None:
         self.__dict__.update(fields)
         self.pattern = "".join(self.pattern)
+        self.also = tuple(self.also)
         self.anchor = "".join(self.anchor)
         self.near = "".join(self.near)
+        self.within = "".join(self.within)
 
 
 RULES = tuple(SecretRule(group["defaults"] | fields) for group in DATA["groups"] for fields in group["rules"])
@@ -256,20 +294,46 @@ def select_rules(text: ScannedText) -> list[SecretRule]:
         and not (rule.unless and rule.unless in text.plain)
         and (not rule.number or contains("long_number", text.plain))
         and (not rule.needs or any(sign in text.plain for sign in rule.needs))
+        and (not rule.also or text.has_any(rule.also))
     ]
 
 
 def find_spans(rule: SecretRule, text: ScannedText) -> list[Span]:
     """Return where the secrets of one rule are."""
+    if rule.value == "column":
+        return find_cells(text)
     spans: list[Span] = []
     end = 0
     for match in _find_matches(rule, text):
         span = _find_secret(rule, match) if match.start() >= end else None
-        before = text.plain[max(0, span[0] - 30) : span[0]] if span else ""
-        if span and before.rfind("[REDACTED:") <= before.rfind("]"):
-            spans.append(span)
-            end = span[1]
+        if span and not _is_marked(text.plain, span[0]):
+            end = _find_wrapped_end(text.plain, *span)
+            spans.append((span[0], end))
     return spans
+
+
+def _is_marked(text: str, start: int) -> bool:
+    """Return whether this place is inside the mark of a secret that was removed."""
+    before = text[max(0, start - 30) : start]
+    return before.rfind("[REDACTED:") > before.rfind("]")
+
+
+def _find_wrapped_end(text: str, start: int, end: int) -> int:
+    """Return where a secret ends that goes on in the next lines, as a mail or a terminal wraps a long token."""
+    if end - start < _SHORTEST_WRAPPED or text[end : end + 1] not in ("\n", "\r"):
+        return end
+    line_start = text.rfind("\n", max(0, start - _WIDEST_LINE), start) + 1
+    line = text[line_start:end]
+    indent = len(line) - len(line.lstrip())
+    while rest := named_pattern("continuation").match(text, end):
+        is_indented = len(rest["indent"]) > indent
+        is_wrapped = len(rest["indent"]) == indent and len(line) >= _NARROWEST_LINE
+        # A digest below a token is a line of its own.
+        is_digest = matches("hexadecimal", rest["rest"]) and not matches("hexadecimal", text[start:end])
+        if not (is_indented or is_wrapped) or is_digest or not is_opaque(rest["rest"]):
+            break
+        end = rest.end()
+    return end
 
 
 def _find_matches(rule: SecretRule, text: ScannedText) -> Iterator[re.Match[str]]:
@@ -279,6 +343,9 @@ def _find_matches(rule: SecretRule, text: ScannedText) -> Iterator[re.Match[str]
             if near[1] is not None:
                 begin, done = max(done, near.start() - _LONGEST_NAME), near.end()
                 yield from compile_pattern(rule.pattern).finditer(text.plain, begin, done)
+    elif rule.within:
+        for area in compile_pattern(rule.within).finditer(text.plain):
+            yield from compile_pattern(rule.pattern).finditer(text.plain, *area.span(area.lastindex or 0))
     elif rule.anchor:
         for anchor in compile_pattern(rule.anchor).finditer(text.folded):
             match = compile_pattern(rule.pattern).match(text.plain, anchor.start()) if anchor.start() >= done else None
@@ -326,6 +393,7 @@ CHECKS: dict[str, Callable[[str, SecretRule, bool], bool]] = {
     "card_number": lambda value, rule, bare: is_card_number(value),
     "iban": lambda value, rule, bare: is_iban(value),
     "secret": lambda value, rule, bare: is_secret(value, rule.family, bare, rule.terse or not bare),
+    "likely": lambda value, rule, bare: is_secret(value, rule.family, bare, rule.terse),
     "telling": lambda value, rule, bare: is_telling(value, rule.family),
     "wrapped": lambda value, rule, bare: _wraps_secret(value),
 }
@@ -336,11 +404,15 @@ def _wraps_secret(value: str) -> bool:
     if not inner or not re.sub(r"[\r\n\t]", " ", inner).isprintable():
         return False
     text = ScannedText(inner)
-    return any(rule.wrappable and find_spans(rule, text) for rule in select_rules(text))
+    # In an object, what is beside a value tells as much as its form.
+    is_object = inner.lstrip()[:1] in ("{", "[")
+    return any((rule.wrappable or (is_object and rule.value)) and find_spans(rule, text) for rule in select_rules(text))
 
 
 def _find_value(text: str, pos: int) -> tuple[int, int, bool]:
     """Return where the value at `pos` starts and ends, and whether it is bare of quotes. It may be empty."""
+    if text.startswith("\\", pos) and (continued := named_pattern("continued_line").match(text, pos)):
+        pos = continued.end()
     opening = named_pattern("opening_quote").match(text, pos)
     if opening:
         pos = opening.end()
@@ -368,7 +440,8 @@ def _find_assigned(match: re.Match[str]) -> Span | None:
     value = text[start:end]
     before = text[max(0, match.start() - 80) : match.start()]
     is_option = "--" in before[-14:]
-    if is_option and not bare:  # A shell's `--password='two words'`.
+    # A shell's `--password='two words'`, or a password in quotes.
+    if not bare and " " in value and (is_option or (family == "password" and _has_no_prose(value))):
         value = value.replace(" ", "")
     # NAME=value as in a shell, --name=value, or a.b.name=value: code and prose are not written so.
     is_terse = bare and sign["op"] == "=" and not sign["sp"] and start == sign.end()
@@ -383,6 +456,91 @@ def _find_assigned(match: re.Match[str]) -> Span | None:
     if text[end : end + 1] in ("(", "[") or not is_secret(value, family, bare, terse):
         return None
     return start, _find_end(text, start, end)
+
+
+def _has_no_prose(value: str) -> bool:
+    """Return whether a quoted value of some words is a password: with a digit or a sign, and without words of prose."""
+    words = [word.strip(".,:;!?").lower() for word in value.split()]
+    if len(words) > 5 or not contains("digit", value) or contains("amount", value):
+        return False
+    return not any(word in COMMON_WORDS or is_description(word) for word in words)
+
+
+def find_cells(text: ScannedText) -> list[Span]:
+    """Return where the secrets are in the columns of tables that are called `password`, `api_key` or alike."""
+    plain, folded = text.plain, text.folded
+    places: set[int] = set()
+    for name in DATA["columns"]:
+        end = 0
+        while (start := folded.find(name, end)) >= 0:
+            end = start + len(name)
+            if folded[end : end + 1] not in _TITLE_ENDS:
+                continue
+            if folded[end : end + _WIDEST_PADDING].lstrip(_PADDING)[:1] in _SEPARATORS:
+                line_start = plain.rfind("\n", max(0, start - _WIDEST_LINE), start) + 1
+                if line_start or start <= _WIDEST_LINE:
+                    places.add(line_start)
+    spans: list[Span] = []
+    done = 0
+    for place in sorted(places):
+        if place >= done:
+            cells, done = _read_table(plain, place)
+            spans += [span for span in cells if not _is_marked(plain, span[0])]
+    return spans
+
+
+def _read_table(text: str, start: int) -> tuple[list[Span], int]:
+    """Return the secrets of the table whose first line begins at `start`, and where the table ends."""
+    line_end = text.find("\n", start, start + 2 * _WIDEST_LINE)
+    if line_end < 0:
+        return [], start + 1
+    header = text[start:line_end]
+    separator = max("|,;\t", key=header.count)
+    titles = [header[slice(*cell)].lower() for cell in _split_cells(header, separator)]
+    columns: dict[int, str] = {}
+    for number, title in enumerate(titles):
+        if name := named_pattern("column_name").match(title):
+            columns[number] = "password" if name["password"] else "token"
+    # A Markdown table begins and ends with a bar.
+    filled = titles if separator != "|" else list(filter(None, titles))
+    is_header = len(filled) > 1 and all(filled) and all(matches("title", title) for title in filled)
+    if not columns or not is_header:
+        return [], start + 1
+    spans: list[Span] = []
+    place = line_end + 1
+    while place < len(text):
+        line_end = text.find("\n", place)
+        line_end = len(text) if line_end < 0 else line_end
+        row = text[place:line_end]
+        if not matches("table_rule", row):
+            cells = _split_cells(row, separator)
+            if len(cells) != len(titles):
+                break
+            for number, family in columns.items():
+                cell_start, cell_end = cells[number]
+                if is_secret(row[cell_start:cell_end], family):
+                    spans.append((place + cell_start, place + cell_end))
+        elif not row.strip():
+            break
+        place = line_end + 1
+    return spans, place
+
+
+def _split_cells(line: str, separator: str) -> list[Span]:
+    """Return where the cells of a line of a table are, without quotes and spaces around them."""
+    cells: list[Span] = []
+    start = end = 0
+    quotes = 0
+    for piece in line.split(separator):
+        end += len(piece)
+        quotes += piece.count('"')
+        if quotes % 2 == 0:  # Otherwise the separator is inside quotes.
+            cell = line[start:end]
+            inner_start = start + len(cell) - len(cell.lstrip(_PADDING))
+            cells.append((inner_start, max(inner_start, start + len(cell.rstrip(_PADDING)))))
+            start = end + 1
+        end += 1
+    return cells
 
 
 def _find_quoted(text: str, pos: int) -> Span | None:

@@ -22,7 +22,8 @@ from ..types.kinds import MemoryType
 from ..types.query import split_batches
 from ..types.record import LIVE, Origin, Record, Status
 from ..types.times import from_iso, to_iso
-from .changes import CHANGESET, REWRITTEN
+from .calls import Progress, ignore_progress
+from .changes import CHANGESET, INSTANT, REWRITTEN
 from .consolidate import open_reader, reconcile
 from .context import Engine
 from .episodes import find_turns
@@ -30,7 +31,7 @@ from .events import DELIVERY
 from .evidence import age_days, memory_strength
 from .gists import compress_conversation, find_long_conversations
 from .transaction import T, Transaction, scan_records, write
-from .upkeep import Progress, ignore_progress
+from .view import count_records
 
 # What was said outlives what was made of it.
 _FADING = frozenset(MemoryType) - {MemoryType.EPISODE}
@@ -112,7 +113,9 @@ class UpkeepRun:
 
     def find_faded(self, unused_days: float, below: float, agents: set[str] | None = None) -> Iterator[Reasoned]:
         """Yield what was not used for so many days and has less strength, each with the reason to archive it."""
-        where = self.engine.where(*_FADING, agents=agents, statuses=LIVE)
+        # What was made since cannot have been unused for so long.
+        made_before = self.now - timedelta(days=unused_days) + INSTANT
+        where = self.engine.where(*_FADING, agents=agents, statuses=LIVE, created_to=made_before)
         for record in self.engine.store.scan(where):
             days, strength = age_days(record, self.now), self.measure_strength(record)
             if days >= unused_days and strength < below:
@@ -183,6 +186,8 @@ def archive_over_quota(run: UpkeepRun) -> list[str]:
         ((MemoryType.EPISODE,), "conversations", settings.max_conversations, 8),
     ):
         where = run.engine.where(*kinds, statuses={Status.ACTIVE})
+        if sum(count_records(run.engine, where).values()) <= most:
+            continue
         active = [one for one in run.engine.store.scan(where) if one.id not in run.archived]
         active.sort(key=lambda one: (*_rank_for_quota(one), run.measure_strength(one), one.created_at, one.id))
         reason = f"over the quota of {most:,} {noun}"

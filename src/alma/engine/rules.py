@@ -22,13 +22,15 @@ from typing import Any, NamedTuple
 
 from ..errors import NotFoundError, ValidationError
 from ..reading.local import LocalReader
-from ..reading.port import Pair
+from ..reading.port import Pair, Relation, Verdict
+from ..reading.rule_changes import find_rule_change, list_rivals
 from ..text import digest, is_common, normalise, shorten, stems
 from ..types.kinds import (
     EVERYWHERE,
     KINDS,
     LASTING,
     MACHINE_TAUGHT,
+    NEWER,
     TEAM,
     TEAM_AGENT,
     Basis,
@@ -38,11 +40,11 @@ from ..types.kinds import (
 )
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Provenance, Record, Status, Trust
-from .admit import author_of, clean, draft_record, embed_records, key_of, reword
+from .admit import author_of, clean, draft_record, embed_records, key_of, merge_repetition, readable_body, reword
 from .context import Engine
 from .erase import erase_memory
 from .events import DELIVERY
-from .facts import find_rejected, find_survivors
+from .facts import comparison_id, find_rejected, find_survivors, put_comparison
 from .rule_lines import dress_rule
 from .search import by_meaning, by_words
 from .tombstones import is_binding
@@ -62,6 +64,7 @@ _ASKING = re.compile(r"\A(?:please\s+|always\s+)+", re.IGNORECASE)
 _FIELDS = ("rule", "trigger", "why", "prefer", "avoid", "source")
 _BY_PERSON = ("edited", "accepted", "restored")
 _MOST_WORDS = 0.7  # Rules that share this part of their telling words may be one rule, worded anew.
+_CHANGE_CHANCE = 0.5  # How probable it is that a rule that seems to change another one does.
 _LEAST_QUOTE = 12  # A shorter sentence ("use tabs") may be part of many that have nothing to do with the rule.
 
 
@@ -149,6 +152,8 @@ def prepare_rules(engine: Engine, teachings: Sequence[Teaching]) -> list[tuple[T
         body |= {"reach": str(one.reach), "source": str(one.source), "prefer": list(one.prefer)}
         body |= {"avoid": list(one.avoid), "basis": str(one.basis)}
         body["metadata"] = {**one.metadata, "sources": list(dict.fromkeys((one.id, *one.turns))), "repeats": 0}
+        if one.session:
+            body["metadata"]["taught"] = [[one.session, str(one.source)]]
         is_learned = one.source in (RuleSource.FIX, RuleSource.MODEL)
         trust = Trust.UNTRUSTED if one.is_outside else Trust.LEARNED if is_learned else Trust.TRUSTED
         origin = _ORIGINS.get(one.source, Origin.CORRECTION)
@@ -188,6 +193,24 @@ def contradicts(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return forbids_one and _concern_same_command(a["rule"], b["rule"])
 
 
+def read_change(older: Record, newer: Record) -> Verdict:
+    """Return whether a person's newer rule replaces an older one, or seems to contradict it; else UNRELATED.
+
+    What holds only on an occasion is an exception beside the rule that always holds.
+    """
+    spoken = all(one.body["source"] in _SPOKEN_SOURCES and not is_copy(one) for one in (older, newer))
+    lasting = not older.session and not newer.session
+    is_own = newer.provenance.is_persons and older.provenance.is_persons
+    triggers = [frozenset(stems(str(one.body.get("trigger", "")))) for one in (older, newer)]
+    is_exception = bool(triggers[1]) and not triggers[0]
+    if not (spoken and lasting and is_own) or is_exception or _apply_elsewhere(older.body, newer.body):
+        return Verdict.UNRELATED
+    verdict = find_rule_change(str(older.body["rule"]), str(newer.body["rule"]))
+    is_agreed = Basis.AGREED in (older.body.get("basis"), newer.body.get("basis"))
+    is_doubtful = is_agreed or triggers[0] != triggers[1]
+    return Verdict.CONTRADICTS if verdict is Verdict.REPLACES and is_doubtful else verdict
+
+
 def _concern_same_command(first: str, second: str) -> bool:
     """Return whether two rules ask for the same or forbid the same, or one asks for what the other forbids."""
     first, second = (_ASKING.sub("", _FORBIDDING.sub("", rule)) for rule in (first, second))
@@ -221,7 +244,8 @@ def find_similar_rules(tx: Transaction, rule: Record, project: str) -> list[Reco
     engine, body = tx.engine, rule.body
     where = _describe_similar(engine, rule, project)
     ids = dict.fromkeys(record.id for record in tx.see(engine.store.scan(replace(where, keys={rule.key}))))
-    for text in (f"{body['trigger']} {body['rule']}", *body["prefer"], *body["avoid"]):
+    names = (*body["prefer"], *body["avoid"], *list_rivals(str(body["rule"])))
+    for text in (f"{body['trigger']} {body['rule']}", *names):
         ids |= dict.fromkeys(hit.id for hit in by_words(engine.store, str(text), where, _ALIKE))
     if rule.vectors and engine.encoder is not None:
         ids |= dict.fromkeys(hit.id for hit in by_meaning(engine, rule.vectors, where, _ALIKE))
@@ -273,8 +297,11 @@ def _learn_rule(tx: Transaction, teaching: Teaching, draft: Record) -> Taught:
     for rule in proposals if is_active else ():
         if rule.status is Status.CANDIDATE:
             tx.supersede(rule, record, "a person stated it in their own words")
-    ended = supersede_rules(tx, record, similar, teaching.supersedes) if is_active else ()
-    return Taught(teaching, record, "made", ended)
+    if not is_active:
+        # What waits ends nothing; the person sees what it would change.
+        file_conflicts(tx, record, similar)
+        return Taught(teaching, record, "made")
+    return Taught(teaching, record, "made", supersede_rules(tx, record, similar, teaching.supersedes))
 
 
 def _is_others_proposal(teaching: Teaching, draft: Record, rule: Record) -> bool:
@@ -311,22 +338,28 @@ def _repeat_rule(
     tx: Transaction, teaching: Teaching, draft: Record, rule: Record, similar: Sequence[Record] | None
 ) -> Taught:
     """Count a rule as taught once more, which may activate it or make it reach further."""
-    metadata = dict(rule.body.get("metadata", {}))
+    merged = _merge_teaching(teaching, draft, rule)
+    metadata = dict(merged["body"].get("metadata", {}))
     sources = list(metadata.get("sources", ()))
-    if teaching.id in sources or teaching.is_outside or teaching.is_doubted:
-        # A page or an agent that says it again is no second voice.
+    if teaching.id in sources or teaching.is_doubted:
         return Taught(teaching, rule, "known")
+    if teaching.is_outside:
+        # A page or an agent that says it again is no second voice; what it adds is kept.
+        return Taught(teaching, _store_addition(tx, rule, merged, draft), "known")
     sources += [id for id in (teaching.id, *teaching.turns) if id not in sources]
     metadata |= {"sources": sources[-_SOURCES:], "repeats": int(metadata.get("repeats", 0)) + 1}
-    body = {**rule.body, "metadata": metadata}
-    changes: dict[str, Any] = {}
+    if teaching.session:
+        before = metadata.get("taught", [[metadata.get("session", ""), str(rule.body["source"])]])
+        metadata["taught"] = [*before, [teaching.session, str(teaching.source)]][-_SOURCES:]
+    body = {**merged["body"], "metadata": metadata}
+    changes: dict[str, Any] = {"tags": merged["tags"]}
     verb = "repeated"
     is_lasting = teaching.reach in LASTING
     is_wider = teaching.reach is Reach.ALWAYS and rule.project != EVERYWHERE and teaching.is_explicit
     if (rule.session and (is_lasting or teaching.session != rule.session)) or (not rule.session and is_wider):
         reach = teaching.reach if is_lasting else Reach.PROJECT
         body["reach"] = str(reach)
-        changes = {"session": "", "project": EVERYWHERE if reach is Reach.ALWAYS else rule.project}
+        changes |= {"session": "", "project": EVERYWHERE if reach is Reach.ALWAYS else rule.project}
         verb = "promoted"
     # What refuses is a machine, and it refuses again what is tried again. A person who changes the same thing again
     # means it. Heard again in words that were in doubt before, it is still in doubt.
@@ -350,11 +383,12 @@ def _repeat_rule(
         # What was agreed is now in the person's own words.
         body["basis"] = str(Basis.STATED)
     body = dress_rule(body)
-    if body["rule"] != rule.body["rule"]:
+    if any(body[name] != rule.body[name] for name in ("rule", "trigger")):
         changes |= {"vectors": draft.vectors, "embedder": draft.embedder}
     key = key_of(rule.kind, author_of(rule), rule.user, body)
     fresh = tx.update(rule, body=body, text=KINDS[rule.kind].text(body), key=key, **changes)
     before = {"status": str(rule.status), "reach": rule.body.get("reach"), "rule": rule.body.get("rule")}
+    before |= {name: rule.body[name] for name in ("trigger", "why") if body[name] != rule.body[name]}
     tx.add_history(fresh, verb, shorten(clean(teaching.said or teaching.rule), _CHARS["said"]), before)
     reaches_further = (rule.session, rule.project) != (fresh.session, fresh.project)
     is_ending = rule.status is not Status.ACTIVE or reaches_further or teaching.supersedes
@@ -362,6 +396,31 @@ def _repeat_rule(
         return Taught(teaching, fresh, verb)
     similar = find_similar_rules(tx, fresh, tx.engine.project) if similar is None else similar
     return Taught(teaching, fresh, verb, supersede_rules(tx, fresh, similar, teaching.supersedes))
+
+
+def _merge_teaching(teaching: Teaching, draft: Record, rule: Record) -> dict[str, Any]:
+    """Return the body and tags of a rule that is taught once more.
+
+    Only who writes a rule down changes its words, and nobody but a person those of a rule in force.
+    """
+    is_written = teaching.source in (RuleSource.NOTE, RuleSource.IMPORT)
+    is_allowed = draft.provenance.is_persons or rule.status is Status.CANDIDATE
+    is_outweighed = draft.provenance.weight < rule.provenance.weight
+    return merge_repetition(
+        replace(rule, body=readable_body(rule)), draft, can_replace=is_written and is_allowed and not is_outweighed
+    )
+
+
+def _store_addition(tx: Transaction, rule: Record, merged: Mapping[str, Any], draft: Record) -> Record:
+    """Store what a repetition adds to a rule without counting it as taught again."""
+    body = dress_rule(merged["body"])
+    if (body, merged["tags"]) == (rule.body, rule.tags):
+        return rule
+    changes: dict[str, Any] = {"body": body, "tags": merged["tags"], "text": KINDS[rule.kind].text(body)}
+    if (body["rule"], body["trigger"]) != (rule.body["rule"], rule.body["trigger"]):
+        changes |= {"vectors": draft.vectors, "embedder": draft.embedder}
+        changes["key"] = key_of(rule.kind, author_of(rule), rule.user, body)
+    return tx.update(rule, **changes)
 
 
 def supersede_rules(
@@ -378,7 +437,41 @@ def supersede_rules(
         )
         tx.supersede(rule, record, f"{reason}: {record.body['rule']}")
         settle_evidence(tx, tx.get([rule.id])[0])
+    file_conflicts(tx, record, similar)
     return (*(rule.id for rule in ended), *silence_copies(tx, [record]))
+
+
+def file_conflicts(tx: Transaction, record: Record, similar: Iterable[Record]) -> None:
+    """File a conflict with each older rule that this one seems to change; a person decides which of them holds.
+
+    Both stay in force. The older one is marked with the id of the newer one.
+    """
+    for rule in tx.get(one.id for one in similar):
+        is_near = rule.project == record.project or EVERYWHERE in (rule.project, record.project)
+        if rule.id == record.id or rule.status is not Status.ACTIVE or not is_near:
+            continue
+        is_marked = rule.body["metadata"].get(NEWER) == record.id
+        verdict = read_change(rule, record)
+        is_conflict = verdict is not Verdict.UNRELATED
+        known = tx.find(comparison_id(rule, record)) if is_conflict else None
+        if known is not None and known.status is Status.ACTIVE:
+            continue
+        if is_conflict:
+            put_comparison(tx, (rule, record), Relation(verdict, _CHANGE_CHANCE), Origin.SYSTEM)
+        if is_conflict or is_marked:
+            metadata = {name: value for name, value in rule.body["metadata"].items() if name != NEWER}
+            metadata |= {NEWER: record.id} if is_conflict else {}
+            tx.update(rule, body={**rule.body, "metadata": metadata}, updated_at=rule.updated_at)
+
+
+def drop_marks(tx: Transaction, record: Record) -> None:
+    """Remove the marks of older rules that a reworded one was found to change."""
+    where = Where(kinds={"comparison"}, projects={tx.engine.project}, linked={record.id}, statuses={Status.ACTIVE})
+    older_ids = {one.links[0] for one in tx.scan(where)} - {record.id}
+    for rule in tx.get(older_ids):
+        metadata = dict(rule.body.get("metadata", {}))
+        if metadata.pop(NEWER, "") == record.id:
+            tx.update(rule, body={**rule.body, "metadata": metadata}, updated_at=rule.updated_at)
 
 
 def silence_copies(tx: Transaction, rules: Sequence[Record]) -> list[str]:
@@ -458,6 +551,7 @@ def _find_contradicted(
         is_of_place = rule.session == record.session if record.session else is_near
         can_end = rule.id != record.id and rule.status in LIVE and is_of_place and not is_weaker
         is_ended = rule.id in replaced_ids or contradicts(record.body, rule.body)
+        is_ended = is_ended or (can_end and read_change(rule, record) is Verdict.REPLACES)
         if can_end and is_ended and not _share_turn(record, rule) and _may_end(record, rule, rule.id in replaced_ids):
             ended.append(rule)
     return ended
@@ -642,6 +736,7 @@ def apply_rule_change(
     body = claim_words(record, body, fields, status)
     if fields:
         body["wordings"] = {} if "rule" in fields else body.get("wordings", {})
+        body["metadata"] = {name: value for name, value in body.get("metadata", {}).items() if name != NEWER}
         if "rule" in fields and "prefer" not in fields:
             prefer, avoid = find_choice(body["rule"])
             body |= {"prefer": list(prefer), "avoid": list(avoid)}
@@ -662,6 +757,10 @@ def apply_rule_change(
     for one in ended:
         tx.supersede(one, fresh, f"a person {verb}: {fresh.body['rule']}")
         settle_evidence(tx, tx.get([one.id])[0])
+    if fields:
+        drop_marks(tx, fresh)
+    if status is Status.ACTIVE:
+        file_conflicts(tx, fresh, find_similar_rules(tx, fresh, fresh.project))
     settle_evidence(tx, fresh)
     silence_copies(tx, [fresh])
     return fresh, ended

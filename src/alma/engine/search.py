@@ -9,14 +9,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..ports import Searchable, Snapshots, Store
-from ..text import content_words, stem, words
+from ..ports import FindsAllWords, Searchable, Snapshots, Store
+from ..text import content_words, is_common, stem, words
 from ..types.query import Hit, Where
 from ..types.record import PERSONS, Record, Vector, cosines
 from .context import Engine
 from .transaction import describe_mismatch, find_embedder_marker
 
 MAX_WORDS = 12
+_TELLING = 3  # What says the same holds these, in some form.
 _FEW = 100  # So many records are compared one by one.
 _K1, _B = 1.2, 0.75
 
@@ -44,6 +45,15 @@ def by_words(store: Store, query: str, where: Where, limit: int) -> list[Hit]:
         unfolded = [word for word in words(query, str.lower) if word != word.casefold()]
         return store.match(" ".join((*query_words, *unfolded[:MAX_WORDS])), where, limit)
     return _rank_by_bm25(store.scan(where), query, limit)
+
+
+def find_repeated(store: Store, text: str, where: Where, limit: int) -> list[str]:
+    """Return the ids of records that may say the same as a text: those that hold its most telling words."""
+    telling = sorted(content_words(text), key=lambda word: (is_common(word), not word.isalpha(), -len(word)))
+    query = " ".join(telling[:_TELLING])
+    if isinstance(store, FindsAllWords):
+        return store.match_all(query, where, limit)
+    return [hit.id for hit in by_words(store, query, where, limit)]
 
 
 def _list_query_words(query: str) -> list[str]:
@@ -128,7 +138,7 @@ def _find_persons_words(engine: Engine, query: str, vectors: Sequence[Vector], w
 def _search(engine: Engine, query: str, vectors: Sequence[Vector], where: Where, limit: int) -> Found:
     meaning, by_word = by_meaning(engine, vectors, where, limit), by_words(engine.store, query, where, limit)
     ids = list(dict.fromkeys(hit.id for hit in (*meaning, *by_word)))
-    return Found(meaning, by_word, {one.id: one for one in engine.store.get(ids)})
+    return Found(meaning, by_word, {one.id: one for one in engine.store.get(ids)} if ids else {})
 
 
 def find_closeness(engine: Engine, records: Sequence[Record], vectors: Sequence[Vector]) -> dict[str, float]:

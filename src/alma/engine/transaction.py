@@ -27,7 +27,8 @@ from ..types.kinds import KINDS, MemoryType
 from ..types.query import Where
 from ..types.record import LIVE, Origin, Record, Status, Trust
 from .admit import author_of, clean, draft_record, embed_records, make_record, place_of, reword
-from .changes import MADE, make_changesets
+from .calls import MADE
+from .changes import make_changesets
 from .context import Engine
 from .events import derive_events, make_deliveries
 from .tombstones import MOST_COMPARED, Tombstones, hash_key, hold_back
@@ -57,6 +58,8 @@ class Transaction:
         self.erased: list[Record] = []  # What the caller erases once this is stored.
         # Ids of new records by the words that find them: the store cannot find them yet.
         self.unindexed: dict[tuple[str, ...], list[str]] = {}
+        # The facts that this transaction placed, by the stems of their words.
+        self.placed: dict[str, list[str]] = {}
         self._read: dict[str, Record | None] = {}
         self._changed: dict[str, Record] = {}
         # Of what was changed: a batch is searched for each of its records.

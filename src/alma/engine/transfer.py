@@ -22,14 +22,15 @@ from ..types.query import Where, split_batches
 from ..types.record import COUNTS, LIVE, Evidence, Origin, Record, Status, Trust, from_json, to_json
 from ..types.times import now, to_iso
 from .admit import clean
-from .changes import CHANGESET, check_changeset, name_call, strip_changeset
+from .calls import Progress, ignore_progress, name_call
+from .changes import CHANGESET, check_changeset, strip_changeset
 from .context import Engine
 from .episodes import list_sources
 from .erase import recount_group
 from .facts import dispute, find_persons_values
 from .tombstones import Tombstones
 from .transaction import LESSONS, SALT_MARKER, Transaction, is_learned, write
-from .upkeep import MUTE, Progress, ignore_progress, reindex
+from .upkeep import MUTE, reindex
 from .validate import is_deeper
 from .view import to_memory
 
@@ -39,7 +40,7 @@ _BATCH = 256
 # Nothing hangs on these, so one that says the same under another id need not be kept twice.
 _ALONE = (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
 
-HERE_ONLY = ("marker", "delivery")  # What a store notes about itself.
+HERE_ONLY = ("marker", "delivery", "likeness")  # What a store notes about itself, or finds again.
 # What each field of a record must be.
 _FIELDS: dict[type, tuple[str, str]] = {
     str: ("text", "id kind project agent user session key text superseded_by embedder"),

@@ -6,7 +6,6 @@ already is passed over. The marker changes last; until then readers and writers 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -16,13 +15,12 @@ from ..types.kinds import KINDS
 from ..types.query import Where, split_batches
 from ..types.record import Record
 from .admit import embed_records
+from .calls import Progress, ignore_progress
 from .context import Engine
 from .transaction import EMBEDDER_MARKER, find_embedder_marker, make_embedder_marker
 
 _BATCH = 256
 MUTE: dict[str, Any] = {"vectors": (), "embedder": ""}
-
-Progress = Callable[[int, int], None]
 
 
 def find_stale(engine: Engine) -> list[str]:
@@ -33,10 +31,6 @@ def find_stale(engine: Engine) -> list[str]:
 
 def _is_stale(engine: Engine, record: Record) -> bool:
     return record.embedder != (engine.embedder_name if KINDS[record.kind].passages(record.body) else "")
-
-
-def ignore_progress(done: int, total: int) -> None:
-    """Ignore the progress."""
 
 
 def reindex(engine: Engine, progress: Progress = ignore_progress) -> int:

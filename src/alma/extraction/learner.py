@@ -324,6 +324,8 @@ class _Keeper:
         marks: set[str] = set()
         for one in findings:
             key = one.key or digest(str(one.turn), one.kind, one.quote, one.text)
+            # What waited as the words of others is learned if a person later declares them as their own.
+            key = key if trusted else f"{key}:others"
             mark = f"mrk_heard_{digest(self._engine.project, self._agent, self._user, self._session, key)}"
             if mark in marks:
                 self.kept.known += 1

@@ -6,8 +6,9 @@ record is superseded or archived, relationships that only it supports end; when 
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -65,6 +66,7 @@ def create_graph_store(
     """
     if backend not in _ROWS:
         raise ConfigError(unknown("graph backend", backend, _ROWS))
+    _check_options(backend, options)
     try:
         if backend == "sqlite":
             return _open_in_memory(project_id, clock, **options)
@@ -73,6 +75,20 @@ def create_graph_store(
         return Graph(_ROWS[backend](**options), project, clock=clock or times.now)
     except TypeError as error:
         raise ConfigError(f"graph backend {backend!r} does not accept these options: {error}") from error
+
+
+def _check_options(backend: str, options: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a missing option of a backend, or one that it does not have."""
+    source = _open_in_memory if backend == "sqlite" else _ROWS[backend]
+    own = ("flavour", "project", "project_id", "clock")
+    parameters = {name: one for name, one in inspect.signature(source).parameters.items() if name not in own}
+    for name in options:
+        if name not in parameters:
+            names = ", ".join(parameters) or "none"
+            raise ConfigError(f"graph backend {backend!r} has no option {name!r}; its options are: {names}")
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD and name not in options:
+            raise ConfigError(f"graph backend {backend!r} needs the option {name!r}: pass {name}=…")
 
 
 def _open_in_memory(project_id: str | None, clock: Clock | None, *, alma: ALMA | None = None) -> Graph:

@@ -43,9 +43,13 @@ _BY_WORDS = 2.5
 _BY_MEANING = 2.0
 _RECENCY = 0.1
 _COVERED = 0.6
-"""What is taken off for an exchange that a shown rule was made from."""
+"""What is taken off for an exchange that a shown rule was made from, where nobody prompted yet."""
+_COVERED_AT_PROMPT = 0.3
+"""The same at a prompt: a rule says less than the exchange that it is from, which the prompt may be about."""
 _READ = {"nothing": 0.5, "momentary": 0.25}
 """By what the likelihood is multiplied where a model that read the exchange found nothing that lasts."""
+_READ_AT_PROMPT = {"nothing": 0.5, "momentary": 0.75}
+"""The same at a prompt, which may be about an exception: what was done otherwise before tells the usual way."""
 _WAITING = "waiting"
 _LIKELY_WAITING = 0.9
 """How likely an exchange teaches in which a model found what would last and waits for the person."""
@@ -64,11 +68,11 @@ class StoredExchange:
 
     __slots__ = ("around", "body", "cosine", "created_at", "id", "recency", "session", "shared")
 
-    def __init__(self, id: str, created_at: int, session: str, body: str) -> None:
+    def __init__(self, id: str, created_at: int, session: str, body: dict[str, Any]) -> None:
         self.id = id
         self.created_at = created_at
         self.session = session
-        self.body: dict[str, Any] = json.loads(body)
+        self.body = body
         self.recency = 0.0
         self.shared = 0.0
         self.cosine = 0.0
@@ -87,10 +91,18 @@ class StoredExchange:
     @property
     def likely(self) -> float:
         """Return how likely it teaches something that lasts, also by what a model found that read it."""
+        return self._weigh(_READ)
+
+    @property
+    def likely_at_prompt(self) -> float:
+        """Return how likely it teaches something about what a prompt asks for."""
+        return self._weigh(_READ_AT_PROMPT)
+
+    def _weigh(self, weights: Mapping[str, float]) -> float:
         likely = float(self.body.get("likely", 0.0))
         if self.is_waiting:
             return max(likely, _LIKELY_WAITING)
-        return likely * _READ.get(str(self.body.get("found", "")), 1.0)
+        return likely * weights.get(str(self.body.get("found", "")), 1.0)
 
     @property
     def turn(self) -> str:
@@ -138,9 +150,18 @@ def list_newest_exchanges(rules: ReadOnlyRules, is_allowed: Callable[[str], bool
     return exchanges
 
 
-def _decode(rows: Iterable[Sequence[Any]], is_allowed: Callable[[str], bool]) -> list[StoredExchange]:
-    exchanges = [StoredExchange(*row) for row in rows]
-    return [exchange for exchange in exchanges if is_allowed(str(exchange.body.get("host", "")))]
+def _decode(rows: Sequence[Sequence[Any]], is_allowed: Callable[[str], bool]) -> list[StoredExchange]:
+    # Several hundred texts are decoded faster as one.
+    bodies = json.loads(f"[{','.join(row[3] for row in rows)}]")
+    known: dict[str, bool] = {}
+    exchanges = []
+    for row, body in zip(rows, bodies, strict=True):
+        host = str(body.get("host", ""))
+        if host not in known:
+            known[host] = is_allowed(host)
+        if known[host]:
+            exchanges.append(StoredExchange(row[0], row[1], row[2], body))
+    return exchanges
 
 
 def find_matching_exchanges(
@@ -166,12 +187,13 @@ def find_matching_exchanges(
             scores[number] = scores.get(number, 0.0) + weight
     best = sorted(scores, key=lambda number: (-scores[number], -number))[:_HITS]
     places = ", ".join("?" * len(best))
-    select = f"SELECT n, id, created_at, session, body FROM record WHERE n IN ({places}) AND status = 'active'"
-    found = []
-    for number, *row in rules.fetch(select, best) if best else ():
-        for exchange in _decode([row], is_allowed):
-            exchange.shared = scores[number] / total
-            found.append(exchange)
+    # The sign keeps SQLite from reading all that is active.
+    select = f"SELECT id, created_at, session, body, n FROM record WHERE n IN ({places}) AND +status = 'active'"
+    rows = rules.fetch(select, best) if best else []
+    shares = {row[0]: scores[row[4]] / total for row in rows}
+    found = _decode(rows, is_allowed)
+    for exchange in found:
+        exchange.shared = shares[exchange.id]
     return sorted(found, key=lambda exchange: -exchange.shared)
 
 
@@ -183,7 +205,7 @@ def get_exchanges(rules: ReadOnlyRules, ids: Iterable[str], is_allowed: Callable
     ids_places, scopes_places = (", ".join("?" * len(values)) for values in (wanted, rules.exchange_scopes))
     select = (
         "SELECT id, created_at, session, body FROM record"
-        f" WHERE id IN ({ids_places}) AND scope IN ({scopes_places}) AND status = 'active'"
+        f" WHERE id IN ({ids_places}) AND +scope IN ({scopes_places}) AND +status = 'active'"
     )
     return _decode(rules.fetch(select, (*wanted, *rules.exchange_scopes)), is_allowed)
 
@@ -226,13 +248,17 @@ def choose_exchanges(
     room: int,
     shown_ids: Container[str] = (),
     covered_turns: Container[str] = (),
+    *,
+    is_prompt: bool = False,
 ) -> list[StoredExchange]:
     """Return the exchanges that most likely help, as many as fit in `room` characters, in the order of time."""
+    covered = _COVERED_AT_PROMPT if is_prompt else _COVERED
 
     def rate(exchange: StoredExchange) -> float:
-        score = exchange.likely + exchange.nearness + exchange.around + _RECENCY * exchange.recency
+        likely = exchange.likely_at_prompt if is_prompt else exchange.likely
+        score = likely + exchange.nearness + exchange.around + _RECENCY * exchange.recency
         is_covered = exchange.turn in covered_turns and not exchange.is_waiting
-        return score - _COVERED if is_covered else score
+        return score - covered if is_covered else score
 
     candidates = [exchange for exchange in exchanges if exchange.id not in shown_ids]
     candidates.sort(key=lambda exchange: (-rate(exchange), exchange.id))
@@ -299,6 +325,9 @@ class EvidenceChoice:
         left = [int(mark.removeprefix(ROOM)) for mark in shown_ids if mark.startswith(ROOM)]
         room = count_start_room(self._settings) if is_start else sum(left)
         room += self._settings["prompt_tokens"] * CHARS_A_TOKEN
+        left_room = min(room, MOST_CHARS) - len(reminder.text) - 1
+        if left_room < len(TITLE) + _SHORTEST:
+            return
         matching = find_matching_exchanges(self._rules, prompt[:PROMPT_CHARS], self._is_allowed)
         cosines = {str(id): float(cosine) for id, cosine in answer.get("exchanges") or []}
         newest = self._list_candidates()
@@ -308,8 +337,8 @@ class EvidenceChoice:
         candidates = join_similarities(newest, others, cosines)
         covered = {turn for rule in reminder.rules for turn in rule.turns}
         covered |= list_covered_turns(self._rules, shown_ids)
-        left_room = min(room, MOST_CHARS) - len(reminder.text) - 1
-        _add_chosen(reminder, choose_exchanges(candidates, left_room, shown_ids, covered))
+        chosen = choose_exchanges(candidates, left_room, shown_ids, covered, is_prompt=True)
+        _add_chosen(reminder, chosen)
 
 
 def _add_chosen(injection: Injection, exchanges: list[StoredExchange]) -> None:

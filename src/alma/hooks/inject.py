@@ -65,11 +65,13 @@ class UnreadableStoreError(Exception):
 class StoredRule:
     """A rule or an observation as stored. With `is_team`, a copy of what a team's server sent."""
 
-    __slots__ = ("body", "created_at", "evidence", "id", "is_team")
+    __slots__ = ("body", "created_at", "evidence", "id", "is_team", "successor")
 
     def __init__(self, id: str, created_at: int, evidence: str, body: str, *, is_team: bool = False) -> None:
         self.id = id
         self.is_team = is_team
+        self.successor = ""
+        """The id of a newer rule in force that may replace it, while nobody has decided."""
         self.created_at = created_at
         self.body: dict[str, Any] = json.loads(body)
         self.evidence: dict[str, Any] = json.loads(evidence) if evidence != "{}" else {}
@@ -136,6 +138,13 @@ class StoredRule:
         """Return the ids of the turns that taught it."""
         sources = self.body.get("metadata", {}).get("sources", [])
         return [str(source).partition(":")[0] for source in sources] if isinstance(sources, list) else []
+
+    @property
+    def newer_id(self) -> str:
+        """Return the id of the newer rule that was found to change it; empty if there is none."""
+        metadata = self.body.get("metadata", {})
+        newer = metadata.get("newer") if isinstance(metadata, dict) else ""
+        return newer if isinstance(newer, str) and not self.is_team else ""
 
     def names(self, field: str) -> list[str]:
         """Return a field of the body that is a list of names."""
@@ -390,6 +399,8 @@ _INNER_QUOTES = {ord("“"): "‘", ord("”"): "’"}
 MOST_OBSERVATIONS = 10
 """How many are shown when a session starts. The others are shown with the commands they are about."""
 _ID_CHARS = 8
+_LEAST_FRAME = len("-  `[]` (2026-05-01)") + _ID_CHARS
+"""The characters around a rule's text in a list, without its end of line. A rule that cannot fit is not formatted."""
 _ACCEPTED_CHARS = 80
 _TEXT = 290
 PROMPT_CHARS = 4000
@@ -444,10 +455,15 @@ class Injection:
         lines = ""
         room -= len(title)
         for rule in rules:
+            text = rule.quoted_line
+            if not text or len(lines) + len(text) + _LEAST_FRAME > room:
+                continue
             warning = f"; shown before and not followed: {rule.violations}×" if warn and rule.violations else ""
+            if rule.successor:
+                warning = f"; the newer `[{rule.successor[-_ID_CHARS:]}]` may replace it{warning}"
             # The end of an id is enough to name a rule; the start is a timestamp.
-            line = f"- {rule.quoted_line}{rule.accepted} `[{rule.id[-_ID_CHARS:]}]` ({rule.date}{warning})\n"
-            if len(lines) + len(line) > room or rule.id in self._known or not rule.line:
+            line = f"- {text}{rule.accepted} `[{rule.id[-_ID_CHARS:]}]` ({rule.date}{warning})\n"
+            if len(lines) + len(line) > room or rule.id in self._known:
                 continue
             # It takes the longest, so it is asked last: most rules of a large store do not fit.
             if is_for_host(rule.line, self._host, rule.body.get("metadata", {}).get("host", "")):
@@ -479,6 +495,20 @@ def rank_rule(rule: StoredRule) -> tuple[bool, int, int, str]:
     return (rule.body.get("source") != "note", doubt, -rule.created_at, rule.id)
 
 
+def put_newer_first(rules: list[StoredRule], newer_rules: Iterable[StoredRule]) -> list[StoredRule]:
+    """Return the rules, each older one of an undecided pair marked and after the newer one."""
+    known = {rule.id: rule for rule in newer_rules}
+    older = [rule for rule in rules if rule.newer_id in known]
+    for rule in older:
+        newer = known[rule.newer_id]
+        rule.successor = newer.id
+        place = rules.index(rule)
+        if newer not in rules[:place]:
+            rules = [one for one in rules if one is not newer]
+            rules.insert(rules.index(rule), newer)
+    return rules
+
+
 def build_playbook(
     rules: ReadOnlyRules,
     settings: Mapping[str, Any],
@@ -496,6 +526,7 @@ def build_playbook(
     room = min(MOST_CHARS, settings["playbook_tokens"] * CHARS_A_TOKEN)
     entries = sorted(rules.list_newest(), key=rank_rule)
     own_rules = [rule for rule in entries if not rule.is_observation]
+    own_rules = put_newer_first(own_rules, own_rules)
     repeated = [rule for rule in own_rules if host_rules and normalise_item(rule.text("rule")) in host_rules]
     listed = [rule for rule in own_rules if rule not in repeated]
     injection.add_section(_PLAYBOOK, (rule for rule in listed if not rule.is_agreed), room)
@@ -568,8 +599,13 @@ def read_playbook(data_dir: DataDir, project: str, session: str, folder: str = "
         return playbook.text
 
 
-def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """Return what a hook prints for an event; empty for nothing. The shown rules are recorded first."""
+def inject_rules(
+    call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any], problem: str = ""
+) -> str:
+    """Return what a hook prints for an event; empty for nothing. The shown rules are recorded first.
+
+    `problem` says why the event could not be recorded; the rules are shown all the same.
+    """
     is_start = call.name == "SessionStart"
     # Codex shows the earlier context again when a session resumes, so the rules in it are left out.
     is_added = is_start and call.host == "codex" and call.text("source") == "resume"
@@ -578,9 +614,33 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
         is_start = call.host == "goose" or not os.path.exists(data_dir.shown_file(call.session))
     shown_ids = set() if is_start and not is_added else journal.read_shown(data_dir, call.session, call.agent_id)
     injection = _choose_rules(call, data_dir, line, settings, shown_ids, is_start=is_start)
+    marks = _mark_room(call, settings, injection, shown_ids, is_start=is_start)
+    try:
+        _record_shown(call, data_dir, line, settings, injection, marks, is_start=is_start, is_added=is_added)
+    except OSError as error:
+        log_problem(data_dir, call.name, f"what was shown is not recorded: {error}")
+        problem = problem or str(error)
+    notices = collect_notices(call, data_dir, line, settings)
+    if problem and call.name in ("SessionStart", "UserPromptSubmit"):
+        failure = f"claude-smart: this session is not recorded: {problem}"
+        notices = f"{failure}\n{notices}".strip()
+    return format_answer(call.host, call.name, injection.text, notices)
+
+
+def _record_shown(
+    call: HookCall,
+    data_dir: DataDir,
+    line: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    injection: Injection,
+    marks: list[str],
+    *,
+    is_start: bool,
+    is_added: bool,
+) -> None:
+    """Record which rules and exchanges a context contains from now on, and that they were shown."""
     ids = [rule.id for rule in injection.rules]
     exchange_ids = [exchange.id for exchange in injection.exchanges]
-    marks = _mark_room(call, settings, injection, shown_ids, is_start=is_start)
     if ids or exchange_ids or marks or is_start:
         data_dir.create_folders()
         reminded = [f"{rule.id}!" for rule in injection.rules if call.name == "PreToolUse" and rule.violations]
@@ -596,7 +656,6 @@ def inject_rules(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], set
             details["exchanges"] = exchange_ids
         event = {**line, "id": os.urandom(16).hex(), "event": "Shown", "data": details}
         journal.append_line(data_dir, call.session, event, settings["journal_mb"])
-    return format_answer(call.host, call.name, injection.text, collect_notices(call, data_dir, line, settings))
 
 
 def collect_notices(call: HookCall, data_dir: DataDir, line: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
@@ -726,6 +785,12 @@ def _find_relevant(
         ids = [str(one[0]) for one in recalled if isinstance(one, list) and one]
         relevant += [rule for rule in rules.get(ids) if rule.id not in shown_ids][:_MOST_MEANT]
         of_team += [rule for rule in rules.of_team.get(ids) if rule.id not in shown_ids]
+    if newer_ids := [rule.newer_id for rule in relevant if rule.newer_id]:
+        in_force = {rule.id: rule for rule in (*rules.get(newer_ids), *relevant)}
+        unseen = [rule for rule in in_force.values() if rule in relevant or rule.id not in shown_ids]
+        relevant = put_newer_first(relevant, unseen)
+        for rule in relevant:
+            rule.successor = rule.newer_id if rule.newer_id in in_force else ""
     if of_team:
         of_team = drop_contrary(of_team, [*rules.list_newest(), *rules.list_of_sessions([line["session"]])])
     return relevant + of_team

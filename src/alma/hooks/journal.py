@@ -32,6 +32,7 @@ from .project import clean_path
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from types import ModuleType
     from typing import Any
 
     from ..coding.events import Event
@@ -81,7 +82,6 @@ _ANSWERS = ("stdout", "stderr", "error", "message", "text", "content", "result",
 _DEEPEST_ANSWER = 8
 _WRITERS = frozenset(("Edit", "Write", "MultiEdit", "NotebookEdit", "apply_patch", "edit", "write", "replace"))
 """Tools whose response repeats what the agent itself wrote."""
-_PATHS = ("file_path", "filePath", "path", "absolute_path")
 _MENTION_CHARS = 8000
 _MOST_MENTIONS = 10
 _MENTIONED_CHARS = 256 * 1024
@@ -316,15 +316,15 @@ def _print_outside_text(call: HookCall, response: Any, stored: str) -> str:
         if text == stored:
             return ""
     arguments = call.payload.get("tool_input")
-    path = next((arguments[name] for name in _PATHS if arguments.get(name)), "") if isinstance(arguments, dict) else ""
-    return _print_text(text, str(path))
+    known = arguments if isinstance(arguments, dict) else {}
+    return str(_load_prints().print_result(call.text("tool_name"), known, text, call.cwd))
 
 
-def _print_text(text: str, path: str = "") -> str:
+def _load_prints() -> ModuleType:
     # Most calls have nothing to print.
-    from ..word_prints import print_text
+    from .. import word_prints
 
-    return print_text(text, path)
+    return word_prints
 
 
 def _print_cut_text(call: HookCall, data: Mapping[str, Any]) -> str:
@@ -333,7 +333,7 @@ def _print_cut_text(call: HookCall, data: Mapping[str, Any]) -> str:
     text = call.text(name) if name else ""
     if len(text) <= len(str(data.get(name, ""))):
         return ""
-    return _print_text(text)
+    return str(_load_prints().print_text(text))
 
 
 def print_mentioned_files(call: HookCall, is_ignored: Callable[[str], bool]) -> str:
@@ -355,7 +355,7 @@ def print_mentioned_files(call: HookCall, is_ignored: Callable[[str], bool]) -> 
             continue
     if not texts:
         return ""
-    return _print_text("\n".join(texts))
+    return str(_load_prints().print_text("\n".join(texts)))
 
 
 def _find_exit_code(response: Any) -> int | None:

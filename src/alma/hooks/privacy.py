@@ -119,13 +119,16 @@ class Trimmer:
             return CUT
         if isinstance(value, list):
             return [self.trim(item, name, depth + 1) for item in value[:_ITEMS]]
+        from ..engine.redact import name_value
+
         out: dict[str, Any] = {}
-        for key, item in value.items():
+        for field, item in value.items():
             if len(out) >= _ITEMS or self.room <= 0:
                 break
-            key = redact_and_cut(key, _NAME, 0)
+            key = redact_and_cut(field, _NAME, 0)
             self.room -= len(key)
-            out[key] = self.trim(item, key, depth + 1)
+            name = name_value(value, field)
+            out[key] = self.trim(item, key if name == field else name, depth + 1)
         return out
 
     def _trim_text(self, text: str, name: str) -> str:
@@ -168,7 +171,7 @@ class IgnoreRules:
 
     def __init__(self, project: WorkingCopy, cwd: str) -> None:
         self._cwd = os.path.normcase(os.path.realpath(cwd))
-        self._files: list[tuple[str, list[IgnorePattern]]] = []
+        self._files: list[tuple[str, list[IgnorePattern], PatternFilter]] = []
         for folder in project.folders:
             text = read_own_file(folder, "ignore")
             lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
@@ -177,14 +180,15 @@ class IgnoreRules:
                 # record ignored files. So everything is ignored.
                 lines = ["*"]
             if lines:
-                from ..ignore import IgnorePattern
+                from ..ignore import IgnorePattern, PatternFilter
 
-                self._files.append((folder, [IgnorePattern(line) for line in lines]))
+                patterns = [IgnorePattern(line) for line in lines]
+                self._files.append((folder, patterns, PatternFilter(patterns)))
 
     @property
     def covers_everything(self) -> bool:
         """Return whether a pattern such as `*` ignores the whole project."""
-        return any(pattern.covers_everything for _, patterns in self._files for pattern in patterns)
+        return any(pattern.covers_everything for _, patterns, _ in self._files for pattern in patterns)
 
     def touches(self, tool_input: Any) -> bool:
         """Return whether a tool's input contains an ignored path."""
@@ -194,10 +198,12 @@ class IgnoreRules:
         """Return whether a path is ignored. As in git, the last matching pattern decides."""
         path = clean_path(os.path.expanduser(path) if path.startswith("~/") else path)
         absolute = os.path.normcase(os.path.normpath(os.path.join(self._cwd, path)))
-        for folder, patterns in self._files:
+        for folder, patterns, pattern_filter in self._files:
             # A link may point into an ignored folder, and the path of the project may contain a link.
             for full in {absolute, os.path.normcase(os.path.realpath(absolute))}:
                 names = os.path.relpath(full, folder).split(os.sep)
+                if not pattern_filter.may_match(names):
+                    continue
                 verdicts = [not pattern.is_negated for pattern in patterns if pattern.match(names)]
                 if names[0] != ".." and verdicts and verdicts[-1]:
                     return True

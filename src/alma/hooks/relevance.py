@@ -130,11 +130,13 @@ def _stem_words(words: Iterable[str]) -> frozenset[str]:
 
 def find_relevant(rules: ReadOnlyRules, occasion: Occasion, shown_ids: set[str], most: int) -> list[StoredRule]:
     """Return at most `most` rules that fit and are not in `shown_ids`, best first."""
+    total = rules.count()
+    if not total:
+        return []
     words = occasion.words[:WORDS]
     # Names in the text that is to be written.
     words += [word for word in _list_words(occasion.content[:_READ]) if len(word) > 2][:WORDS]
     hits = {word: rules.find_numbers(word) for word in dict.fromkeys(words)}
-    total = max(rules.count(), 1)
     # The fewer rules contain a word, the more it weighs.
     weights = {
         stem(word): 1.0 if total < 10 else max(_RARE, 1.0 - math.log(len(numbers)) / math.log(total))

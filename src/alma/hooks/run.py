@@ -103,10 +103,12 @@ def _read_call(raw: bytes, data_dir: DataDir, event: str, host: str) -> HookCall
     """
     if len(raw) > MOST_BYTES:
         raise ValueError(f"more than {MOST_BYTES >> 20} MB on stdin")
+    # Without its byte order mark; the codec that does this would have to be imported.
+    encoded = raw.removeprefix(b"\xef\xbb\xbf")
     try:
-        text = raw.decode("utf-8-sig")
+        text = encoded.decode()
     except UnicodeDecodeError:
-        text = raw.decode("utf-8-sig", "replace")
+        text = encoded.decode(errors="replace")
         log_problem(data_dir, event, "stdin is not valid UTF-8; invalid bytes were replaced")
     payload = json.loads(text)
     if not isinstance(payload, dict):
@@ -126,6 +128,19 @@ def _read_call(raw: bytes, data_dir: DataDir, event: str, host: str) -> HookCall
     return call
 
 
+_FIRST_NAME = "claude-smart:"
+"""The prefix of the commands before the plugin got its short name."""
+_RECORDED = ("", "tag", "learn")
+"""Commands whose answer matters less than that they are in the journal."""
+
+
+def _describe_command(name: str) -> str:
+    return (
+        f"The user typed the command {name!r} of claude-smart, but this program did not run it. Tell the user to type"
+        f" /smart:{name} (or /{name}), or to run `claude-smart {name}` in a terminal. Do nothing else."
+    )
+
+
 def _record_call(call: HookCall, data_dir: DataDir, sender: str) -> tuple[str, str]:
     call.cwd = call.cwd or os.getcwd()
     # Another agent may have inherited the variable from Claude Code.
@@ -137,8 +152,15 @@ def _record_call(call: HookCall, data_dir: DataDir, sender: str) -> tuple[str, s
     copy = project.find_copy(data_dir, located, remember=False)
     if privacy.is_paused(data_dir, copy.key, call.name):
         return "", ""
-    project.remember_copy(data_dir, copy)
     settings = read_settings(data_dir, call.name)
+    problem = ""
+    try:
+        project.remember_copy(data_dir, copy)
+        sender = sender or origin.find_origin(data_dir, call)
+    except OSError as error:
+        # Without a place to write there is nothing to record, but the rules can still be read.
+        problem = str(error)
+        sender = sender or origin.UNKNOWN
     if call.name == "SessionStart" and call.text("source") == "clear":
         parent = journal.find_cleared(data_dir, call.cwd, call.session)
         call.payload = {**call.payload, "parent": parent or None}
@@ -146,11 +168,15 @@ def _record_call(call: HookCall, data_dir: DataDir, sender: str) -> tuple[str, s
     is_attended = settings["programs"] == "on"
     # The events of aider come from its history.
     at = float(call.payload.get("at", 0)) if call.host == "aider" else time.time()
-    sender = sender or origin.find_origin(data_dir, call)
     mentioned = journal.print_mentioned_files(call, ignored.matches)
     flags = {"is_ignored": is_ignored, "is_attended": is_attended}
     line = build_line(call, copy.key, at, **flags, origin=sender, mentioned=mentioned)
-    journal.append_line(data_dir, call.session, line, settings["journal_mb"])
+    try:
+        journal.append_line(data_dir, call.session, line, settings["journal_mb"])
+    except OSError as error:
+        problem = str(error)
+    if problem:
+        log_problem(data_dir, call.name, f"not recorded: {problem}")
     if call.name == "SessionEnd" and call.text("reason") == "clear":
         journal.remember_cleared(data_dir, call.cwd, call.session)
     text = ""
@@ -160,7 +186,11 @@ def _record_call(call: HookCall, data_dir: DataDir, sender: str) -> tuple[str, s
     if may_answer and not is_ignored:
         from .inject import inject_rules
 
-        text = inject_rules(call, data_dir, line, settings)
+        text = inject_rules(call, data_dir, line, settings, problem)
+    elif call.own_command not in _RECORDED and call.text("command_name").lstrip("/").startswith(_FIRST_NAME):
+        # Our plugin has another name in Claude Code, which therefore does not run the command.
+        event = call.text("hook_event_name") or call.name
+        text = hosts.format_answer(call.host, event, _describe_command(call.own_command))
     elif call.name == "Stop" and call.name in hosts.NOTICED.get(call.host, ()):
         from .inject import collect_notices
 

@@ -36,6 +36,18 @@ class HttpOptions(listening.ListenOptions):
     port: int = listening.option(PORT, f"port to listen on (default {PORT}; 0 for any free port)")
     max_megabytes: float = listening.option(4.0, "maximum size of a request (default 4)")
     rate: float = listening.option(200.0, "maximum requests per second for each token (default 200; 0 for no limit)")
+    at_once: int = listening.option(
+        16, "operations that run at the same time in each process; others wait for their turn (default 16)", metavar="N"
+    )
+    at_once_per_token: int = listening.option(
+        4, "operations of one token that run at the same time in each process (default 4)", metavar="N"
+    )
+    queue: int = listening.option(
+        64, "operations of one token that may wait; further ones get 429 (default 64)", metavar="N"
+    )
+    max_wait: float = listening.option(
+        2.0, "seconds that an operation may wait for its turn before it gets 429 (default 2)", metavar="SECONDS"
+    )
     workers: int = listening.option(1, "number of processes that answer on the port (default 1)", metavar="N")
     tokens: str | None = listening.option(
         None,
@@ -70,6 +82,10 @@ def check_options(options: HttpOptions) -> None:
     """Raise ConfigError if the server cannot run with these options."""
     if not options.max_megabytes > 0 or not options.rate >= 0:
         raise ConfigError("--max-megabytes must be greater than 0, and --rate must be 0 or greater")
+    if options.at_once < 1 or options.at_once_per_token < 1:
+        raise ConfigError("--at-once and --at-once-per-token must be at least 1")
+    if options.queue < 0 or not options.max_wait >= 0:
+        raise ConfigError("--queue and --max-wait must be 0 or greater")
     if options.workers < 1 or not options.drain >= 0 or not options.idle >= 0:
         raise ConfigError("--workers must be at least 1, and --drain and --idle must be 0 or greater")
     if options.idle and options.workers > 1:

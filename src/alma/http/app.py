@@ -70,6 +70,7 @@ from ..projects import LazyMemory, Projects, limit_call
 from ..schema import RESULT, is_object, plain
 from ..words import Health
 from . import HttpOptions, proof, shell, tokens
+from .admission import OVERLOADED, Admission, AdmissionRules, OverloadedError
 from .shell import DashboardSessions
 from .tokens import NEEDED, Token, Tokens, TokenScope, describe_token
 
@@ -80,10 +81,8 @@ T = TypeVar("T")
 Handler = Callable[["HttpService", Request], Coroutine[Any, Any, Response]]
 
 _LOG = logging.getLogger("alma.http")
-_AT_ONCE = 16
-"""The number of operations that run at the same time; others wait for their turn."""
-_AT_ONCE_PER_TOKEN = 4
-"""The number of operations of one token that run at the same time, so that slow calls leave room for other clients."""
+_HEALTH = "health"
+"""The operation that is never refused: it must answer when the server is busy, as `/metrics` must."""
 _READY_SECONDS = 5.0
 _PREFIX = "/v1/"
 _MAX_DIGITS = 300
@@ -102,6 +101,7 @@ _STATUSES = {
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder in which `prometheus_client` adds up the figures of several processes."""
 _ENTRY = ("/ui/session", proof.PATH)
+_TO_DASHBOARD = ("/", "/ui")
 """The login. It counts wrong tries itself and lets right ones through, so that nobody can lock others out."""
 _UNLIMITED = ("/health", *_ENTRY)
 """Without a token and without a limit. `/ready` reads the store, so it is limited like files, but apart from them."""
@@ -131,7 +131,7 @@ _DESCRIPTION = """Memory that learns from outcomes. To call an operation, POST i
 | 413 | the request is too large |
 | 415 | the body is not application/json |
 | 421 | the host name is not allowed |
-| 429 | too many requests, or a budget is used up |
+| 429 | too many requests, the server is busy, or a budget is used up: retry after the time in `Retry-After` |
 | 500 | internal error |
 | 503 | the store is busy or unavailable, or the server is about to stop: retry after the time in `Retry-After` |"""
 
@@ -165,7 +165,7 @@ def build(
     It is not ready once `is_stopping` is set. `sessions` are those of the dashboard, shared by several processes.
     """
     sessions = sessions or DashboardSessions(tokens)
-    service = HttpService(projects, rules.body_seconds, sessions, is_stopping)
+    service = HttpService(projects, rules, sessions, is_stopping)
     calls = (service.metrics.count_call, *watchers)
     return RequestGate(service.app, rules, sessions.find, service.find_route, calls, service.is_stopping, tracer)
 
@@ -212,6 +212,12 @@ def read_rules(options: HttpOptions, port: int) -> GateRules:
         body_seconds=options.timeout,
         rate=options.rate,
         burst=max(1, round(2 * options.rate)),
+        admission=AdmissionRules(
+            at_once=options.at_once,
+            at_once_per_token=options.at_once_per_token,
+            queue=options.queue,
+            max_wait=options.max_wait,
+        ),
     )
 
 
@@ -224,7 +230,7 @@ def list_offered() -> dict[str, Operation]:
 class Metrics:
     """Prometheus metrics, labelled by operation and status only."""
 
-    def __init__(self) -> None:
+    def __init__(self, admission: Admission) -> None:
         self.registry = CollectorRegistry()
         version = Gauge(
             "alma_info", "version of the server", ["version"], registry=self.registry, multiprocess_mode="livemax"
@@ -239,12 +245,21 @@ class Metrics:
         self.running = Gauge(
             "alma_http_requests_in_flight", "requests in progress", registry=self.registry, multiprocess_mode="livesum"
         )
+        self._refused = MetricCounter(
+            "alma_http_requests_refused", "requests refused with 429, by reason", ["reason"], registry=self.registry
+        )
+        waiting = Gauge(
+            "alma_http_requests_waiting", "operations that wait", registry=self.registry, multiprocess_mode="livesum"
+        )
+        admission.count_waiting = waiting.set
 
     def count_call(self, call: RequestInfo) -> None:
         """Count a finished request."""
         name = call.operation or call.path or "unknown"
         self._requests.labels(name, call.status).inc()
         self._seconds.labels(name).observe(call.seconds)
+        if call.refused:
+            self._refused.labels(call.refused).inc()
 
     def render(self, project: str, memories: Mapping[str, int], *, has_requests: bool = True) -> bytes:
         """Return the metrics as text. `memories` is the number of memories in the project, by type.
@@ -297,7 +312,7 @@ class HttpService:
     def __init__(
         self,
         projects: Projects,
-        body_seconds: float,
+        rules: GateRules,
         sessions: DashboardSessions,
         is_stopping: threading.Event | None = None,
     ) -> None:
@@ -306,8 +321,9 @@ class HttpService:
         self._tries = RateLimits(shell.TRIES_PER_MINUTE / 60, shell.TRIES_PER_MINUTE)
         self._streams: Counter[str] = Counter()
         self.is_stopping = is_stopping or threading.Event()
-        self._body_seconds = body_seconds
-        self.metrics = Metrics()
+        self._body_seconds = rules.body_seconds
+        self._admission = Admission(rules.admission)
+        self.metrics = Metrics(self._admission)
         self._limiters: dict[str, anyio.CapacityLimiter] = {}
 
         @asynccontextmanager
@@ -336,8 +352,8 @@ class HttpService:
         operation = list_offered().get(path.removeprefix(_PREFIX)) if path.startswith(_PREFIX) else None
         if operation is not None:
             return path, operation.name, NEEDED[operation.effect]
-        if path == "/ui" or path.startswith("/ui/"):
-            is_known = path in ("/ui", *_ENTRY) or path in shell.list_files()
+        if path in _TO_DASHBOARD or path.startswith("/ui/"):
+            is_known = path in (*_TO_DASHBOARD, *_ENTRY) or path in shell.list_files()
             return (path if is_known else _UNKNOWN), "", None
         fixed = (*_OPEN, "/metrics", "/openapi.json", "/v1/operations", *_ACCESS)
         scope = TokenScope.ADMIN if path == "/v1/tokens" else TokenScope.READ
@@ -366,11 +382,24 @@ class HttpService:
                 result = plain(operation.run(alma, **arguments))
             return _write_json(result if is_object(operation.returns) else {RESULT: result})
 
-        async with self._limit(token.name, _AT_ONCE_PER_TOKEN):
+        async with self._admit(operation, token):
             with collect_changes() as changes:
                 content = await self._run_in_thread(run)
             headers = {"alma-change": changes[0]} if len(changes) == 1 else None
             return Response(content, media_type="application/json", headers=headers)
+
+    @asynccontextmanager
+    async def _admit(self, operation: Operation, token: Token) -> AsyncIterator[None]:
+        if operation.name == _HEALTH:
+            async with self._limit(_HEALTH, 2):
+                yield
+            return
+        try:
+            async with self._admission.admit(token.name):
+                yield
+        except OverloadedError as error:
+            headers = {"retry-after": str(error.retry_seconds)}
+            raise Refusal(429, OVERLOADED, str(error), headers) from None
 
     async def _read_body(self, request: Request) -> dict[str, Any]:
         try:
@@ -443,7 +472,8 @@ class HttpService:
             is_bound = request.scope[CALL].token.projects is not None
             return self.metrics.render(alma.project_id, alma.get_stats()["by_type"], has_requests=not is_bound)
 
-        return Response(await self._run_in_thread(render), media_type=CONTENT_TYPE_LATEST)
+        async with self._limit("/metrics", 2):
+            return Response(await self._run_in_thread(render), media_type=CONTENT_TYPE_LATEST)
 
     # -- the dashboard
 
@@ -544,7 +574,7 @@ class HttpService:
             raise ValidationError("after must be the `position` of an earlier event")
         if self._streams[name] >= _MAX_STREAMS:
             message = f"more than {_MAX_STREAMS} streams are open; close one"
-            raise Refusal(429, "RateLimited", message, {"retry-after": "10"})
+            raise Refusal(429, RATE_LIMITED, message, {"retry-after": "10"})
         project = _read_project(request)
         position = int(after) if after else None
         feed = await self._run_in_thread(lambda: ChangeFeed(self._open_project(call, project), position))
@@ -572,12 +602,12 @@ class HttpService:
         finally:
             self._streams[name] -= 1
 
-    def _limit(self, name: str, most: int) -> anyio.CapacityLimiter:
+    def _limit(self, name: str, most: float) -> anyio.CapacityLimiter:
         return self._limiters.setdefault(name, anyio.CapacityLimiter(most))
 
     async def _run_in_thread(self, work: Callable[[], T]) -> T:
-        """Run work in a thread. It is finished even if the caller disconnects."""
-        return await anyio.to_thread.run_sync(work, limiter=self._limit("", _AT_ONCE))
+        """Run work in a thread, of which there are enough for all that is admitted. It is finished in any case."""
+        return await anyio.to_thread.run_sync(work, limiter=self._limit("", math.inf))
 
 
 # -- OpenAPI descriptions
@@ -627,6 +657,8 @@ def list_routes() -> list[APIRoute]:
         "/v1/sessions": (HttpService.answer_sessions, "GET"),
         "/v1/tokens": (HttpService.answer_tokens, "GET"),
         "/v1/events": (HttpService.answer_events, "GET"),
+        # What people type into a browser.
+        "/": (HttpService.answer_file, "GET"),
         "/ui": (HttpService.answer_file, "GET"),
         "/ui/{path:path}": (HttpService.answer_file, "GET"),
         # Load balancers may send HEAD.
@@ -711,7 +743,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
     call: RequestInfo = request.scope[CALL]
     name, headers = call.operation or call.path, {}
     if isinstance(error, Refusal):
-        return error.respond(call.id)
+        return error.respond(call)
     if isinstance(error, HTTPException):
         status, kind, message = error.status_code, error.detail.replace(" ", ""), error.detail.lower()
         headers = {name.lower(): one for name, one in (error.headers or {}).items()}
@@ -740,7 +772,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
     refusal = Refusal(status, kind, message, headers)
     if isinstance(error, StaleVersionError):
         refusal.more = {"present": plain(error.present)}
-    return refusal.respond(call.id)
+    return refusal.respond(call)
 
 
 def _find_main_process() -> int:
@@ -802,6 +834,7 @@ CALL = "alma.call"
 PROJECT = "alma-project"
 REQUEST_ID = "x-request-id"
 PROBLEM = "application/problem+json"
+RATE_LIMITED = "RateLimited"
 _GOOD_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PORT = re.compile(r":\d{1,5}\Z")
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]{0,32}")
@@ -826,14 +859,15 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
         self.more: Mapping[str, Any] = {}
 
-    def respond(self, request_id: str) -> Response:
-        """Return the refusal as a response."""
+    def respond(self, call: RequestInfo) -> Response:
+        """Return the refusal of a request as a response."""
+        call.refused = self.kind if self.status == HTTPStatus.TOO_MANY_REQUESTS else ""
         problem = {
             "type": f"urn:alma:error:{self.kind}",
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
             "detail": str(self),
-            "request_id": request_id,
+            "request_id": call.id,
             **self.more,
         }
         body = json.dumps(problem, ensure_ascii=False).encode("utf-8", "replace")
@@ -855,6 +889,7 @@ class GateRules:
     rate: float = 200.0
     """Requests per second for each token; 0 for no limit."""
     burst: int = 400
+    admission: AdmissionRules = field(default_factory=AdmissionRules)
 
 
 @dataclass(slots=True)
@@ -876,6 +911,8 @@ class RequestInfo:
     status: int = 0
     received: int = 0
     sent: int = 0
+    refused: str = ""
+    """The error type, if it was refused because there are too many requests."""
     trace_id: str = ""
     """Of its OpenTelemetry trace, if there is one."""
     began: float = field(default_factory=time.perf_counter)
@@ -942,7 +979,7 @@ class RequestGate:
         origin = get_single(headers, "origin")
         added = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
         added.append((REQUEST_ID.encode(), call.id.encode()))
-        if scope["path"] == "/ui" or scope["path"].startswith("/ui/"):
+        if scope["path"] in _TO_DASHBOARD or scope["path"].startswith("/ui/"):
             added += [(name.encode(), value.encode()) for name, value in shell.HEADERS.items()]
         if origin.lower() in self.rules.origins:
             added += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
@@ -980,7 +1017,7 @@ class RequestGate:
             if not is_preflight:
                 self._authorize(headers, call, needed)
         except Refusal as refusal:
-            await refusal.respond(call.id)(scope, receive, answer)
+            await refusal.respond(call)(scope, receive, answer)
         else:
             scope[CALL] = call
             app = Response(status_code=204, headers=_PREFLIGHT) if is_preflight else self.app
@@ -1073,7 +1110,7 @@ class RateLimits:
         if left < 1:
             wait = max(1, math.ceil((1 - left) / self._rate))
             message = f"more than {self._rate:.3g} requests per second; retry in {wait} s"
-            raise Refusal(429, "RateLimited", message, {"retry-after": str(wait)})
+            raise Refusal(429, RATE_LIMITED, message, {"retry-after": str(wait)})
         if name not in self._buckets and len(self._buckets) >= _MOST_BUCKETS:
             self._drop_full(now)
         self._buckets[name] = (left - 1, now)

@@ -72,7 +72,7 @@ def list_files() -> dict[str, ShellFile]:
 
 def answer_file(path: str, known: str) -> Response:
     """Return the answer for a file, or raise KeyError. `known` is the version that the browser has."""
-    if path == "/ui":
+    if path in ("/", "/ui"):
         return RedirectResponse("/ui/")
     file = list_files()[path]
     headers = {"cache-control": "no-cache", "etag": file.etag}

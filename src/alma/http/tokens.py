@@ -15,6 +15,7 @@ import json
 import os
 import re
 import secrets
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -40,6 +41,8 @@ _SHORTEST_SECRET = 24
 _PREFIX = "alma_"
 _PATIENCE = 5.0
 _MAX_NAME = 100
+# Who made a change is recorded by name; these are the names of alma's own interfaces, and of nobody in particular.
+_OWN_NAMES = frozenset(("cli", "mcp", "claude-smart", "upkeep", ENVIRONMENT, "person", "system", "model", "local"))
 _DURATION = re.compile(r"(\d{1,5})([hdwy])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
 
@@ -231,6 +234,11 @@ def _make_token(
     for label, value in (("NAME", name), *(("--project", one) for one in allowed)):
         if not value.strip() or len(value) > _MAX_NAME or not value.isprintable():
             raise ValidationError(f"{label} must be 1 to {_MAX_NAME} printable characters, not {value!r}")
+    if name.strip().lower() in _OWN_NAMES:
+        raise ValidationError(
+            f"a token cannot be called {name.strip()!r}, which is the name of one of alma's own interfaces; "
+            "choose another name"
+        )
     secret = _PREFIX + secrets.token_urlsafe(32)
     token = Token(
         name=name.strip(),
@@ -256,7 +264,8 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._checked = _NO_STAMP
+        self._checked: _Stamp = ()
+        self._stored: list[Token] | None = None
         self._environment = [one for one in (read_environment(),) if one is not None]
 
     def find(self, secret: str) -> Token | None:
@@ -275,25 +284,29 @@ class Tokens:
         Raise UntrustedConfigError if somebody else may have written the file: a pull may replace it at any time.
         """
         stamp = _read_stamp(self._path)
-        if stamp != self._checked:
-            tokens = list_tokens(self._path)
+        stored = self._stored if stamp == self._checked else None
+        if stored is None:
+            stored = list_tokens(self._path) if stamp != self._checked else _read_tokens(self._path)
             self._checked = stamp
-            return [*tokens, *self._environment]
-        return [*_read_tokens(self._path), *self._environment]
+            # A file that was just written may change again within the resolution of its time.
+            is_settled = bool(stamp) and abs(time.time_ns() - stamp[-1]) > _SETTLED_NS
+            self._stored = stored if is_settled else None
+        return [*stored, *self._environment]
 
 
 # -- the file
 
-_NO_STAMP = (0, 0, 0)
+_Stamp = tuple[int, ...]
+_SETTLED_NS = 2_000_000_000
 
 
-def _read_stamp(path: Path) -> tuple[int, int, int]:
-    """Return what changes whenever a file is replaced or written."""
+def _read_stamp(path: Path) -> _Stamp:
+    """Return what changes whenever a file is replaced, written or given other permissions; () if there is no file."""
     try:
         status = path.stat()
     except OSError:
-        return _NO_STAMP
-    return status.st_ino, status.st_size, status.st_mtime_ns
+        return ()
+    return status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _write(path: Path, tokens: Iterable[Token]) -> None:

@@ -19,7 +19,8 @@ from typing import NamedTuple
 from ..errors import ValidationError
 from ..ignore import IgnorePattern
 from ..tracked import find_tracked_places
-from .formats import IN_PROJECTS, Format, FormatReader, detect_format
+from .authors import Authorship
+from .formats import IN_PROJECTS, QUOTED, Format, FormatReader, detect_format
 from .sources import Archive, FileHead, Source, open_archive, open_file, read_head
 
 DOCUMENT_BYTES = 2 * 1024 * 1024
@@ -126,6 +127,9 @@ class Catalogue:
         self._own = own
         self._max_bytes = max_file_bytes
         self._archives: list[Archive] = []
+        self._authorship = Authorship()
+        self.shared = 0
+        """How many files of a folder that is the user's own were also written by others."""
         self._has_any = lru_cache(maxsize=4096)(lambda folder, names: any((folder / one).exists() for one in names))
         try:
             exists = root.exists()
@@ -229,6 +233,9 @@ class Catalogue:
             self._list_archive(source.path)
             return
         reader = detect_format(source, head)
+        if self._selection is Wanted.CHATS and not isinstance(reader, str) and reader.format.is_document:
+            assert QUOTED.is_text is not None
+            reader = QUOTED if QUOTED.is_text(head.text) else reader
         if not is_named and not isinstance(reader, str):
             reader = self._refuse(reader, source, head) or reader
         if isinstance(reader, str):
@@ -240,6 +247,10 @@ class Catalogue:
             is_possible = not reader.format.is_document and self._selection is not Wanted.DOCUMENTS
             is_chosen = self._selection is Wanted.CHATS or is_named or not self._is_in_project(source)
             own = is_possible and is_chosen and not self._is_tracked(source)
+        elif own and not is_named:
+            # A folder that is a person's own may hold files that others committed.
+            own = self._authorship.is_own_file(source.path or self._archives[-1].path)
+            self.shared += not own
         self.entries.append(FileEntry(source, reader, own, known_as))
 
     def _list_archive(self, path: Path) -> None:

@@ -20,6 +20,7 @@ from ..engine import episodes, validate
 from ..engine.admit import clean
 from ..engine.episodes import Conversation, TurnDraft
 from ..engine.escape import find_suspicion
+from ..engine.redact import count_removed
 from ..engine.transaction import write
 from ..engine.view import to_memory
 from ..errors import ValidationError, describe_type
@@ -47,6 +48,10 @@ _BATCH_CHARS = 500_000
 _TURN_CHARS = 20_000
 _SECTION_CHARS = 1_500
 _MODEL_FAILURES = 3  # After this many failures in a row, a run stops asking the model.
+_WAIT = (
+    "wait for a person and are not retrieved: accept one with update(ID, status='active'). To learn from files that you"
+    " wrote, import them with own=True (`--own`); rules of documents always wait"
+)
 _TOOLS = ("system", "developer", "tool", "function")
 _USER_NAMES = re.compile(r"(?i)\b(?:user|human|me|you|person|owner|operator|admin|developer|system)s?\b|^\W*$")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]+")
@@ -98,6 +103,7 @@ class IngestResult(Kept):
     skipped: list[Skipped] = field(default_factory=list)
     damaged: list[Damage] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)  # Counts of what is not imported by design.
+    redacted: dict[str, int] = field(default_factory=dict)  # Counts of secrets removed from new texts, by kind.
     notes: list[str] = field(default_factory=list)  # Remarks, such as an encoding that was guessed.
 
     @property
@@ -121,6 +127,11 @@ class IngestResult(Kept):
         if by:
             self.left_out[what] = self.left_out.get(what, 0) + by
 
+    def count_secrets(self, removed: Mapping[str, int]) -> None:
+        """Count secrets that were removed from a text, by kind."""
+        for kind, number in removed.items():
+            self.redacted[kind] = self.redacted.get(kind, 0) + number
+
     def damage(self, path: str, place: str, reason: str) -> None:
         """Report a place in a file that could not be read."""
         self.add("damaged", Damage(path, place, reason))
@@ -139,7 +150,8 @@ class IngestOptions(TypedDict, total=False):
     user_id: str | None
     model: Model | None  # The language model that reads; by default the configured one, if any.
     # Whether the texts are the user's own: those are learned from, while findings in other people's texts become
-    # candidates. None: conversations are, unless they are in a git repository; documents are not.
+    # candidates. None: conversations are, unless they are in a git repository; documents are not. True: all are, but in
+    # a folder not the files that git tracks and others committed; rules in documents become candidates.
     own: bool | None
     branches: bool  # Whether abandoned branches of conversations are stored, as separate conversations.
     max_file_bytes: int  # Larger documents in a folder are skipped.
@@ -266,6 +278,7 @@ class _Prepared(NamedTuple):
     turns: tuple[ChatMessage, ...]  # Their ids are derived from text and position, so that turns are deduplicated.
     marker: str
     content: str  # The content of the marker once the piece is stored.
+    removed: Mapping[str, int]  # The secrets that were removed from its texts, by kind.
 
 
 class _Ingestion:
@@ -318,6 +331,11 @@ class _Ingestion:
             report(name, number + 1, 0)
         self.flush()
         report("", len(catalogue.entries), 0)
+        if catalogue.shared:
+            noun = "file is" if catalogue.shared == 1 else "files are"
+            result.note(f"{catalogue.shared} {noun} in git with commits by others, so what they say waits")
+        if waiting := result.counts.get("waiting"):
+            result.note(f"{waiting} findings {_WAIT}")
         return result
 
     def _read_file(self, entry: FileEntry, catalogue: Catalogue, shared: dict[str, Any]) -> Iterator[tuple[Piece, int]]:
@@ -355,7 +373,8 @@ class _Ingestion:
 
     def add(self, piece: Piece, own: bool) -> bool:
         """Add a piece to the batch; return whether the batch was full and has been written."""
-        turns = tuple(_make_turns(piece, own))
+        removed: Counter[str] = Counter()
+        turns = tuple(_make_turns(piece, own, removed))
         if not turns:
             return False
         content = digest(*(f"{turn.id}\x1e{turn.voice}\x1e{turn.at}" for turn in turns), piece.title)
@@ -364,7 +383,7 @@ class _Ingestion:
         name = ("document", content) if piece.is_document else (piece.session, piece.part)
         marker = self._name_marker("ingested", *name)
         self.result.increment("unchanged", marker in self._batch)
-        self._batch[marker] = _Prepared(piece, turns, marker, self._sign(content))
+        self._batch[marker] = _Prepared(piece, turns, marker, self._sign(content), removed)
         self._size += sum(len(turn.text) for turn in turns)
         is_full = len(self._batch) >= _BATCH_PIECES or self._size >= _BATCH_CHARS
         if is_full:
@@ -380,6 +399,7 @@ class _Ingestion:
         result.increment("unchanged", len(batch) - len(fresh))
         for one in fresh:
             result.increment("sections" if one.piece.is_document else "messages", len(one.turns))
+            result.count_secrets(one.removed)
         if result.dry_run:
             for one in fresh:
                 result.increment("episodes")
@@ -441,7 +461,10 @@ class _Ingestion:
         for item in extraction.found:
             turn = turns[item.turn]
             is_hostile = not one.piece.is_document and find_suspicion(turn.text[:_TURN_CHARS])
-            findings[turn.voice is not Speaker.OTHER and not is_hostile].append(item)
+            # A file may quote what others demand, so its rules are accepted one by one.
+            is_rule_of_file = one.piece.is_document and item.kind is Kind.CORRECTION
+            is_trusted = turn.voice is not Speaker.OTHER and not is_hostile and not is_rule_of_file
+            findings[is_trusted].append(item)
         return findings
 
     def _learn(self, one: _Prepared, episode: str) -> None:
@@ -474,10 +497,11 @@ class _Ingestion:
 # -- pieces as they are stored
 
 
-def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
+def _make_turns(piece: Piece, own: bool, removed: Counter[str]) -> Iterator[ChatMessage]:
     """Yield a piece as turns. A document is split into sections that can be quoted, with its name as the speaker.
 
-    Unless the piece is the user's own, its turns are attributed to somebody else, and never to the user.
+    Unless the piece is the user's own, its turns are attributed to somebody else, and never to the user. The secrets
+    that are removed from its texts are added to `removed`.
     """
     seen: Counter[tuple[str, str]] = Counter()
     for message in piece.messages:
@@ -486,8 +510,10 @@ def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
             is_user = not piece.is_document and voice is Speaker.PERSON and _USER_NAMES.search(name)
             name, voice = "somebody else" if is_user else name, voice if voice is Speaker.TOOL else Speaker.OTHER
         name = _clean_name(name, 120) or "unknown"
+        safe = clean(words)
+        removed.update(count_removed(words, safe))
         if piece.is_document:
-            for section in _HEADING.split(clean(words)):
+            for section in _HEADING.split(safe):
                 for text in _cut_text(section.strip(), _SECTION_CHARS):
                     seen[name, text] += 1
                     yield ChatMessage(name, text, voice, message.at, digest("section", text, str(seen[name, text])))
@@ -495,7 +521,7 @@ def _make_turns(piece: Piece, own: bool) -> Iterator[ChatMessage]:
         seen[name, words] += 1
         # A message without an id is identified by its position among equal ones.
         key = ("id", message.id) if message.id else ("said", piece.part, str(seen[name, words]))
-        for number, text in enumerate(_cut_text(clean(words), _TURN_CHARS)):
+        for number, text in enumerate(_cut_text(safe, _TURN_CHARS)):
             yield ChatMessage(name, text, voice, message.at, digest(*key, name, words, str(number)))
 
 

@@ -18,6 +18,7 @@ from ..operations import PROGRESS, Effect, Operation, act_as, describe_unknown, 
 from ..projects import Roots, limit_call
 from ..schema import RESULT, plain, shape_answer
 from ..upkeep import list_declared_agents
+from .earlier import translate_call
 
 PREFIX = "alma_"
 ALL, CORE, DEFAULT = "all", "core", "default"
@@ -82,11 +83,12 @@ class OperationTool:
 
         The result is text for a model if the answer has one, otherwise compact JSON. `report` is called with progress.
         """
+        arguments, for_method = translate_call(self.operation.name, arguments, get_memory)
         checked = self.operation.check(arguments, self.defaults)
         allowed = limit_call(self.operation, checked, self.roots, self.may_approve)
         progress = {} if report is None else {PROGRESS: report}
         with act_as("mcp"):
-            result = self.operation.run(get_memory(), **allowed, **progress)
+            result = self.operation.run(get_memory(), **allowed, **for_method, **progress)
         answer = shape_answer(self.operation.returns, result)
         if answer.keys() == {"text"}:
             text = str(answer["text"]) or "No memories yet."

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, overload
 
 from .. import words
 from ..codec import decode_record
@@ -101,6 +101,11 @@ class DeletedItem:
     id: str
 
 
+def _show_item(created: WorkItem | str) -> WorkItem:
+    assert isinstance(created, WorkItem)  # Interfaces pass fields.
+    return created
+
+
 def _show_deleted(nothing: None, item_id: str) -> DeletedItem:
     return DeletedItem(item_id)
 
@@ -127,7 +132,30 @@ class ProgressTracker(OwnsMemory):
 
     # -- creating
 
-    @operation(Effect.ADDS)
+    @overload
+    def create_work_item(self, item: WorkItem, *, project_id: str | None = None) -> str: ...
+
+    @overload
+    def create_work_item(
+        self,
+        item: None = None,
+        *,
+        title: str,
+        description: str = "",
+        item_type: str = "task",
+        priority: int = 50,
+        agent: str | None = None,
+        parent_id: str | None = None,
+        blocked_by: Iterable[str] | None = None,
+        blocks: Iterable[str] | None = None,
+        tests: Iterable[str] | None = None,
+        estimate_minutes: float | None = None,
+        tags: Iterable[str] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        project_id: str | None = None,
+    ) -> WorkItem: ...
+
+    @operation(Effect.ADDS, answer=_show_item)
     def create_work_item(
         self,
         item: Annotated[WorkItem | None, About("", check=take_as_given, for_python=True)] = None,
@@ -145,18 +173,19 @@ class ProgressTracker(OwnsMemory):
         tags: words.Tags = None,
         metadata: words.Metadata = None,
         project_id: words.Project = None,
-    ) -> WorkItem:
+    ) -> WorkItem | str:
         """Create a work item. It starts as blocked if an item it waits for is not done.
 
         Notes:
-            Pass the fields, or a `WorkItem` you made yourself.
+            Pass the fields to get the new item, or a `WorkItem` you made yourself to get its id.
         """
         fields = {name: value for name, value in locals().items() if name not in ("self", "item", "project_id")}
         if isinstance(item, str):
             raise ValidationError(f"item must be a WorkItem, not text; to create one by its title, pass title={item!r}")
         if item is not None and any(value and value != getattr(work.NEW, name) for name, value in fields.items()):
             raise ValidationError("pass a WorkItem or its fields, not both")
-        return self.create_work_items([fields if item is None else item], project_id=project_id)[0]
+        [created] = self.create_work_items([fields if item is None else item], project_id=project_id)
+        return created if item is None else created.id
 
     def create_work_items(
         self, items: Iterable[WorkItem | Mapping[str, Any]], *, project_id: str | None = None

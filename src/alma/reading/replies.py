@@ -57,7 +57,8 @@ def read_reply(text: str, about: str = "") -> ReplyKind:
     """Return how a turn answers what was done before it; `about` is what was done, in words."""
     if find_objection(text, about):
         return ReplyKind.OBJECTS
-    kinds = [_read_sentence(sentence) for sentence in _split_reply(text)]
+    is_limited = _is_limited(text)
+    kinds = [_read_sentence(sentence, is_limited) for sentence in _split_reply(text)]
     if _matches("irony", text):
         return ReplyKind.NEITHER
     if ReplyKind.ACCEPTS in kinds:
@@ -71,10 +72,11 @@ def read_quoted_reply(text: str, quote: str) -> ReplyKind:
     if not wanted or _matches("irony", text):
         return ReplyKind.NEITHER
     kinds = []
+    is_limited = _is_limited(text)
     for sentence in _split_reply(text):
         folded = _fold_text(sentence)
         if wanted in folded or folded in wanted:
-            kinds.append(_read_sentence(sentence))
+            kinds.append(_read_sentence(sentence, is_limited))
     if ReplyKind.ACCEPTS in kinds:
         return ReplyKind.ACCEPTS
     return ReplyKind.ANSWERS if ReplyKind.ANSWERS in kinds else ReplyKind.NEITHER
@@ -84,7 +86,11 @@ def find_praise(text: str) -> str:
     """Return the first sentence of a turn that accepts what was done; empty if none does."""
     if is_ironic(text):
         return ""
-    return next((part for part in _split_reply(text) if _read_sentence(part) is ReplyKind.ACCEPTS), "")
+    is_limited = _is_limited(text)
+    for sentence in _split_reply(text):
+        if _read_sentence(sentence, is_limited) is ReplyKind.ACCEPTS:
+            return sentence
+    return ""
 
 
 def find_objection(text: str, about: str = "") -> str:
@@ -135,10 +141,16 @@ def _split_reply(text: str) -> list[str]:
     return [part.strip() for part in _SENTENCE.split(own) if part.strip()]
 
 
-def _read_sentence(sentence: str) -> ReplyKind:
+def _is_limited(text: str) -> bool:
+    """Return whether a turn takes back a part of an approval, or is no more than polite."""
+    return _matches("limits", text) or _matches("courtesy", text)
+
+
+def _read_sentence(sentence: str, is_limited: bool) -> ReplyKind:
+    """Return how a sentence answers; with `is_limited`, short approval accepts nothing."""
     if _QUESTION.search(sentence) or _matches("reports", sentence):
         return ReplyKind.NEITHER
-    if _load_forms()["accepts"].search(sentence):
+    if _matches("accepts", sentence) or (not is_limited and _matches("short", sentence)):
         return ReplyKind.ACCEPTS
     return ReplyKind.ANSWERS if _load_forms()["answers"].search(sentence) else ReplyKind.NEITHER
 

@@ -16,7 +16,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial, wraps
@@ -93,20 +93,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 def take_project_first(method: F) -> F:
     """Also accept the project as the first positional argument of a method: `(project_id, agent, …)`.
 
-    The first argument is read as the project only where no other reading is possible: when there is one argument too
-    many, or when a text is passed for a number.
+    The first argument is read as the project only where no other reading is likely: when there is one argument too
+    many, when a text is passed for a number, or when it is the project itself and a single word follows.
     """
     parameters = inspect.signature(method).parameters.values()
     names = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD][1:]
 
     @wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        is_text_for_number = args[1:] and names[len(args) - 1 :] == ["limit"] and isinstance(args[-1], str)
-        if "project_id" not in kwargs and (len(args) > len(names) or is_text_for_number):
+        has_project = len(args) > len(names) or _starts_with_project(self.project_id, args)
+        if args[1:] and names[len(args) - 1 :] == ["limit"] and isinstance(args[-1], str):
+            has_project = True
+        if has_project and "project_id" not in kwargs:
             return method(self, *args[1:], project_id=args[0], **kwargs)
         return method(self, *args, **kwargs)
 
     return cast(F, call)
+
+
+def _starts_with_project(project: str, args: Sequence[Any]) -> bool:
+    """Return whether the arguments begin with the manager's own project and the name of an agent.
+
+    An agent may be named like its project, and a goal may follow; but a goal is more than a word.
+    """
+    return len(args) > 1 and args[0] == project and isinstance(args[1], str) and len(args[1].split()) == 1
 
 
 SessionId = Annotated[str, About("the session's id, from start_session", check=validate.name)]
@@ -166,6 +176,7 @@ class SessionManager(OwnsMemory):
 
     # -- starting
 
+    @take_project_first
     @operation(Effect.ADDS, defaults={"workspace": "."})
     def start_session(
         self,

@@ -28,7 +28,14 @@ from .wrappers import Wrapper
 
 _FIELD = "encrypted"
 _NONCE_BYTES = 12
+_BOUND = 2  # The form of what a content is bound to.
 _MAKE_KEY = "make one with: openssl rand -base64 32"
+
+
+def is_encrypted(record: Record) -> bool:
+    """Return whether the content of a record is encrypted."""
+    envelope = record.body.get(_FIELD)
+    return isinstance(envelope, Mapping) and {"key", "data"} <= set(envelope) and len(record.body) == 1
 
 
 def read_keys(settings: EncryptionSettings, environment: Mapping[str, str] | None = None) -> list[bytes]:
@@ -36,6 +43,8 @@ def read_keys(settings: EncryptionSettings, environment: Mapping[str, str] | Non
     if settings.key_file is not None:
         place = str(settings.key_file)
         try:
+            if os.name == "posix" and settings.key_file.stat().st_mode & 0o077:
+                raise ConfigError(f"other users can read or change the key file {place}; run `chmod 600 {place}`")
             text = settings.key_file.read_text(encoding="ascii", errors="replace")
         except OSError as error:
             raise ConfigError(f"the encryption key file {place} cannot be read: {error.strerror}") from error
@@ -57,7 +66,7 @@ def read_keys(settings: EncryptionSettings, environment: Mapping[str, str] | Non
 class EncryptedStore(Wrapper):
     """A store that encrypts the content of its records. It does not search by words, because it stores none."""
 
-    hidden = ("match",)
+    hidden = ("match", "match_all")
 
     def __init__(self, store: Store, keys: Sequence[bytes]) -> None:
         super().__init__(store)
@@ -102,19 +111,20 @@ class EncryptedStore(Wrapper):
         content = {"text": record.text, "source": record.provenance.source, "body": dict(record.body)}
         try:
             data = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-            bound = _bind_content(record)
+            bound = _bind_content(record, _BOUND)
         except (TypeError, ValueError) as problem:
             raise refuse_record(record, problem) from problem
         nonce = os.urandom(_NONCE_BYTES)
         sealed = base64.b64encode(nonce + self._ciphers[self._newest].encrypt(nonce, data, bound)).decode()
         provenance = replace(record.provenance, source="")
-        return replace(record, text="", provenance=provenance, body={_FIELD: {"key": self._newest, "data": sealed}})
+        envelope = {"key": self._newest, "data": sealed, "bound": _BOUND}
+        return replace(record, text="", provenance=provenance, body={_FIELD: envelope})
 
     def _decrypt(self, record: Record) -> Record:
         if record.id == ROWS_NOTE and record.kind == "marker":
             return record
         envelope = record.body.get(_FIELD)
-        if not isinstance(envelope, Mapping) or set(envelope) != {"key", "data"}:
+        if not isinstance(envelope, Mapping) or set(envelope) - {"bound"} != {"key", "data"}:
             raise CorruptStoreError(
                 f"{record.id} is not encrypted, but the configuration sets `encryption`; move the memory into a new, "
                 "encrypted store with `alma migrate`"
@@ -127,7 +137,8 @@ class EncryptedStore(Wrapper):
             )
         try:
             sealed = base64.b64decode(envelope["data"])
-            data = cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _bind_content(record))
+            bound = _bind_content(record, envelope.get("bound", 1))
+            data = cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], bound)
         except (self._invalid_tag, ValueError, TypeError) as error:
             raise CorruptStoreError(
                 f"{record.id} cannot be decrypted: it was changed by something else than alma; restore a backup"
@@ -137,7 +148,14 @@ class EncryptedStore(Wrapper):
         return replace(record, text=content["text"], provenance=provenance, body=content["body"])
 
 
-def _bind_content(record: Record) -> bytes:
-    """Return what the content belongs to: it cannot be decrypted as that of another record, version or owner."""
-    names = (record.id, record.kind, record.project, record.agent, record.user)
-    return json.dumps([*names, record.version], ensure_ascii=False).encode()
+def _bind_content(record: Record, form: object) -> bytes:
+    """Return what the content belongs to: it cannot be decrypted as that of another record, version or owner.
+
+    Nor with another status, session or trust: who can write to the database could otherwise activate a candidate. The
+    first form did not cover those.
+    """
+    names = [record.id, record.kind, record.project, record.agent, record.user, record.version]
+    if form != 1:
+        provenance = record.provenance
+        names += [str(record.status), record.session, str(provenance.origin), str(provenance.trust)]
+    return json.dumps(names, ensure_ascii=False).encode()

@@ -24,6 +24,7 @@ from ..ports import (
     Checkable,
     Copyable,
     Countable,
+    FindsAllWords,
     Limited,
     Repairable,
     Searchable,
@@ -38,13 +39,13 @@ from ..types.record import Record, Vector, to_json
 from ..types.storage import CacheSettings, RetrySettings
 from .memory import copy_record
 
+_PROTOCOLS = (
+    *(Searchable, FindsAllWords, Snapshots, Checkable, Repairable, Countable, Copyable, Vacuumable, Watchable),
+)
 # The method of each optional protocol.
-_OPTIONAL = {
-    next(name for name in vars(protocol) if not name.startswith("_")): protocol
-    for protocol in (Searchable, Snapshots, Checkable, Repairable, Countable, Copyable, Vacuumable, Watchable)
-}
+_OPTIONAL = {next(name for name in vars(protocol) if not name.startswith("_")): protocol for protocol in _PROTOCOLS}
 _WRITES = ("put", "delete", "vacuum", "repair")
-_CACHED = ("get", "scan", "nearest", "match", "count")
+_CACHED = ("get", "scan", "nearest", "match", "match_all", "count")
 _TRANSIENT = (BusyError, UnavailableError)
 
 

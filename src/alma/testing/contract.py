@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from unittest import SkipTest
 
 from ..errors import BusyError, ConflictError, StorageError, ValidationError
-from ..ports import Checkable, Countable, Searchable, Store
+from ..ports import Checkable, Countable, FindsAllWords, Searchable, Store
 from ..stores.memory import MemoryStore
 from ..types.query import Where
 from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, Vector, cosine, quantize
@@ -409,6 +409,20 @@ class StoreContract(Room):
         assert self._match("absent") == self._match("") == self._match("stale", 0) == []
         # The scope is no word.
         assert self._match("x p heuristic s1 1") == []
+
+    def test_match_all_finds_what_holds_every_word(self) -> None:
+        """Match all finds what holds every word, for a store that has it."""
+        if not isinstance(self.store, FindsAllWords):
+            return
+        texts = {"a": "The cache was stale", "b": "a STALE, token cache!", "c": "a cache", "d": ""}
+        self.store.put([make_record(id, text=text, agent="y" if id == "a" else "x") for id, text in texts.items()])
+        everything = Where()
+        assert set(self.store.match_all("stale cache", everything, 9)) == {"a", "b"}
+        assert self.store.match_all("stale cache", Where(agents={"x"}), 9) == ["b"]
+        assert len(self.store.match_all("cache", everything, 2)) == 2
+        for words in ("stale absent", "", '"', "x", "*"):
+            assert self.store.match_all(words, everything, 9) == [], words
+        assert self.store.match_all("cache", everything, 0) == []
 
     def test_match_takes_any_text_for_words(self) -> None:
         """Match takes any text for words."""

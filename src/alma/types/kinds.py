@@ -25,6 +25,11 @@ from .times import from_iso, from_micros
 EVERYWHERE = "everywhere"  # The project whose rules hold in all projects.
 TEAM = "team"  # The source, and a tag, of the copies of what a team's server sent.
 TEAM_AGENT = "team-server"  # Whom these copies belong to: nothing that looks for own rules finds them.
+NEWER = "newer"  # In the metadata of a rule: the id of a newer one that may replace it, until a person decides.
+# The names in metadata that the engine keeps its own marks under; a repetition does not change them.
+OWN_METADATA = frozenset(
+    [*"accepted content disputes doubt repeats resembles server session sessions sources taught".split(), NEWER]
+)
 PROMOTED_FROM = "promoted_from"  # The key, in a body and in shown metadata, for the agent whose memory was promoted.
 
 
@@ -63,6 +68,14 @@ class Basis(StrEnum):
 MACHINE_TAUGHT = (RuleSource.FIX, RuleSource.DENIAL)  # The reason of such a rule is what a program printed.
 
 
+class OnRepeat(StrEnum):
+    """What happens to a field when somebody adds a memory that is already stored. An empty value changes nothing."""
+
+    KEEP = "keep"  # The stored value stays.
+    REPLACE = "replace"  # The new value takes its place, unless its source is trusted less.
+    UNION = "union"  # Both are kept; of one name, the value that `REPLACE` would choose.
+
+
 Body = Mapping[str, Any]
 Read = Callable[[Any], Any] | None
 Decode = Callable[[Record, Belief], "Memory"]
@@ -86,11 +99,14 @@ class Kind(NamedTuple):
     passing: bool = False  # A note that a power cut may take, and that may wait in memory while others write.
     # It tells an agent what a person wants: in force only if a person said it or accepted it.
     is_gated: bool = False
+    # What a repetition does to each field, by its stored name.
+    on_repeat: Mapping[str, OnRepeat] = {}
 
 
 def stored_field(
     name: str = "",
     *,
+    on_repeat: OnRepeat = OnRepeat.REPLACE,
     read: Read = None,
     derive: Callable[[Record], Any] | None = None,
     default: Any = MISSING,
@@ -101,19 +117,27 @@ def stored_field(
 
     The marks are `searched`, `embedded`, `editable`, `unique` and `key`. `searched` fields form the searched text in
     ascending order, those with equal numbers as they are declared; the embedded ones follow the same order. `read`
-    turns the JSON value into the field's; with `derive` a function makes it from the record.
+    turns the JSON value into the field's; with `derive` a function makes it from the record. `on_repeat` says what
+    happens to it when the memory is added again.
     """
     source = {"taken": derive} if derive else {}
-    metadata = {"stored": name, "read": read, **marks, **source}
+    metadata = {"stored": name, "on_repeat": on_repeat, "read": read, **marks, **source}
     return field(default=default, default_factory=default_factory, metadata=metadata)
 
 
-def record_field(path: str, read: Read = None, default: Any = MISSING, *, internal: bool = False) -> Any:
+def record_field(
+    path: str,
+    read: Read = None,
+    default: Any = MISSING,
+    *,
+    internal: bool = False,
+    on_repeat: OnRepeat = OnRepeat.KEEP,
+) -> Any:
     """Return a field that is an attribute of the record, such as "evidence.successes".
 
     An `internal` field is not part of the JSON form of the memory.
     """
-    metadata = {"taken": attrgetter(path), "read": read, "internal": internal}
+    metadata = {"taken": attrgetter(path), "on_repeat": on_repeat, "read": read, "internal": internal}
     return field(default=default, repr=not internal, compare=not internal, metadata=metadata)
 
 
@@ -142,7 +166,10 @@ def declare(
     and `passages` replace what the fields say.
     """
     marked: dict[str, dict[str, Any]] = {}
+    on_repeat: dict[str, OnRepeat] = {}
     for part in fields(memory) if memory else ():
+        if "on_repeat" in part.metadata:
+            on_repeat[part.metadata.get("stored") or part.name] = part.metadata["on_repeat"]
         if "stored" in part.metadata and part.name != "metadata":
             optional = {"optional": True} if part.default == "" else {}
             marked[part.metadata["stored"] or part.name] = {**part.metadata, **optional}
@@ -170,6 +197,7 @@ def declare(
         keys=select("key"),
         passing=passing,
         is_gated=is_gated,
+        on_repeat=on_repeat,
     )
 
 
@@ -320,8 +348,8 @@ class Memory:
     confidence_interval: tuple[float, float] = (1.0, 1.0)
     created_at: datetime = record_field("created_at")
     updated_at: datetime = record_field("updated_at")
-    tags: tuple[str, ...] = record_field("tags", default=())
-    metadata: Mapping[str, Any] = stored_field(default_factory=dict, derive=_read_metadata)
+    tags: tuple[str, ...] = record_field("tags", default=(), on_repeat=OnRepeat.UNION)
+    metadata: Mapping[str, Any] = stored_field(on_repeat=OnRepeat.UNION, default_factory=dict, derive=_read_metadata)
     # What memories that were merged into it say in other words.
     wordings: tuple[Wording, ...] = derived_field(_read_wordings, default=())
     # When retrieved: the id of a newer memory that seems to be about the same thing; the newest, if several do.
@@ -378,11 +406,11 @@ class UserPreference(Memory):
     """A preference that a user stated, such as how answers should look."""
 
     user_id: str = record_field("user")
-    category: str = stored_field(searched=1, editable=True, unique=True)
-    preference: str = stored_field(searched=2, embedded=True, editable=True, unique=True)
+    category: str = stored_field(on_repeat=OnRepeat.KEEP, searched=1, editable=True, unique=True)
+    preference: str = stored_field(on_repeat=OnRepeat.KEEP, searched=2, embedded=True, editable=True, unique=True)
     source: str = record_field("provenance.source")
     # The explicit key, if one was given: a later preference with it replaces this one.
-    attribute: str = stored_field(key=True, default="")
+    attribute: str = stored_field(on_repeat=OnRepeat.KEEP, key=True, default="")
     timestamp: datetime = derived_field(last_stated)  # When it was last stated.
 
 
@@ -390,12 +418,12 @@ class UserPreference(Memory):
 class DomainKnowledge(Memory):
     """A fact about a domain."""
 
-    domain: str = stored_field(searched=1, editable=True, unique=True)
-    fact: str = stored_field(searched=2, embedded=True, editable=True, unique=True)
+    domain: str = stored_field(on_repeat=OnRepeat.KEEP, searched=1, editable=True, unique=True)
+    fact: str = stored_field(on_repeat=OnRepeat.KEEP, searched=2, embedded=True, editable=True, unique=True)
     source: str = record_field("provenance.source")
-    subject: str = stored_field(key=True, default="")
+    subject: str = stored_field(on_repeat=OnRepeat.KEEP, key=True, default="")
     # With `subject` the explicit key, if one was given: a later fact with it replaces this one.
-    attribute: str = stored_field(key=True, default="")
+    attribute: str = stored_field(on_repeat=OnRepeat.KEEP, key=True, default="")
     last_verified: datetime = derived_field(last_stated)  # When it was last stated.
 
 
@@ -421,11 +449,13 @@ class Rule(Memory):
     # When it applies; empty: whenever its words fit.
     trigger: str = stored_field(searched=1, embedded=True, editable=True, default="")
     why: str = stored_field(searched=3, editable=True, derive=quoted_why, default="")
-    reach: Reach = stored_field(read=Reach)
-    source: RuleSource = stored_field(read=RuleSource)
-    said: str = stored_field(default="")  # The words that taught it.
-    basis: Basis = stored_field(read=Basis, default=Basis.STATED)
-    accepted: str = stored_field(default="")  # The words with which the person accepted what the agent had done.
+    # A wider reach widens the rule; a narrower one does not narrow it.
+    reach: Reach = stored_field(on_repeat=OnRepeat.KEEP, read=Reach)
+    source: RuleSource = stored_field(on_repeat=OnRepeat.KEEP, read=RuleSource)
+    said: str = stored_field(on_repeat=OnRepeat.KEEP, default="")  # The words that taught it.
+    basis: Basis = stored_field(on_repeat=OnRepeat.KEEP, read=Basis, default=Basis.STATED)
+    # The words with which the person accepted what the agent had done.
+    accepted: str = stored_field(on_repeat=OnRepeat.KEEP, default="")
     session_id: str = record_field("session", default="")  # The session it holds in; empty: in all.
     followed: int = record_field("evidence.successes", default=0)
     violated: int = record_field("evidence.failures", default=0)
@@ -450,9 +480,9 @@ class Episode(Memory):
     """A conversation."""
 
     session_id: str = record_field("session")
-    title: str = stored_field(editable=True, default="")
-    speakers: tuple[str, ...] = stored_field(read=tuple, default=())
-    turn_count: int = stored_field("turns", default=0)
+    title: str = stored_field(on_repeat=OnRepeat.KEEP, editable=True, default="")
+    speakers: tuple[str, ...] = stored_field(on_repeat=OnRepeat.UNION, read=tuple, default=())
+    turn_count: int = stored_field("turns", on_repeat=OnRepeat.KEEP, default=0)
     started_at: datetime = record_field("created_at")
     ended_at: datetime = stored_field(derive=lambda record: from_iso(record.body["ended_at"]) or record.created_at)
     # Retrieved: the turns that matter, as they were said. From `get`: all of them. In a list: none.
@@ -509,6 +539,8 @@ _ALL = (
     ),
     # What a reader found out about two memories that look alike, and what was decided; linked to both.
     declare("comparison", "cmp", more="verdict probability is_checked decision by at rejected"),
+    # What the embedder read about a memory and older ones that look alike, by their ids; linked to all of them.
+    declare("likeness", "lik", more="reader pairs", passing=True),
     # A conversation and its turns. The turns are what is searched; the episode holds what its people said in one piece,
     # because a conversation about something says it here and there.
     declare(
@@ -566,7 +598,7 @@ _ALL = (
     declare("receipt", "rcp", more="arguments outcome"),
     declare("change", "chg", more="record verb why before"),
     # The former values of everything that one write changed for one agent and user; its key names the write.
-    declare("changeset", "chs", more="call by was reverts undone made_in"),
+    declare("changeset", "chs", more="call run after by was reverts undone made_in"),
     # An event on its way to a webhook, which is its key: ACTIVE while it waits, RETIRED when it is given up.
     declare("delivery", "dlv", more="event attempts next_at error", passing=True),
     declare("tombstone", "tom", more="record kind salt sketch others made_in"),

@@ -67,12 +67,14 @@ def cosines(vectors: Sequence[Vector], others: Sequence[Vector]) -> list[list[fl
     numpy = sys.modules.get("numpy")
     if numpy is None or not vectors or not others:
         return [[cosine(one, other) for other in others] for one in vectors]
+    # In float64 the sums of products of codes are exact. A matrix product would start threads, which take longer.
     first, second = (
-        numpy.frombuffer(b"".join(some), numpy.int8).reshape(len(some), -1).astype(numpy.int32)
+        numpy.frombuffer(b"".join(some), numpy.int8).reshape(len(some), -1).astype(numpy.float64)
         for some in (vectors, others)
     )
-    scales = numpy.outer([norm(one) for one in vectors], [norm(other) for other in others])
-    table: list[list[float]] = (first @ second.T / numpy.where(scales == 0.0, 1.0, scales)).tolist()
+    lengths = [numpy.sqrt(numpy.einsum("ij,ij->i", codes, codes)) for codes in (first, second)]
+    products, scales = numpy.einsum("ij,kj->ik", first, second), numpy.outer(*lengths)
+    table: list[list[float]] = (products / numpy.where(scales == 0.0, 1.0, scales)).tolist()
     return table
 
 

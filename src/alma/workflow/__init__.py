@@ -751,6 +751,7 @@ class WorkflowMemory(OwnsMemory):
         feedback: Annotated[str | None, About("what the user said about the result")] = None,
         retrieval_id: Annotated[str | None, About("the retrieval whose memories you used")] = None,
         user_id: words.User = None,
+        tenant_id: Annotated[str | None, About("the tenant it is stored for", check=check_optional_id)] = None,
         metadata: words.Metadata = None,
     ) -> list[Outcome]:
         """Record the outcome of a workflow run, or of one of its nodes.
@@ -758,8 +759,17 @@ class WorkflowMemory(OwnsMemory):
         Notes:
             It is retrieved like any other outcome. A run that was not started is started if its workflow is named.
         """
-        arguments, place = dict(locals()), self._place(run_id, workflow_id, node_id)
-        for own in ("self", "run_id", "workflow_id", "node_id", "strategy_used"):
+        arguments = dict(locals())
+        if tenant_id and tenant_id != self.tenant_id:
+            if self.tenant_id:
+                raise ScopeError(
+                    f"this memory belongs to tenant {self.tenant_id!r} and may not write for {tenant_id!r}"
+                )
+            theirs = WorkflowMemory(self.alma, self.project_id, tenant_id=tenant_id)
+            del arguments["self"]
+            return theirs.learn_from_workflow(**arguments)
+        place = self._place(run_id, workflow_id, node_id)
+        for own in ("self", "run_id", "workflow_id", "node_id", "strategy_used", "tenant_id"):
             del arguments[own]
         if not place.workflow:
             self.get_run(run_id)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from alma import ALMA
 from alma.embedders.local import LocalEmbedder
+from alma.engine.context import Settings
+from alma.ports import PairScores
 from alma.stores.memory import MemoryStore
+from alma.types.query import Where
 from alma.types.slice import MemorySlice
 
 
@@ -123,6 +127,69 @@ def test_preferences_rules_and_warnings_are_marked_as_well(alma: ALMA) -> None:
     found = alma.retrieve("Merge the commits of the branch", "dev", user_id="ana")
     assert [bool(one.newer) for one in found.preferences] == [False, True]
     assert [bool(one.newer) for one in found.anti_patterns] == [False, True]
+
+
+class CountingEmbedder(LocalEmbedder):
+    """The shipped model, which remembers the pairs that it was asked to read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[tuple[str, str]] = []
+
+    def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
+        self.asked += pairs
+        return super().read_pairs(pairs)
+
+
+class TestStoredPairs:
+    def test_a_pair_is_read_once_for_all_processes(self) -> None:
+        store, clock = MemoryStore(), Clock()
+        old, new, question = UPDATES[1]
+        first, second = CountingEmbedder(), CountingEmbedder()
+        alma = ALMA(store, first, clock=clock)
+        [older, newer] = add_facts(alma, old, new)
+        assert marks(alma.retrieve(question, "dev")) == {new: "", old: newer}
+        assert (old, new) in first.asked
+        again = ALMA(store, second, clock=clock)
+        assert marks(again.retrieve(question, "dev")) == {new: "", old: newer}
+        assert (old, new) not in second.asked
+        changed = "Standup is at nine sharp every morning"
+        again.update(older, {"fact": changed})
+        second.asked.clear()
+        again.retrieve(question, "dev")
+        assert (new, changed) in second.asked, "a changed text is read again, and is the newer one now"
+
+    def test_nothing_of_a_deleted_memory_is_kept(self, alma: ALMA) -> None:
+        old, new, question = UPDATES[1]
+        older, _ = add_facts(alma, old, new)
+        alma.retrieve(question, "dev")
+        everything = Where(kinds={"likeness"})
+        assert [older in one.links for one in alma.engine.store.scan(everything)] == [True]
+        alma.delete(older)
+        assert not list(alma.engine.store.scan(everything))
+
+    def test_without_time_to_read_the_newer_one_comes_first_without_a_mark(self, embedder: LocalEmbedder) -> None:
+        alma = ALMA(MemoryStore(), embedder, clock=Clock(), settings=Settings(pair_reading_ms=0))
+        old, new, question = UPDATES[1]
+        add_facts(alma, old, new)
+        assert list(marks(alma.retrieve(question, "dev")).items()) == [(new, ""), (old, "")]
+
+
+NAMES = (
+    *("gateway", "ledger", "mailer", "search", "avatar", "invoice", "session", "report", "catalog", "webhook"),
+    *("billing", "shipping", "quota", "metrics", "tracing", "profile", "upload", "preview", "archive", "ranking"),
+    *("coupon", "refund", "tax", "login", "export", "import", "backup", "survey", "chat", "calendar"),
+    *("map", "voice", "video", "image", "font", "theme", "layout", "plugin", "widget", "badge"),
+)
+
+
+def test_in_a_dense_neighbourhood_only_what_stands_out_is_marked(alma: ALMA) -> None:
+    for number, name in enumerate(NAMES):
+        add_facts(alma, f"Port 80{number:02} belongs to the {name} service in the cluster")
+    old, new, question = UPDATES[1]
+    _, newer = add_facts(alma, old, new)
+    assert set(marks(alma.retrieve("Which port belongs to the tracing service?", "dev")).values()) == {""}
+    assert marks(alma.retrieve(question, "dev")) == {new: "", old: newer}
 
 
 class TestKeys:

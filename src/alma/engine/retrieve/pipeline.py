@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import BusyError, ReadOnlyError, StorageFullError
 from ...reading.port import Pair
@@ -33,25 +33,32 @@ from ..past import look_back
 from ..rules import AGENT, is_old_fix
 from ..sameness import list_literals
 from ..search import by_meaning, by_words, find_closeness, find_hits, read_snapshot, scan_shared
-from ..transaction import LESSONS, strategy_of, write
+from ..transaction import LESSONS, Transaction, strategy_of, write
 from ..view import render_slice, to_memory
 from .conversations import add_conversations
-from .rank import (
+from .lookalikes import (
     FIELDS,
+    Lookalike,
+    ReadPair,
+    find_leading,
+    find_newest,
+    judge_pairs,
+    list_near_pairs,
+    read_pairs,
+    recall_pairs,
+    store_pairs,
+)
+from .rank import (
     LEARNED,
-    MAX_READ,
     PROMPTED,
     STATED,
     TOPIC_LIFT,
     Candidate,
-    Lookalike,
+    PairBudget,
     Scored,
     compare_records,
-    find_leading,
-    find_newest,
     is_about_topics,
     is_stated,
-    list_lookalikes,
     list_shared_words,
     measure_nearness,
     measure_similarity,
@@ -97,40 +104,81 @@ def retrieve(engine: Engine, request: Request) -> MemorySlice:
     began = time.perf_counter()
     source = engine if request.as_of is None else look_back(engine, request.as_of)
     context = prepare(source, request)
-    memories = choose_memories(context)
+    memories, read = _choose(context)
     context = context._replace(engine=engine)
-    retrieval_id = _record_retrieval(context, memories) if engine.settings.keep_retrievals else None
-    return replace(memories, retrieval_id=retrieval_id, retrieval_time_ms=(time.perf_counter() - began) * 1000)
+    retrieval_id = _record_retrieval(context, memories, read) if engine.settings.keep_retrievals else None
+    took_ms = (time.perf_counter() - began) * 1000
+    _LOG.debug("retrieval %s for agent %s: %d memories in %.1f ms", retrieval_id, request.agent, len(memories), took_ms)
+    return replace(memories, retrieval_id=retrieval_id, retrieval_time_ms=took_ms)
+
+
+def _log_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> None:
+    """Log what was compared with the task and how near it is, by id: nobody's texts get into a log."""
+    if not _LOG.isEnabledFor(logging.DEBUG):
+        return
+    request = context.request
+    _LOG.debug(
+        "retrieve for agent %s, user %s, project %s, mode %s, top_k %d: %d candidates",
+        request.agent,
+        request.user,
+        context.engine.project,
+        request.mode,
+        context.top_k,
+        len(pool),
+    )
+    for candidate in pool:
+        record = candidate.record
+        if _is_standing(context, record):
+            verdict = "shown whatever the task is"
+        else:
+            verdict = "near enough" if _is_match(context, candidate) else "not near enough"
+        cosine = "none" if candidate.cosine is None else f"{candidate.cosine:.3f}"
+        _LOG.debug("%s %s: cosine %s, words %.2f: %s", record.kind, record.id, cosine, candidate.words, verdict)
+
+
+class Choice(NamedTuple):
+    """What a retrieval shows, and the pairs of look-alikes that were read for it."""
+
+    memories: MemorySlice
+    read: list[ReadPair]
 
 
 def choose_memories(context: RetrievalContext) -> MemorySlice:
     """Return what a retrieval shows, without an id: nothing is written, and nothing is embedded."""
-    store = context.engine.store
-    with read_snapshot(store):
+    return _choose(context).memories
+
+
+def _choose(context: RetrievalContext) -> Choice:
+    engine, budget = context.engine, PairBudget(context.engine.settings.pair_reading_ms)
+    with read_snapshot(engine.store):
         pool = _find_candidates(context)
         groups = find_groups(context, [candidate.record for candidate in pool])
     # Not inside a snapshot: reading pairs takes longer than all the rest, and other threads would wait.
-    # Other users' memories are read apart, so that they take no place from the user's own.
-    parts = ([one for one in pool if context.is_colleagues(one.record) is is_other] for is_other in (False, True))
-    pool = [one for part in parts for one in read_relevance(context.engine, context.question.text, part)]
-    pool = advise(context, pool, groups)
-    among = [candidate.record for candidate in pool]
-    stated = [one for one in pool if one.record.kind in FIELDS]
-    shown = [one.record for one in stated if _is_match(context, one) or _is_standing(context, one.record)]
-    lookalikes = list(list_lookalikes(context.engine, shown, among))
-    # Those of the newer ones, too.
-    shown_ids = {record.id for record in shown}
-    newer = {pair.newer.id: pair.newer for pair in lookalikes if pair.newer.id not in shown_ids}
-    lookalikes += list_lookalikes(context.engine, list(newer.values()), among)
-    with read_snapshot(store):
-        memories = _choose_typed(context, pool, lookalikes)
+    pool = _read_pool(context, pool, budget)
+    pool = advise(context, pool, groups, budget)
+    _log_candidates(context, pool)
+    with read_snapshot(engine.store):
+        draft = _draft_slice(context, pool)
+    lookalikes, read = _find_lookalikes(context, draft, [one.record for one in pool], budget)
+    with read_snapshot(engine.store):
+        memories = _make_slice(context, draft, pool, lookalikes)
         if MemoryType.EPISODE in context.types:
             memories = add_conversations(context, memories)
-    records = {one.id: one for one in among}
+    records = {one.record.id: one.record for one in pool}
     lessons = [records[one.id] for one in (*memories.heuristics, *memories.anti_patterns)]
     others = {one.user_id for one in memories} - visible_users(context.request.user)
-    owners = {user: ", ".join(context.engine.scopes.names(user)) for user in others}
-    return replace(memories, owners=owners, opposed=_find_opposed(context.engine, lessons))
+    owners = {user: ", ".join(engine.scopes.names(user)) for user in others}
+    return Choice(replace(memories, owners=owners, opposed=_find_opposed(engine, lessons)), read)
+
+
+def _read_pool(context: RetrievalContext, pool: Sequence[Candidate], budget: PairBudget) -> list[Candidate]:
+    """Return the candidates with their relevance; those of other users come last, and take no place of the others."""
+    needed = STATED.need_probability(context.mode.strictness)
+    read: list[Candidate] = []
+    for is_other in (False, True):
+        part = [one for one in pool if context.is_colleagues(one.record) is is_other]
+        read += read_relevance(context.engine, context.question.text, part, needed=needed, budget=budget)
+    return read
 
 
 def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[Scored]:
@@ -138,7 +186,7 @@ def find_memories(engine: Engine, query: str, where: Where, limit: int) -> list[
 
     Unlike a retrieval it is for nobody in particular: it goes by relevance alone, has no gate, and is not recorded.
     """
-    pool = _find_pool(engine, query, embed_query(engine, query), where, max(2 * limit, _MIN_POOL))
+    pool = _find_pool(engine, query, embed_query(engine, query), where, max(2 * limit, _MIN_POOL), most_read=0)
     scored = [
         score_candidate(one, similarity, query, engine.clock(), engine.settings)._replace(score=similarity)
         for one, similarity in zip(pool, measure_similarity(pool), strict=True)
@@ -166,7 +214,8 @@ def _rank_rules(engine: Engine, prompt: str, where: Where, limit: int) -> list[R
         # One word of an unknown language is compared in pieces, which many words share.
         return []
     [vectors] = engine.encode([(prompt[:_PROMPT_CHARS],)])
-    pool = _find_pool(engine, prompt, vectors, where, _RULE_POOL, list(shared_topics), _PROMPT_READ)
+    needed, topical = PROMPTED.probability, list(shared_topics)
+    pool = _find_pool(engine, prompt, vectors, where, _RULE_POOL, topical, most_read=_PROMPT_READ, needed=needed)
     # To a model of English all texts in other letters look alike: there, words or topics must agree as well.
     is_readable = sum(map(str.isascii, prompt)) >= _READABLE * len(prompt)
     ranked = []
@@ -208,7 +257,9 @@ def _find_pool(
     where: Where,
     limit: int,
     ids: Sequence[str] = (),
-    most_read: int = MAX_READ,
+    *,
+    most_read: int,
+    needed: float | None = None,
 ) -> list[Candidate]:
     """Return the candidates that are nearest to a query by meaning and by words, and those with these ids."""
     with read_snapshot(engine.store):
@@ -216,7 +267,7 @@ def _find_pool(
         others = [id for id in ids if id not in found]
         records = [*found.values(), *(engine.store.get(others) if others else ())]
         pool = compare_records(engine, query, records, find_closeness(engine, records, vectors))
-    return read_relevance(engine, query, pool, most_read)
+    return read_relevance(engine, query, pool, most_read, needed=needed) if most_read else pool
 
 
 def _is_standing(context: RetrievalContext, record: Record) -> bool:
@@ -224,16 +275,26 @@ def _is_standing(context: RetrievalContext, record: Record) -> bool:
     return record.kind in _STANDING and not context.is_colleagues(record)
 
 
-def _choose_typed(context: RetrievalContext, pool: Sequence[Candidate], lookalikes: Sequence[Lookalike]) -> MemorySlice:
-    """Return the slice without conversations and without an id."""
+class Draft(NamedTuple):
+    """What is shown of each kind, before look-alikes are put into their order."""
+
+    chosen: dict[MemoryType, list[Scored]]
+    preferences: list[Scored]
+    rules: list[Scored]  # Those in force that do not match.
+
+    def list_stated(self) -> list[Record]:
+        """Return the memories that may have look-alikes."""
+        items = [item for kind in self.chosen if kind in FIELDS for item in self.chosen[kind]]
+        return [item.record for item in (*items, *self.preferences)]
+
+
+def _draft_slice(context: RetrievalContext, pool: Sequence[Candidate]) -> Draft:
+    """Return the best of each kind."""
     ranked = _rank_candidates(context, pool)
     chosen: dict[MemoryType, list[Scored]] = {}
     for kind in _SLICE_FIELDS:
         matching = [item for item in ranked[kind] if not item.explanation.standing]
         chosen[kind] = _take_diverse(matching, context.top_k)
-        if kind in FIELDS:
-            chosen[kind] = _order_lookalikes(context, chosen[kind], pool, lookalikes, context.top_k)
-    chosen[MemoryType.DOMAIN_KNOWLEDGE] += _find_linked_facts(context, chosen[MemoryType.DOMAIN_KNOWLEDGE])
     preferences = _put_newest_first(ranked[MemoryType.USER_PREFERENCE])
     matching = [item for item in preferences if not item.explanation.standing][: context.top_k]
     standing = [item for item in preferences if item.explanation.standing]
@@ -241,13 +302,44 @@ def _choose_typed(context: RetrievalContext, pool: Sequence[Candidate], lookalik
     standing_ids = _share_standing(standing, rules, context.engine.settings.max_preferences)
     shown_ids = {item.record.id for item in matching} | standing_ids
     preferences = [item for item in preferences if item.record.id in shown_ids]
-    preferences = _order_lookalikes(context, preferences, pool, lookalikes, len(preferences))
-    rules = [item for item in rules if item.record.id in standing_ids]
+    return Draft(chosen, preferences, [item for item in rules if item.record.id in standing_ids])
+
+
+def _find_lookalikes(
+    context: RetrievalContext, draft: Draft, among: Sequence[Record], budget: PairBudget
+) -> tuple[list[Lookalike], list[ReadPair]]:
+    """Return the look-alikes of what is shown, those of the newer ones too, and the pairs that were read for it."""
+    lookalikes: list[Lookalike] = []
+    read: list[ReadPair] = []
+    records, seen_ids = draft.list_stated(), set[str]()
+    while records:
+        seen_ids |= {record.id for record in records}
+        pairs, scores = recall_pairs(context.engine, list_near_pairs(context.engine, records, among))
+        fresh = read_pairs(context.engine, pairs, scores, budget)
+        scores |= {(one.pair.older.id, one.pair.newer.id): one.fact for one in fresh}
+        found = judge_pairs(context.engine, pairs, scores)
+        newer = {pair.newer.id: pair.newer for pair in found if pair.is_sure}
+        records = [record for id, record in newer.items() if id not in seen_ids]
+        lookalikes += found
+        read += fresh
+    return lookalikes, read
+
+
+def _make_slice(
+    context: RetrievalContext, draft: Draft, pool: Sequence[Candidate], lookalikes: Sequence[Lookalike]
+) -> MemorySlice:
+    """Return the slice without conversations and without an id."""
+    chosen = dict(draft.chosen)
+    for kind in chosen:
+        if kind in FIELDS:
+            chosen[kind] = _order_lookalikes(context, chosen[kind], pool, lookalikes, context.top_k)
+    chosen[MemoryType.DOMAIN_KNOWLEDGE] += _find_linked_facts(context, chosen[MemoryType.DOMAIN_KNOWLEDGE])
+    preferences = _order_lookalikes(context, draft.preferences, pool, lookalikes, len(draft.preferences))
     values: dict[str, Any] = {}
     for name, items in [("preferences", preferences), *((_SLICE_FIELDS[kind], chosen[kind]) for kind in chosen)]:
         views = [(to_memory(item.record, context.now), item.newer) for item in items]
         values[name] = [replace(memory, newer=newer) if newer else memory for memory, newer in views]
-    values["standing_rules"] = [to_memory(item.record, context.now) for item in rules]
+    values["standing_rules"] = [to_memory(item.record, context.now) for item in draft.rules]
     similar = {item.record.id: item.advice.similar for item in pool if item.advice and item.advice.similar}
     values["outcomes"] = [replace(one, similar=list_counted(similar.get(one.id, ()))) for one in values["outcomes"]]
     if values["heuristics"] and context.vectors:
@@ -454,9 +546,13 @@ def _order_lookalikes(
 ) -> list[Scored]:
     """Mark each memory that has a newer look-alike, and put the newest of them before it; at most `limit` in all."""
     records = [item.record for item in scored]
-    newest = dict(find_newest(context.engine, records, lookalikes, context.past))
-    leading = find_leading(context.engine, records, lookalikes, context.past)
+    sure = [pair for pair in lookalikes if pair.is_sure]
+    newest = find_newest(records, sure, context.past)
+    leading = find_leading(records, sure, context.past)
     by_id = {item.record.id: item for item in scored}
+    # What was not read is not marked, and brings nothing along.
+    unread = [pair for pair in lookalikes if not pair.is_sure and pair.newer.id in by_id]
+    later = find_newest(records, unread, context.past)
     missing = {one.id: one for one in (*leading.values(), *newest.values()) if one.id not in by_id}
     if missing:
         is_standing = all(item.explanation.standing for item in scored)
@@ -464,11 +560,12 @@ def _order_lookalikes(
             if candidate.record.id in missing:
                 scored_one = score_candidate(candidate, similarity, *context.basis, is_standing=is_standing)
                 by_id[candidate.record.id] = scored_one
-        newest |= find_newest(context.engine, list(missing.values()), lookalikes, context.past)
+        newest |= find_newest(list(missing.values()), sure, context.past)
     ordered: dict[str, Scored] = {}
     for item in scored:
         first = [leading[item.record.id].id] if item.record.id in leading else []
         ahead = [newest[id].id for id in (*first, item.record.id) if id in newest]
+        ahead += [later[item.record.id].id] if item.record.id in later else []
         for id in (*ahead, *first, item.record.id):
             if id not in ordered and id in by_id:
                 newer = newest[id].id if id in newest else ""
@@ -697,16 +794,24 @@ def _find_opposed(engine: Engine, lessons: Sequence[Record]) -> tuple[tuple[str,
 # --- the note of a retrieval -----------------------------------------------------------------------
 
 
-def _record_retrieval(context: RetrievalContext, memories: MemorySlice) -> str | None:
-    """Store what was shown, and return the retrieval's id; None where nothing can be written."""
+def _record_retrieval(context: RetrievalContext, memories: MemorySlice, read: Sequence[ReadPair]) -> str | None:
+    """Store what was shown and what was read of look-alikes; return the retrieval's id.
+
+    None where nothing can be written.
+    """
     engine, request = context.engine, context.request
     shown_ids = [memory.id for memory in memories] + [rule.id for rule in memories.standing_rules]
     task = shorten(clean(request.task), _NOTE_CHARS)
     body = clean({"task": task, "mode": str(request.mode)}) | {"shown": shown_ids}
     place: dict[str, Any] = {"agent": request.agent, "user": request.user or "", "links": tuple(shown_ids)}
     record = make_record(engine, "retrieval", body, **place)
+
+    def step(tx: Transaction) -> str:
+        store_pairs(tx, read)
+        return tx.put(record).id
+
     try:
-        return write(engine, lambda tx: tx.put(record).id, patient=not engine.notes.can_wait)
+        return write(engine, step, patient=not engine.notes.can_wait)
     except BusyError:
         if not engine.notes.can_wait:
             raise

@@ -8,33 +8,27 @@ embedder understands, a term is a word by its stem. Elsewhere the stems are unkn
 letters; in Chinese and Japanese it is a pair of characters. A term is looked up in the marked text, where every word
 stands between ^ and $.
 
-Look-alikes are memories of one kind and one user that seem to be about the same thing. Nobody said that the newer one
-replaces the older one, so both stay. The older one is marked with the id of the newest and comes after it. What a
-person said is marked with what a person said later, and with nothing else: look-alikes of others come after it. A pair
-that a model has found to be about different things is not marked again.
-
 What persons said has its own share of every place that is limited, however much others wrote since.
 """
 
 from __future__ import annotations
 
 import math
+import time
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
-from ...reading.local import load_vocabulary
+from ...ports import PairScores
 from ...text import content_words, stem, words
-from ...types.kinds import KINDS, MemoryType, last_stated, list_wordings
-from ...types.record import Origin, Record, cosines
+from ...types.kinds import KINDS, MemoryType, list_wordings
+from ...types.record import Record
 from ...types.slice import Explanation, Factor
-from ..admit import explicit_key
 from ..context import Engine, Settings
 from ..evidence import age_days, believe, fade_share, success_factor
-from ..facts import find_dismissed
 
 # --- what persons said -----------------------------------------------------------------------------
 
@@ -162,13 +156,17 @@ class RelevanceGate(NamedTuple):
         cosine, words = candidate.cosine, candidate.words
         if candidate.relevance is not None and self.probability:
             strictness += 0.0 if candidate.is_known else _UNKNOWN_STRICTNESS
-            return candidate.relevance >= self.probability * math.exp(_STRICTER * strictness)
+            return candidate.relevance >= self.need_probability(strictness)
         if cosine is None or not candidate.is_known:
             extra = _UNKNOWN_SHARE * max(0.0, (cosine or 0.0) - _UNKNOWN_COSINE)
             return words > 0.0 and words + extra >= self.words_floor + strictness
         if words >= self.all_words and cosine >= OTHER_MEANING + strictness:
             return True
         return cosine + self.word_share * words >= self.floor + strictness
+
+    def need_probability(self, strictness: float) -> float:
+        """Return what the relevance must reach."""
+        return self.probability * math.exp(_STRICTER * strictness)
 
 
 OTHER_MEANING = 0.12  # Texts that are less near than this mean something else, whatever words they share.
@@ -233,7 +231,34 @@ def compare_records(
 
 
 MAX_READ = 8  # The maximum number of candidates that are read together with the query.
-_MAX_READ_CHARS = 400  # The model reads the beginning of a text only, so longer texts are left to vectors and words.
+MAX_READ_CHARS = 400  # The model reads the beginning of a text only, so longer texts are left to vectors and words.
+# A candidate is read if its odds of passing lie in this range around those that it needs: outside of it, vectors and
+# words decide. `python -m benchmarks.worlds` prints what it changes.
+_LIFT, _DROP = 3.25, 7.7
+
+
+_AT_ONCE, _PAIR_MS = 8, 4.0  # So many pairs are read in one call; what one takes, about.
+
+
+class PairBudget:
+    """How long one retrieval may read pairs of texts, which takes milliseconds for each; 0: it reads none.
+
+    It counts the processor time of this process: a busy machine finds the same memories, and a busy server is quicker.
+    """
+
+    def __init__(self, milliseconds: float) -> None:
+        self._can_read = milliseconds > 0
+        self._left = milliseconds
+
+    def read(self, engine: Engine, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
+        """Return the scores of the first pairs: of one at least, and of as many more as there is time for."""
+        scores: list[PairScores] = []
+        while self._can_read and len(scores) < len(pairs) and (self._left > 0 or not scores):
+            size = max(1, min(_AT_ONCE, int(self._left / _PAIR_MS)))
+            began = time.process_time()
+            scores += engine.read_pairs(pairs[len(scores) : len(scores) + size])
+            self._left -= 1000 * (time.process_time() - began)
+        return scores
 
 
 def is_stated(record: Record) -> bool:
@@ -242,21 +267,36 @@ def is_stated(record: Record) -> bool:
     return is_general or record.kind not in (MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN, MemoryType.OUTCOME)
 
 
-def read_relevance(engine: Engine, query: str, pool: Sequence[Candidate], most: int = MAX_READ) -> list[Candidate]:
-    """Return the candidates with their relevance, if the embedder reads pairs: it reads the `most` promising ones."""
+def read_relevance(
+    engine: Engine,
+    query: str,
+    pool: Sequence[Candidate],
+    most: int = MAX_READ,
+    *,
+    needed: float | None = None,
+    budget: PairBudget | None = None,
+) -> list[Candidate]:
+    """Return the candidates with their relevance, if the embedder reads pairs.
+
+    Of the `most` promising, those are read whose relevance is near the `needed` one.
+    """
     model = engine.calibration
-    if model is None or len(query) > _MAX_READ_CHARS:
+    if model is None or len(query) > MAX_READ_CHARS:
         return list(pool)
+    needed = STATED.probability if needed is None else needed
+    budget = budget or PairBudget(engine.settings.pair_reading_ms)
     near = {one.record.id: measure_nearness(one) for one in pool if can_judge(one, query)}
     odds = {one.record.id: model.known if one.is_known else model.unknown for one in pool}
     relevance = {id: odds[id].judge(nearness) for id, nearness in near.items()}
-    texts = {one.record.id: _list_texts(one) for one in pool}
     own = {one.record.id for one in pool if one.record.provenance.is_from_person}
     promising = sorted(relevance, key=lambda id: (-relevance[id], id))
     promising = share_places(promising, most, own.__contains__)
-    pairs = [(id, (query, text)) for id in promising for text in texts[id]]
+    doubtful = [id for id in promising if needed / _LIFT <= relevance[id] <= needed * _DROP]
+    candidates = {one.record.id: one for one in pool}
+    pairs = [(id, (query, text)) for id in doubtful for text in _list_texts(candidates[id])]
     scores: dict[str, float] = {}
-    for (id, _), score in zip(pairs, engine.read_pairs([pair for _, pair in pairs]), strict=True):
+    read = budget.read(engine, [pair for _, pair in pairs])
+    for (id, _), score in zip(pairs, read, strict=False):
         scores[id] = max(scores.get(id, -math.inf), score.relevance)
     relevance |= {id: odds[id].judge(near[id], score) for id, score in scores.items()}
     return [one._replace(relevance=relevance.get(one.record.id)) for one in pool]
@@ -279,7 +319,7 @@ def can_judge(candidate: Candidate, query: str) -> bool:
     """Return whether an embedder that reads pairs can judge a candidate: it hardly knows scripts other than Latin."""
     record = candidate.record
     is_readable = candidate.is_known or (_is_latin(query) and _is_latin(record.text))
-    is_short = max(map(len, _list_texts(candidate))) <= _MAX_READ_CHARS
+    is_short = max(map(len, _list_texts(candidate))) <= MAX_READ_CHARS
     return is_readable and is_short and is_stated(record) and candidate.cosine is not None
 
 
@@ -382,209 +422,3 @@ def explain_score(
     explanation = "; ".join(filter(None, (before, meaning, sharing))) or "found by words"
     reason = "; ".join(filter(None, (explanation, after)))
     return Explanation(record.id, record.kind, score, factors, cosine, words, shared_words, reason, standing)
-
-
-# The kinds that have look-alikes, and the field with their words.
-FIELDS: dict[str, str] = {
-    MemoryType.DOMAIN_KNOWLEDGE: "fact",
-    MemoryType.USER_PREFERENCE: "preference",
-    MemoryType.ANTI_PATTERN: "pattern",
-    MemoryType.RULE: "rule",
-}
-_SAME_REST = 0.3
-# How probable it must be that two texts are about the same thing; less where their vectors and words say so, too.
-_PROBABLY_ALIKE, _ALIKE_IF_SIMILAR = 0.6, 0.4
-WORTH_READING, _MAX_READ_ALIKE = 0.38, 24  # How near pairs must be to be read together, and how many are.
-_FAR = 0.25  # Texts about the same thing are nearer than this in any language.
-
-
-class Likeness(NamedTuple):
-    """How alike two memories must be: their vectors, or where those say nothing, the pieces of their words."""
-
-    cosine: float
-    pieces: float
-    is_careful: bool = True  # Whether another subject or scope keeps them apart.
-
-
-ALIKE = Likeness(0.55, 0.3)
-NEAR = Likeness(0.4, 0.2, is_careful=False)  # Near enough to ask somebody who can tell.
-
-
-class Lookalike(NamedTuple):
-    """Two records that seem to be about the same thing."""
-
-    older: Record
-    newer: Record
-    likeness: float
-
-
-def find_newest(
-    engine: Engine, records: Sequence[Record], lookalikes: Sequence[Lookalike], until: datetime | None = None
-) -> Mapping[str, Record]:
-    """Return by id the newest look-alike of each record that has one, stated before `until`.
-
-    That of what a person said is another word of a person.
-    """
-    ids = {record.id for record in records}
-    pairs = [pair for pair in lookalikes if pair.older.id in ids and not _is_overruled(pair)]
-    newest: dict[str, Record] = {}
-    for pair in _keep_undismissed(engine, pairs, until):
-        older, newer = pair.older.evidence, pair.newer.evidence
-        if older.ups - older.downs > max(0, newer.ups - newer.downs):
-            # Somebody looked at it and found it right.
-            continue
-        current = newest.get(pair.older.id)
-        if current is None or _rank_word(current) < _rank_word(pair.newer):
-            newest[pair.older.id] = pair.newer
-    return newest
-
-
-def find_leading(
-    engine: Engine, records: Sequence[Record], lookalikes: Sequence[Lookalike], until: datetime | None = None
-) -> Mapping[str, Record]:
-    """Return by id, of those records that are newer than a look-alike in a person's words, the newest such word."""
-    ids = {record.id for record in records}
-    pairs = [pair for pair in lookalikes if pair.newer.id in ids and _is_overruled(pair)]
-    leading: dict[str, Record] = {}
-    for pair in _keep_undismissed(engine, pairs, until):
-        current = leading.get(pair.newer.id)
-        if current is None or _order(current) < _order(pair.older):
-            leading[pair.newer.id] = pair.older
-    return leading
-
-
-def _is_overruled(pair: Lookalike) -> bool:
-    """Return whether a person said the older one, and somebody else the newer one."""
-    return pair.older.provenance.is_from_person and not pair.newer.provenance.is_from_person
-
-
-def _rank_word(record: Record) -> tuple[bool, tuple[datetime, datetime]]:
-    return record.provenance.is_from_person, _order(record)
-
-
-def _keep_undismissed(engine: Engine, pairs: Sequence[Lookalike], until: datetime | None) -> list[Lookalike]:
-    """Return the pairs that nobody found to be about different things, stated before a time."""
-    dismissed = find_dismissed(engine, [(pair.older, pair.newer) for pair in pairs]) if pairs else ()
-    kept = [pair for pair in pairs if (pair.older.id, pair.newer.id) not in dismissed]
-    return [pair for pair in kept if until is None or stated_at(pair.newer) < until]
-
-
-def list_lookalikes(
-    engine: Engine, records: Sequence[Record], among: Sequence[Record], least: Likeness = ALIKE
-) -> Iterator[Lookalike]:
-    """Yield each of the records with each newer one that seems to be about the same thing."""
-    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
-    for record in among:
-        if has_lookalikes(record):
-            groups[record.kind, record.user].append(record)
-    near: list[Lookalike] = []
-    for older in filter(has_lookalikes, records):
-        others = [one for one in groups[older.kind, older.user] if _order(one) > _order(older)]
-        for newer, alike in zip(others, _compare_vectors(older, others), strict=True):
-            if least.is_careful and alike is not None and _can_read_pair(engine, older, newer):
-                if alike >= WORTH_READING and not _are_apart(older, newer):
-                    near.append(Lookalike(older, newer, alike))
-                continue
-            likeness = measure_likeness(engine, older, newer, alike, least)
-            if likeness is not None:
-                yield Lookalike(older, newer, likeness)
-    near.sort(key=lambda one: (-one.likeness, one.older.id, one.newer.id))
-    read = near[:_MAX_READ_ALIKE]
-    scored = engine.read_pairs([(read_words(one.older), read_words(one.newer)) for one in read])
-    for one, scores in zip(read, scored, strict=True):
-        # What the embedder, reading the pair, finds to be about the same thing.
-        probability = engine.calibration.judge_alike(one.likeness, scores.fact) if engine.calibration else 0.0
-        seems_alike = measure_likeness(engine, *one, ALIKE) is not None
-        if probability >= (_ALIKE_IF_SIMILAR if seems_alike else _PROBABLY_ALIKE):
-            yield one._replace(likeness=probability)
-    yield from (one for one in near[_MAX_READ_ALIKE:] if measure_likeness(engine, *one, least) is not None)
-
-
-def _can_read_pair(engine: Engine, older: Record, newer: Record) -> bool:
-    is_own = older.embedder == engine.embedder_name and engine.calibration is not None
-    texts = read_words(older), read_words(newer)
-    return is_own and all(len(text) <= _MAX_READ_CHARS and engine.knows(text) for text in texts)
-
-
-def _are_apart(older: Record, newer: Record) -> bool:
-    """Return whether two records have different keys, or their words name different scopes or subjects."""
-    first, second = read_words(older), read_words(newer)
-    mine, theirs = _list_words(first), _list_words(second)
-    is_of_other_scope = any(mine & names and theirs & names and not mine & theirs & names for names in list_scopes())
-    return is_of_other_scope or _have_different_keys(older, newer) or _differ_in_subject(first, second)
-
-
-@lru_cache(maxsize=1)
-def list_scopes() -> tuple[frozenset[str], ...]:
-    """Return groups of names of which a statement is about one at a time, such as staging and production."""
-    return tuple(frozenset(names.split()) for names in load_vocabulary("vocabulary.json", "scopes"))
-
-
-def _have_different_keys(older: Record, newer: Record) -> bool:
-    keys = explicit_key(older.kind, older.body), explicit_key(newer.kind, newer.body)
-    return all(keys) and keys[0] != keys[1]
-
-
-def has_lookalikes(record: Record) -> bool:
-    """Return whether a record is of a kind that somebody states; what is learned from outcomes is counted instead."""
-    return record.kind in FIELDS and record.provenance.origin is not Origin.OUTCOME
-
-
-def stated_at(record: Record) -> datetime:
-    """Return when a record was last stated."""
-    is_restated = record.kind in (MemoryType.DOMAIN_KNOWLEDGE, MemoryType.USER_PREFERENCE)
-    return last_stated(record) if is_restated else record.created_at
-
-
-def _order(record: Record) -> tuple[datetime, datetime]:
-    return stated_at(record), record.created_at
-
-
-def read_words(record: Record) -> str:
-    """Return the main text of a record."""
-    return str(record.body[FIELDS[record.kind]])
-
-
-def _compare_vectors(older: Record, others: Sequence[Record]) -> Sequence[float | None]:
-    # The vector of a record's own words is the last: that of its trigger or condition comes before it.
-    own = older.vectors[-1:]
-    vectors = [other.vectors[-1] for other in others if other.embedder == older.embedder and other.vectors]
-    fitting = [vector for vector in vectors if own and len(vector) == len(own[0])]
-    if not own or len(fitting) < len(others):
-        return [None] * len(others)
-    return cosines(own, fitting)[0] if fitting else []
-
-
-def measure_likeness(
-    engine: Engine, older: Record, newer: Record, alike: float | None, least: Likeness
-) -> float | None:
-    """Return how alike two records of one kind and user are; None unless they seem to be about the same thing."""
-    if (alike is not None and alike < _FAR) or _have_different_keys(older, newer):
-        return None
-    first, second = read_words(older), read_words(newer)
-    if alike is None or not engine.knows(first) or not engine.knows(second):
-        alike, enough = measure_overlap(first, second), least.pieces
-    else:
-        enough = least.cosine
-    if alike < enough:
-        return None
-    return None if least.is_careful and _are_apart(older, newer) else alike
-
-
-@lru_cache(maxsize=4096)
-def _list_stems(text: str) -> tuple[str, ...]:
-    return tuple(stem(word) for word in content_words(text))
-
-
-@lru_cache(maxsize=4096)
-def _list_words(text: str) -> frozenset[str]:
-    return frozenset(words(text))
-
-
-def _differ_in_subject(first: str, second: str) -> bool:
-    """Return whether each text opens with a word that the other lacks, and much of the rest is the same."""
-    mine, theirs = _list_stems(first), _list_stems(second)
-    if not mine or not theirs or mine[0] in theirs or theirs[0] in mine:
-        return False
-    rest, other_rest = set(mine[1:]), set(theirs[1:])
-    return len(rest & other_rest) >= _SAME_REST * len(rest | other_rest) > 0

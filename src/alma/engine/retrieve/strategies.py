@@ -33,7 +33,7 @@ from ...types.record import Record, Status, Vector, norm, unit
 from ..context import Engine
 from ..outcomes import list_similar
 from ..transaction import LESSONS, strategy_of
-from .rank import Advice, Candidate, is_stated, measure_nearness, rate_nearness
+from .rank import Advice, Candidate, PairBudget, is_stated, measure_nearness, rate_nearness
 from .request import RetrievalContext
 
 EXAMPLES = 24
@@ -254,7 +254,7 @@ def _measure_array_centroid(numpy: Any, vectors: Sequence[Vector], row: Sequence
 # --- whether it is about the task ------------------------------------------------------------------
 
 
-def read_examples(engine: Engine, task: str, ways: Sequence[Way]) -> None:
+def read_examples(engine: Engine, task: str, ways: Sequence[Way], budget: PairBudget) -> None:
     """Set which strategies were used for such tasks, where the embedder reads pairs of texts.
 
     The nearest examples of the first strategies are read together with the task, unless several strategies are about as
@@ -268,14 +268,14 @@ def read_examples(engine: Engine, task: str, ways: Sequence[Way]) -> None:
         near = way.find_nearest().cosine or 0.0
         way.is_about = True if near >= _LEAST_NEAR else None
     if not _is_crowded(known):
-        _leave_out_other_actions(engine, task, [way for way in first if way.is_about])
+        _leave_out_other_actions(engine, task, [way for way in first if way.is_about], budget)
     best = max((way.value for way in first if way.is_about), default=None)
     for way in known:
         if best is not None and way.is_about is None:
             way.is_about = way.value >= _SHARE_OF_FIRST * best
 
 
-def _leave_out_other_actions(engine: Engine, task: str, ways: Sequence[Way]) -> None:
+def _leave_out_other_actions(engine: Engine, task: str, ways: Sequence[Way], budget: PairBudget) -> None:
     """Find the strategies that were used for another action on the same thing: their examples share words with it.
 
     Of several examples of a strategy one that is about the task is enough.
@@ -290,7 +290,7 @@ def _leave_out_other_actions(engine: Engine, task: str, ways: Sequence[Way]) -> 
     doubtful = doubtful[:_READ]
     # Read in both orders: which of them comes first says nothing.
     pairs = [(task, example) for _, example in doubtful] + [(example, task) for _, example in doubtful]
-    scores = engine.read_pairs(pairs)
+    scores = budget.read(engine, pairs)
     others: dict[str, list[bool]] = defaultdict(list)
     for (way, _), one_way, other_way in zip(doubtful, scores, scores[len(doubtful) :], strict=False):
         others[way.key].append(_is_other_action(one_way, other_way))
@@ -330,13 +330,15 @@ def read_task(record: Record) -> str:
 # --- advice ----------------------------------------------------------------------------------------
 
 
-def advise(context: RetrievalContext, pool: Sequence[Candidate], groups: Sequence[Record]) -> list[Candidate]:
+def advise(
+    context: RetrievalContext, pool: Sequence[Candidate], groups: Sequence[Record], budget: PairBudget
+) -> list[Candidate]:
     """Return the candidates, those that are lessons or outcomes with what their strategy is worth for the task."""
     ways = gather_ways(pool, groups)
     if not ways:
         return list(pool)
     measure_ways(context, ways)
-    read_examples(context.engine, context.question.text, ways)
+    read_examples(context.engine, context.question.text, ways, budget)
     advice: dict[str, Advice] = {}
     for way, similarity in zip(ways, rate_nearness([way.value for way in ways]), strict=True):
         for candidate in (*way.lessons, *way.outcomes):

@@ -39,7 +39,10 @@ export const whenWord = (memory) => ({ user_preference: "About", domain_knowledg
 
 export const STATUS = { candidate: ["waiting", "wait"], active: ["active", "ok"], superseded: ["superseded", ""], archived: ["archived", ""],
   retired: ["retired", ""] };
-export const Status = ({ status }) => html`<${Badge} kind=${STATUS[status]?.[1] ?? ""}>${STATUS[status]?.[0] ?? plain(status)}</${Badge}>`;
+/** A rule with a session holds in that session only: no later one gets it. */
+export const Status = ({ status, session = "" }) => (status === "active" && session ? html`<${Badge}>one session only</${Badge}>`
+  : html`<${Badge} kind=${STATUS[status]?.[1] ?? ""}>${STATUS[status]?.[0] ?? plain(status)}</${Badge}>`);
+const sessionOf = (memory) => (memory.type === "rule" ? memory.session_id : "");
 export const ORIGIN = { user: "from a person", agent: "from the agent", tool: "from tool output", content: "from outside content",
   import: "imported" };
 export const TAUGHT = { note: "note", correction: "correction", preference: "preference", fix: "repaired command", edit: "edit",
@@ -255,7 +258,7 @@ const MergeDialog = ({ entry, other = null, onClose, onDone, onUndone = onDone }
       ${second && html`<dt>Superseded</dt><dd><${Diff} before=${titleOf(second.memory)} after=${text} side="before" /></dd>`}</dl>
     ${!second && html`<label>Find the other one<input type="search" value=${words} onInput=${(event) => setWords(event.target.value)} /></label>
       <ul class="rows">${rest.map((one) => html`<li><div class="body"><${Said} text=${titleOf(one.memory)} cut=${200} />
-        <div class="meta"><${Status} status=${one.memory.status} /><${Evidence} entry=${one} /></div></div>
+        <div class="meta"><${Status} status=${one.memory.status} session=${sessionOf(one.memory)} /><${Evidence} entry=${one} /></div></div>
         <${Act} label="Choose" of=${titleOf(one.memory)} onClick=${() => (setSecond(one), focusOn("dialog textarea"))} /></li>`)}</ul>
       ${found.data && !rest.length && html`<p class="quiet">No other ${kind.name} fits these words.</p>`}`}
     ${second && html`<${TextField} label="Wording after the merge" value=${text} onInput=${setText} rows="3" />
@@ -366,7 +369,7 @@ const Row = ({ entry, isChosen, isTicked, hasAgent, onTick, onChange, onEdit }) 
       <a class="title" href=${here({ id: memory.id })} aria-current=${isChosen ? "true" : undefined}>
         <${Said} text=${title} cut=${240} brief /></a>
       ${when && html`<div class="quiet">${whenWord(memory)}: <${Said} text=${when} cut=${160} brief /></div>`}
-      <div class="meta">${entry.isGone ? html`<${Badge}>erased</${Badge}>` : html`<${Status} status=${memory.status} />`}
+      <div class="meta">${entry.isGone ? html`<${Badge}>erased</${Badge}>` : html`<${Status} status=${memory.status} session=${sessionOf(memory)} />`}
         ${memory.type === "anti_pattern" && html`<${Badge} kind="bad">avoid</${Badge}>`}
         ${memory.reach === "always" && html`<${Badge} kind="info">everywhere</${Badge}>`}
         ${drafts.has(memory.id) && html`<${Badge} kind="wait">not saved</${Badge}>`}
@@ -398,7 +401,7 @@ export const Detail = ({ id, version, isEditing, setEditing, onChange, onGone })
   const stop = () => (setEditing(false), focusOn(".detail [data-do=edit]"));
   const others = kind.fields.slice(1).filter(([name]) => memory[name]);
   return html`<section class="panel detail" aria-label="Chosen ${kind.name}">
-    <div class="meta"><${Status} status=${memory.status} />
+    <div class="meta"><${Status} status=${memory.status} session=${sessionOf(memory)} />
     <span>${memory.reach === "always" ? "all projects" : ["once", "session"].includes(memory.reach) ? "one session" : "this project"}</span>
       <span>version ${entry.version}</span>${memory.user_id && html`<span>of ${plain(memory.user_id)}</span>`}</div>
     ${isEditing ? html`<${EditForm} entry=${entry} onDone=${async () => (await renew(), stop())} onCancel=${stop} />`
@@ -421,7 +424,7 @@ export const Detail = ({ id, version, isEditing, setEditing, onChange, onGone })
         && html`<${Results} verb=${kind.verb === "failed" ? "worked" : kind.verb} results=${evidence.recent.map((one) => one[1])} />`}
       <p class="quiet">${rate.results ? `${kind.verb} in ${range(rate.interval)} of cases (90 % interval) · `
         : ""}shown ${many(entry.shown, "time")} in 30 days${
-        evidence.last_used && html` · last <${When} at=${evidence.last_used} />`}
+        entry.last_shown && html` · last <${When} at=${entry.last_shown} />`}
           ${memory.repeats > 0 && ` · repeated by the person ${many(memory.repeats, "time")}`}</p>
       ${memory.type === "heuristic"
         && html`<p class="quiet">Expected to work next time: ${percent(memory.confidence)} (${range(memory.confidence_interval)})</p>`}`}

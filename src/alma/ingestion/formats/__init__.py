@@ -88,6 +88,8 @@ FORMATS = (
 )
 MARKDOWN = FormatReader(Format.MARKDOWN, texts.read_document)
 TEXT = FormatReader(Format.TEXT, texts.read_document)
+QUOTED = FormatReader(Format.CHAT, texts.read_quoted, is_text=texts.is_quoted)
+"""Is no part of `FORMATS`: only a person who says that a file is a conversation can tell it from a document."""
 # The formats of conversations that people store in project folders.
 IN_PROJECTS = frozenset({Format.AIDER, Format.SPECSTORY, Format.CURSOR, Format.CHAT, Format.CLAUDE_CODE})
 

@@ -167,6 +167,41 @@ def read_labelled(reading: FileReading) -> Items:
         yield make_message(turn.role if turn else "", text)
 
 
+# -- texts in which the person's lines begin with `> `, and the rest is the assistant's
+
+_QUOTE = re.compile(r"> ?(.*)")
+_LEAST_QUOTES = 2
+
+
+def is_quoted(head: str) -> bool:
+    """Return whether a text may be a conversation: it begins with a quote, and more quotes follow between answers.
+
+    A document may look like this, too, so it is asked only of files that the caller calls conversations.
+    """
+    lines = [line for line in head.lstrip("\ufeff").splitlines() if line.strip()]
+    marks = [line.startswith(">") for line in lines]
+    starts = sum(mark and not before for mark, before in zip(marks, [False, *marks[:-1]], strict=True))
+    has_heading = any(line.startswith("#") for line in lines)
+    return bool(marks) and marks[0] and not all(marks) and starts >= _LEAST_QUOTES and not has_heading
+
+
+def read_quoted(reading: FileReading) -> Items:
+    """Yield the turns of a text in which the person's lines are quoted."""
+
+    def find_turn(line: str, turn: TextTurn | None) -> tuple[TextTurn | None, str | None]:
+        quote = _QUOTE.fullmatch(line)
+        role = "user" if quote else "assistant"
+        is_new = turn is None or turn.role != role
+        # An empty line belongs to the turn it follows.
+        if is_new and line.strip():
+            return TextTurn(role), quote[1] if quote else line
+        return None, quote[1] if quote else line
+
+    yield ChatStart()
+    for turn, text in _split_turns(reading, find_turn):
+        yield make_message(turn.role if turn else "", text)
+
+
 # -- documents
 
 DOCUMENT_CHARS = 64_000

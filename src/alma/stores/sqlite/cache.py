@@ -239,9 +239,13 @@ class Cache:
 
     def nearest(self, db: sqlite3.Connection, vector: Vector, filter: Filter, limit: int) -> list[Hit]:
         """Must be called inside a read transaction, so that cache and file are of one moment."""
+        scopes = filter.scopes(db)
+        if scopes == []:
+            # Most memories have no record of some kinds.
+            return []
         self._refresh(db)
         best: dict[str, float] | None = None
-        for parts, depth in self._plan_attempts(db, vector, filter, limit):
+        for parts, depth in self._plan_attempts(db, vector, filter, limit, scopes):
             best = _find_best(db, _score_parts(parts, vector), filter, limit, depth)
             if best is not None:
                 break
@@ -271,7 +275,7 @@ class Cache:
         self._generation, self._next_v = generation, next_v
 
     def _plan_attempts(
-        self, db: sqlite3.Connection, vector: Vector, filter: Filter, limit: int
+        self, db: sqlite3.Connection, vector: Vector, filter: Filter, limit: int, ids: list[int] | None
     ) -> Iterator[tuple[list[SegmentRows], int | None]]:
         """What to rank, and how many of the best to look at before giving up; the last attempt does not give up.
 
@@ -283,7 +287,6 @@ class Cache:
         shelf, count = self._shelves[len(vector)], count_candidates(limit)
         # A record may have several vectors among the best.
         depth = max(count // BELIEVED, _VECTORS * limit)
-        ids = filter.scopes(db)
         scopes = None if ids is None else np.fromiter(ids, "i8")
         few = _GROWTH * max(_FIRST_BATCH, 3 * limit)
         for is_listed in (False, True):

@@ -26,6 +26,7 @@ from ...errors import (
     ALMAError,
     BusyError,
     CorruptStoreError,
+    EarlierStoreError,
     NewerStoreError,
     ReadOnlyError,
     StorageError,
@@ -455,6 +456,9 @@ def _create_tables(db: sqlite3.Connection) -> None:
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create_tables]
 
 
+_EARLIER_TABLES = {"heuristics", "outcomes", "preferences", "domain_knowledge", "anti_patterns"}
+
+
 def read_version(db: sqlite3.Connection, path: Path) -> int:
     """Return the version of the file, 0 for a new one; raise if it is not ours or newer than this version."""
     # Read together: another process may be creating the tables.
@@ -462,9 +466,15 @@ def read_version(db: sqlite3.Connection, path: Path) -> int:
         (application,), (version,) = (
             db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")
         )
-        is_empty = not db.execute("SELECT 1 FROM sqlite_master").fetchone()
+        names = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+    is_empty = not names
     if application == 0 and version == 0 and is_empty:
         return 0
+    if application != APPLICATION_ID and names >= _EARLIER_TABLES:
+        raise EarlierStoreError(
+            f"{path} is a database of alma-memory 0.x, which has another format. It was not changed. Move it to"
+            " another path and import it from there: python examples/migrate/import_alma_0.py PATH (in alma's clone)"
+        )
     if application != APPLICATION_ID:
         raise CorruptStoreError(f"{path} is not an alma database; choose another path for the store")
     if version > len(MIGRATIONS):

@@ -244,6 +244,18 @@ def match(
     return hits[:limit]
 
 
+def match_all(db: sqlite3.Connection, frequencies: Frequencies, words: str, filter: Filter, limit: int) -> list[str]:
+    """Return the ids of records that hold each of the words: the index begins with the rarest one."""
+    terms = _read_words(db, frequencies, words)
+    if not terms:
+        return []
+    query = f"(text : ({' AND '.join(word.quoted for word in terms)}))"
+    rows = db.execute(f"SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT {POOL}", (query,))
+    numbers = json.dumps([n for (n,) in rows])
+    found = dict(db.execute(f"{_SELECT_STORED}{filter.whole.after('WHERE')}", (numbers, *filter.whole.params)))
+    return [found[n] for n in sorted(found, reverse=True)][:limit]
+
+
 def _split_by_cost(words: list[Word], cost: float) -> tuple[list[Word], list[Word]]:
     """Those that can be afforded, when a record that holds one of them costs so much, and the rest."""
     words = sorted(words)

@@ -111,6 +111,8 @@ class SQLiteStore:
 
     def get(self, ids: Sequence[str]) -> list[Record]:
         """Return the records with these ids, in order; unknown ids are left out."""
+        if not ids:
+            return []
         with self._db.read() as db:
             clause = search.match_names("id", ids)
             numbers = dict(db.execute(f"SELECT id, n FROM record WHERE {clause.sql}", clause.params))
@@ -170,6 +172,15 @@ class SQLiteStore:
         with self._db.read() as db:
             self._notice_opening()
             return search.match(db, self._frequencies, words, condition, limit, _MANY_SCOPES)
+
+    def match_all(self, words: str, where: Where, limit: int) -> list[str]:
+        """Return the ids of records that hold each of the words, newest first."""
+        condition = search.compile_filter(where)
+        if limit <= 0:
+            return []
+        with self._db.read() as db:
+            self._notice_opening()
+            return search.match_all(db, self._frequencies, words, condition, limit)
 
     def count(self, where: Where) -> dict[tuple[str, str, str], int]:
         """Return how many records there are of each kind, agent and status."""

@@ -16,10 +16,10 @@ const LEARNED = ["rule", "heuristic", "anti_pattern", "domain_knowledge", "user_
 
 const Overview = () => {
   const state = useLoad(async (signal) => {
-    const [now, rules, news, last] = await Promise.all([call("overview", {}, signal),
-      call("browse", { types: ["rule"], statuses: ["active"], limit: 1 }, signal), call("browse", { types: LEARNED, statuses: ["active"], limit: 5 }, signal),
+    const [now, news, last] = await Promise.all([call("overview", {}, signal),
+      call("browse", { types: LEARNED, statuses: ["active"], limit: 5 }, signal),
       call("browse_sessions", { limit: 5 }, signal)]);
-    return { ...now, rules: rules.count ?? 0, learned: news.items, sessions: last.items };
+    return { ...now, learned: news.items, sessions: last.items };
   }, []);
   useLive(() => state.reload());
   const { waiting = {}, health, sessions = [], learned = [] } = state.data ?? {};
@@ -35,7 +35,7 @@ const Overview = () => {
       <${Tile} page="inbox" title="Waiting for you" figure=${total}>
         ${total ? Object.entries(waiting).filter((one) => one[1]).map(([name, count]) => many(count, SECTIONS[name][0],
         SECTIONS[name][1])).join(", ") : "nothing to decide"}</${Tile}>
-      <${Tile} page="rules" params=${{ status: "active" }} title="Rules in use" figure=${state.data.rules.toLocaleString("en")}>
+      <${Tile} page="rules" params=${{ status: "active" }} title="Rules in use" figure=${state.data.rules_in_use.toLocaleString("en")}>
         ${many(health.memories, "memory", "memories")} in all${
         state.data.last_shown_at && html`, last shown <${When} at=${state.data.last_shown_at} />`}</${Tile}>
       <${Tile} page="effect" title="Difference with memory" figure="–">not measured yet</${Tile}>
@@ -45,7 +45,7 @@ const Overview = () => {
         <p>Start a coding agent with the plug-in, then look here again. <code>claude-smart doctor</code> checks the hooks.</p></${Empty}>`}</div>
     <div class="panel"><h2>Last learned</h2>${learned.length ? html`<ul>${learned.map((entry) => html`<li class="beside">
         <a class="title" href=${linkTo(entry.memory.id)}><${Said} text=${titleOf(entry.memory)} cut=${200} brief /></a>
-        <div class="meta"><${Status} status=${entry.memory.status} /><${Origin} memory=${entry.memory} trust=${entry.trust} />
+        <div class="meta"><${Status} status=${entry.memory.status} session=${entry.memory.session_id} /><${Origin} memory=${entry.memory} trust=${entry.trust} />
         <${When} at=${entry.memory.created_at} /><${Evidence} entry=${entry} /></div></li>`)}</ul>`
       : html`<${Empty} title="Nothing was learned yet.">
         <p>Correct an agent, or add a rule on the <a href=${link("rules")}>Rules</a> page.</p></${Empty}>`}</div>`}</${Loading}>`;

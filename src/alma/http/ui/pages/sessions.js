@@ -32,7 +32,7 @@ const Turn = ({ turn, isTarget }) => html`<li class="turn ${turn.speaker === "us
     <a href=${linkTo(one.id)}><${Said} text=${one.text} cut=${200} brief />
     </a> <span class="quiet">${plain(one.where ?? "")}</span></li>`)}</ul></div>`}
   ${turn.learned.length > 0 && html`<div class="beside"><span class="quiet">Taken from this:</span><ul>${turn.learned.map((one) => html`<li>
-    <${Status} status=${one.status} /> <a href=${linkTo(one.id)}><${Said} text=${one.text} cut=${200} brief /></a>
+    <${Status} status=${one.status} session=${one.session_id} /> <a href=${linkTo(one.id)}><${Said} text=${one.text} cut=${200} brief /></a>
     </li>`)}</ul></div>`}</li>`;
 
 const One = ({ id }) => {
@@ -52,7 +52,7 @@ const One = ({ id }) => {
     <div class="head"><div><h1><${Said} text=${name(session)} cut=${200} brief /></h1>
       <p class="quiet"><${When} at=${session.started_at} exact /> to <${When} at=${session.ended_at}
         exact /> · ${plain(session.host, 60)} · ${many(session.turns, "turn")} ·
-      ${" "}${many(session.corrections, "correction")} · ${many(session.learned, "memory", "memories")} learned · ${many(session.shown,
+      ${" "}${many(session.corrections, "correction")} · ${many(session.learned, "memory", "memories")} learned · ${session.waiting > 0 ? `${session.waiting} waiting for you · ` : ""}${many(session.shown,
         "memory", "memories")} shown (about ${many(session.shown_tokens, "token")})</p></div>
       <div class="acts">${may("admin") ? html`<${Act} label="Erase this session…" danger onClick=${() => setErasing(true)} />`
         : html`<span class="quiet">To erase it: <code>alma dashboard --admin</code></span>`}</div></div>

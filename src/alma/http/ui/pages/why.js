@@ -14,7 +14,9 @@ const Part = ({ value, label }) =>
 
 const Fate = ({ one, isFirst }) => one.rank
   ? html`<${Badge} kind="ok">${one.explanation.standing ? "always shown" : isFirst ? "shown first" : "shown"}</${Badge}>`
-  : html`<${Badge}>left out</${Badge}>`;
+  : one.at_start ? html`<${Badge} kind="ok">at session start</${Badge}>` : html`<${Badge}>left out</${Badge}>`;
+/** Sessions of coding agents start with it, whatever the task is. @param {any} memory */
+const startsSessions = (memory) => memory?.type === "rule" && memory.agent === "claude-code" && memory.status === "active" && !memory.session_id;
 
 /** The reason with the status as the other pages call it. */
 const reword = (reason) => plain(reason, 400).replace(/(?<=status is ')\w+/, (status) => STATUS[status]?.[0] ?? status);
@@ -78,7 +80,7 @@ const Why = () => {
       onClick=${() => setParams({ memory: "" })}>ask about all</button></p>`}
     <${Loading} state=${state.error ? { ...state, data: null } : state}>${!candidates ? html`<div class="panel"><${Empty} title="Ask with a task.">
         <p>Type what you would ask the agent to do. You see every memory that was considered, its score, and why it is shown or left out.</p></${Empty}></div>`
-    : html`${extra && html`<div class="panel"><h2>${extra.retrieved ? "It is shown" : "It is left out"}</h2><p>${capitalize(reword(extra.reason))}
+    : html`${extra && html`<div class="panel"><h2>${extra.retrieved ? "It is shown" : startsSessions(chosen.data) ? "Sessions start with it; it is not shown again for this task" : "It is left out"}</h2><p>${capitalize(reword(extra.reason))}
       </p></div>`}
       <div class="panel">${candidates.length
         ? html`<${Table} caption=${`${many(candidates.length, "memory", "memories")} considered; shown ones first`}

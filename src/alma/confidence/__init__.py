@@ -8,18 +8,18 @@ from itertools import takewhile
 from random import Random
 from typing import Annotated, Literal
 
-from . import words
-from .engine import validate
-from .engine.evidence import FAILS, WORKS
-from .engine.predict import SIMILAR, TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
-from .engine.transaction import scan_records
-from .errors import ValidationError
-from .memory import ALMA
-from .operations import About, Effect, Group, take_as_given
-from .text import shorten
-from .types.kinds import Heuristic, MemoryType, Result
-from .types.record import Status
-from .types.speech import quote_output
+from .. import words
+from ..engine import validate
+from ..engine.evidence import FAILS, WORKS
+from ..engine.predict import SIMILAR, TaskContext, Trial, forecast, read_task, survey_strategy, weigh_likeness
+from ..engine.transaction import scan_records
+from ..errors import ValidationError
+from ..memory import ALMA
+from ..operations import About, Effect, Group, take_as_given
+from ..text import shorten
+from ..types.kinds import Heuristic, MemoryType, Result
+from ..types.record import Status
+from ..types.speech import quote_output
 
 __all__ = ["Bin", "ConfidenceEngine", "ConfidenceSignal", "OpportunitySignal", "Report", "RiskSignal"]
 

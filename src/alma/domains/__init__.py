@@ -21,23 +21,23 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast
 
-from . import words
-from .engine import validate
-from .engine.admit import clean
-from .engine.context import Engine
-from .engine.transaction import Transaction, scan_records, write
-from .errors import ConfigError, NotFoundError, ValidationError, unknown
-from .opening import Closeable
-from .operations import About, Effect, Group
-from .text import digest
-from .types import times
-from .types.kinds import EVERYWHERE
-from .types.query import MemoryScope, Scopes, plain
-from .types.record import Record, Status, new_id
+from .. import words
+from ..engine import validate
+from ..engine.admit import clean
+from ..engine.context import Engine
+from ..engine.transaction import Transaction, scan_records, write
+from ..errors import ConfigError, NotFoundError, ValidationError, unknown
+from ..opening import Closeable
+from ..operations import About, Effect, Group
+from ..text import digest
+from ..types import times
+from ..types.kinds import EVERYWHERE
+from ..types.query import MemoryScope, Scopes, plain
+from ..types.record import Record, Status, new_id
 
 if TYPE_CHECKING:
-    from .memory import ALMA
-    from .ports import Embedder, Store
+    from ..memory import ALMA
+    from ..ports import Embedder, Store
 
 T = TypeVar("T")
 
@@ -255,7 +255,7 @@ def preset(name: str) -> DomainSchema:
 
     if name not in PRESETS:
         raise ValidationError(unknown("schema", name, PRESETS))
-    data = yaml.safe_load((files(__package__) / "domain_presets" / f"{name}.yaml").read_text(encoding="utf-8"))
+    data = yaml.safe_load((files("alma") / "domain_presets" / f"{name}.yaml").read_text(encoding="utf-8"))
     since = validate.moment("since", data.pop("since"))
     return from_config(name, data, id=f"dom_{name}", created_at=since)
 
@@ -498,8 +498,8 @@ class DomainMemoryFactory(Closeable):
         embedder: Embedder | None = None,
         agents: Iterable[MemoryScope] | None = None,
     ) -> ALMA:
-        from .app import open_default, open_quickstart
-        from .memory import ALMA
+        from ..app import open_default, open_quickstart
+        from ..memory import ALMA
 
         if storage is None and self._alma is not None:
             engine = self._alma.engine
@@ -530,7 +530,7 @@ class DomainMemoryFactory(Closeable):
         if self._alma is not None:
             return self._alma
         if self._opened is None:
-            from .app import open_default
+            from ..app import open_default
 
             self._opened = open_default()
         return self._opened
@@ -538,7 +538,7 @@ class DomainMemoryFactory(Closeable):
     def find_stored_schemas(self) -> dict[str, DomainSchema]:
         """Return the stored schemas by name, without creating a memory if there is none."""
         if self._alma is None and self._opened is None:
-            from .app import find_config
+            from ..app import find_config
 
             try:
                 exists = find_config().is_file()
