@@ -9,8 +9,9 @@ Lessons and outcomes of one strategy have one place in the order. What worked be
 once: its earlier successes count for little, and for what worked instead on the same task. Where results turn, older
 results of other strategies lose a little, too.
 
-A lesson or outcome is about a task if its nearest example is. Where the embedder reads pairs of texts, it reads the
-task together with the examples of the first strategies: tasks that share words can ask for different actions.
+A lesson or outcome is about a task if its nearest example is. Where nearness does not tell and the embedder reads pairs
+of texts, it reads the task together with the nearest example of a strategy: tasks that share words can ask for
+different actions.
 """
 
 from __future__ import annotations
@@ -47,13 +48,15 @@ _TURN_NEARNESS = 0.2  # A failure on a task less near than this turns nothing he
 _INHERITED = 0.7  # What the successes of a strategy that failed count for the one that worked instead.
 _LOG_WEIGHT, _LEAST_TRUST = 0.1, 1e-3  # How much the logarithm of a share weighs against nearness.
 _FIRST = 4  # So many strategies are looked at closely.
-_READ, _EXAMPLES_READ, _READ_CHARS = 2, 2, 400  # So many examples are read together with the task: each takes 12 ms.
-_SURELY_NEAR = 0.75  # An example as near as this need not be read.
-_LEAST_NEAR = 0.22
-_SHARE_OF_FIRST = 0.5  # What is less near than this share of the first is left out.
-# From where on a task asks for another action than an example: set on the development half of
-# tests/data/reworded_tasks.jsonl.
-_RELEVANT, _DIFFERENT, _SAME_TOPIC, _OTHER_TOPIC = -0.25, 0.2, 0.5, -3.0
+_MOST_READ, _READ_CHARS = 2, 400  # So many examples are read together with the task.
+# How near an example is that need not be read, that need not be read unless it shares words with the task, and that is
+# not worth reading.
+_SURELY_NEAR, _NEAR, _LEAST_NEAR = 0.75, 0.4, 0.22
+# What is less near than this share of the first is left out: where several are about as near, and elsewhere.
+_SHARE_OF_FIRST, _SHARE_OF_NEAREST = 0.5, 0.7
+# How much the topic and the nearness of an example weigh beside its relevance, and from where on it is about the task:
+# set on the development half of tests/data/reworded_tasks.jsonl.
+_TOPIC_WEIGHT, _NEAR_WEIGHT, _ABOUT = 0.4, 3.0, 1.7
 _CROWD, _ABOUT_AS_NEAR = 3, 0.6
 
 _fingerprint = lru_cache(maxsize=4096)(fingerprint)
@@ -257,69 +260,78 @@ def _measure_array_centroid(numpy: Any, vectors: Sequence[Vector], row: Sequence
 def read_examples(engine: Engine, task: str, ways: Sequence[Way], budget: PairBudget) -> None:
     """Set which strategies were used for such tasks, where the embedder reads pairs of texts.
 
-    The nearest examples of the first strategies are read together with the task, unless several strategies are about as
-    near. With something that is about the task, what is not much less near is shown, too.
+    Where several strategies are about as near, nearness tells. Elsewhere the nearest examples are read together with
+    the task; what was not read has to pass the gate for lessons.
     """
     known = [way for way in ways if way.find_nearest().is_known]
     if engine.calibration is None or len(task) > _READ_CHARS or not known:
         return
-    first = sorted(known, key=lambda way: -way.value)[:_FIRST]
-    for way in first:
-        near = way.find_nearest().cosine or 0.0
-        way.is_about = True if near >= _LEAST_NEAR else None
-    if not _is_crowded(known):
-        _leave_out_other_actions(engine, task, [way for way in first if way.is_about], budget)
-    best = max((way.value for way in first if way.is_about), default=None)
-    for way in known:
-        if best is not None and way.is_about is None:
-            way.is_about = way.value >= _SHARE_OF_FIRST * best
+    ranked = sorted(known, key=lambda way: -way.value)
+    if _is_crowded(ranked):
+        _keep_near(ranked)
+    else:
+        _keep_about(ranked, ExampleReader(engine, task, budget))
 
 
-def _leave_out_other_actions(engine: Engine, task: str, ways: Sequence[Way], budget: PairBudget) -> None:
-    """Find the strategies that were used for another action on the same thing: their examples share words with it.
-
-    Of several examples of a strategy one that is about the task is enough.
-    """
-    doubtful: list[tuple[Way, str]] = []
-    for way in ways:
-        is_near = (way.find_nearest().cosine or 0.0) >= _SURELY_NEAR
-        for example in _list_nearest_tasks(way)[:_EXAMPLES_READ]:
-            is_short = 0 < len(example) <= _READ_CHARS
-            if is_short and not is_near and not stems(task).isdisjoint(stems(example)):
-                doubtful.append((way, example))
-    doubtful = doubtful[:_READ]
-    # Read in both orders: which of them comes first says nothing.
-    pairs = [(task, example) for _, example in doubtful] + [(example, task) for _, example in doubtful]
-    scores = budget.read(engine, pairs)
-    others: dict[str, list[bool]] = defaultdict(list)
-    for (way, _), one_way, other_way in zip(doubtful, scores, scores[len(doubtful) :], strict=False):
-        others[way.key].append(_is_other_action(one_way, other_way))
-    for way in ways:
-        way.is_about = not (others[way.key] and all(others[way.key]))
-
-
-def _list_nearest_tasks(way: Way) -> list[str]:
-    """Return the tasks that a strategy was used for, the nearest first, each once."""
-    nearest = sorted((*way.outcomes, *way.lessons), key=measure_nearness, reverse=True)
-    return list(dict.fromkeys(read_task(candidate.record) for candidate in nearest))
-
-
-def _is_crowded(ways: Sequence[Way]) -> bool:
+def _is_crowded(ranked: Sequence[Way]) -> bool:
     """Return whether several strategies are about as near: then the store knows this sort of task, and nearness tells.
 
     A single strategy that is near, and no other, may be near for what it is done to, not for what is done.
     """
-    values = sorted((way.value for way in ways), reverse=True)
-    return len(values) > _CROWD and values[_CROWD] >= _ABOUT_AS_NEAR * values[0]
+    return len(ranked) > _CROWD and ranked[_CROWD].value >= _ABOUT_AS_NEAR * ranked[0].value
 
 
-def _is_other_action(one_way: PairScores, other_way: PairScores) -> bool:
-    """Return whether two tasks ask for different actions on the same thing, read in both orders."""
-    relevance = (one_way.relevance + other_way.relevance) / 2
-    topic = (one_way.fact.topic_log_odds + other_way.fact.topic_log_odds) / 2
-    different = (one_way.action.different + other_way.action.different) / 2
-    is_beside = relevance < _RELEVANT and different > _DIFFERENT and topic < _SAME_TOPIC
-    return is_beside or topic < _OTHER_TOPIC
+def _keep_near(ranked: Sequence[Way]) -> None:
+    """Keep the first strategies, and what is not much less near."""
+    first = [way for way in ranked[:_FIRST] if (way.find_nearest().cosine or 0.0) >= _LEAST_NEAR]
+    least = _SHARE_OF_FIRST * max((way.value for way in first), default=math.inf)
+    for way in first:
+        way.is_about = True
+    for way in ranked if first else ():
+        way.is_about = way.is_about or way.value >= least
+
+
+def _keep_about(ranked: Sequence[Way], reader: ExampleReader) -> None:
+    """Keep the strategies whose nearest example is about the task, unless another one is much nearer."""
+    least = 0.0
+    for way in ranked:
+        example = way.find_nearest()
+        near = example.cosine or 0.0
+        way.is_about = False if near < least else reader.judge(read_task(example.record), near)
+        if way.is_about:
+            least = max(least, _SHARE_OF_NEAREST * near)
+
+
+class ExampleReader:
+    """Tells whether examples are about a task; reads those together with it for which nearness does not decide."""
+
+    def __init__(self, engine: Engine, task: str, budget: PairBudget) -> None:
+        self.engine = engine
+        self.task = task
+        self.budget = budget
+        self.scores: dict[str, PairScores] = {}
+
+    def judge(self, example: str, near: float) -> bool | None:
+        """Return whether an example is about the task; None where nearness does not tell and nothing was read."""
+        if not _LEAST_NEAR <= near < _SURELY_NEAR:
+            return near >= _SURELY_NEAR
+        if near >= _NEAR and stems(self.task).isdisjoint(stems(example)):
+            # It is near for what it means: another action on the same thing shares the name of the thing.
+            return True
+        scores = self._read(example)
+        return None if scores is None else _is_about(scores, near)
+
+    def _read(self, example: str) -> PairScores | None:
+        if example not in self.scores and 0 < len(example) <= _READ_CHARS and len(self.scores) < _MOST_READ:
+            for scores in self.budget.read(self.engine, [(self.task, example)]):
+                self.scores[example] = scores
+        return self.scores.get(example)
+
+
+def _is_about(scores: PairScores, near: float) -> bool:
+    """Return whether an example that was read is about the task."""
+    evidence = scores.relevance + _TOPIC_WEIGHT * scores.fact.topic_log_odds + _NEAR_WEIGHT * near
+    return evidence >= _ABOUT
 
 
 def read_task(record: Record) -> str:
