@@ -51,12 +51,12 @@ _FIRST = 4  # So many strategies are looked at closely.
 _MOST_READ, _READ_CHARS = 2, 400  # So many examples are read together with the task.
 # How near an example is that need not be read, that need not be read unless it shares words with the task, and that is
 # not worth reading.
-_SURELY_NEAR, _NEAR, _LEAST_NEAR = 0.75, 0.4, 0.22
+_SURELY_NEAR, _NEAR, _LEAST_NEAR = 0.72, 0.4, 0.22
 # What is less near than this share of the first is left out: where several are about as near, and elsewhere.
 _SHARE_OF_FIRST, _SHARE_OF_NEAREST = 0.5, 0.7
-# How much the topic and the nearness of an example weigh beside its relevance, and from where on it is about the task:
+# How much topic, nearness and another action weigh beside relevance, and from where on an example is about the task:
 # set on the development half of tests/data/reworded_tasks.jsonl.
-_TOPIC_WEIGHT, _NEAR_WEIGHT, _ABOUT = 0.4, 3.0, 1.7
+_TOPIC_WEIGHT, _NEAR_WEIGHT, _OTHER_ACTION, _ABOUT = 0.5, 4.0, -2.0, 1.0
 _CROWD, _ABOUT_AS_NEAR = 3, 0.6
 
 _fingerprint = lru_cache(maxsize=4096)(fingerprint)
@@ -292,14 +292,24 @@ def _keep_near(ranked: Sequence[Way]) -> None:
 
 
 def _keep_about(ranked: Sequence[Way], reader: ExampleReader) -> None:
-    """Keep the strategies whose nearest example is about the task, unless another one is much nearer."""
+    """Keep the strategies that have an example about the task, unless another one is much nearer."""
     least = 0.0
     for way in ranked:
-        example = way.find_nearest()
-        near = example.cosine or 0.0
-        way.is_about = False if near < least else reader.judge(read_task(example.record), near)
+        examples = _list_nearest_tasks(way)
+        near = max(examples.values(), default=0.0)
+        way.is_about = False if near < least else reader.judge(examples)
         if way.is_about:
             least = max(least, _SHARE_OF_NEAREST * near)
+
+
+def _list_nearest_tasks(way: Way) -> dict[str, float]:
+    """Return the tasks that a strategy was used for with how near they are, the nearest first."""
+    nearest = sorted((*way.outcomes, *way.lessons), key=measure_nearness, reverse=True)
+    examples: dict[str, float] = {}
+    for candidate in nearest:
+        task = str(candidate.record.body.get("condition") or candidate.record.body.get("task") or "")
+        examples.setdefault(task, candidate.cosine or 0.0)
+    return examples
 
 
 class ExampleReader:
@@ -311,8 +321,23 @@ class ExampleReader:
         self.budget = budget
         self.scores: dict[str, PairScores] = {}
 
-    def judge(self, example: str, near: float) -> bool | None:
-        """Return whether an example is about the task; None where nearness does not tell and nothing was read."""
+    def judge(self, examples: Mapping[str, float]) -> bool | None:
+        """Return whether any of some examples is about the task, the nearest first, each with how near it is.
+
+        None where nearness does not tell and nothing was read.
+        """
+        verdict: bool | None = False
+        for number, (example, near) in enumerate(examples.items()):
+            is_about = self._judge_one(example, near)
+            if is_about:
+                return True
+            if number == 0:
+                verdict = is_about
+            if number + 1 == _MOST_READ:
+                break
+        return verdict
+
+    def _judge_one(self, example: str, near: float) -> bool | None:
         if not _LEAST_NEAR <= near < _SURELY_NEAR:
             return near >= _SURELY_NEAR
         if near >= _NEAR and stems(self.task).isdisjoint(stems(example)):
@@ -330,13 +355,8 @@ class ExampleReader:
 
 def _is_about(scores: PairScores, near: float) -> bool:
     """Return whether an example that was read is about the task."""
-    evidence = scores.relevance + _TOPIC_WEIGHT * scores.fact.topic_log_odds + _NEAR_WEIGHT * near
-    return evidence >= _ABOUT
-
-
-def read_task(record: Record) -> str:
-    """Return the task that a lesson or an outcome is about."""
-    return str(record.body.get("condition") or record.body.get("task") or "")
+    alike = _TOPIC_WEIGHT * scores.fact.topic_log_odds + _NEAR_WEIGHT * near
+    return scores.relevance + alike + _OTHER_ACTION * scores.action.different >= _ABOUT
 
 
 # --- advice ----------------------------------------------------------------------------------------
