@@ -250,10 +250,15 @@ class PairBudget:
         self._can_read = milliseconds > 0
         self._left = milliseconds
 
+    @property
+    def has_time(self) -> bool:
+        """Return whether there is time left to read."""
+        return self._can_read and self._left > 0
+
     def read(self, engine: Engine, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         """Return the scores of the first pairs: of one at least, and of as many more as there is time for."""
         scores: list[PairScores] = []
-        while self._can_read and len(scores) < len(pairs) and (self._left > 0 or not scores):
+        while self._can_read and len(scores) < len(pairs) and (self.has_time or not scores):
             size = max(1, min(_AT_ONCE, int(self._left / _PAIR_MS)))
             began = time.process_time()
             scores += engine.read_pairs(pairs[len(scores) : len(scores) + size])

@@ -31,7 +31,6 @@ from ...ports import PairScores
 from ...text import fingerprint, stems
 from ...types.kinds import KINDS, MemoryType, Result, Similar
 from ...types.record import Record, Status, Vector, norm, unit
-from ..context import Engine
 from ..outcomes import list_similar
 from ..transaction import LESSONS, strategy_of
 from .rank import Advice, Candidate, PairBudget, is_stated, measure_nearness, rate_nearness
@@ -54,9 +53,9 @@ _MOST_READ, _READ_CHARS = 2, 400  # So many examples are read together with the 
 _SURELY_NEAR, _NEAR, _LEAST_NEAR = 0.72, 0.4, 0.22
 # What is less near than this share of the first is left out: where several are about as near, and elsewhere.
 _SHARE_OF_FIRST, _SHARE_OF_NEAREST = 0.5, 0.7
-# How much topic, nearness and another action weigh beside relevance, and from where on an example is about the task:
-# set on the development half of tests/data/reworded_tasks.jsonl.
-_TOPIC_WEIGHT, _NEAR_WEIGHT, _OTHER_ACTION, _ABOUT = 0.5, 4.0, -2.0, 1.0
+# How much topic and nearness weigh beside relevance, and from where on an example is about the task: set on the
+# development half of tests/data/reworded_tasks.jsonl.
+_TOPIC_WEIGHT, _NEAR_WEIGHT, _ABOUT = 0.4, 6.0, 3.2
 _CROWD, _ABOUT_AS_NEAR = 3, 0.6
 
 _fingerprint = lru_cache(maxsize=4096)(fingerprint)
@@ -257,20 +256,20 @@ def _measure_array_centroid(numpy: Any, vectors: Sequence[Vector], row: Sequence
 # --- whether it is about the task ------------------------------------------------------------------
 
 
-def read_examples(engine: Engine, task: str, ways: Sequence[Way], budget: PairBudget) -> None:
+def read_examples(context: RetrievalContext, ways: Sequence[Way], budget: PairBudget) -> None:
     """Set which strategies were used for such tasks, where the embedder reads pairs of texts.
 
     Where several strategies are about as near, nearness tells. Elsewhere the nearest examples are read together with
     the task; what was not read has to pass the gate for lessons.
     """
     known = [way for way in ways if way.find_nearest().is_known]
-    if engine.calibration is None or len(task) > _READ_CHARS or not known:
+    if context.engine.calibration is None or len(context.question.text) > _READ_CHARS or not known:
         return
     ranked = sorted(known, key=lambda way: -way.value)
     if _is_crowded(ranked):
-        _keep_near(ranked)
+        _keep_near(ranked, _LEAST_NEAR + context.mode.strictness)
     else:
-        _keep_about(ranked, ExampleReader(engine, task, budget))
+        _keep_about(ranked, ExampleReader(context, budget))
 
 
 def _is_crowded(ranked: Sequence[Way]) -> bool:
@@ -281,9 +280,9 @@ def _is_crowded(ranked: Sequence[Way]) -> bool:
     return len(ranked) > _CROWD and ranked[_CROWD].value >= _ABOUT_AS_NEAR * ranked[0].value
 
 
-def _keep_near(ranked: Sequence[Way]) -> None:
+def _keep_near(ranked: Sequence[Way], floor: float) -> None:
     """Keep the first strategies, and what is not much less near."""
-    first = [way for way in ranked[:_FIRST] if (way.find_nearest().cosine or 0.0) >= _LEAST_NEAR]
+    first = [way for way in ranked[:_FIRST] if (way.find_nearest().cosine or 0.0) >= floor]
     least = _SHARE_OF_FIRST * max((way.value for way in first), default=math.inf)
     for way in first:
         way.is_about = True
@@ -315,48 +314,53 @@ def _list_nearest_tasks(way: Way) -> dict[str, float]:
 class ExampleReader:
     """Tells whether examples are about a task; reads those together with it for which nearness does not decide."""
 
-    def __init__(self, engine: Engine, task: str, budget: PairBudget) -> None:
-        self.engine = engine
-        self.task = task
+    def __init__(self, context: RetrievalContext, budget: PairBudget) -> None:
+        self.engine = context.engine
+        self.task = context.question.text
+        self.strictness = context.mode.strictness
         self.budget = budget
-        self.scores: dict[str, PairScores] = {}
+        self.verdicts: dict[str, bool | None] = {}
 
     def judge(self, examples: Mapping[str, float]) -> bool | None:
-        """Return whether any of some examples is about the task, the nearest first, each with how near it is.
+        """Return whether one of the nearest examples is about the task; each has how near it is, the nearest first.
 
         None where nearness does not tell and nothing was read.
         """
         verdict: bool | None = False
-        for number, (example, near) in enumerate(examples.items()):
-            is_about = self._judge_one(example, near)
+        for number, (example, near) in enumerate(list(examples.items())[:_MOST_READ]):
+            is_about = self._judge_example(example, near - self.strictness)
             if is_about:
                 return True
             if number == 0:
                 verdict = is_about
-            if number + 1 == _MOST_READ:
-                break
         return verdict
 
-    def _judge_one(self, example: str, near: float) -> bool | None:
+    def _judge_example(self, example: str, near: float) -> bool | None:
         if not _LEAST_NEAR <= near < _SURELY_NEAR:
             return near >= _SURELY_NEAR
         if near >= _NEAR and stems(self.task).isdisjoint(stems(example)):
             # It is near for what it means: another action on the same thing shares the name of the thing.
             return True
-        scores = self._read(example)
-        return None if scores is None else _is_about(scores, near)
+        can_read = 0 < len(example) <= _READ_CHARS and len(self.verdicts) < _MOST_READ and self.budget.has_time
+        if example not in self.verdicts and can_read:
+            self.verdicts[example] = self._read(example, near)
+        return self.verdicts.get(example)
 
-    def _read(self, example: str) -> PairScores | None:
-        if example not in self.scores and 0 < len(example) <= _READ_CHARS and len(self.scores) < _MOST_READ:
-            for scores in self.budget.read(self.engine, [(self.task, example)]):
-                self.scores[example] = scores
-        return self.scores.get(example)
+    def _read(self, example: str, near: float) -> bool | None:
+        """Return whether an example is about the task, read in either order; None if there is no time to read."""
+        verdict: bool | None = None
+        for pair in ((self.task, example), (example, self.task)):
+            for scores in self.budget.read(self.engine, [pair]):
+                verdict = _is_about(scores, near)
+            if verdict:
+                break
+        return verdict
 
 
 def _is_about(scores: PairScores, near: float) -> bool:
     """Return whether an example that was read is about the task."""
     alike = _TOPIC_WEIGHT * scores.fact.topic_log_odds + _NEAR_WEIGHT * near
-    return scores.relevance + alike + _OTHER_ACTION * scores.action.different >= _ABOUT
+    return scores.relevance + alike >= _ABOUT
 
 
 # --- advice ----------------------------------------------------------------------------------------
@@ -370,7 +374,7 @@ def advise(
     if not ways:
         return list(pool)
     measure_ways(context, ways)
-    read_examples(context.engine, context.question.text, ways, budget)
+    read_examples(context, ways, budget)
     advice: dict[str, Advice] = {}
     for way, similarity in zip(ways, rate_nearness([way.value for way in ways]), strict=True):
         for candidate in (*way.lessons, *way.outcomes):
