@@ -114,7 +114,10 @@ class UpkeepRun:
     def find_faded(self, unused_days: float, below: float, agents: set[str] | None = None) -> Iterator[Reasoned]:
         """Yield what was not used for so many days and has less strength, each with the reason to archive it."""
         # What was made since cannot have been unused for so long.
-        made_before = self.now - timedelta(days=unused_days) + INSTANT
+        try:
+            made_before = self.now - timedelta(days=unused_days) + INSTANT
+        except OverflowError:
+            return  # Nothing is as old as that.
         where = self.engine.where(*_FADING, agents=agents, statuses=LIVE, created_to=made_before)
         for record in self.engine.store.scan(where):
             days, strength = age_days(record, self.now), self.measure_strength(record)

@@ -101,8 +101,9 @@ _STATUSES = {
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder in which `prometheus_client` adds up the figures of several processes."""
 _ENTRY = ("/ui/session", proof.PATH)
-_TO_DASHBOARD = ("/", "/ui")
 """The login. It counts wrong tries itself and lets right ones through, so that nobody can lock others out."""
+_TO_DASHBOARD = ("/", "/ui")
+"""The addresses that people type into a browser."""
 _UNLIMITED = ("/health", *_ENTRY)
 """Without a token and without a limit. `/ready` reads the store, so it is limited like files, but apart from them."""
 _ACCESS = ("/v1/session/code", "/v1/session/end", "/v1/sessions", "/v1/tokens", "/v1/events")
