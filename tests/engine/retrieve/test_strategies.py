@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ import pytest
 
 from alma import ALMA
 from alma.embedders.local import LocalEmbedder
+from alma.engine.context import Settings
+from alma.ports import PairScores
 from alma.stores.memory import MemoryStore
 from alma.types.record import to_json
 
@@ -75,6 +77,55 @@ def test_a_task_in_other_words_is_found_and_another_action_on_the_same_thing_is_
     assert "Blue-green" not in alma.retrieve("Why is the auth service slow?", AGENT).to_prompt()
 
 
+MANY = {
+    "Blue-green switch": "Deploy the billing service to production",
+    "Copy it at night": "Back up the production database",
+    "Rotate the keys first": "Renew the certificate of the web server",
+    "Take a heap dump": "Debug a memory leak in the worker",
+    "Ask for the order number": "Answer a complaint about a late parcel",
+}
+
+
+def test_a_strategy_that_is_much_farther_than_the_first_is_left_out(alma: ALMA) -> None:
+    for strategy, task in MANY.items():
+        learn(alma, strategy, [task] * 3)
+    memories = alma.retrieve("Push the billing service live", AGENT)
+    assert [one.strategy for one in memories.heuristics] == ["Blue-green switch"]
+    assert {one.strategy_used for one in memories.outcomes} <= {"Blue-green switch"}
+
+
+class CountingEmbedder(LocalEmbedder):
+    """Counts the pairs of texts that it reads."""
+
+    pairs_read = 0
+
+    def read_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
+        self.pairs_read += len(pairs)
+        return super().read_pairs(pairs)
+
+
+def test_at_most_two_examples_are_read_in_either_order() -> None:
+    embedder = CountingEmbedder()
+    alma = ALMA(MemoryStore(), embedder)
+    for strategy, task in MANY.items():
+        learn(alma, strategy, [task] * 3)
+    questions = ("Why is the billing service slow?", "Who may read the production database?", "Add a second worker")
+    counts: list[int] = []
+    for question in (*questions, *MANY.values()):
+        embedder.pairs_read = 0
+        alma.retrieve(question, AGENT)
+        counts.append(embedder.pairs_read)
+    assert max(counts[: len(questions)]) in (1, 2, 3, 4)
+    assert set(counts[len(questions) :]) == {0}, "an example that is the task itself need not be read"
+
+
+def test_without_time_to_read_another_action_on_the_same_thing_stays_apart(embedder: LocalEmbedder) -> None:
+    alma = ALMA(MemoryStore(), embedder, settings=Settings(pair_reading_ms=0))
+    learn(alma, "Blue-green switch", ["Deploy auth service"] * 3)
+    assert "Blue-green" in alma.retrieve("Deploy the auth service today", AGENT).to_prompt()
+    assert "Blue-green" not in alma.retrieve("Why is the auth service slow?", AGENT).to_prompt()
+
+
 def test_a_learned_condition_is_one_of_the_tasks_and_leaves_with_it(alma: ALMA) -> None:
     learn(alma, "Track the shipment", CARD)
     [lesson] = alma.list("heuristic")
@@ -104,7 +155,7 @@ def read_rows(name: str, half: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.quality
-@pytest.mark.parametrize(("half", "found", "apart"), [("development", 0.95, 0.85), ("held_out", 0.85, 0.55)])
+@pytest.mark.parametrize(("half", "found", "apart"), [("development", 0.95, 0.86), ("held_out", 0.85, 0.86)])
 def test_reworded_tasks_are_found(alma: ALMA, half: str, found: float, apart: float) -> None:
     rows = read_rows("reworded_tasks.jsonl", half)
     for row in rows:
