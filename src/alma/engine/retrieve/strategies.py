@@ -78,7 +78,7 @@ class Way:
     lessons: list[Candidate] = field(default_factory=list)
     outcomes: list[Candidate] = field(default_factory=list)  # Oldest first.
     groups: list[Record] = field(default_factory=list)
-    inherited: list[Example] = field(default_factory=list)
+    inherited: list[Candidate] = field(default_factory=list)  # What worked for strategies that it took over from.
     similar: list[Record] = field(default_factory=list)  # Groups that may be the same strategy in other words.
     value: float = 0.0
     is_about: bool | None = None  # Whether its nearest example is about the task; None: it was not read.
@@ -196,7 +196,7 @@ def _pass_on(ways: Sequence[Way], failures: Mapping[str, Sequence[Candidate]]) -
             tried = worked[failure.record.body["task"]]
             instead = [other for candidate, other in tried if candidate.record.created_at > failure.record.created_at]
             if instead:
-                instead[0].inherited += [_make_example(one, _INHERITED) for one in way.outcomes if _value_of(one)]
+                instead[0].inherited += [candidate for candidate in way.outcomes if _value_of(candidate)]
                 break
 
 
@@ -207,7 +207,7 @@ def _make_example(candidate: Candidate, trust: float) -> Example:
 
 def _list_examples(way: Way, late: int, turns: Sequence[datetime]) -> list[Example]:
     """Return the tasks that a strategy worked for; what was not looked at counts by the first task of its group."""
-    examples = list(way.inherited)
+    examples = [_make_example(candidate, _INHERITED) for candidate in way.inherited]
     found: defaultdict[str, float] = defaultdict(float)
     kept = _TURNED**late
     for candidate in way.outcomes:
@@ -282,7 +282,7 @@ def _is_crowded(ranked: Sequence[Way]) -> bool:
 
 def _keep_near(ranked: Sequence[Way], floor: float) -> None:
     """Keep the first strategies, and what is not much less near."""
-    first = [way for way in ranked[:_FIRST] if (way.find_nearest().cosine or 0.0) >= floor]
+    first = [way for way in ranked[:_FIRST] if max(_list_nearest_tasks(way).values(), default=0.0) >= floor]
     least = _SHARE_OF_FIRST * max((way.value for way in first), default=math.inf)
     for way in first:
         way.is_about = True
@@ -302,8 +302,8 @@ def _keep_about(ranked: Sequence[Way], reader: ExampleReader) -> None:
 
 
 def _list_nearest_tasks(way: Way) -> dict[str, float]:
-    """Return the tasks that a strategy was used for with how near they are, the nearest first."""
-    nearest = sorted((*way.outcomes, *way.lessons), key=measure_nearness, reverse=True)
+    """Return the tasks that a strategy was used for, or took over, with how near they are, the nearest first."""
+    nearest = sorted((*way.outcomes, *way.lessons, *way.inherited), key=measure_nearness, reverse=True)
     examples: dict[str, float] = {}
     for candidate in nearest:
         task = str(candidate.record.body.get("condition") or candidate.record.body.get("task") or "")
