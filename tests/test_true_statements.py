@@ -8,7 +8,7 @@ import pytest
 
 from alma import ALMA
 from alma.cli.render import Output, show_reverted
-from alma.engine.changes import name_call
+from alma.engine.calls import name_call
 from alma.engine.rules import Reach, RuleSource, Teaching, teach
 from alma.operations import operations
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.engine.test_consolidate import Model
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
@@ -16,7 +17,6 @@ from alma.engine.transaction import write
 from alma.models.budget import reserve, settle
 from alma.types.asking import BudgetLimits, ModelSettings
 
-from ..engine.test_consolidate import Model
 from .conftest import AGENT, PROJECT, Dashboard, Opener, Tab, find_memory, start_service
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]

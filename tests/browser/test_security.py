@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.http.conftest import start
 
 from alma.http import shell
 
-from ..http.conftest import start
 from .conftest import Dashboard, Opener, find_memory, start_service
 
 pytestmark = [pytest.mark.browser, pytest.mark.system]

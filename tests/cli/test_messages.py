@@ -55,12 +55,13 @@ def test_an_import_of_another_project_says_where_it_is_seen(project: Path, run: 
     assert "they belong to project 'shop'" in ran.out
 
 
-def test_reading_own_words_again_says_that_they_are_left_as_they_were(project: Path, run: Run) -> None:
+def test_reading_words_again_as_own_accepts_them_but_no_rule(project: Path, run: Run) -> None:
     Path("notes.md").write_text(NOTES)
     assert "; 2 to review" in run("ingest", "notes.md", "--agent", "dev").out
     ran = run("ingest", "notes.md", "--agent", "dev", "--own")
-    assert "2 already stored and unchanged" in ran.out
+    assert "stored 1 heuristic; 1 already stored" in ran.out
     assert "alma update ID --status active" in ran.out
+    assert "Always run the linter" in run("list", "--status", "candidate").out
 
 
 def test_an_empty_folder_has_nothing_to_read(project: Path, run: Run) -> None:

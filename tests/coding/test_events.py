@@ -32,7 +32,7 @@ def ids(journal: bytes) -> list[str]:
 
 def test_a_line_is_an_event_with_all_it_says() -> None:
     written = line("a", event="UserPromptSubmit", agent_id="x", data={"prompt": "hé"}) + b"\n"
-    expected = Event("a", "UserPromptSubmit", 1.5, "s", "p", "x", {"prompt": "hé"}, len(written))
+    expected = Event("a", "UserPromptSubmit", 1.5, "s", "p", "x", {"prompt": "hé"}, len(written), folder="/w")
     assert parse_journal(written) == ([expected], [])
 
 

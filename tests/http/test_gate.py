@@ -33,7 +33,7 @@ def error(answer: httpx.Response) -> dict[str, str]:
 # -- the token
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/openapi.json", "/v1/operations", "/v1/stats", "/nowhere", "/"])
+@pytest.mark.parametrize("path", ["/metrics", "/openapi.json", "/v1/operations", "/v1/stats", "/nowhere"])
 def test_without_a_token_nothing_is_told(site: Site, path: str) -> None:
     with site.client() as client:
         del client.headers["authorization"]

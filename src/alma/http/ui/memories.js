@@ -137,7 +137,7 @@ export const review = (action, entries, onChange, all = null) =>
 /** Where the pressed button is gone, put the focus on the text that it stood beside. @param {HTMLElement | null} place */
 const keepFocus = (place) => {
   const title = place?.dataset.row ? `[data-row="${CSS.escape(place.dataset.row)}"] .title` : "[data-detail]";
-  setTimeout(() => document.activeElement === document.body && place && focusOn(title), 150);
+  setTimeout(() => place && focusOn(title, () => document.activeElement === document.body), 150);
 };
 
 /** Undo the change that an answer reports, and none that somebody else made since. @param {object} answer @param {() => any} onChange */

@@ -207,9 +207,9 @@ export const listenKeys = (pages) =>
     }
     event.preventDefault();
   });
-/** Put the focus on the first match, after the next drawing. @param {string} selector */
-export const focusOn = (selector) =>
-  requestAnimationFrame(() => setTimeout(() => /** @type {HTMLElement | null} */ (document.querySelector(selector))?.focus()));
+/** Put the focus on the first match after the next drawing, if it is still needed then. @param {string} selector */
+export const focusOn = (selector, isNeeded = () => true) =>
+  requestAnimationFrame(() => setTimeout(() => isNeeded() && /** @type {HTMLElement | null} */ (document.querySelector(selector))?.focus()));
 
 // -- controls
 
