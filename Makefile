@@ -12,7 +12,7 @@ READY_DOCS = $(VENV)/.ready-docs
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
 
 .PHONY: help setup demo docs test test-hosts test-fast check bench bench-promises bench-simulation bench-year bench-claims bench-reload bench-ingestion bench-mcp bench-serve bench-hooks bench-capture bench-scale bench-figures bench-durability bench-longmemeval \
-	bench-locomo bench-learning gate scoreboard house format test-all clean
+	bench-locomo bench-learning bench-streams gate scoreboard house format test-all clean
 
 help:
 	@echo "make demo       install alma and watch it learn, on a scratch database"
@@ -42,6 +42,7 @@ help:
 	@echo "make bench-longmemeval  measure recall in chats with an assistant (DATA=longmemeval_s.json)"
 	@echo "make bench-locomo       measure recall in chats between people (DATA=locomo10.json)"
 	@echo "make bench-learning     measure what is learned from outcomes and corrections (DATA=folder)"
+	@echo "make bench-streams      compare the first advice with the nearest example (DATA=file with text and label)"
 
 setup: $(READY_DEV)
 
@@ -139,6 +140,9 @@ scoreboard: setup
 bench-longmemeval bench-locomo bench-learning: setup
 	@test -n "$(DATA)" || { echo "say what to read: make $@ DATA=…" >&2; exit 2; }
 	$(BIN)/python -m benchmarks.$(@:bench-%=%) --data "$(DATA)"
+
+bench-streams: setup
+	$(BIN)/python -m benchmarks.streams $(if $(DATA),"$(DATA)")
 
 test-all:
 	@for v in 3.11 3.12 3.13; do \

@@ -202,7 +202,7 @@ ENGINE_STEPS = (
         "typed_statements",
     },
     {"admit", "changes", "events", "rule_lines", "tombstones", "transaction", "view"},
-    {"search", "past", "pages"},
+    {"search", "past", "pages", "sameness"},
     {"episodes", "facts", "outcomes"},
     {"erase", "proof", "rules", "predict", "retrieve"},
     {"accounts", "conflicts", "edit", "exchanges", "gists", "observations", "prompt"},

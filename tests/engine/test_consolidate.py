@@ -804,7 +804,7 @@ def test_the_lesson_of_a_merged_strategy_is_restored_by_undoing_the_merge(embedd
 
 def test_a_stated_warning_takes_its_results_along(embedder: LocalEmbedder) -> None:
     alma = ALMA(MemoryStore(), embedder, clock=Clock(), model=Model("same"))
-    patterns = "Restarting the workers by hand", "To restart the workers by hand"
+    patterns = "Restarting the workers by hand", "Start the jobs over manually"
     for pattern in patterns:
         alma.add_anti_pattern("dev", pattern, "It hides the leak", condition="jobs hang")
     alma.learn("dev", "jobs hang", "failure", patterns[0])

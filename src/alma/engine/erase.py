@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 from ..errors import ScopeError
@@ -24,7 +24,7 @@ from .changes import CHANGESET, date_change, strip_changeset
 from .context import Engine
 from .episodes import find_gists, find_turns, remove_turn
 from .events import DELIVERY
-from .outcomes import add_error, lesson_id, list_survivors, settle_lessons, share_label, update_lesson
+from .outcomes import add_error, choose_example, lesson_id, list_survivors, settle_lessons, update_lesson
 from .proof import ErasureProof, list_pieces, prove_erased
 from .tombstones import draw_salt, hash_key, sketch_record
 from .transaction import (
@@ -268,7 +268,7 @@ def _rebuild_group(tx: Transaction, group: Record, sources: Sequence[Record]) ->
                 body["errors"] = add_error(body["errors"], one["error"])
     if (body["strategy"], body["task"]) not in {attempt[:2] for attempt in attempts}:
         body["strategy"], body["task"], body["task_type"] = attempts[0]
-    body["label"] = reduce(share_label, (task for _, task, _ in attempts))
+    body["label"] = choose_example(sources)
     tasks = {task for _, task, _ in attempts}
     body["wordings"] = {id: one for id, one in body.get("wordings", {}).items() if one[0] in tasks}
     changes: dict[str, Any] = {"body": body, "evidence": group.evidence.with_results_of(results)}

@@ -20,22 +20,22 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..errors import NotFoundError, ValidationError
 from ..reading.local import are_opposites
 from ..reading.port import Pair
-from ..text import STOP, digest, fingerprint, shorten, stem, stems, words
+from ..text import digest, fingerprint, shorten, stems, words
 from ..types.kinds import KINDS, MemoryType, Result
 from ..types.query import Where, plain
-from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, Vector, cosine
+from ..types.record import Evidence, Origin, Provenance, Record, Status, Trust, Vector, cosine, cosines
 from ..types.speech import quote_output
 from .admit import draft_record, embed_records, make_record, merge_repetition, place_of, readable_body
 from .context import Engine
 from .evidence import WORKS, believe, choose_lesson, success_rate
 from .facts import find_rejected
+from .sameness import SAME, SIMILAR, read_sameness
 from .search import find_near
 from .transaction import LESSONS, Transaction, lesson_key, of_owner, strategy_of, write
 
@@ -47,8 +47,9 @@ _ERROR_CHARS = 240
 _FEW = 12
 _NEAREST = 6
 _NEAR = 8
-_LABEL_WORDS = 60
-_SIGNS = ".,;:!?"
+_NEAR_STRATEGY, _MAX_READ, _MAX_SIMILAR = 0.4, 3, 8
+_EXAMPLES, _FEW_EXAMPLES, _EXAMPLE_CHARS, _BRIEFNESS = 12, 4, 300, 600
+_OUTCOMES_OF = "outcomes of"  # By this and the id of a group, a transaction knows the outcomes that it adds to it.
 _FEW_WORDS = 6
 _WAYS = (("up", "down"), ("on", "off"), ("in", "out"))
 # Tasks this close are of one sort; below the other, of two; in between words decide.
@@ -130,22 +131,51 @@ def are_contrary(task: str, other: str) -> bool:
 
 
 def label_of(group: Record) -> str:
-    """Return what the tasks of a group share."""
+    """Return the task that stands for all tasks of a group."""
     return str(group.body.get("label") or group.body["task"])
 
 
-def share_label(label: str, task: str) -> str:
-    """Return the words of `label` that `task` shares, in their order; `label` where it shares nothing that tells."""
-    if label == task:
+def choose_example(sources: Sequence[Record]) -> str:
+    """Return the task of an outcome, or the condition of a lesson, that is most like those of all the others."""
+    texts: dict[str, Record] = {}
+    for source in sources:
+        text = str(source.body.get("task") or source.body.get("condition") or "")
+        if text:
+            texts.setdefault(text, source)
+    brief = {text: source for text, source in texts.items() if len(text) <= _EXAMPLE_CHARS} or texts
+    if len(brief) <= 1:
+        return next(iter(brief), "")
+    likeness = _compare_tasks(list(brief.items()))
+    means = {text: sum(row) / len(row) for text, row in zip(brief, likeness, strict=True)}
+    # Of two that are as good the shorter one is easier to read.
+    return max(means, key=lambda text: (round(means[text] - len(text) / _BRIEFNESS, 6), -len(text)))
+
+
+def _compare_tasks(tasks: Sequence[tuple[str, Record]]) -> list[list[float]]:
+    """Return how like each task is to each: by vectors where all have comparable ones, else by words."""
+    places = [0 if source.kind == MemoryType.OUTCOME else 1 for _, source in tasks]
+    vectors = [source.vectors[at : at + 1] for (_, source), at in zip(tasks, places, strict=True)]
+    sizes = {len(vector) for own in vectors for vector in own}
+    if len(sizes) == 1 and all(vectors):
+        known = [own[0] for own in vectors]
+        return cosines(known, known)
+    words_of = [stems(text) for text, _ in tasks]
+    return [[len(mine & other) / max(1, len(mine | other)) for other in words_of] for mine in words_of]
+
+
+def _choose_label(tx: Transaction, group: Record, outcome: Record) -> str:
+    """Return the example task of a group that counts a new outcome; `outcome` is not stored yet.
+
+    It is looked for with the first few results, and whenever their number has doubled.
+    """
+    label, results = label_of(group), group.evidence.results
+    is_due = results <= _FEW_EXAMPLES or results & (results - 1) == 0
+    if outcome.body["task"] == label or not is_due:
         return label
-    own = label.split()
-    mine, theirs = ([stem(word.casefold().strip(_SIGNS)) for word in text.split()] for text in (label, task))
-    # Of a pasted page only the beginning is compared.
-    matcher = SequenceMatcher(None, mine[:_LABEL_WORDS], theirs[:_LABEL_WORDS], autojunk=False)
-    shared = [own[at] for block in matcher.get_matching_blocks() for at in range(block.a, block.a + block.size)]
-    while shared and shared[-1].casefold().strip(_SIGNS) in STOP:
-        shared.pop()
-    return " ".join(shared).strip(_SIGNS) or label
+    where = tx.engine.where(MemoryType.OUTCOME, linked={group.id})
+    stored = tx.see(tx.engine.store.scan(where, _EXAMPLES))
+    fresh = tx.get(tx.unindexed.get((_OUTCOMES_OF, group.id), ())[-_EXAMPLES:])
+    return choose_example([outcome, *fresh, *stored]) or label
 
 
 def lesson_id(group: Record, kind: str) -> str:
@@ -172,9 +202,12 @@ def find_or_make_group(tx: Transaction, approach: Record) -> Record:
     exact = tx.see(engine.store.scan(replace(where, keys={approach.key})))
     group = _pick_same(tx, approach, [*exact, *(one for one in fresh if one.key == approach.key)])
     if group is None:
-        group = _pick_same(tx, approach, [*_find_near(tx, approach, "strategy", where, _NEAR), *fresh])
+        near = [*_find_near(tx, approach, "strategy", where, _NEAR), *fresh]
+        group = _pick_same(tx, approach, near)
     if group is None:
-        group = tx.put(approach)
+        group, similar = _read_near(tx, approach, near)
+    if group is None:
+        group = _link_similar(tx, tx.put(approach), similar)
         count = {"value": marker.body["value"] + 1 if marker else 1}
         tx.set_marker(marker_id, count, agent=approach.agent, user=approach.user)
         for word in stems(strategy) | stems(approach.body["task"]):
@@ -203,6 +236,32 @@ def _pick_same(tx: Transaction, approach: Record, groups: Iterable[Record]) -> R
     relations = tx.engine.reader.compare(pairs) if pairs else ()
     same = (group for group, relation in zip(fitting, relations, strict=True) if relation.is_same)
     return next(iter(follow_merges(tx.get, same)), None)
+
+
+def _read_near(tx: Transaction, approach: Record, groups: Iterable[Record]) -> tuple[Record | None, list[Record]]:
+    """Return the group that the embedder reads as the same strategy in other words, and those that may be the same."""
+    unique = {group.id: group for group in groups if group.status is Status.ACTIVE and is_of_task(approach, group)}
+    alike = {id: find_closest(approach.vectors[:1], group.vectors[:1]) or 0.0 for id, group in unique.items()}
+    near = sorted((id for id in unique if alike[id] >= _NEAR_STRATEGY), key=lambda id: -alike[id])[:_MAX_READ]
+    candidates = [unique[id] for id in near]
+    strategies = [group.body["strategy"] for group in candidates]
+    certainties = read_sameness(tx.engine, approach.body["strategy"], strategies)
+    ranked = sorted(zip(certainties, near, strict=True), reverse=True)
+    if ranked and ranked[0][0] >= SAME:
+        return unique[ranked[0][1]], []
+    return None, [unique[id] for certainty, id in ranked if certainty >= SIMILAR]
+
+
+def _link_similar(tx: Transaction, group: Record, similar: Sequence[Record]) -> Record:
+    """Let a group and those that may be the same strategy know each other; return it."""
+    for other in similar:
+        tx.update(other, body={**other.body, "similar": [*list_similar(other), group.id][-_MAX_SIMILAR:]})
+    return tx.update(group, body={**group.body, "similar": [other.id for other in similar]}) if similar else group
+
+
+def list_similar(group: Record) -> list[str]:
+    """Return the ids of the groups that may be of the same strategy in other words; their results are counted apart."""
+    return list(group.body.get("similar", ()))
 
 
 def follow_merges(read: Callable[[list[str]], list[Record]], groups: Iterable[Record]) -> list[Record]:
@@ -353,14 +412,15 @@ def _record_outcome(tx: Transaction, one: OutcomeDraft) -> Record:
     errors = list(group.body["errors"])
     if result is not Result.SUCCESS:
         errors = add_error(errors, body["error"])
-    label = share_label(label_of(group), body["task"])
-    evidence = group.evidence.with_result(result.value_of, now)
-    group = tx.update(group, evidence=evidence, body={**group.body, "label": label, "errors": errors})
+    group = replace(group, evidence=group.evidence.with_result(result.value_of, now))
+    label = _choose_label(tx, group, one.record)
+    group = tx.update(group, body={**group.body, "label": label, "errors": errors})
     has_turned = settle_lessons(tx, group, one.approach, now)
     if has_turned or _is_working(group, now) != worked:
         _advise_warnings(tx, group, one.approach, now, has_turned)
     links = (group.id, body["retrieval"]) if body["retrieval"] else (group.id,)
     evidence = Evidence().with_result(result.value_of, now)
+    tx.unindexed.setdefault((_OUTCOMES_OF, group.id), []).append(one.record.id)
     return tx.put(replace(one.record, links=links, evidence=evidence))
 
 

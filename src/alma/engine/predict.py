@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
@@ -28,7 +28,7 @@ from ..types.kinds import MemoryType, Result
 from ..types.query import Where, visible_users
 from ..types.record import Origin, Record, Status, Vector
 from .context import Engine
-from .outcomes import are_contrary, find_closest, follow_merges, lesson_id, same_task
+from .outcomes import are_contrary, find_closest, follow_merges, lesson_id, list_similar, same_task
 from .search import find_neighbours, has_vectors
 from .transaction import strategy_of
 
@@ -393,7 +393,9 @@ class StrategyEvidence:
 def survey_strategy(context: TaskContext, strategy: str) -> StrategyEvidence:
     """Return the outcomes, counts and lessons that bear on a strategy for this task."""
     groups = _find_groups(context, strategy)
-    names = {group.id for group in groups}
+    similar = _find_similar(context, groups)
+    # What may be the same strategy in other words is evidence for it, and is counted apart.
+    names = {group.id for group in (*groups, *similar)}
     outcomes = context.outcomes
     kinship: dict[str, float] = {}
 
@@ -418,7 +420,7 @@ def survey_strategy(context: TaskContext, strategy: str) -> StrategyEvidence:
         # thousand times the nearest outcomes are any of them; its group knows the latest.
         counted = group_results(outcomes.values())
         owners = {name: lesson.id for lesson in lessons for name in lesson.links}
-        for group in groups:
+        for group in (*groups, *similar):
             trials += list_results(context, group, group.body["task"], counted, owners.get(group.id, ""))
     for lesson in lessons:
         if lesson.provenance.origin is Origin.USER:
@@ -454,6 +456,13 @@ def _find_groups(context: TaskContext, strategy: str) -> list[Record]:
     relations = context.engine.compare_closely([Pair(group.body["strategy"], strategy) for group in similar])
     same = (group for group, relation in zip(similar, relations, strict=True) if relation.is_same)
     return follow_merges(store.get, same)
+
+
+def _find_similar(context: TaskContext, groups: Sequence[Record]) -> list[Record]:
+    """Return the groups that may be of the same strategy in other words."""
+    ids = {id for group in groups for id in list_similar(group)} - {group.id for group in groups}
+    where = context.where("strategy")
+    return [group for group in context.engine.store.get(list(ids)) if where.accepts(group)] if ids else []
 
 
 def _find_own_outcomes(context: TaskContext, groups: set[str]) -> list[Record]:
@@ -550,12 +559,14 @@ def forecast_lessons(
     vectors: Sequence[Vector],
     candidates: Sequence[Record],
     now: datetime,
+    similar: Mapping[str, Collection[str]] = {},
 ) -> dict[str, float]:
     """Return by id, for the heuristics and warnings among the candidates that have any result: the chance that what
     they recommend will succeed at the task, and that what they warn of will fail.
 
     It reads nothing and embeds nothing: the outcomes are those that were found for the task anyway, and a lesson
-    carries the last results of its strategy with it.
+    carries the last results of its strategy with it. `similar` has, by the id of a lesson, the groups that may be of
+    its strategy in other words: their outcomes count as its own.
     """
     context = TaskContext(engine, "", task, tuple(vectors), now, None, is_careful=False)
     outcomes = [record for record in candidates if record.kind == MemoryType.OUTCOME]
@@ -565,7 +576,7 @@ def forecast_lessons(
     chances = {}
     for lesson in candidates:
         if lesson.kind in _STATED_VALUES and lesson.evidence.recent:
-            key, groups = _fingerprint(strategy_of(lesson.body)), set(lesson.links)
+            key, groups = _fingerprint(strategy_of(lesson.body)), {*lesson.links, *similar.get(lesson.id, ())}
             trials = [
                 own if _fingerprint(strategy_of(record.body)) == key or not groups.isdisjoint(record.links) else other
                 for record, own, other in pairs

@@ -9,6 +9,7 @@ each memory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -68,6 +69,7 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
     joined_ids = set[str]().union(*opposed)
     heuristics = [one for one in memories.heuristics if one.id not in joined_ids]
     warnings = [one for one in memories.anti_patterns if one.id not in joined_ids]
+    proven = _order_proven([one for one in heuristics if one.success_count], memories)
     stated = [*memories.preferences, *memories.rules, *memories.standing_rules]
     shared = [one for one in stated if one.agent == TEAM_AGENT]
     wishes = [one for one in stated if one.user_id not in memories.owners and one not in shared]
@@ -80,12 +82,12 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
         ("Preferences of other users", [one for one in stated if one.user_id in memories.owners]),
         ("Shared by a team's server (not stated by the user)", shared),
         ("Agents disagree (learned from outcomes)", [_write_opposed(ids, memories) for ids in opposed]),
-        ("What worked (learned from outcomes)", [one for one in heuristics if one.success_count]),
+        ("What worked (learned from outcomes)", proven),
         ("Recommended (stated, not proven)", [one for one in heuristics if not one.success_count]),
         ("Avoid (learned from outcomes)", [one for one in warnings if one.occurrence_count]),
         ("Avoid (stated, not proven)", [one for one in warnings if not one.occurrence_count]),
         ("Facts", memories.domain_knowledge),
-        ("Past outcomes", memories.outcomes),
+        ("Past outcomes", [one for one in memories.outcomes if one not in proven]),
         ("Past conversations (quoted)", [*memories.episodes, *memories.turns]),
     ]
     closing = f"\n{_MORE}" if memories.progressive else ""
@@ -110,6 +112,17 @@ def render_memories(memories: MemorySlice, max_tokens: int) -> str:
             out += [opening, *lines]
             room -= spent
     return "\n".join([*out, closing] if out and closing else out)
+
+
+def _order_proven(heuristics: Sequence[Heuristic], memories: MemorySlice) -> list[Memory]:
+    """Return what worked, best first: the heuristics, and between them outcomes of other strategies that score more."""
+    # Rounded, so that a moment between two memories does not decide.
+    scores = {one.memory_id: round(one.score, 4) for one in memories.explanations}
+    strategies = {one.strategy for one in heuristics}
+    least = min((scores.get(one.id, 0.0) for one in heuristics), default=math.inf)
+    ahead = [one for one in memories.outcomes if one.success and scores.get(one.id, 0.0) > least]
+    ahead = [one for one in ahead if one.strategy_used not in strategies]
+    return sorted([*heuristics, *ahead], key=lambda one: -scores.get(one.id, 0.0))
 
 
 def _reserve_lines(
@@ -170,7 +183,8 @@ def _write_line(memory: Memory, memories: MemorySlice) -> str:
             took = f" in {memory.duration_ms / 1000:g} s" if memory.duration_ms else ""
             error = "" if memory.success else quote_output(memory.error_message or "")
             feedback = shorten(memory.user_feedback, _DATA_CHARS) if memory.user_feedback else ""
-            result = f"{memory.outcome}{took}{_annotate(memory, owner=owner)}{f'; {_say(error)}' if error else ''}"
+            dated = _annotate(memory, _count_similar(memory), owner=owner)
+            result = f"{memory.outcome}{took}{dated}{f'; {_say(error)}' if error else ''}"
             line = f"{_say(memory.task_description)}: {_say(memory.strategy_used)} → {result}"
             return f"- {line}{f' Feedback: {_quote(feedback)}' if feedback else ''}"
         case UserPreference():
@@ -183,6 +197,16 @@ def _write_line(memory: Memory, memories: MemorySlice) -> str:
             why = f"{_end_sentence(memory.rule)} Why: {_end_sentence(memory.why)}" if memory.why else _say(memory.rule)
             return f"- {_join(_say(occasion), why)}{_annotate(memory, source=NOTED.get(memory.origin, ''))}"
     raise TypeError(f"{type(memory).__name__} cannot be rendered as a line of a prompt")
+
+
+def _count_similar(memory: Outcome) -> str:
+    """Return "2026-11-16; with 2 similar ways: worked 5 of 6"; empty without strategies that may be the same."""
+    if not memory.similar:
+        return ""
+    worked = sum(one.success_count for one in memory.similar)
+    tried = sum(one.occurrence_count for one in memory.similar)
+    ways = "a similar way" if len(memory.similar) == 1 else f"{len(memory.similar)} similar ways"
+    return f"{memory.created_at:%Y-%m-%d}; with {ways}: worked {worked} of {tried}"
 
 
 def _find_mark(memory: Memory, memories: MemorySlice) -> str:

@@ -391,6 +391,8 @@ class Outcome(Memory):
     error_message: str | None = stored_field("error", searched=3, default=None)
     user_feedback: str | None = stored_field("feedback", searched=4, default=None)
     retrieval_id: str | None = stored_field("retrieval", default=None)
+    # When retrieved: strategies that may be the same in other words.
+    similar: tuple[Similar, ...] = ()
     timestamp: datetime = record_field("created_at")
 
     @property
@@ -524,11 +526,12 @@ _ALL = (
     ),
     # A strategy group gathers the results of one way of doing one sort of task, whatever they say; the heuristic or
     # anti-pattern formed from it has the group's evidence and links to it. Its wordings are the tasks of groups that
-    # were merged into it. Each passage is short enough for one vector, so that vectors and fields correspond.
+    # were merged into it, `similar` are the ids of groups that may be of the same strategy in other words. Each passage
+    # is short enough for one vector, so that vectors and fields correspond.
     declare(
         "strategy",
         "str",
-        more="strategy task task_type errors label",
+        more="strategy task task_type errors label similar",
         searched="strategy task",
         passages=lambda body: tuple(
             text[:600] for text in (body["strategy"], body["task"], *list_wordings(body)) if text

@@ -254,24 +254,25 @@ class TestTasks:
         found = alma.retrieve("Why is auth slow?", "dev")
         assert not list(found)
 
-    def test_a_lesson_is_labelled_by_what_its_tasks_share(self, alma: ALMA) -> None:
+    def test_a_lesson_is_labelled_by_one_of_its_tasks(self, alma: ALMA) -> None:
         for name in ("auth", "billing", "search"):
             task = f"Deploy the {name} service to production"
             alma.learn("dev", task, "success", "Blue-green switch", task_type="deploy")
         [lesson] = alma.retrieve("Deploy the login service", "dev").heuristics
-        assert lesson.condition == "Deploy the service to production"
+        assert lesson.condition == "Deploy the billing service to production"
 
     def test_other_wordings_are_linked_and_counted_apart(self, alma: ALMA) -> None:
         for _ in range(3):
-            alma.learn("dev", "Deploy auth", "success", "Blue-green switch")
+            alma.learn("dev", "Deploy auth", "success", "Run the tests before deploying")
         for outcome in ("success", "failure"):
-            alma.learn("dev", "Deploy auth", outcome, "Blue/green switchover")
+            alma.learn("dev", "Deploy auth", outcome, "Execute the test suite prior to the deployment")
         found = alma.retrieve("Deploy auth", "dev")
         [lesson] = found.heuristics
         assert (lesson.success_count, lesson.occurrence_count) == (3, 3)
         [similar] = lesson.similar
-        assert (similar.strategy, similar.success_count, similar.occurrence_count) == ("Blue/green switchover", 1, 2)
-        assert "Similar: Blue/green switchover (worked 1 of 2)" in found.to_prompt()
+        other = "Execute the test suite prior to the deployment"
+        assert (similar.strategy, similar.success_count, similar.occurrence_count) == (other, 1, 2)
+        assert f"Similar: {other} (worked 1 of 2)" in found.to_prompt()
 
     def test_the_task_type_is_a_filter(self, alma: ALMA) -> None:
         for task_type, strategy in (("deploy", "Blue-green switch"), ("test", "Run the smoke tests first")):

@@ -18,7 +18,7 @@ from ...errors import BusyError, ReadOnlyError, StorageFullError
 from ...reading.port import Pair
 from ...reading.questions import find_names
 from ...reading.topics import find_topics
-from ...text import content_words, name_key, shorten, stem, stems, words
+from ...text import content_words, fingerprint, name_key, shorten, stem, stems, words
 from ...types.events import EventType
 from ...types.kinds import TEAM_AGENT, Heuristic, MemoryType, Similar, last_stated
 from ...types.query import Hit, Where, plain, visible_users
@@ -27,9 +27,11 @@ from ...types.slice import Explanation, MemorySlice
 from ..admit import author_of, clean, make_record
 from ..context import Engine
 from ..events import describe_event, make_deliveries
-from ..outcomes import is_of_task
+from ..evidence import believe, success_factor
+from ..outcomes import is_of_task, list_similar
 from ..past import look_back
 from ..rules import AGENT, is_old_fix
+from ..sameness import list_literals
 from ..search import by_meaning, by_words, find_closeness, find_hits, read_snapshot, scan_shared
 from ..transaction import LESSONS, Transaction, strategy_of, write
 from ..view import render_slice, to_memory
@@ -65,6 +67,7 @@ from .rank import (
     share_places,
 )
 from .request import SHARED_KINDS, Mode, Request, RetrievalContext, embed_query, prepare
+from .strategies import EXAMPLES, advise, find_groups, find_lessons, list_counted
 
 _LOG = logging.getLogger("alma")
 # The kinds that are searched for, and their fields in a slice. Preferences are listed, and only ordered.
@@ -149,8 +152,10 @@ def _choose(context: RetrievalContext) -> Choice:
     engine, budget = context.engine, PairBudget(context.engine.settings.pair_reading_ms)
     with read_snapshot(engine.store):
         pool = _find_candidates(context)
+        groups = find_groups(context, [candidate.record for candidate in pool])
     # Not inside a snapshot: reading pairs takes longer than all the rest, and other threads would wait.
     pool = _read_pool(context, pool, budget)
+    pool = advise(context, pool, groups, budget)
     _log_candidates(context, pool)
     with read_snapshot(engine.store):
         draft = _draft_slice(context, pool)
@@ -335,6 +340,8 @@ def _make_slice(
         views = [(to_memory(item.record, context.now), item.newer) for item in items]
         values[name] = [replace(memory, newer=newer) if newer else memory for memory, newer in views]
     values["standing_rules"] = [to_memory(item.record, context.now) for item in draft.rules]
+    similar = {item.record.id: item.advice.similar for item in pool if item.advice and item.advice.similar}
+    values["outcomes"] = [replace(one, similar=list_counted(similar.get(one.id, ()))) for one in values["outcomes"]]
     if values["heuristics"] and context.vectors:
         values["heuristics"] = _add_similar(context, values["heuristics"], chosen[MemoryType.HEURISTIC])
     memories = MemorySlice(
@@ -376,12 +383,14 @@ def _find_candidates(context: RetrievalContext) -> list[Candidate]:
     for kind in (kind for kind in searched if kind in context.types):
         # More of the kinds that have look-alikes, which need not be near themselves.
         limit = max(3 * top_k, _MIN_POOL) if kind in FIELDS else max(2 * top_k, _MIN_LESSONS)
+        limit = max(limit, EXAMPLES) if kind is MemoryType.OUTCOME else limit
         limit = _TYPED_POOL if task_type and kind in _TYPED else limit
         where = context.where(kind)
         for one in (where, replace(where, users=owners)) if owners and kind in SHARED_KINDS else (where,):
             hits = find_hits(engine, task, context.vectors, one, limit)
             meaning += hits.meaning
             found |= hits.records
+    found |= find_lessons(context, found.values())
     by_id = found | {record.id: record for record in _list_standing(context)}
     records = {}
     for record in by_id.values():
@@ -464,19 +473,50 @@ def _rank_candidates(context: RetrievalContext, pool: Sequence[Candidate]) -> di
         # Loaded here because a process that has no lessons to show does without it.
         from ..predict import forecast_lessons
 
-        expected = forecast_lessons(context.engine, context.question.text, context.vectors, matching, context.now)
+        similar = {
+            candidate.record.id: [group.id for group in candidate.advice.similar]
+            for candidate, _, _ in passing
+            if candidate.advice
+        }
+        question = context.question.text
+        expected = forecast_lessons(context.engine, question, context.vectors, matching, context.now, similar)
     ranked: dict[MemoryType, list[Scored]] = {kind: [] for kind in MemoryType}
+    lessons = _find_best_lessons([candidate for candidate, _, _ in passing])
     for candidate, similarity, is_match in passing:
         chance = expected.get(candidate.record.id)
+        most_confident = 1.0
+        lesson = lessons.get(candidate.advice.strategy) if candidate.advice else None
+        if lesson is not None and candidate.record.kind == MemoryType.OUTCOME:
+            # An outcome does not stand before the lesson that it taught.
+            chance = min(success_factor(candidate.record, context.now), expected.get(lesson.id, 1.0))
+            most_confident = believe(lesson, context.now).mean
+        similarity = candidate.advice.similarity if candidate.advice else similarity
         if context.is_asked_for(candidate.record.user):
             similarity += _NAMED_GAIN * (1.0 - similarity)
-        scored = score_candidate(candidate, similarity, *context.basis, expected=chance, is_standing=not is_match)
+        scored = score_candidate(
+            candidate,
+            similarity,
+            *context.basis,
+            expected=chance,
+            is_standing=not is_match,
+            most_confident=most_confident,
+        )
         ranked[MemoryType(candidate.record.kind)].append(scored)
     for items in ranked.values():
         # Rounded, so that a second more or less between two memories does not decide. Of equals the newest comes first.
         items.sort(key=lambda item: item.record.id, reverse=True)
         items.sort(key=lambda item: -round(item.score, 4))
     return ranked
+
+
+def _find_best_lessons(candidates: Sequence[Candidate]) -> dict[str, Record]:
+    """Return the heuristic with the most results of each strategy."""
+    lessons: dict[str, Record] = {}
+    heuristics = [one for one in candidates if one.advice and one.record.kind == MemoryType.HEURISTIC]
+    for candidate in sorted(heuristics, key=lambda candidate: candidate.record.evidence.results):
+        if candidate.advice:
+            lessons[candidate.advice.strategy] = candidate.record
+    return lessons
 
 
 def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
@@ -486,6 +526,8 @@ def _is_match(context: RetrievalContext, candidate: Candidate) -> bool:
         strictness -= _NAMED_EASE
     if is_stated(record):
         return STATED.passes(candidate, strictness)
+    if candidate.advice and candidate.advice.is_about is not None:
+        return candidate.advice.is_about
     if not LEARNED.passes(candidate, strictness):
         return False
     # A lesson for another action on what the question names is none for it: "Deploy auth", "Why is auth slow?".
@@ -604,8 +646,9 @@ def _is_copy(item: Scored, chosen: Scored) -> bool:
     )
 
 
-def _name_result(outcome: Record) -> tuple[str, str]:
-    return outcome.links[0] if outcome.links else outcome.id, outcome.body["outcome"]
+def _name_result(outcome: Record) -> tuple[str, str, str]:
+    """Return the strategy and the result of an outcome: one of each is shown, whatever the task was."""
+    return outcome.user, fingerprint(strategy_of(outcome.body)), outcome.body["outcome"]
 
 
 # --- what goes with the first results --------------------------------------------------------------
@@ -712,10 +755,12 @@ def _add_similar(
         for group in groups if own is not None else ():
             if own is None or group.id in shown_ids or group.user != item.record.user or not group.evidence.results:
                 continue
+            if list_literals(own.body["strategy"]) != list_literals(group.body["strategy"]):
+                continue
             alike = cosine(own.vectors[0], group.vectors[0])
             mine, theirs = own.body["task_type"], group.body["task_type"]
             alike_tasks = float(mine == theirs) if mine and theirs else cosine(own.vectors[1], group.vectors[1])
-            if alike >= _SIMILAR_STRATEGY and alike_tasks >= _SIMILAR_TASK:
+            if (alike >= _SIMILAR_STRATEGY or group.id in list_similar(own)) and alike_tasks >= _SIMILAR_TASK:
                 results = group.evidence
                 similar.append((-alike, Similar(group.body["strategy"], results.successes, results.results)))
         best = sorted(similar, key=lambda one: one[0])[:_MAX_SIMILAR]

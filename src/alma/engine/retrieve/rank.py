@@ -115,6 +115,16 @@ def list_shared_words(query: str, text: str) -> tuple[str, ...]:
 # --- relevance -------------------------------------------------------------------------------------
 
 
+class Advice(NamedTuple):
+    """What the strategy of a lesson or of an outcome is worth for the task at hand."""
+
+    strategy: str  # A key that all of its lessons and outcomes share.
+    value: float  # How near it is to the task, after what happened to it lately.
+    similarity: float  # The same, between 0 and 1.
+    is_about: bool | None  # Whether it was used for such tasks; None: its examples were not read.
+    similar: tuple[Record, ...] = ()  # The groups that may be of the same strategy in other words.
+
+
 class Candidate(NamedTuple):
     """A record that may be shown, with its similarity to the query."""
 
@@ -125,6 +135,7 @@ class Candidate(NamedTuple):
     is_known: bool = True
     relevance: float | None = None  # How probable it is that it matters; None if it was not judged.
     text: str = ""  # The text that is read with the query, if not the record's own: of a memory it replaced, say.
+    advice: Advice | None = None  # For a lesson or an outcome, in a retrieval.
 
 
 class RelevanceGate(NamedTuple):
@@ -239,10 +250,15 @@ class PairBudget:
         self._can_read = milliseconds > 0
         self._left = milliseconds
 
+    @property
+    def has_time(self) -> bool:
+        """Return whether there is time left to read."""
+        return self._can_read and self._left > 0
+
     def read(self, engine: Engine, pairs: Sequence[tuple[str, str]]) -> list[PairScores]:
         """Return the scores of the first pairs: of one at least, and of as many more as there is time for."""
         scores: list[PairScores] = []
-        while self._can_read and len(scores) < len(pairs) and (self._left > 0 or not scores):
+        while self._can_read and len(scores) < len(pairs) and (self.has_time or not scores):
             size = max(1, min(_AT_ONCE, int(self._left / _PAIR_MS)))
             began = time.process_time()
             scores += engine.read_pairs(pairs[len(scores) : len(scores) + size])
@@ -324,6 +340,11 @@ def measure_similarity(pool: Sequence[Candidate]) -> list[float]:
     return [squash(a + _WORD_SHARE * b) for a, b in zip(meaning, by_words, strict=True)]
 
 
+def rate_nearness(values: Sequence[float]) -> list[float]:
+    """Return for how near strategies are to a task a number between 0 and 1."""
+    return [squash(value) for value in standardise(values, _MEANING)]
+
+
 def standardise(values: Sequence[float | None], prior: Prior) -> list[float]:
     """Return values as deviations from their mean, in standard deviations; 0 for a missing value."""
     present = [value for value in values if value is not None]
@@ -360,24 +381,26 @@ def score_candidate(
     *,
     expected: float | None = None,
     is_standing: bool = False,
+    most_confident: float = 1.0,
 ) -> Scored:
     """Score a candidate by four factors, and say why.
 
     Recency, success and confidence count only as far as a memory is relevant: they order what is about the task and
     never lift what is not. `expected` is how well a lesson will do at the task; without it, its success so far counts.
+    An outcome is not given more confidence than the lesson of its strategy has: `most_confident`.
     """
     record, shares = candidate.record, settings.weights.shares()
     values = {
         "similarity": similarity,
         "recency": fade_share(age_days(record, now), settings.recency_half_life_days),
         "success": success_factor(record, now) if expected is None else expected,
-        "confidence": believe(record, now).mean,
+        "confidence": min(most_confident, believe(record, now).mean),
     }
     total = sum(shares[name] * value * (1.0 if name == "similarity" else similarity) for name, value in values.items())
     before, after = "", "" if candidate.relevance is None else f"relevance {candidate.relevance:.2f}"
     if is_standing:
         before = "a rule in force" if record.kind == MemoryType.RULE else "a standing preference of the user"
-    if expected is not None:
+    if expected is not None and record.kind != MemoryType.OUTCOME:
         sort = "failure" if record.kind == MemoryType.ANTI_PATTERN else "success"
         after = "; ".join(filter(None, (after, f"predicted {sort} {expected:.2f}")))
     factors = {name: Factor(value, shares[name]) for name, value in values.items()}
