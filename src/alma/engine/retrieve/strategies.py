@@ -338,8 +338,12 @@ class ExampleReader:
     def _judge_example(self, example: str, near: float) -> bool | None:
         if not _LEAST_NEAR <= near < _SURELY_NEAR:
             return near >= _SURELY_NEAR
-        if near >= _NEAR and stems(self.task).isdisjoint(stems(example)):
-            # It is near for what it means: another action on the same thing shares the name of the thing.
+        asked, known = stems(self.task), stems(example)
+        # It is near for what it means: another action on the same thing shares the name of the thing.
+        is_reworded = asked.isdisjoint(known)
+        # One of them says all that the other says, and more of it: "Write a headline", "… about trains".
+        is_part = asked <= known or known <= asked
+        if near >= _NEAR and (is_reworded or is_part):
             return True
         can_read = 0 < len(example) <= _READ_CHARS and len(self.verdicts) < _MOST_READ and self.budget.has_time
         if example not in self.verdicts and can_read:
