@@ -10,9 +10,10 @@ from benchmarks.streams import OWN, list_advice, rank_by_examples, read_rows, ru
 
 def test_the_first_advice_keeps_up_with_the_nearest_example() -> None:
     means = run(OWN, 64, seed=1)["means"]
-    assert means["first"]["all"] >= means["nearest + centroid"]["all"] - 0.05
-    assert means["anywhere"]["last third"] >= means["one of five"]["last third"] - 0.1
-    assert means["silent"]["last third"] <= 0.05
+    # A small store shows only what is surely about the task, so it is silent more often than a large one.
+    assert means["first"]["all"] >= means["nearest"]["all"]
+    assert means["anywhere"]["last third"] >= means["nearest"]["last third"]
+    assert means["silent"]["last third"] <= 0.15
 
 
 def test_warnings_and_failures_are_no_advice() -> None:

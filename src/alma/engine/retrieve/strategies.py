@@ -50,7 +50,7 @@ _FIRST = 4  # So many strategies are looked at closely.
 _MOST_READ, _READ_CHARS = 2, 400  # So many examples are read together with the task.
 # How near an example is that need not be read, that need not be read unless it shares words with the task, and that is
 # not worth reading.
-_SURELY_NEAR, _NEAR, _LEAST_NEAR = 0.72, 0.4, 0.22
+_SURELY_NEAR, _NEAR, _LEAST_NEAR = 0.72, 0.3, 0.22
 # What is less near than this share of the first is left out: where several are about as near, and elsewhere.
 _SHARE_OF_FIRST, _SHARE_OF_NEAREST = 0.5, 0.7
 # How much topic and nearness weigh beside relevance, and from where on an example is about the task: set on the
