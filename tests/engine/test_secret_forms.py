@@ -218,6 +218,7 @@ FORMS: list[tuple[str, str, str]] = [
     ("wireguard", "[Interface]\nPrivateKey = {}", B64[:43] + "="),
     ("jwk", '{{"kty":"RSA","d":"{}","n":"x"}}', MIX * 3),
     ("totp", "otpauth://totp/a?secret={}&issuer=x", "JBSWY3DPEHPK3PXP" + "ABCDEFGH"),
+    ("totp_export", "otpauth-migration://offline?data={} scanned", "CjEKCkhlbGxvId6tvu8SGEV4" + "YW1wbGU6YWxpY2VA"),
     ("ethereum key", "PRIVATE_KEY=0x{}", HEX64),
 ]
 
