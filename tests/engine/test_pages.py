@@ -14,6 +14,7 @@ import pytest
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.engine.observations import draft_observation
+from alma.engine.pages import cut_memory
 from alma.engine.transaction import write
 from alma.errors import NotFoundError, ScopeError, StaleVersionError, ValidationError
 from alma.operations import operations
@@ -454,3 +455,9 @@ def test_values_of_one_key_are_merged_into_the_waiting_one(alma: ALMA) -> None:
     alma.merge([stated.id, waiting.id], waiting.id, "Billing moves from MySQL to SQLite")
     assert [one.id for one in alma.list("domain_knowledge")] == [waiting.id]
     assert alma.conflicts() == []
+
+
+def test_short_texts_of_long_letters_are_not_cut(alma: ALMA) -> None:
+    letters = "\N{GRINNING FACE}" * 60
+    rule = alma.add_rule("dev", letters, trigger=letters, why=letters)
+    assert cut_memory(rule, 500) == rule

@@ -111,8 +111,8 @@ def cut_memory(memory: Memory, most: int = CUT_BYTES) -> Memory:
     texts = {one.name: value for one in fields(memory) if type(value := getattr(memory, one.name)) is str}
     changes: dict[str, Any] = {"turns": ()} if isinstance(memory, Episode) and memory.turns else {}
     if sum(len(value.encode()) for value in texts.values()) > most:
-        share = most // sum(len(value) > _SHORT for value in texts.values())
-        cut = {name: cut_text(value, share) for name, value in texts.items() if len(value) > _SHORT}
+        long = {name: value for name, value in texts.items() if len(value) > _SHORT}
+        cut = {name: cut_text(value, most // len(long)) for name, value in long.items()}
         changes |= {name: value for name, value in cut.items() if value != texts[name]}
     for name, nothing in (("metadata", {}), ("wordings", ()), ("tags", ())):
         if len(json.dumps(getattr(memory, name), default=str)) > most // 3:
