@@ -401,7 +401,7 @@ class ALMA(Closeable):
     ) -> Rule:
         """Propose a rule. Call this when the user corrects how you work.
 
-        It is a candidate until a person accepts it; a person's own rule (source 'user') is active.
+        It waits until a person accepts it; a person's own (source 'user') is active at once.
 
         Notes:
             A later rule supersedes it if one prefers what the other avoids, or if both give one key another value
