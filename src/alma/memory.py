@@ -401,7 +401,7 @@ class ALMA(Closeable):
     ) -> Rule:
         """Propose a rule. Call this when the user corrects how you work.
 
-        It waits until a person accepts it; a person's own (source 'user') is active at once.
+        It waits for a person's acceptance; a person's own (source 'user') is active.
 
         Notes:
             A later rule supersedes it if one prefers what the other avoids, or if both give one key another value
