@@ -33,12 +33,14 @@ _PACKAGES = ("alma", "numpy", "onnxruntime", "tokenizers")
 
 _holders: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 _forking = threading.RLock()
+_registering = threading.Lock()
+"""Held only while `_holders` is read or changed: a module that is imported while a fork waits for it may add to it."""
 _acquired: list[ForkLock] = []
 
 
 def hold_at_fork(holder: H) -> H:
     """Return `holder`; from now on a fork waits for it. Locks named here must not be held while taking another."""
-    with _forking:
+    with _registering:
         _holders.add(holder)
     return holder
 
@@ -46,14 +48,23 @@ def hold_at_fork(holder: H) -> H:
 def _before_fork() -> None:
     _forking.acquire()
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    for holder in list(_holders):
-        if holder.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
-            _acquired.append(holder)
+    _acquire_holders(deadline)
     while _is_importing() and time.monotonic() < deadline:
         time.sleep(0.001)
+        _acquire_holders(deadline)
+    _registering.acquire()
+
+
+def _acquire_holders(deadline: float) -> None:
+    with _registering:
+        fresh = [holder for holder in _holders if holder not in _acquired]
+    for holder in fresh:
+        if holder.acquire(timeout=max(deadline - time.monotonic(), 0.0)):
+            _acquired.append(holder)
 
 
 def _after_fork() -> None:
+    _registering.release()
     while _acquired:
         _acquired.pop().release()
     _forking.release()

@@ -81,6 +81,7 @@ class ALMA(Closeable):
         clock: Clock = times.now,
         model: Model | Callable[[core.context.Engine], Model | None] | None = None,
     ) -> None:
+        core.load_modules()
         self._model = model
         self.model_settings: ModelSettings | None = None
         """The configuration of the model; None if there is none."""

@@ -42,3 +42,15 @@ def __getattr__(name: str) -> ModuleType:
         if error.name != f"{__name__}.{name}":
             raise
         raise AttributeError(missing) from None
+
+
+_USED_BY_MEMORIES = (
+    *("conflicts", "consolidate", "edit", "episodes", "erase", "explanations", "facts", "history", "outcomes", "pages"),
+    *("promotion", "proof", "retention", "retrieve", "rules", "search", "transaction", "upkeep", "view"),
+)
+
+
+def load_modules() -> None:
+    """Import what the calls of a memory use. A fork while another thread imports a module would leave it half done."""
+    for name in _USED_BY_MEMORIES:
+        __getattr__(name)
