@@ -6,7 +6,7 @@ import tempfile
 
 from alma import ALMA, MemoryType
 
-TASK, AGENT = "Deploy app", "dev"
+TASK, AGENT = "Deploy", "dev"
 LESSONS = [MemoryType.RULE, MemoryType.HEURISTIC, MemoryType.ANTI_PATTERN]
 
 
@@ -16,9 +16,9 @@ def main() -> None:
         print(f"BEFORE: {prompt or '(empty prompt)'}\n")
 
         for attempt in range(10):
-            alma.learn(AGENT, TASK, "failure" if attempt in (3, 6) else "success", "Canary")
+            alma.learn(AGENT, TASK, "failure" if attempt in (3, 6) else "success", "Blue-green")
         for _ in range(2):
-            alma.learn(AGENT, TASK, "failure", "Copy", error_message="502")
+            alma.learn(AGENT, TASK, "failure", "Rolling", error_message="502")
         rule = "Announce the deployment in #ops first"
         alma.add_rule(AGENT, rule, trigger="deploying", why="support answers the calls")
 

@@ -7,6 +7,9 @@ have. So before a fork all locks named here are acquired, and afterwards they ar
 
 from __future__ import annotations
 
+# `logging` holds its own lock at a fork, and a module that is imported may ask for a logger. Because it is imported
+# first, what is registered here runs before it: the import can end while a fork waits.
+import logging  # noqa: F401
 import os
 import sys
 import threading

@@ -1,8 +1,8 @@
 """Source files that an agent looks at: which of their text is code, and which is addressed to readers.
 
 An agent imitates the code of the repository that it works in. What a comment, a string or a sentence says is addressed
-to readers, as on a page, and so is all text of documents and of other people's packages. `find_told` returns that part
-of what a tool showed; what it cannot place is part of it.
+to readers, as on a page, and so is all text of documents and of other people's packages. `find_reader_text` returns
+that part of a tool's output. Output that cannot be attributed to a source file counts whole.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _KEYWORDS = frozenset(
     table template then this throw throws trait true try type typedef typeof undefined union
     unless unsafe unsigned use using val var virtual void when where while with yield""".split()
 )
-_TOLD = frozenset(
+_ADDRESSING_WORDS = frozenset(
     """the you your we our must always never please should every instead immer niemals bitte muss müssen siempre nunca
     debes toujours jamais devez sempre всегда никогда нужно""".split()
 )
@@ -103,10 +103,13 @@ def remove_code(text: str, path: str) -> str:
     if not is_source(path):
         return text
     is_shell = path.rpartition(".")[2].lower() in _SHELL_CODE
-    return "\n".join(told for line in text.split("\n") for told in _list_told(line, is_shell))
+    parts: list[str] = []
+    for line in text.split("\n"):
+        parts += _list_reader_text(line, is_shell)
+    return "\n".join(parts)
 
 
-def _list_told(line: str, is_shell: bool) -> Iterator[str]:
+def _list_reader_text(line: str, is_shell: bool) -> Iterator[str]:
     """Yield the parts of a line of source code that are addressed to readers."""
     bare = line.lstrip(_LINE_NUMBER)
     if len(bare) > _LONGEST_LINE or bare.startswith(_COMMENTS):
@@ -139,7 +142,7 @@ def _is_prose(code: str) -> bool:
     run = longest = 0
     for token in tokens:
         word = token.strip(".,:;!?()").casefold()
-        if word in _TOLD:
+        if word in _ADDRESSING_WORDS:
             return True
         run = run + 1 if _WORD.fullmatch(token) and word not in _KEYWORDS else 0
         longest = max(longest, run)
@@ -167,7 +170,7 @@ def list_own_names(text: str, path: str) -> list[str]:
 # -- what a tool showed
 
 
-class Told:
+class ReaderText:
     """What a tool's output says to its readers, and names in it that are there to be used."""
 
     __slots__ = ("names", "text")
@@ -177,7 +180,7 @@ class Told:
         self.names = names
 
 
-def find_told(tool: str, arguments: Mapping[str, Any], output: str, folder: str) -> Told:
+def find_reader_text(tool: str, arguments: Mapping[str, Any], output: str, folder: str) -> ReaderText:
     """Return what the result of a call says to its readers: all of it, unless it shows files of the repository.
 
     `folder` is where the agent was. A tool of another server may call itself as it likes, so only known names count.
@@ -185,13 +188,13 @@ def find_told(tool: str, arguments: Mapping[str, Any], output: str, folder: str)
     tool = tool.lower()
     path = next((str(arguments[name]) for name in _PATHS if arguments.get(name)), "")
     if tool in _READERS:
-        return Told(remove_code(output, path), list_own_names(output, path))
+        return ReaderText(remove_code(output, path), list_own_names(output, path))
     if tool in _SEARCHERS:
         return _read_matches(output, [path or "."], folder)
     if tool in _SHELLS:
         command = arguments.get("command") or arguments.get("cmd")
-        return _read_command(command, output, folder) if isinstance(command, str) else Told(output)
-    return Told(output)
+        return _read_command(command, output, folder) if isinstance(command, str) else ReaderText(output)
+    return ReaderText(output)
 
 
 def lists_names(command: str) -> bool:
@@ -207,10 +210,10 @@ def _is_listing(words: Sequence[str]) -> bool:
     return words[0] in _LISTERS and not runs and not any(word.startswith(_RUNNING) for word in words)
 
 
-def _read_command(command: str, output: str, folder: str) -> Told:
+def _read_command(command: str, output: str, folder: str) -> ReaderText:
     words, folder = _split_command(command, folder)
     if not words:
-        return Told(output)
+        return ReaderText(output)
     program = words[0]
     if words[:2] == ["git", "grep"]:
         words, program = ["grep", "-r", *words[2:]], "grep"
@@ -221,8 +224,8 @@ def _read_command(command: str, output: str, folder: str) -> Told:
         return _read_files(output, words[3:], folder)
     if program in _SEARCH_FLAGS:
         searched = _find_searched(program, words[1:])
-        return _read_matches(output, searched, folder) if searched else Told(output)
-    return Told(output)
+        return _read_matches(output, searched, folder) if searched else ReaderText(output)
+    return ReaderText(output)
 
 
 def _split_command(command: str, folder: str) -> tuple[list[str], str]:
@@ -267,13 +270,13 @@ def _place_inside(path: str, folder: str) -> str | None:
     return None if place.startswith("..") else place
 
 
-def _read_files(output: str, files: Sequence[str], folder: str) -> Told:
+def _read_files(output: str, files: Sequence[str], folder: str) -> ReaderText:
     """Return what files say that a command printed one after the other."""
     places = [_place_inside(file, folder) for file in files]
     if len(places) == 1 and places[0]:
-        return Told(_read_own(output, places[0]), list_own_names(output, places[0]))
+        return ReaderText(_read_own(output, places[0]), list_own_names(output, places[0]))
     is_code = bool(places) and all(place and _is_plain_source(place) for place in places)
-    return Told(remove_code(output, str(places[0]))) if is_code else Told(output)
+    return ReaderText(remove_code(output, str(places[0]))) if is_code else ReaderText(output)
 
 
 def _is_plain_source(path: str) -> bool:
@@ -311,28 +314,28 @@ def _find_searched(program: str, words: Sequence[str]) -> list[str]:
     return ["."] if not files and is_recursive else files
 
 
-def _read_matches(output: str, searched: Sequence[str], folder: str) -> Told:
+def _read_matches(output: str, searched: Sequence[str], folder: str) -> ReaderText:
     """Return what the lines say that a search found. Each line names its file, unless one file was searched."""
     places = [_place_inside(file, folder) for file in searched]
     if all(place and _is_plain_source(place) for place in places):
         lines = [line[_find_text(line) :] for line in output.split("\n")]
-        return Told(remove_code("\n".join(lines), str(places[0])))
+        return ReaderText(remove_code("\n".join(lines), str(places[0])))
     # Without the name of its file, a line could say that it is from another one.
     only = places[0] if len(places) == 1 else "."
     if only is None or _may_be_document(only):
-        return Told(output)
-    told: list[str] = []
+        return ReaderText(output)
+    parts: list[str] = []
     for line in output.split("\n"):
         match = _MATCH.fullmatch(line) or _CONTEXT.fullmatch(line)
         path = _place_inside(match["path"], folder) if match else None
         is_within = path is not None and (only == "." or path.startswith(f"{only}/"))
         if match is None or path is None or not is_within or _PATH_AGAIN.match(match["text"]):
-            told.append(line)
+            parts.append(line)
         elif _is_plain_source(path):
-            told.append(remove_code(match["text"], path))
+            parts.append(remove_code(match["text"], path))
         else:
-            told.append(line)
-    return Told("\n".join(filter(None, told)))
+            parts.append(line)
+    return ReaderText("\n".join(filter(None, parts)))
 
 
 def _may_be_document(place: str) -> bool:

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from binascii import a2b_base64, crc32, unhexlify
 
-from .source_text import find_told, list_own_names, remove_code
+from .source_text import find_reader_text, list_own_names, remove_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -172,16 +172,16 @@ def print_word(word: str) -> bytes:
 
 def print_text(text: str, path: str = "") -> str:
     """Return the prints of the words of a text as hexadecimal digits. Of source code, only what it says to readers."""
-    return _print_told(remove_code(text, path), list_own_names(text, path))
+    return _print_reader_text(remove_code(text, path), list_own_names(text, path))
 
 
 def print_result(tool: str, arguments: Mapping[str, Any], output: str, folder: str) -> str:
     """Return the prints of what the output of a tool says to readers; `folder` is where the agent was."""
-    told = find_told(tool, arguments, output, folder)
-    return _print_told(told.text, told.names)
+    reader_text = find_reader_text(tool, arguments, output, folder)
+    return _print_reader_text(reader_text.text, reader_text.names)
 
 
-def _print_told(text: str, names: Iterable[str]) -> str:
+def _print_reader_text(text: str, names: Iterable[str]) -> str:
     words, is_cut = list_outside_words(text)
     own = {word for name in names for word in list_words(name)}
     if own:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ..hand_ins import begins_hand_in
 from ..reading.local import is_same_attempt
-from ..source_text import Told, find_told, lists_names
+from ..source_text import ReaderText, find_reader_text, lists_names
 from ..word_prints import list_name_parts
 from .events import (
     Attendance,
@@ -498,8 +498,10 @@ class SessionBuilder:
             # The agent may use the names of files, but not what a name says.
             outside.add_names(event.offset, list_name_parts(output))
         elif not call.is_edit:
-            told = find_told(event.text("tool_name"), arguments, output, event.folder) if call.ok else Told(output)
-            outside.add(event.offset, told.text, call.error, prints=event.text("prints"), names=told.names)
+            shown = ReaderText(output)
+            if call.ok:
+                shown = find_reader_text(event.text("tool_name"), arguments, output, event.folder)
+            outside.add(event.offset, shown.text, call.error, prints=event.text("prints"), names=shown.names)
             outside.add_quotable(output, call.error)
 
     def _track_repairs(self, event: Event, call: ToolCall) -> None:

@@ -284,7 +284,7 @@ def _scan_newest(engine: Engine, linked: set[str] | None) -> Iterable[Record]:
     late = list(engine.store.scan(replace(where, tagged={LATE})))
     if not late:
         return engine.store.scan(where)
-    # The clock was set back: those of then stand among the older ones.
+    # The clock was set back: changes made since then are listed among the older ones.
     return order_changes((*late, *engine.store.scan(where, _MOST_OF_CALL)))
 
 

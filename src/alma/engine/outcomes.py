@@ -152,7 +152,7 @@ def choose_example(sources: Sequence[Record]) -> str:
 
 
 def _compare_tasks(tasks: Sequence[tuple[str, Record]]) -> list[list[float]]:
-    """Return how like each task is to each: by vectors where all have comparable ones, else by words."""
+    """Return how similar each task is to each other one: by vectors if all have comparable ones, else by words."""
     places = [0 if source.kind == MemoryType.OUTCOME else 1 for _, source in tasks]
     vectors = [source.vectors[at : at + 1] for (_, source), at in zip(tasks, places, strict=True)]
     sizes = {len(vector) for own in vectors for vector in own}

@@ -117,7 +117,7 @@ class PastStore:
 
 
 class FormerRecords:
-    """Records as they were at moments since a given one: what was shown then, in the words of then."""
+    """Records as they were at moments since a given one, such as when they were shown."""
 
     def __init__(self, engine: Engine, records: Iterable[Record], since: datetime) -> None:
         self._records = {one.id: one for one in records}

@@ -17,7 +17,7 @@ from .context import Engine
 from .transaction import describe_mismatch, find_embedder_marker
 
 MAX_WORDS = 12
-_TELLING = 3  # What says the same holds these, in some form.
+_TELLING = 3  # So many words of a fact are looked up to find its repetitions.
 _FEW = 100  # So many records are compared one by one.
 _K1, _B = 1.2, 0.75
 
@@ -48,7 +48,7 @@ def by_words(store: Store, query: str, where: Where, limit: int) -> list[Hit]:
 
 
 def find_repeated(store: Store, text: str, where: Where, limit: int) -> list[str]:
-    """Return the ids of records that may say the same as a text: those that hold its most telling words."""
+    """Return the ids of records that may repeat a text: those that contain its most telling words."""
     telling = sorted(content_words(text), key=lambda word: (is_common(word), not word.isalpha(), -len(word)))
     query = " ".join(telling[:_TELLING])
     if isinstance(store, FindsAllWords):

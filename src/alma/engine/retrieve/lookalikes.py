@@ -48,7 +48,7 @@ _SURELY_ALIKE = 0.85  # The same, where many memories are near each other.
 WORTH_READING = 0.38  # How near a pair must be to be read together.
 MOST_READ = 4  # So many pairs of look-alikes are read in one retrieval.
 _MOST_KEPT = 16  # So many pairs with older memories are kept of one memory.
-_ALMOST_EQUAL = 0.85  # Texts that are so near may say the same, whatever is around them.
+_ALMOST_EQUAL = 0.85  # Texts this similar may be about the same thing, however dense the surroundings are.
 _FAR = 0.25  # Texts about the same thing are nearer than this in any language.
 
 
@@ -329,7 +329,7 @@ def judge_pairs(engine: Engine, pairs: Sequence[NearPair], scores: Scores) -> li
             probability = engine.calibration.judge_alike(likeness, fact)
             needed = _ALIKE_IF_SIMILAR if seems_alike else _PROBABLY_ALIKE
             if probability >= max(needed, fullness * _SURELY_ALIKE):
-                # What says the same is not out of date.
+                # An older memory that says the same thing is not outdated.
                 lookalikes.append(Lookalike(older, newer, probability, is_sure=fact.replaces >= fact.agrees))
         elif seems_alike:
             lookalikes.append(Lookalike(older, newer, likeness, is_sure=not can_be_read))

@@ -71,7 +71,7 @@ class Example(NamedTuple):
 
 
 @dataclass(slots=True)
-class Way:
+class AdvisedStrategy:
     """One strategy, with what is known of it for the task at hand."""
 
     key: str
@@ -118,51 +118,51 @@ def find_groups(context: RetrievalContext, records: Iterable[Record]) -> list[Re
     return [*groups.values(), *(group for group in more if where.accepts(group))]
 
 
-def gather_ways(pool: Sequence[Candidate], groups: Sequence[Record]) -> list[Way]:
+def gather_strategies(pool: Sequence[Candidate], groups: Sequence[Record]) -> list[AdvisedStrategy]:
     """Return the strategies of the lessons and outcomes among the candidates."""
     keys = {group.id: group.key for group in groups}
-    ways: dict[str, Way] = {}
+    strategies: dict[str, AdvisedStrategy] = {}
 
-    def find_way(record: Record) -> Way:
+    def find_strategy(record: Record) -> AdvisedStrategy:
         own = keys.get(record.links[0], "") if record.links else ""
         key = own or _fingerprint(strategy_of(record.body))
-        return ways.setdefault(key, Way(key))
+        return strategies.setdefault(key, AdvisedStrategy(key))
 
     for candidate in sorted(pool, key=lambda candidate: (candidate.record.created_at, candidate.record.id)):
         if candidate.record.kind == MemoryType.OUTCOME:
-            find_way(candidate.record).outcomes.append(candidate)
+            find_strategy(candidate.record).outcomes.append(candidate)
         elif candidate.record.kind in LESSONS and not is_stated(candidate.record):
-            find_way(candidate.record).lessons.append(candidate)
+            find_strategy(candidate.record).lessons.append(candidate)
     by_id = {group.id: group for group in groups}
     for group in groups:
-        if group.key in ways:
-            way = ways[group.key]
-            way.groups.append(group)
+        if group.key in strategies:
+            strategy = strategies[group.key]
+            strategy.groups.append(group)
             others = [by_id[id] for id in list_similar(group) if id in by_id]
-            way.similar += [other for other in others if other.key != group.key and other not in way.similar]
-    return list(ways.values())
+            strategy.similar += [other for other in others if other.key != group.key and other not in strategy.similar]
+    return list(strategies.values())
 
 
 # --- how near a strategy is ------------------------------------------------------------------------
 
 
-def measure_ways(context: RetrievalContext, ways: Sequence[Way]) -> None:
+def measure_strategies(context: RetrievalContext, strategies: Sequence[AdvisedStrategy]) -> None:
     """Set how near each strategy is to the task, after what happened to it lately."""
-    failures = {way.key: _list_late_failures(way) for way in ways}
+    failures = {strategy.key: _list_late_failures(strategy) for strategy in strategies}
     turns = sorted(failure.record.created_at for late in failures.values() for failure in late)
-    _pass_on(ways, failures)
-    examples = [_list_examples(way, len(failures[way.key]), turns) for way in ways]
+    _pass_on(strategies, failures)
+    examples = [_list_examples(strategy, len(failures[strategy.key]), turns) for strategy in strategies]
     centroids = measure_centroids(context.vectors, examples)
-    for way, own, centroid in zip(ways, examples, centroids, strict=True):
+    for strategy, own, centroid in zip(strategies, examples, centroids, strict=True):
         near = [one for one in own if one.near is not None]
         if not near:
             # It never worked, or its outcomes were put away.
-            way.value = measure_nearness(way.find_nearest())
+            strategy.value = measure_nearness(strategy.find_nearest())
             continue
         best = max((one.near or 0.0) + _weigh_trust(one.trust) for one in near)
         trust = sum(one.trust for one in near) / len(near)
         middle = max(one.near or 0.0 for one in near) if centroid is None else centroid
-        way.value = _BEST_SHARE * best + (1.0 - _BEST_SHARE) * (middle + _weigh_trust(trust))
+        strategy.value = _BEST_SHARE * best + (1.0 - _BEST_SHARE) * (middle + _weigh_trust(trust))
 
 
 def _weigh_trust(trust: float) -> float:
@@ -173,10 +173,10 @@ def _value_of(candidate: Candidate) -> float:
     return Result(candidate.record.body["outcome"]).value_of
 
 
-def _list_late_failures(way: Way) -> list[Candidate]:
+def _list_late_failures(strategy: AdvisedStrategy) -> list[Candidate]:
     """Return the failures on such tasks since a strategy worked last; none if it never worked."""
     late: list[Candidate] = []
-    for candidate in reversed(way.outcomes):
+    for candidate in reversed(strategy.outcomes):
         if _value_of(candidate):
             return late
         if measure_nearness(candidate) >= _TURN_NEARNESS:
@@ -184,19 +184,19 @@ def _list_late_failures(way: Way) -> list[Candidate]:
     return []
 
 
-def _pass_on(ways: Sequence[Way], failures: Mapping[str, Sequence[Candidate]]) -> None:
+def _pass_on(strategies: Sequence[AdvisedStrategy], failures: Mapping[str, Sequence[Candidate]]) -> None:
     """Let what worked for a strategy count for the one that worked instead, on the task on which it failed."""
-    worked: dict[str, list[tuple[Candidate, Way]]] = defaultdict(list)
-    for way in ways:
-        for candidate in way.outcomes:
+    worked: dict[str, list[tuple[Candidate, AdvisedStrategy]]] = defaultdict(list)
+    for strategy in strategies:
+        for candidate in strategy.outcomes:
             if _value_of(candidate):
-                worked[candidate.record.body["task"]].append((candidate, way))
-    for way in ways:
-        for failure in sorted(failures[way.key], key=measure_nearness, reverse=True):
+                worked[candidate.record.body["task"]].append((candidate, strategy))
+    for strategy in strategies:
+        for failure in sorted(failures[strategy.key], key=measure_nearness, reverse=True):
             tried = worked[failure.record.body["task"]]
             instead = [other for candidate, other in tried if candidate.record.created_at > failure.record.created_at]
             if instead:
-                instead[0].inherited += [candidate for candidate in way.outcomes if _value_of(candidate)]
+                instead[0].inherited += [candidate for candidate in strategy.outcomes if _value_of(candidate)]
                 break
 
 
@@ -205,18 +205,18 @@ def _make_example(candidate: Candidate, trust: float) -> Example:
     return Example(vector, measure_nearness(candidate), _value_of(candidate), trust)
 
 
-def _list_examples(way: Way, late: int, turns: Sequence[datetime]) -> list[Example]:
+def _list_examples(strategy: AdvisedStrategy, late: int, turns: Sequence[datetime]) -> list[Example]:
     """Return the tasks that a strategy worked for; what was not looked at counts by the first task of its group."""
-    examples = [_make_example(candidate, _INHERITED) for candidate in way.inherited]
+    examples = [_make_example(candidate, _INHERITED) for candidate in strategy.inherited]
     found: defaultdict[str, float] = defaultdict(float)
     kept = _TURNED**late
-    for candidate in way.outcomes:
+    for candidate in strategy.outcomes:
         record = candidate.record
         if value := _value_of(candidate):
             since = len(turns) - bisect_right(turns, record.created_at)
             examples.append(_make_example(candidate, kept * _UNSETTLED**since))
             found[next(iter(record.links), "")] += value
-    for group in way.groups:
+    for group in strategy.groups:
         left = group.evidence.successes + 0.5 * group.evidence.partials - found[group.id]
         if left > 0.0 and len(group.vectors) >= 2:
             examples.append(Example(group.vectors[1], None, left, kept))
@@ -256,23 +256,23 @@ def _measure_array_centroid(numpy: Any, vectors: Sequence[Vector], row: Sequence
 # --- whether it is about the task ------------------------------------------------------------------
 
 
-def read_examples(context: RetrievalContext, ways: Sequence[Way], budget: PairBudget) -> None:
+def read_examples(context: RetrievalContext, strategies: Sequence[AdvisedStrategy], budget: PairBudget) -> None:
     """Set which strategies were used for such tasks, where the embedder reads pairs of texts.
 
     Where several strategies are about as near, nearness tells. Elsewhere the nearest examples are read together with
     the task; what was not read has to pass the gate for lessons.
     """
-    known = [way for way in ways if way.find_nearest().is_known]
+    known = [strategy for strategy in strategies if strategy.find_nearest().is_known]
     if context.engine.calibration is None or len(context.question.text) > _READ_CHARS or not known:
         return
-    ranked = sorted(known, key=lambda way: -way.value)
+    ranked = sorted(known, key=lambda strategy: -strategy.value)
     if _is_crowded(ranked):
         _keep_near(ranked, _LEAST_NEAR + context.mode.strictness)
     else:
         _keep_about(ranked, ExampleReader(context, budget))
 
 
-def _is_crowded(ranked: Sequence[Way]) -> bool:
+def _is_crowded(ranked: Sequence[AdvisedStrategy]) -> bool:
     """Return whether several strategies are about as near: then the store knows this sort of task, and nearness tells.
 
     A single strategy that is near, and no other, may be near for what it is done to, not for what is done.
@@ -280,30 +280,34 @@ def _is_crowded(ranked: Sequence[Way]) -> bool:
     return len(ranked) > _CROWD and ranked[_CROWD].value >= _ABOUT_AS_NEAR * ranked[0].value
 
 
-def _keep_near(ranked: Sequence[Way], floor: float) -> None:
+def _keep_near(ranked: Sequence[AdvisedStrategy], floor: float) -> None:
     """Keep the first strategies, and what is not much less near."""
-    first = [way for way in ranked[:_FIRST] if max(_list_nearest_tasks(way).values(), default=0.0) >= floor]
-    least = _SHARE_OF_FIRST * max((way.value for way in first), default=math.inf)
-    for way in first:
-        way.is_about = True
-    for way in ranked if first else ():
-        way.is_about = way.is_about or way.value >= least
+    first: list[AdvisedStrategy] = []
+    for strategy in ranked[:_FIRST]:
+        nearness = max(_list_nearest_tasks(strategy).values(), default=0.0)
+        if nearness >= floor:
+            first.append(strategy)
+    least = _SHARE_OF_FIRST * max((strategy.value for strategy in first), default=math.inf)
+    for strategy in first:
+        strategy.is_about = True
+    for strategy in ranked if first else ():
+        strategy.is_about = strategy.is_about or strategy.value >= least
 
 
-def _keep_about(ranked: Sequence[Way], reader: ExampleReader) -> None:
+def _keep_about(ranked: Sequence[AdvisedStrategy], reader: ExampleReader) -> None:
     """Keep the strategies that have an example about the task, unless another one is much nearer."""
     least = 0.0
-    for way in ranked:
-        examples = _list_nearest_tasks(way)
+    for strategy in ranked:
+        examples = _list_nearest_tasks(strategy)
         near = max(examples.values(), default=0.0)
-        way.is_about = False if near < least else reader.judge(examples)
-        if way.is_about:
+        strategy.is_about = False if near < least else reader.judge(examples)
+        if strategy.is_about:
             least = max(least, _SHARE_OF_NEAREST * near)
 
 
-def _list_nearest_tasks(way: Way) -> dict[str, float]:
+def _list_nearest_tasks(strategy: AdvisedStrategy) -> dict[str, float]:
     """Return the tasks that a strategy was used for, or took over, with how near they are, the nearest first."""
-    nearest = sorted((*way.outcomes, *way.lessons, *way.inherited), key=measure_nearness, reverse=True)
+    nearest = sorted((*strategy.outcomes, *strategy.lessons, *strategy.inherited), key=measure_nearness, reverse=True)
     examples: dict[str, float] = {}
     for candidate in nearest:
         task = str(candidate.record.body.get("condition") or candidate.record.body.get("task") or "")
@@ -374,15 +378,17 @@ def advise(
     context: RetrievalContext, pool: Sequence[Candidate], groups: Sequence[Record], budget: PairBudget
 ) -> list[Candidate]:
     """Return the candidates, those that are lessons or outcomes with what their strategy is worth for the task."""
-    ways = gather_ways(pool, groups)
-    if not ways:
+    strategies = gather_strategies(pool, groups)
+    if not strategies:
         return list(pool)
-    measure_ways(context, ways)
-    read_examples(context, ways, budget)
+    measure_strategies(context, strategies)
+    read_examples(context, strategies, budget)
     advice: dict[str, Advice] = {}
-    for way, similarity in zip(ways, rate_nearness([way.value for way in ways]), strict=True):
-        for candidate in (*way.lessons, *way.outcomes):
-            advice[candidate.record.id] = Advice(way.key, way.value, similarity, way.is_about, tuple(way.similar))
+    similarities = rate_nearness([strategy.value for strategy in strategies])
+    for strategy, similarity in zip(strategies, similarities, strict=True):
+        own = Advice(strategy.key, strategy.value, similarity, strategy.is_about, tuple(strategy.similar))
+        for candidate in (*strategy.lessons, *strategy.outcomes):
+            advice[candidate.record.id] = own
     return [candidate._replace(advice=advice.get(candidate.record.id)) for candidate in pool]
 
 
