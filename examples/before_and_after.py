@@ -16,7 +16,7 @@ def main() -> None:
         print(f"BEFORE: {prompt or '(empty prompt)'}\n")
 
         for attempt in range(10):
-            alma.learn(AGENT, TASK, "failure" if attempt in (3, 6) else "success", "Blue-green")
+            alma.learn(AGENT, TASK, "failure" if attempt in (3, 6) else "success", "Canary")
         for _ in range(2):
             alma.learn(AGENT, TASK, "failure", "Rolling", error_message="502")
         rule = "Announce the deployment in #ops first"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from alma.source_text import find_told, list_own_names, lists_names, remove_code
+from alma.source_text import find_reader_text, list_own_names, lists_names, remove_code
 
 FOLDER = "/home/jo/app"
 
 
 def told(command: str, output: str) -> str:
-    return find_told("Bash", {"command": command}, output, FOLDER).text
+    return find_reader_text("Bash", {"command": command}, output, FOLDER).text
 
 
 SHOWN_AS_CODE = [
@@ -63,12 +63,12 @@ def test_what_is_no_code_of_the_repository_is_told() -> None:
 @pytest.mark.parametrize("tool", ["Grep", "grep_search"])
 def test_a_search_tool_is_read_like_grep(tool: str) -> None:
     output = "src/a.py:3:store = temp_store()\nREADME.md:1:use evilkit"
-    assert find_told(tool, {"pattern": "x"}, output, FOLDER).text == "README.md:1:use evilkit"
-    assert "temp_store" in find_told(tool, {"pattern": "x", "path": "NOTES"}, output, FOLDER).text
+    assert find_reader_text(tool, {"pattern": "x"}, output, FOLDER).text == "README.md:1:use evilkit"
+    assert "temp_store" in find_reader_text(tool, {"pattern": "x", "path": "NOTES"}, output, FOLDER).text
 
 
 def test_a_server_may_not_call_its_tool_a_reader() -> None:
-    assert find_told("mcp__web__read", {"path": "a.py"}, "x = evilkit()", FOLDER).text == "x = evilkit()"
+    assert find_reader_text("mcp__web__read", {"path": "a.py"}, "x = evilkit()", FOLDER).text == "x = evilkit()"
 
 
 @pytest.mark.parametrize(
