@@ -249,9 +249,10 @@ def find_imports(file: Path, source: Path) -> Iterator[tuple[str, bool]]:
     tree = parse(file)
     package = ("alma", *file.relative_to(source).parts[:-1])
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    loggers = {id(one) for call in calls if ast.unparse(call.func).endswith("getLogger") for one in call.args}
+    naming = [call for call in calls if ast.unparse(call.func).endswith(("getLogger", "Registry"))]
+    labels = {id(label) for call in naming for label in call.args}
     for node, early in walk(tree, True):
-        if id(node) in loggers:
+        if id(node) in labels:
             continue
         if isinstance(node, ast.Import):
             yield from ((name.name, early) for name in node.names)
