@@ -51,11 +51,13 @@ BASE = {"errors", "forks", "text", "source_text", "word_prints", "hand_ins", "fi
 DECLARING = {"operations", "words"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    # Parts by name, and those of other packages. It imports what a name stands for, and knows none of it.
+    "registries": {"errors"},
     # What a fork waits for; needed wherever there is a lock.
     "forks": set(),
     # Loaded by hooks, which cannot wait for all of `types`.
     "text": set(),
-    "types": {"errors", "forks", "text"},
+    "types": {"errors", "forks", "registries", "text"},
     "ports": {"types", "errors"},
     "files": {"errors"},
     # Loaded by hooks.
@@ -68,9 +70,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "hand_ins": set(),
     "trust_register": {"errors", "files", "processes", "tracked"},
     "ignore": set(),
-    "stores": {"forks", "files", "retry", "trust_register", "ports", "types", "errors"},
+    "stores": {"forks", "files", "registries", "retry", "trust_register", "ports", "types", "errors"},
     "retry": set(),
-    "embedders": {"forks", "retry", "ports", "types", "errors"},
+    "embedders": {"forks", "registries", "retry", "ports", "types", "errors"},
     "reading": {"ports", "types", "errors"},
     # From records to the values of features.
     "codec": {"types"},
@@ -247,9 +249,10 @@ def find_imports(file: Path, source: Path) -> Iterator[tuple[str, bool]]:
     tree = parse(file)
     package = ("alma", *file.relative_to(source).parts[:-1])
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    loggers = {id(one) for call in calls if ast.unparse(call.func).endswith("getLogger") for one in call.args}
+    naming = [call for call in calls if ast.unparse(call.func).endswith(("getLogger", "Registry"))]
+    labels = {id(label) for call in naming for label in call.args}
     for node, early in walk(tree, True):
-        if id(node) in loggers:
+        if id(node) in labels:
             continue
         if isinstance(node, ast.Import):
             yield from ((name.name, early) for name in node.names)

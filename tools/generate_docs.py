@@ -282,7 +282,7 @@ def stores() -> str:
     for label, name in declared.items():
         if find_spec(f"alma.stores.{name}") is not None:
             module = import_module(f"alma.stores.{name}")
-            kind = getattr(module, stores.STORES[name])
+            kind = stores.STORES.load(name)
             for title, documents in inspect.getmembers(module, inspect.isclass):
                 if title.endswith("Documents") and documents.__module__ == module.__name__:
                     # The limits of such a store depend on its database, which is not connected here.

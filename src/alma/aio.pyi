@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 from . import engine as core
 from . import words
 from .engine.calls import MAX_PAIRS, Progress, ignore_progress
-from .memory import ALMA, ListOf, M, Matches, Memories, P, R, Rows
+from .memory import ALMA, ListOf, M, Matches, Memories, P, R, Rows, Vectors
 from .ports import Clock, Model
 from .types.kinds import (
     AntiPattern,
@@ -46,6 +46,7 @@ class AsyncALMA:
         trust: bool = False,
     ) -> AsyncALMA: ...
     async def close(self) -> None: ...
+    async def embed(self, texts: Iterable[str]) -> Vectors: ...
     async def retrieve(
         self,
         task: words.Task,

@@ -97,7 +97,7 @@ def open_store(config: Config, *, trust: bool = False) -> Store:
     keys = [] if config.encryption is None else read_keys(config.encryption)
     if is_sqlite and keys:
         options["encryption_keys"] = keys
-    if config.read_only and config.storage in stores.READ_ONLY:
+    if config.read_only and stores.can_open_read_only(config.storage):
         options["read_only"] = True
     if config.storage in stores.IN_A_FILE and not config.path.exists():
         # Before the file exists, so that another process does not treat it as foreign.

@@ -14,7 +14,7 @@ from . import __version__, words
 from . import engine as core
 from .engine import validate
 from .engine.calls import MAX_PAIRS, Progress, ignore_progress
-from .errors import StorageError, ValidationError
+from .errors import ConfigError, StorageError, ValidationError
 from .opening import Closeable
 from .operations import OPERATIONS, About, Effect, Group
 from .ports import Clock, Embedder, Model, Store
@@ -36,7 +36,7 @@ from .types.kinds import (
     UserPreference,
 )
 from .types.query import MemoryScope, Scopes, Team, Where, visible_users
-from .types.record import LIVE, Record, Status
+from .types.record import LIVE, Record, Status, unit
 from .types.slice import MemorySlice
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ R = TypeVar("R")
 ListOf = list[M]
 Memories = list[Memory]
 Matches = list[words.Match]
+Vectors = list[list[float]]
 Rows = Iterable[Mapping[str, Any]]
 
 operation = Group("memories")
@@ -150,6 +151,19 @@ class ALMA(Closeable):
         self.engine.store.close()
         if self.engine.encoder is not None:
             self.engine.encoder.embedder.close()
+
+    def embed(self, texts: Iterable[str]) -> Vectors:
+        """Return a vector of length 1 for each text, from the embedder of this memory.
+
+        A long text is represented by its beginning, an empty one by zeros. Raise ConfigError without an embedder.
+        """
+        if isinstance(texts, str):
+            raise ValidationError("embed takes a list of texts; put a single text in a list")
+        if self.engine.encoder is None:
+            raise ConfigError("this memory has no embedder, so it has no vectors; set `embedding_provider`")
+        groups = self.engine.encoder.encode([[text] for text in texts])
+        nothing = [0.0] * self.engine.encoder.embedder.dim
+        return [unit(vectors[0]) if vectors else nothing for vectors in groups]
 
     def _show(self, records: Iterable[Record], kind: type[M]) -> ListOf[M]:
         now = self.engine.clock()

@@ -75,7 +75,7 @@ def describe_place(place: str) -> Config:
             raise ValidationError(f"{place.partition('=')[0]!r} is neither a file nor a store. Valid: {PLACES}")
         return load(place)
     if name not in ("sqlite", "file", "postgres", "qdrant", "chroma") or not rest:
-        known = name in stores.STORES and rest
+        known = rest and name in stores.STORES
         hint = f"name its options in a configuration file and pass that. Valid: {PLACES}"
         raise ValidationError(f"{name}: {hint}" if known else unknown("store", name.partition("=")[0], [PLACES]))
     if name in stores.IN_A_FILE:

@@ -15,6 +15,7 @@ from .types.query import Hit, Where
 from .types.record import Record, Vector
 
 
+@runtime_checkable
 class Store(Protocol):
     """Keeps records. The in-memory store is the model that every other must agree with (`alma.testing`)."""
 
@@ -133,6 +134,7 @@ class Watchable(Protocol):
         """Return a value that differs from an earlier one if any process wrote to the store in between."""
 
 
+@runtime_checkable
 class Embedder(Protocol):
     """Turns texts into vectors."""
 
@@ -244,6 +246,7 @@ class PairReader(Protocol):
         """Return the scores of each pair, in order."""
 
 
+@runtime_checkable
 class Model(Protocol):
     """A language model that answers a prompt with a value of the prompt's schema."""
 

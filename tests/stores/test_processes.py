@@ -23,12 +23,11 @@ STORES = {"sqlite": SQLiteStore, "file": FileStore, "postgres": PostgresStore}
 COMMON = """
 import sys
 from dataclasses import replace
-from importlib import import_module
 from alma import stores
 from alma.errors import ConflictError
 from alma.testing import make_record
 from alma.types.query import Where
-store = getattr(import_module(f"alma.stores.{sys.argv[1]}"), stores.STORES[sys.argv[1]])(sys.argv[2])
+store = stores.STORES.load(sys.argv[1])(sys.argv[2])
 name = sys.argv[3]
 """
 

@@ -27,7 +27,7 @@ def test_options_are_passed_on_and_checked(tmp_path):
 def test_a_typo_is_answered_with_all_names(tmp_path):
     with pytest.raises(ConfigError) as error:
         create("sqlit", path=tmp_path / "store", options={})
-    valid = ", ".join(STORES)
+    valid = ", ".join(STORES.built_in)
     assert str(error.value) == f"unknown storage 'sqlit'. Did you mean 'sqlite'? Valid: {valid}."
 
 

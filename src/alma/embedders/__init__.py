@@ -5,19 +5,19 @@ from __future__ import annotations
 import functools
 import importlib.util
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 from ..errors import ConfigError, MissingExtraError, describe_type, install_command, unknown
 from ..ports import Embedder
+from ..registries import Part, Registry
 from . import onnx
 from .hash import HashEmbedder
 from .local import EXTRA, PACKAGES, LocalEmbedder
 
 Options = Mapping[str, object]
 
-# Every provider with its options.
-PROVIDERS: Mapping[str, tuple[str, ...]] = {
+# The built-in embedders with their options.
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "local": (),
     "onnx": ("path",),
     "hash": (),
@@ -27,7 +27,6 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "auto": (),
     "none": (),
 }
-_OFFERED = ("auto", "local", "onnx", "openai", "azure", "hash", "none")  # `mock` is another name for `hash`.
 # The options that a provider needs, with the environment variable that usually holds each.
 REQUIRED = {
     "openai": {"api_key": "OPENAI_API_KEY"},
@@ -39,45 +38,92 @@ REQUIRED = {
 }
 
 
+EMBEDDERS = Registry(
+    "alma.embedders",
+    "embedder",
+    {
+        "auto": "alma.embedders:make_auto",
+        "local": "alma.embedders:make_local",
+        "onnx": "alma.embedders:make_onnx",
+        "openai": "alma.embedders.remote:OpenAIEmbedder",
+        "azure": "alma.embedders.remote:AzureEmbedder",
+        "hash": "alma.embedders:make_hash",
+        "mock": "alma.embedders:make_hash",
+        "none": "alma.embedders:make_none",
+    },
+    unlisted=["mock"],
+)
+
+
 def create(provider: str, *, dim: int | None, options: Options) -> Embedder | None:
     """Return the embedder of that name; None means that memories are searched by words alone."""
-    if provider not in PROVIDERS:
-        raise ConfigError(unknown("embedder", provider, _OFFERED))
+    part = EMBEDDERS.find(provider)
     if dim is not None and dim < 1:
         raise ConfigError(f"`embedding_dim` must be at least 1, not {dim}")
+    if not part.is_built_in:
+        return _create_added(part, dim, options)
     _check_options(provider, options)
-    if provider == "none":
-        return None
-    if provider in ("hash", "mock"):
-        return HashEmbedder() if dim is None else HashEmbedder(dim)
-    if provider in REQUIRED:
-        from .remote import AzureEmbedder, OpenAIEmbedder
+    make: Callable[..., Embedder | None] = part.load()
+    return make(dim=dim, **{option: value for option, value in options.items() if value is not None})
 
-        values: dict[str, Any] = {option: value for option, value in options.items() if value is not None}
-        return OpenAIEmbedder(dim=dim, **values) if provider == "openai" else AzureEmbedder(dim=dim, **values)
-    packages = onnx.PACKAGES if provider == "onnx" else PACKAGES
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    if provider == "onnx":
-        if not options.get("path"):
-            raise ConfigError(f"the embedder 'onnx' needs the option `path`: {onnx.LAYOUT}")
-        if missing:
-            raise MissingExtraError(missing[0], onnx.EXTRA, "The onnx embedder")
-        return onnx.OnnxEmbedder(str(options["path"]), dim)
-    if provider == "auto" and missing:
+
+def make_none(dim: int | None) -> None:
+    """Return no embedder: memories are searched by words alone."""
+
+
+def make_hash(dim: int | None) -> Embedder:
+    """Return hashes of words as vectors."""
+    return HashEmbedder() if dim is None else HashEmbedder(dim)
+
+
+def make_auto(dim: int | None) -> Embedder | None:
+    """Return the local embedder if its packages are installed, otherwise none, with a warning."""
+    if missing := _find_missing(PACKAGES):
         _say_words_only(", ".join(missing))
         return None
+    return make_local(dim)
+
+
+def make_local(dim: int | None) -> Embedder:
+    """Return the embedder that comes with alma."""
     if dim not in (None, LocalEmbedder.dim):
         right = LocalEmbedder.dim
         raise ConfigError(
             f"the local embedder has {right} dimensions, not {dim}: set `embedding_dim` to {right} or leave it out"
         )
-    if missing:
+    if missing := _find_missing(PACKAGES):
         raise MissingExtraError(missing[0], EXTRA, "The local embedder")
     return LocalEmbedder()
 
 
+def make_onnx(dim: int | None, path: str = "") -> Embedder:
+    """Return an embedder that runs an ONNX model of the user."""
+    if not path:
+        raise ConfigError(f"the embedder 'onnx' needs the option `path`: {onnx.LAYOUT}")
+    if missing := _find_missing(onnx.PACKAGES):
+        raise MissingExtraError(missing[0], onnx.EXTRA, "The onnx embedder")
+    return onnx.OnnxEmbedder(path, dim)
+
+
+def _find_missing(packages: Iterable[str]) -> list[str]:
+    return [package for package in packages if importlib.util.find_spec(package) is None]
+
+
+def _create_added(part: Part, dim: int | None, options: Options) -> Embedder:
+    """Return the embedder of another package. It is called with the options, and with `dim` if that is configured."""
+    arguments = dict(options) if dim is None else {**options, "dim": dim}
+    make: Callable[..., Embedder] = part.load()
+    try:
+        embedder = make(**arguments)
+    except TypeError as error:
+        raise ConfigError(f"the embedder {part.name!r} of the package {part.package}: {error}") from error
+    if not isinstance(embedder, Embedder):
+        raise ConfigError(f"{part.target} of the package {part.package} returned no embedder; see alma.ports.Embedder")
+    return embedder
+
+
 def _check_options(provider: str, options: Options) -> None:
-    valid = PROVIDERS[provider]
+    valid = _OPTIONS[provider]
     for option, value in options.items():
         if not valid:
             raise ConfigError(f"the embedder {provider!r} takes no options, so remove {option!r}")

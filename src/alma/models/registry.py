@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from ..errors import ConfigError, ModelUnavailableError, unknown
 from ..ports import Model
 from ..types.asking import (
     LONGEST_TIMEOUT,
+    MODELS,
     PROVIDERS,
     READERS,
     Answer,
@@ -67,28 +68,39 @@ def open_model(settings: ModelSettings, engine: Engine, environ: Environ) -> Mod
 
 
 def _connect(settings: ModelSettings, environ: Environ) -> Model | None:
-    if settings.provider == "none":
-        return None
-    if settings.provider == "recorded":
-        return Recorded(*(Path(name) if name else None for name in (settings.path, settings.dump)))
-    if settings.provider.endswith("-cli"):
-        value = settings.timeout or environ.get(TIMEOUT_VARIABLE) or PROGRAM_TIMEOUT
-        try:
-            timeout = float(value)
-        except ValueError:
-            timeout = 0.0
-        if not 0 < timeout <= LONGEST_TIMEOUT:
-            raise ConfigError(
-                f"{TIMEOUT_VARIABLE} must be a number of seconds from 1 to {LONGEST_TIMEOUT:g}, not {value!r}"
-            )
-        host = settings.provider.removesuffix("-cli")
-        if host in READERS:
-            return ReaderModel(host, environ, model=settings.model or "", path=settings.path or "", timeout=timeout)
-        path = settings.path or environ.get(PATH_VARIABLE, "")
-        return ClaudeCLI(environ, model=settings.model or CHEAPEST, path=path, timeout=timeout)
-    from .services import SERVICES
+    part = MODELS.find(settings.provider)
+    connect: Callable[[ModelSettings, Environ], Model | None] = part.load()
+    model = connect(settings, environ)
+    if not part.is_built_in and not isinstance(model, Model):
+        raise ConfigError(f"{part.target} of the package {part.package} returned no model; see alma.ports.Model")
+    return model
 
-    return SERVICES[settings.provider](settings, environ)
+
+def connect_nothing(settings: ModelSettings, environ: Environ) -> None:
+    """Return no model."""
+
+
+def connect_recorded(settings: ModelSettings, environ: Environ) -> Model:
+    """Return a model that replays recorded answers."""
+    return Recorded(*(Path(name) if name else None for name in (settings.path, settings.dump)))
+
+
+def connect_program(settings: ModelSettings, environ: Environ) -> Model:
+    """Return a model that asks the program of a coding agent."""
+    value = settings.timeout or environ.get(TIMEOUT_VARIABLE) or PROGRAM_TIMEOUT
+    try:
+        timeout = float(value)
+    except ValueError:
+        timeout = 0.0
+    if not 0 < timeout <= LONGEST_TIMEOUT:
+        raise ConfigError(
+            f"{TIMEOUT_VARIABLE} must be a number of seconds from 1 to {LONGEST_TIMEOUT:g}, not {value!r}"
+        )
+    host = settings.provider.removesuffix("-cli")
+    if host in READERS:
+        return ReaderModel(host, environ, model=settings.model or "", path=settings.path or "", timeout=timeout)
+    path = settings.path or environ.get(PATH_VARIABLE, "")
+    return ClaudeCLI(environ, model=settings.model or CHEAPEST, path=path, timeout=timeout)
 
 
 # --- answers that were recorded before

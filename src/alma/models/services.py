@@ -385,6 +385,3 @@ class LiteLLM(OpenAI):
         """Return the tokens and the cost of a reply; None if they are not reported."""
         spent = super().count(reply)
         return spent if spent and spent[0] else None
-
-
-SERVICES = {"anthropic": Anthropic, "openai": OpenAI, "azure": Azure, "litellm": LiteLLM}

@@ -9,28 +9,37 @@ from pathlib import Path
 
 from ..errors import ConfigError, unknown
 from ..ports import Store
+from ..registries import Registry
 
-# The class of each store, in the module of its name; loaded when it is asked for.
-STORES = {
-    "sqlite": "SQLiteStore",
-    "memory": "MemoryStore",
-    "file": "FileStore",
-    "postgres": "PostgresStore",
-    "qdrant": "QdrantStore",
-    "chroma": "ChromaStore",
-    "pinecone": "PineconeStore",
-    "azure": "CosmosStore",
-}
+STORES = Registry(
+    "alma.stores",
+    "storage",
+    {
+        "sqlite": "alma.stores.sqlite:SQLiteStore",
+        "memory": "alma.stores.memory:MemoryStore",
+        "file": "alma.stores.file:FileStore",
+        "postgres": "alma.stores.postgres:PostgresStore",
+        "qdrant": "alma.stores.qdrant:QdrantStore",
+        "chroma": "alma.stores.chroma:ChromaStore",
+        "pinecone": "alma.stores.pinecone:PineconeStore",
+        "azure": "alma.stores.azure:CosmosStore",
+    },
+)
 IN_A_FILE = ("sqlite", "file")  # Their first argument is the path of their file.
 ON_DISK = (*IN_A_FILE, "qdrant", "chroma")  # They are, or may be, files that a repository can bring.
-READ_ONLY = ("sqlite", "postgres")  # They have an option `read_only`, with which nothing at all is changed.
+_READ_ONLY = ("sqlite", "postgres")
 VECTORS = ("qdrant", "chroma", "pinecone", "azure")  # They can keep the vectors of another store's records.
 
 
 def check_name(name: str) -> None:
     """Raise ConfigError if there is no store of that name."""
-    if name not in STORES:
-        raise ConfigError(unknown("storage", name, STORES))
+    STORES.find(name)
+
+
+def can_open_read_only(name: str) -> bool:
+    """Return whether the store of that name has an option `read_only`, with which nothing at all is changed."""
+    part = STORES.find(name)
+    return name in _READ_ONLY if part.is_built_in else "read_only" in signature(part.load()).parameters
 
 
 def check_vectors(name: str, storage: str) -> None:
@@ -40,7 +49,7 @@ def check_vectors(name: str, storage: str) -> None:
     if storage in VECTORS:
         raise ConfigError(
             f"storage {storage!r} keeps its vectors itself; remove `vectors`, or set storage to one of: "
-            f"{', '.join(one for one in STORES if one not in VECTORS)}"
+            f"{', '.join(other for other in STORES.built_in if other not in VECTORS)}"
         )
 
 
@@ -50,24 +59,27 @@ def create(name: str, *, path: Path, options: Mapping[str, object], trust: bool 
     A file or folder that git tracks or another user owns is refused, unless the user trusted it. With `trust`, the
     program decides; an option of a configuration cannot.
     """
-    check_name(name)
-    make: Callable[..., Store] = getattr(import_module(f"{__package__}.{name}"), STORES[name])
+    part = STORES.find(name)
+    make: Callable[..., Store] = part.load()
     if "trust" in options:
-        valid = [one for one in signature(make).parameters if one not in ("path", "trust")]
+        valid = [option for option in signature(make).parameters if option not in ("path", "trust")]
         raise ConfigError(unknown(f"option of {name}", "trust", valid))
     decided = {"trust": True} if trust and name in ON_DISK else {}
     try:
-        return make(path, **options, **decided) if name in IN_A_FILE else make(**options, **decided)
+        store = make(path, **options, **decided) if name in IN_A_FILE else make(**options, **decided)
     except TypeError as error:
         _, is_missing, names = str(error).partition(" missing ")
         if is_missing:
             raise ConfigError(f"storage {name!r} needs {names.rpartition(': ')[2]} in storage_options") from error
         own = ("path", "trust") if name in IN_A_FILE else ("trust",)
-        valid = [one for one in signature(make).parameters if one not in own]
+        valid = [option for option in signature(make).parameters if option not in own]
         for option in options:
             if option not in valid:
                 raise ConfigError(unknown(f"option of {name}", option, valid)) from error
         raise
+    if not part.is_built_in and not isinstance(store, Store):
+        raise ConfigError(f"{part.target} of the package {part.package} is no store; see alma.ports.Store")
+    return store
 
 
 def pair(rows: Store, name: str, options: Mapping[str, object], *, trust: bool = False) -> Store:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, unknown
+from ..registries import Registry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,7 @@ _HTTP = (
 _PROGRAM = ("model", "path", "timeout", "prices")
 READERS = ("codex", "copilot", "gemini", "goose", "opencode", "qwen")
 """The coding agents besides Claude Code whose program can be asked; `alma.models.readers` says how."""
-# Every provider with the settings that mean something to it.
+# The built-in providers with the settings that mean something to them.
 PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "none": (),
     "claude-cli": _PROGRAM,
@@ -58,6 +59,20 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "recorded": ("path", "dump"),
     **{f"{name}-cli": _PROGRAM for name in READERS},
 }
+_PROGRAMS = ("claude-cli", *(f"{name}-cli" for name in READERS))
+MODELS = Registry(
+    "alma.models",
+    "model",
+    {
+        "none": "alma.models.registry:connect_nothing",
+        "anthropic": "alma.models.services:Anthropic",
+        "openai": "alma.models.services:OpenAI",
+        "azure": "alma.models.services:Azure",
+        "litellm": "alma.models.services:LiteLLM",
+        "recorded": "alma.models.registry:connect_recorded",
+        **dict.fromkeys(_PROGRAMS, "alma.models.registry:connect_program"),
+    },
+)
 STRUCTURED = ("auto", "json_schema", "tool", "json_object", "text")
 LONGEST_TIMEOUT = 3600.0
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
@@ -128,8 +143,7 @@ class ModelSettings:
     log: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.provider not in PROVIDERS:
-            raise ConfigError(unknown("model", self.provider, PROVIDERS))
+        is_built_in = MODELS.find(self.provider).is_built_in
         for name in ("model", "base_url", "api_version", "path", "dump"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or not value.strip() or value.startswith("-")):
@@ -153,6 +167,8 @@ class ModelSettings:
             raise ConfigError(
                 "the model's `api_key_env` must be the name of an environment variable such as MY_API_KEY"
             )
+        if not is_built_in:
+            return  # Its package says what it needs.
         optional = {name for names in PROVIDERS.values() for name in names}
         for name in sorted(optional - set(PROVIDERS[self.provider])):
             if getattr(self, name) not in (None, False, "auto"):
