@@ -30,8 +30,9 @@ from .conftest import make_site
 
 pytestmark = pytest.mark.system
 
-EXAMPLES = int(os.environ.get("ALMA_SCHEMATHESIS_EXAMPLES", "3"))
-SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck))
+# Examples of each operation. Schemathesis goes by the settings, and not by its own configuration, if they have a number.
+EXAMPLES = int(os.environ.get("ALMA_TEST_EXAMPLES", "3"))
+SETTINGS = settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 HOST = "testserver"
 load_all_checks()
 PASSED_OVER = CHECKS.get_by_names(["positive_data_acceptance"])
