@@ -7,6 +7,7 @@ examples use, and forks for each program. No thread runs in it, so a fork is a w
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -14,8 +15,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -28,6 +30,8 @@ for name in json.loads(sys.argv[1]):
     importlib.import_module(name)
 if "alma.embedders.local" in sys.modules:
     sys.modules["alma.embedders.local"].import_onnxruntime()
+if "alma.http.app" in sys.modules:
+    sys.modules["alma.http.app"].list_routes()
 
 def run_job(job):
     signal.alarm(job["seconds"])
@@ -91,7 +95,8 @@ for line in sys.stdin:
 '''
 
 MODULES = ("alma", "alma.memory", "alma.app", "alma.cli", "alma.cli.derive", "alma.operations")
-MODULES += ("alma.stores.sqlite.cache", "alma.embedders.local", "numpy", "yaml", "rich.console")
+MODULES += ("alma.stores.sqlite", "alma.stores.sqlite.cache", "alma.stores.file", "alma.embedders.hash")
+MODULES += ("alma.embedders.local", "alma.engine.history", "numpy", "yaml", "rich.console")
 
 
 @dataclass(frozen=True)
@@ -217,3 +222,11 @@ def open_forks(*options: str, modules: Sequence[str] = MODULES) -> Iterator[Fork
         yield Forks(process, Path(folder), options)
         assert process.stdin is not None
         process.stdin.close()
+
+
+@cache
+def share_forks() -> Forks:
+    """Return the process that all files share. Warnings are errors in its programs; it ends with the tests' process."""
+    forks = ExitStack()
+    atexit.register(forks.close)
+    return forks.enter_context(open_forks("-W", "error"))

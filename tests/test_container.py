@@ -136,9 +136,9 @@ def test_the_database_is_prepared_for_a_role_without_privileges(postgres_server:
 
 @pytest.mark.system
 def test_the_command_of_the_image_serves(postgres_dsn: str, tmp_path: Path) -> None:
-    """The command runs here, on this machine only and on any free port."""
+    """The command runs here: on this machine only, on any free port, and in one process."""
     assert read_command("ENTRYPOINT") == ["alma"]
-    served = {"0.0.0.0": "127.0.0.1", "8766": "0", "4": "2", "5": "1"}
+    served = {"0.0.0.0": "127.0.0.1", "8766": "0", "4": "1", "5": "1"}
     command = [served.get(word, word) for word in read_command("CMD")]
     # As in the image: git does not track the copy, so $ALMA_CONFIG may name it.
     config = tmp_path / "etc" / "config.yaml"

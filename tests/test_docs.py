@@ -11,13 +11,12 @@ import socket
 import subprocess
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.forked import Ended, Forks, open_forks
+from tests.forked import Ended, Forks, share_forks
 from tools.generate_docs import PAGES, rendered
 
 from alma.config import load
@@ -39,10 +38,9 @@ CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 named = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(ROOT)))
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    with open_forks("-W", "error") as running:
-        yield running
+@pytest.fixture
+def forks() -> Forks:
+    return share_forks()
 
 
 def blocks(document: Path, kind: str) -> list[re.Match[str]]:

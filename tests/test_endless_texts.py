@@ -12,12 +12,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.api.samples import SAMPLES, world
+from tests.forked import share_forks
 from tests.nasty_texts import nasty_texts
 
 from alma import ALMA
@@ -159,7 +161,8 @@ def test_a_session_of_hook_events_is_drained_soon(tmp_path: Path, share: int) ->
     def send(event: str, **given: Any) -> None:
         raw = json.dumps({"session_id": "s1", "cwd": str(tmp_path), "hook_event_name": event, **given}).encode()
         command = [sys.executable, "-I", "-S", hook, "--home", str(home)]
-        subprocess.run(limited(command, 5), input=raw, env=environ, check=True, timeout=120, capture_output=True)
+        options = {"env": environ, "capture_output": True, "timeout": 120, "preexec_fn": limit_processor_time(5)}
+        subprocess.run(command, input=raw, check=True, **options)
 
     for text in HOOK_TEXTS[::share]:
         send("UserPromptSubmit", prompt=text)
@@ -168,16 +171,20 @@ def test_a_session_of_hook_events_is_drained_soon(tmp_path: Path, share: int) ->
         send("Stop", last_assistant_message=text)
     send("SessionEnd", reason="exit")
     code = "import sys; from alma.hooks import drain, paths; drain.drain(paths.DataDir(sys.argv[1]))"
-    done = subprocess.run(
-        limited([sys.executable, "-c", code, str(home)], 120), timeout=600, capture_output=True, text=True, check=False
+    ended = share_forks().run(
+        f"import resource; resource.setrlimit(resource.RLIMIT_CPU, (120, 120)); {code}",
+        tmp_path,
+        arguments=[str(home)],
+        seconds=600,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert ended.code == 0, ended.err[-2000:]
 
 
-def limited(command: list[str], seconds: int) -> list[str]:
-    """Return the command with a limit of processor time for its process."""
-    code = "import os, resource, sys; n = int(sys.argv[1]); resource.setrlimit(resource.RLIMIT_CPU, (n, n)); "
-    return [sys.executable, "-S", "-c", code + "os.execv(sys.argv[2], sys.argv[2:])", str(seconds), *command]
+def limit_processor_time(seconds: int) -> Callable[[], None]:
+    """Return what limits the processor time of a process that is being started."""
+    import resource
+
+    return partial(resource.setrlimit, resource.RLIMIT_CPU, (seconds, seconds))
 
 
 def test_the_limit_ends_a_pattern_that_would_not_end() -> None:

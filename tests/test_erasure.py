@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forked import Forks, open_forks
+from tests.forked import Forks, share_forks
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
@@ -313,10 +313,9 @@ class TestNotLearnedAgain:
             assert again.status == "candidate"
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    with open_forks(modules=["alma.memory", "alma.stores.sqlite", "alma.embedders.hash"]) as running:
-        yield running
+@pytest.fixture
+def forks() -> Forks:
+    return share_forks()
 
 
 KILLED = """

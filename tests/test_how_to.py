@@ -11,11 +11,10 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.forked import Forks, open_forks
+from tests.forked import share_forks
 
 HOW_TO = Path(__file__).parent.parent / "docs" / "how-to"
 PAGES = sorted(HOW_TO.glob("*.md"))
@@ -42,12 +41,6 @@ for words in json.loads(sys.argv[1]):
 """
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    with open_forks() as running:
-        yield running
-
-
 def list_commands(text: str) -> list[list[str]]:
     lines = [line for block in BLOCK.finditer(text) if block["kind"] == "bash" for line in block["text"].splitlines()]
     commands = [shlex.split(line, comments=True) for line in lines]
@@ -56,7 +49,7 @@ def list_commands(text: str) -> list[list[str]]:
 
 @pytest.mark.system
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_commands_work(page: Path, tmp_path: Path, forks: Forks) -> None:
+def test_commands_work(page: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     commands = list_commands(text)
     if not commands:
@@ -71,7 +64,7 @@ def test_commands_work(page: Path, tmp_path: Path, forks: Forks) -> None:
     if not (folder / ".alma/config.yaml").exists():
         commands.insert(0, ["init"])
     home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "NO_COLOR": "1"}
-    ended = forks.run(RUNNER, folder, arguments=[json.dumps(commands)], environ={**os.environ, **home})
+    ended = share_forks().run(RUNNER, folder, arguments=[json.dumps(commands)], environ={**os.environ, **home})
     assert ended.code == 0, ended.err[-3000:]
 
 

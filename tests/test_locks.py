@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.forked import share_forks
 
 from alma import ALMA, ALMAError
 from alma.embedders.hash import HashEmbedder
@@ -152,7 +153,6 @@ FORK = """
 import faulthandler, os, signal, sys, threading, time, warnings
 warnings.simplefilter("ignore", DeprecationWarning)
 faulthandler.register(signal.SIGALRM, chain=True)
-signal.alarm(120)
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
 from alma.embedders.local import LocalEmbedder
@@ -295,9 +295,8 @@ alma.close()
 
 
 def run_forking(script: str, path: Path, *args: str) -> None:
-    command = [sys.executable, "-c", FORK + script, str(path), *args]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
-    assert ran.returncode == 0, ran.stderr
+    ended = share_forks().run(FORK + script, path.parent, arguments=[str(path), *args], seconds=150)
+    assert ended.code == 0, ended.err
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

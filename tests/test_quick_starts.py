@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.forked import open_forks
+from tests.forked import share_forks
 
 pytestmark = pytest.mark.system
 
@@ -134,8 +134,7 @@ HELENA = """\
 def test_every_run_gets_smarter(tmp_path: Path, code: str, agents: str, learned: str) -> None:
     (tmp_path / ".alma").mkdir()
     (tmp_path / ".alma" / "config.yaml").write_text(CONFIG + agents)
-    with open_forks() as forks:
-        runs = [forks.run(code, tmp_path) for _ in range(4)]
+    runs = [share_forks().run(code, tmp_path) for _ in range(4)]
     assert [run.code for run in runs] == [0, 0, 0, 0], runs[0].err[-2000:]
     assert learned not in runs[0].out
     assert learned in runs[1].out

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forked import Ended, Forks, open_forks
+from tests.forked import Ended, Forks, share_forks
 
 from alma import ALMA
 from alma.embedders.hash import HashEmbedder
@@ -44,19 +44,9 @@ alma.close()
 Mount = Callable[[Path], Path]
 
 
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    modules = [
-        "alma.memory",
-        "alma.app",
-        "alma.cli",
-        "alma.cli.derive",
-        "alma.stores.sqlite",
-        "alma.stores.file",
-        "yaml",
-    ]
-    with open_forks(modules=modules) as running:
-        yield running
+@pytest.fixture
+def forks() -> Forks:
+    return share_forks()
 
 
 @pytest.fixture

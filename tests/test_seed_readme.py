@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterator
-from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.forked import Forks, open_forks
+from tests.forked import share_forks
 
 from alma import ALMA
 from alma.config import load
@@ -43,24 +40,9 @@ def workspace(tmp_path: Path) -> Path:
 
 def run(folder: Path, code: str, after: str = "") -> str:
     told = f"{code}\n{textwrap.dedent(after)}"
-    ended = start_forks().run(told, folder)
+    ended = share_forks().run(told, folder)
     assert ended.code == 0, ended.err[-3000:]
     return ended.out
-
-
-_STARTED = ExitStack()
-
-
-@cache
-def start_forks() -> Forks:
-    return _STARTED.enter_context(open_forks("-W", "error", "-W", "ignore::ResourceWarning"))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def end_forks() -> Iterator[None]:
-    yield
-    _STARTED.close()
-    start_forks.cache_clear()
 
 
 # -- Core Features
@@ -229,10 +211,10 @@ def test_debug_logging(workspace: Path) -> None:
     """The two printed lines alone show what is retrieved; a program that configures logging gets each line once."""
     retrieve = FIRST + 'alma.learn(agent="helena", task="Deploy", outcome="success", strategy_used="Canary")\n'
     retrieve += 'alma.retrieve(task="Deploy", agent="helena")\n'
-    silent = start_forks().run(retrieve, workspace)
-    printed = start_forks().run(example("Debug Logging") + retrieve, workspace)
+    silent = share_forks().run(retrieve, workspace)
+    printed = share_forks().run(example("Debug Logging") + retrieve, workspace)
     configured = "import logging\nlogging.basicConfig()\n" + example("Debug Logging") + retrieve
-    once = start_forks().run(configured, workspace)
+    once = share_forks().run(configured, workspace)
     assert [run.code for run in (silent, printed, once)] == [0, 0, 0], once.err
     assert "candidates" not in silent.err
     assert printed.err.count("retrieve for agent helena") == 1

@@ -7,14 +7,12 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forked import Ended, Forks, open_forks
+from tests.forked import Ended, share_forks
 
 from alma import ALMA
 from alma.cli import main
@@ -43,27 +41,11 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@cache
-def start_forks() -> Forks:
-    modules = ("alma.memory", "alma.app", "alma.cli", "alma.cli.derive", "alma.stores.sqlite", "yaml", "rich.console")
-    return STARTED.enter_context(open_forks(modules=modules))
-
-
-STARTED = ExitStack()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def end_forks() -> Iterator[None]:
-    yield
-    STARTED.close()
-    start_forks.cache_clear()
-
-
 def run(who: str, *words: str, given: str = "", **environment: str) -> Ended:
     """Run `alma` as an agent or as a script does, without a terminal. An agent may also pretend to have one."""
     names = {**os.environ, **environment, **(IN_AN_AGENT if who == AGENT else {})}
     code = "import sys\nfrom alma.cli import main\nsys.exit(main(sys.argv[1:]))"
-    return start_forks().run(code, Path.cwd(), arguments=words, environ=names, given=given)
+    return share_forks().run(code, Path.cwd(), arguments=words, environ=names, given=given)
 
 
 def run_in_terminal(*words: str, answer: str = "y\n", environment: Mapping[str, str] = {}) -> tuple[int, str]:

@@ -131,8 +131,8 @@ def open_server_forks() -> Forks:
 
 
 def start_process(arguments: list[str], folder: Path) -> Running | subprocess.Popen[str]:
-    """Start the server: forked where it is one process, because a fresh interpreter takes most of a second."""
-    if hasattr(os, "fork") and "--workers" not in arguments:
+    """Start the server: forked where that is possible, because a fresh interpreter takes most of a second."""
+    if hasattr(os, "fork"):
         code = "import sys; from alma.http import main; sys.exit(main())"
         return open_server_forks().start(code, folder, arguments=arguments)
     command = [sys.executable, "-W", "error", "-m", "alma.http", *arguments]

@@ -30,7 +30,7 @@ from .conftest import make_site
 
 pytestmark = pytest.mark.system
 
-# Examples of each operation. Schemathesis goes by the settings, and not by its own configuration, if they have a number.
+# Of each operation. Without a number in these settings, schemathesis takes the one of the profile.
 EXAMPLES = int(os.environ.get("ALMA_TEST_EXAMPLES", "3"))
 SETTINGS = settings(deadline=None, max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 HOST = "testserver"

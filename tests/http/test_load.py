@@ -13,7 +13,7 @@ pytestmark = pytest.mark.system
 
 def test_many_at_once_are_served(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    options = "--seconds 1 --clients 64 --memories 50 --embedder none --workers 1 --json".split()
+    options = "--seconds 0.3 --clients 64 --memories 50 --embedder none --workers 1 --json".split()
     assert serve.main(options) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["errors"] == []

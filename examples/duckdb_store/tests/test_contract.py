@@ -12,8 +12,9 @@ from alma.testing import StoreContract
 
 
 class TestDuckDBStore(StoreContract):
-    histories = 10
+    histories = 4
     many = 600
+    crowd = 60
 
     def make_store(self) -> Store:
         return DuckDBStore(path=str(self.folder / "memory"))
