@@ -90,14 +90,13 @@ class Result:
 # -- requests
 
 
-def make_requests(operation: str, seed: int, memory_id: str) -> Callable[[], dict[str, Any]]:
+def make_requests(operation: str, texts: Texts, number: int, memory_id: str) -> Callable[[], dict[str, Any]]:
     """Return what makes the arguments of one client's requests: synthetic, varied, and the same in every run."""
-    texts = Texts(seed)
     if operation == READ:
         return lambda: {"memory_id": memory_id}
     if operation == RETRIEVE:
         return lambda: {"task": texts.task(), "agent": "dev"}
-    return lambda: {"agent": "dev", "domain": "ops", "fact": texts.fact(seed)}
+    return lambda: {"agent": "dev", "domain": "ops", "fact": texts.fact(number)}
 
 
 def fill(alma: ALMA, count: int) -> str:
@@ -202,10 +201,11 @@ async def load(address: Address, operation: str, clients: int, seconds: float, m
         await line.open()
         await line.ask(RETRIEVE, {"task": "warm up", "agent": "dev"})
         await line.close()
+    texts = Texts(100)
     tally, began = Tally(), time.perf_counter()
     running = []
-    for number in range(clients):
-        make_arguments = make_requests(operation, 100 + number, memory_id)
+    for number in range(100, 100 + clients):
+        make_arguments = make_requests(operation, texts.vary(number), number, memory_id)
         running.append(run_client(Line(*address), operation, make_arguments, began + seconds, tally))
     await asyncio.gather(*running)
     tally.seconds = time.perf_counter() - began

@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -65,6 +66,12 @@ class Texts:
     def __init__(self, seed: int = 7) -> None:
         self._random = random.Random(seed)
         self._tail = [_word(self._random) for _ in range(20_000)]
+
+    def vary(self, seed: int) -> Texts:
+        """Return other texts of the same rare words, which take long to make."""
+        other = copy(self)
+        other._random = random.Random(seed)
+        return other
 
     def fact(self, number: int) -> str:
         r = self._random

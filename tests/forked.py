@@ -33,6 +33,20 @@ if "alma.embedders.local" in sys.modules:
 if "alma.http.app" in sys.modules:
     sys.modules["alma.http.app"].list_routes()
 
+def use_memory():
+    """Load and describe here what each program would load and describe again: parts of alma are imported late."""
+    from alma import ALMA
+    from alma.cli.derive import build_parser
+    from alma.embedders.hash import HashEmbedder
+    from alma.stores.memory import MemoryStore
+    build_parser()
+    with ALMA(MemoryStore(), HashEmbedder(), project_id="none") as memory:
+        memory.learn("dev", "Deploy", "success", "Blue-green deployment")
+        memory.add_rule("dev", "Run the tests first", source="user")
+        memory.retrieve("Deploy", "dev").to_prompt()
+
+use_memory()
+
 def run_job(job):
     signal.alarm(job["seconds"])
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,7 +13,7 @@ from alma.testing import StoreContract
 
 class TestDuckDBStore(StoreContract):
     histories = 4
-    many = 600
+    many = 150
     crowd = 60
 
     def make_store(self) -> Store:
