@@ -125,9 +125,11 @@ class Ended:
 class Running:
     """A program that was started, with the part of `subprocess.Popen` that the tests use."""
 
-    def __init__(self, pid: int, code_file: Path, stderr: IO[str]) -> None:
+    def __init__(
+        self, pid: int, code_file: Path, stderr: IO[str], stdin: IO[str] | None = None, stdout: IO[str] | None = None
+    ) -> None:
         self.pid = pid
-        self.stderr = stderr
+        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self._code_file = code_file
 
     def poll(self) -> int | None:
@@ -203,15 +205,32 @@ class Forks:
         code = self._send(job)
         return Ended(code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
 
-    def start(self, code: str, folder: Path, *, arguments: Sequence[str] = (), seconds: int = 600) -> Running:
-        """Start a program in a folder, and return before it ends. It is killed after many seconds."""
+    def start(
+        self,
+        code: str,
+        folder: Path,
+        *,
+        arguments: Sequence[str] = (),
+        environ: dict[str, str] | None = None,
+        seconds: int = 600,
+        with_pipes: bool = False,
+    ) -> Running:
+        """Start a program in a folder, and return before it ends. It is killed after many seconds.
+
+        `with_pipes`, its standard input and output are pipes, as its standard error always is.
+        """
         self._started += 1
-        code_file, err = (self._folder / f"{self._started}.{name}" for name in ("code", "err"))
-        os.mkfifo(err)
+        code_file, given, out, err = (self._folder / f"{self._started}.{name}" for name in ("code", "in", "out", "err"))
+        for pipe in (given, out, err) if with_pipes else (err,):
+            os.mkfifo(pipe)
         job: dict[str, Any] = {"code": code, "folder": str(folder), "arguments": list(arguments), "seconds": seconds}
-        job |= {"environ": dict(os.environ), "path": "", "out": os.devnull, "err": str(err), "given": os.devnull}
+        job |= {"environ": dict(os.environ if environ is None else environ), "path": "", "err": str(err)}
+        job |= {"given": str(given), "out": str(out)} if with_pipes else {"given": os.devnull, "out": os.devnull}
         pid = self._send({**job, "code_file": str(code_file)})
-        return Running(pid, code_file, err.open(encoding="utf-8"))
+        # The program opens them in this order, each time waiting for this process.
+        stdin = given.open("w", encoding="utf-8") if with_pipes else None
+        stdout = out.open(encoding="utf-8") if with_pipes else None
+        return Running(pid, code_file, err.open(encoding="utf-8"), stdin, stdout)
 
     def _send(self, job: dict[str, Any]) -> int:
         assert self._process.stdin is not None

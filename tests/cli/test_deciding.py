@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pty
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.forked import Ended, share_forks
+from tests.forked import MODULES, Ended, Forks, open_forks, share_forks
 
 from alma import ALMA
 from alma.cli import main
@@ -23,6 +25,7 @@ from alma.upkeep import export_lines
 pytestmark = [pytest.mark.no_person, pytest.mark.system]
 
 CONFIG = "project_id: shop\nembedding_provider: hash\n"
+CODE = "import sys\nfrom alma.cli import main\nsys.exit(main(sys.argv[1:]))"
 AGENT, SCRIPT = "agent", "script"
 IN_AN_AGENT = {"CLAUDECODE": "1"}
 
@@ -44,8 +47,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(who: str, *words: str, given: str = "", **environment: str) -> Ended:
     """Run `alma` as an agent or as a script does, without a terminal. An agent may also pretend to have one."""
     names = {**os.environ, **environment, **(IN_AN_AGENT if who == AGENT else {})}
-    code = "import sys\nfrom alma.cli import main\nsys.exit(main(sys.argv[1:]))"
-    return share_forks().run(code, Path.cwd(), arguments=words, environ=names, given=given)
+    return share_forks().run(CODE, Path.cwd(), arguments=words, environ=names, given=given)
 
 
 def run_in_terminal(*words: str, answer: str = "y\n", environment: Mapping[str, str] = {}) -> tuple[int, str]:
@@ -310,19 +312,27 @@ def ask_mcp(id: str, *options: str, **environment: str) -> tuple[bool, str]:
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
     ]
-    command = [sys.executable, "-m", "alma", "mcp", "--tools", "all", *options]
-    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(command, **pipes, text=True, env={**os.environ, **environment}) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        assert server.stderr is not None
-        for message in messages:
-            server.stdin.write(json.dumps(message) + "\n")
-            server.stdin.flush()
-        answers = [json.loads(server.stdout.readline()) for _ in range(2)]
-        server.stdin.close()
+    words, names = ["mcp", "--tools", "all", *options], {**os.environ, **environment}
+    server = open_mcp_forks().start(CODE, Path.cwd(), arguments=words, environ=names, with_pipes=True)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    with server.stdout, server.stderr:
+        with server.stdin:
+            for message in messages:
+                server.stdin.write(json.dumps(message) + "\n")
+                server.stdin.flush()
+            answers = [json.loads(server.stdout.readline()) for _ in range(2)]
         told = server.stderr.read()
+    server.wait()
     return not answers[1]["result"].get("isError"), told
+
+
+@cache
+def open_mcp_forks() -> Forks:
+    """Return the process from which MCP servers are forked. It ends with the process of the tests."""
+    forks = ExitStack()
+    atexit.register(forks.close)
+    return forks.enter_context(open_forks(modules=(*MODULES, "alma.mcp.server")))
 
 
 def test_approve_counts_only_if_a_person_allowed_it(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
