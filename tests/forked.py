@@ -36,10 +36,11 @@ if "alma.http.app" in sys.modules:
 def use_memory():
     """Load and describe here what each program would load and describe again: parts of alma are imported late."""
     from alma import ALMA
-    from alma.cli.derive import build_parser
+    from alma.cli.derive import SUMMARIES, build_parser
     from alma.embedders.hash import HashEmbedder
     from alma.stores.memory import MemoryStore
-    build_parser()
+    # That command alone imports what comes with an extra.
+    build_parser(SUMMARIES.keys() - {"postgres"})
     with ALMA(MemoryStore(), HashEmbedder(), project_id="none") as memory:
         memory.learn("dev", "Deploy", "success", "Blue-green deployment")
         memory.add_rule("dev", "Run the tests first", source="user")

@@ -200,7 +200,7 @@ def test_the_server_tutorial_shows_what_is_printed(tmp_path: Path) -> None:
     assert servers, "the tutorial starts no server"
 
 
-def test_the_example_of_a_remote_store_runs(tmp_path: Path) -> None:
+def test_the_example_of_a_remote_store_runs(tmp_path: Path, forks: Forks) -> None:
     [example] = blocks(ROOT / "docs/how-to/serve.md", "python")
     port = find_free_port()
     (tmp_path / ".alma").mkdir()
@@ -213,7 +213,8 @@ def test_the_example_of_a_remote_store_runs(tmp_path: Path) -> None:
         while (line := output.readline()) and "://" not in line:
             pass
         code = example["text"].replace("8766", str(port))
-        subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, check=True, timeout=120)
+        ended = forks.run(code, tmp_path)
+        assert ended.code == 0, ended.err[-3000:]
     finally:
         server.terminate()
         server.communicate(timeout=30)

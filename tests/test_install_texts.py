@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from tests.forked import Ended, share_forks
 
 pytestmark = pytest.mark.system
 
@@ -72,20 +72,16 @@ def test_make_installs_what_a_target_needs(target: str, extras: str) -> None:
 
 _BLOCKED = "mcp mcp_types anyio starlette uvicorn fastapi httpx litellm neo4j psycopg ladybug kuzu pydantic".split()
 _BLOCKED += ["tokenizers"]
-_BLOCK = f"import sys\nfor name in {_BLOCKED}: sys.modules[name] = None\n"
+_BLOCK = f"""import sys
+assert not {set(_BLOCKED)} & sys.modules.keys()
+for name in {_BLOCKED}: sys.modules[name] = None
+"""
 _COMMAND = "from alma.cli import main\nsys.exit(main({!r}))\n"
 _CALL = "from alma import ALMA\nfrom alma.graph import create_graph_store\n{}\n"
 
 
-def run_without_extras(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", _BLOCK + code],
-        cwd=folder,
-        env={**os.environ, "KEY": "k"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+def run_without_extras(code: str, folder: Path) -> Ended:
+    return share_forks().run(_BLOCK + code, folder, environ={**os.environ, "KEY": "k"})
 
 
 @pytest.fixture
@@ -108,16 +104,16 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_a_command_names_the_extra_it_needs(folder: Path, words: list[str], extra: str) -> None:
     done = run_without_extras(_COMMAND.format(words), folder)
-    assert done.returncode == 1
-    assert f"pip install '.[{extra}]'" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == 1
+    assert f"pip install '.[{extra}]'" in done.err
+    assert "Traceback" not in done.err
     assert not (folder / ".mcp.json").exists()
 
 
 def test_what_needs_no_extra_works_without(folder: Path) -> None:
     for words in (["mcp", "uninstall", "--client", "cursor"], ["token", "add", "t"], ["list"], ["--help"]):
         done = run_without_extras(_COMMAND.format(words), folder)
-        assert done.returncode == 0, done.stderr
+        assert done.code == 0, done.err
 
 
 @pytest.mark.parametrize(
@@ -132,8 +128,8 @@ def test_what_needs_no_extra_works_without(folder: Path) -> None:
 )
 def test_a_call_names_the_extra_it_needs(folder: Path, call: str, extra: str) -> None:
     done = run_without_extras(_CALL.format(call), folder)
-    assert f"pip install '.[{extra}]'" in done.stderr.splitlines()[-1]
-    assert "MissingExtraError" in done.stderr.splitlines()[-1]
+    assert f"pip install '.[{extra}]'" in done.err.splitlines()[-1]
+    assert "MissingExtraError" in done.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -149,5 +145,5 @@ def test_a_call_names_the_extra_it_needs(folder: Path, call: str, extra: str) ->
 def test_a_provider_names_the_extra_it_needs(folder: Path, section: str, extra: str) -> None:
     (folder / "own.yaml").write_text(f"project_id: p\n{section}\n")
     done = run_without_extras(_COMMAND.format(["--config", "own.yaml", "doctor", "--json"]), folder)
-    assert done.returncode == 1
-    assert f"pip install '.[{extra}]'" in done.stdout
+    assert done.code == 1
+    assert f"pip install '.[{extra}]'" in done.out

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from pathlib import Path
 
 import pytest
-from tools.run_notebooks import NOTEBOOKS, read_notebook, run_cells
+from tests.forked import share_forks
+from tools.run_notebooks import NOTEBOOKS, RUNNER, read_notebook, read_sources
 
 PRESETS = Path(__file__).parent.parent / "src" / "alma" / "domain_presets"
 RESULTS = {
@@ -42,7 +45,10 @@ def test_a_notebook_runs_and_shows_what_it_prints(name: str, tmp_path: Path) -> 
     cells = read_notebook(notebook)["cells"]
     assert 6 <= len(cells) <= 10
     assert cells[0]["cell_type"] == "markdown"
-    outputs = run_cells(notebook, tmp_path)
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    ended = share_forks().run(RUNNER, tmp_path, environ=environ, given=read_sources(notebook))
+    assert ended.code == 0, ended.err
+    outputs: list[str] = json.loads(ended.out)
     for result in RESULTS[name]:
         assert result in "".join(outputs)
     assert REFUSED.get(name, "") in outputs[-1]

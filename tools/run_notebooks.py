@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 NOTEBOOKS = Path(__file__).parent.parent / "examples" / "notebooks"
-_RUNNER = """
+RUNNER = """
 import io, json, sys
 from contextlib import redirect_stdout
 
@@ -33,14 +33,24 @@ def read_notebook(notebook: Path) -> dict[str, Any]:
     return content
 
 
+def read_sources(notebook: Path) -> str:
+    """Return the sources of the code cells, as `RUNNER` reads them."""
+    cells = [cell for cell in read_notebook(notebook)["cells"] if cell["cell_type"] == "code"]
+    return json.dumps(["".join(cell["source"]) for cell in cells])
+
+
 def run_cells(notebook: Path, folder: Path) -> list[str]:
     """Return what each code cell prints; raise `RuntimeError` with the traceback if one fails."""
-    cells = [cell for cell in read_notebook(notebook)["cells"] if cell["cell_type"] == "code"]
-    command = [sys.executable, "-W", "error", "-c", _RUNNER]
-    sources = json.dumps(["".join(cell["source"]) for cell in cells])
+    command = [sys.executable, "-W", "error", "-c", RUNNER]
     environment = {**os.environ, "TMPDIR": str(folder)}
     run = subprocess.run(
-        command, cwd=folder, env=environment, input=sources, capture_output=True, text=True, timeout=120
+        command,
+        cwd=folder,
+        env=environment,
+        input=read_sources(notebook),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     if run.returncode:
         raise RuntimeError(f"{notebook.name}: {run.stderr}")
