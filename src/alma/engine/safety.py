@@ -233,6 +233,12 @@ def _find_harms(text: str, chains: Sequence[Chain]) -> Iterator[Finding]:
             yield Finding(chain.reason, start, end)
 
 
+@lru_cache(maxsize=256)
+def _list_rule_harms(text: str) -> tuple[Finding, ...]:
+    """Return the commands and practices in a text that do harm. The readings of most texts are equal."""
+    return tuple(_find_harms(text, (*_load_commands(), *_load_practices())))
+
+
 def find_chain(text: str, chain: Chain) -> Iterator[tuple[int, int]]:
     """Yield where a chain starts and ends in a text, each time as early and as long as possible."""
     if len(chain.parts) == 1:
@@ -303,7 +309,6 @@ def find_harm(rule: str) -> str:
     plain = _read_letters(rule)
     if len(plain) > _MOST_PLAIN_CHARS:
         return _TOO_LONG
-    patterns = [*_load_commands(), *_load_practices()]
     known = set()
     is_list = False
     end = 0
@@ -312,22 +317,20 @@ def find_harm(rule: str) -> str:
         # "Never skip tests. rm -rf ~" is no list of what is forbidden.
         is_list = is_list and not _SENTENCE_END.search(plain[end:start])
         end = start + len(statement.text)
-        found, is_list = _screen_statement(statement, patterns, is_list)
+        found, is_list = _screen_statement(statement, is_list)
         if any(not is_excused for _, is_excused in found):
             return next(reason for reason, is_excused in found if not is_excused)
         known |= {reason for reason, _ in found}
     for reading in _list_readings(plain):
         # A harm that only the whole text shows was parted by a break, or began with the words that forbid.
-        for finding in _find_harms(reading, patterns):
+        for finding in _list_rule_harms(reading):
             if finding.reason not in known:
                 return finding.reason
     # What is forbidden reads like an instruction, too: "never use sudo".
     return "reads like an instruction" if not known and find_suspicion(rule) else ""
 
 
-def _screen_statement(
-    statement: Statement, patterns: Sequence[Chain], is_list: bool
-) -> tuple[list[tuple[str, bool]], bool]:
+def _screen_statement(statement: Statement, is_list: bool) -> tuple[list[tuple[str, bool]], bool]:
     """Return the harms of a statement and whether each is forbidden, and whether a list of forbidden things goes on.
 
     `is_list` is whether the statement before forbade a harm: then one that is nothing but a harm is forbidden, too.
@@ -337,7 +340,7 @@ def _screen_statement(
     before, after = (list(_list_readings(one)) for one in (statement.before, statement.after))
     for number, reading in enumerate(_list_readings(statement.text)):
         view = Statement(reading, before[number], after[number])
-        for finding in _find_harms(reading, patterns):
+        for finding in _list_rule_harms(reading):
             start, end = _widen_to_words(reading, finding.start, finding.end)
             is_all = is_list and not (reading[:start] + reading[end:]).strip(_MARKS + " *.")
             found.append((finding.reason, is_code or is_all or is_forbidden(view, start, end)))
