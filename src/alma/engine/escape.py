@@ -217,6 +217,7 @@ def _weigh_signs(text: str) -> dict[str, int]:
     return points
 
 
+@lru_cache(maxsize=512)
 def find_suspicion(text: str) -> tuple[str, ...]:
     """Return why the text reads like an instruction planted for the model; nothing when it does not."""
     visible = remove_unseen(text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -224,19 +224,17 @@ def _drop_filler(text: str) -> str:
 # -- findings
 
 
-def _find_harms(text: str, chains: Sequence[Chain]) -> Iterator[Finding]:
+@lru_cache(maxsize=512)
+def _find_harms(text: str, *, with_practices: bool) -> tuple[Finding, ...]:
+    """Return the harmful parts of a text; remembered, since the readings of a plain text are the same."""
+    chains = [*_load_commands(), *_load_practices()] if with_practices else _load_commands()
+    findings = []
     for chain in chains:
         # Most chains do not even begin in a text.
         if chain.parts[0].search(text) is None:
             continue
-        for start, end in find_chain(text, chain):
-            yield Finding(chain.reason, start, end)
-
-
-@lru_cache(maxsize=256)
-def _list_rule_harms(text: str) -> tuple[Finding, ...]:
-    """Return the commands and practices in a text that do harm. The readings of most texts are equal."""
-    return tuple(_find_harms(text, (*_load_commands(), *_load_practices())))
+        findings += [Finding(chain.reason, start, end) for start, end in find_chain(text, chain)]
+    return tuple(findings)
 
 
 def find_chain(text: str, chain: Chain) -> Iterator[tuple[int, int]]:
@@ -294,7 +292,7 @@ def find_weakening(command: str) -> str:
     if len(plain) > _MOST_PLAIN_CHARS:
         return _TOO_LONG
     for reading in _list_readings(plain):
-        for finding in _find_harms(reading, _load_commands()):
+        for finding in _find_harms(reading, with_practices=False):
             return finding.reason
     return ""
 
@@ -323,7 +321,7 @@ def find_harm(rule: str) -> str:
         known |= {reason for reason, _ in found}
     for reading in _list_readings(plain):
         # A harm that only the whole text shows was parted by a break, or began with the words that forbid.
-        for finding in _list_rule_harms(reading):
+        for finding in _find_harms(reading, with_practices=True):
             if finding.reason not in known:
                 return finding.reason
     # What is forbidden reads like an instruction, too: "never use sudo".
@@ -340,7 +338,7 @@ def _screen_statement(statement: Statement, is_list: bool) -> tuple[list[tuple[s
     before, after = (list(_list_readings(one)) for one in (statement.before, statement.after))
     for number, reading in enumerate(_list_readings(statement.text)):
         view = Statement(reading, before[number], after[number])
-        for finding in _list_rule_harms(reading):
+        for finding in _find_harms(reading, with_practices=True):
             start, end = _widen_to_words(reading, finding.start, finding.end)
             is_all = is_list and not (reading[:start] + reading[end:]).strip(_MARKS + " *.")
             found.append((finding.reason, is_code or is_all or is_forbidden(view, start, end)))

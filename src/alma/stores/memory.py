@@ -173,4 +173,13 @@ def decode_columns(columns: dict[str, Any]) -> None:
 
 def copy_record(record: Record) -> Record:
     """Return a record that a caller may keep and change without changing this one."""
-    return replace(record, body=copy.deepcopy(record.body)) if record.body else record
+    return replace(record, body=_copy_value(record.body)) if record.body else record
+
+
+def _copy_value(value: Any) -> Any:
+    """Return a copy of a JSON value; several times as fast as `copy.deepcopy`, which also looks for cycles."""
+    if isinstance(value, dict):
+        return {key: _copy_value(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_copy_value(part) for part in value]
+    return value if isinstance(value, str | int | float | None) else copy.deepcopy(value)
